@@ -81,15 +81,15 @@ func TestDeathIsDatedByItsTransaction(t *testing.T) {
 	defer closeStore(t, s)
 	configure(t, s, "o", punctual.SettingsPatch{MaxAttempts: ptr(1)})
 	clock.Advance(time.Hour)
-	took := s.index.Take("o", s.clock.ms(), 1)
-	if len(took.Taken) != 1 {
+	took := s.index.Reserve("o", s.clock.ms(), 1)
+	if len(took.Reserved) != 1 {
 		t.Fatalf("a claim reserves %+v, want the message whose lease ran out", took)
 	}
-	if ok, err := s.countAttempt(took.Taken[0]); ok || err != nil {
+	if ok, err := s.countAttempt(took.Reserved[0]); ok || err != nil {
 		t.Fatalf("a message without attempts may be delivered: %t, %v", ok, err)
 	}
 	clock.Advance(2 * time.Second)
-	if err := s.endUndeliverable(t.Context(), took.Taken); err != nil {
+	if err := s.endUndeliverable(t.Context(), took.Reserved); err != nil {
 		t.Fatal(err)
 	}
 	i, err := s.Get(t.Context(), "o", "a")
