@@ -780,6 +780,7 @@ func TestWaitingCallsOfALateKeyComeBack(t *testing.T) {
 		slow := begin(10)
 		other := begin(20)
 		time.Sleep(time.Second) // 10 is late, so 20 goes without waiting for it
+		synctest.Wait()         // until 20 is under way: the alarm and the end of Sleep have the same instant
 		again := begin(11)
 		mu.Lock()
 		wantBatches(t, batches, []int{10}, []int{20}, []int{11})
