@@ -1,7 +1,7 @@
-// Package batch turns concurrent single calls into calls of many items. No timer holds anything back: a lone call
-// goes at once, and while one batch is under way the next gathers. A batch that takes long is overtaken, and what
-// has the keys of its items goes separately from then on. So one slow key delays no other one by more than
-// Config.Late.
+// Package batch turns concurrent single calls into calls of many items. No timer holds a call back: a lone call is sent
+// at once, and calls that arrive while a batch is under way form the next batch. A batch that takes longer than
+// Config.Late is overtaken: the calls that wait for it are sent without it, and each key of its items is isolated in a
+// queue of its own, so that one slow key delays no other key by more than Config.Late.
 package batch
 
 import (
@@ -17,104 +17,108 @@ import (
 type Config[T, R any] struct {
 	// Op names the operation in errors.
 	Op string
-	// Run carries out a batch of at least one item. It returns one answer for each, or an error that goes to
-	// every caller of the batch. It may be called several times at once. The items are the Batcher's again
-	// after return.
+	// Run carries out a batch of at least one item. It returns one answer for each item, or an error that every
+	// caller of the batch gets. Several calls of Run may be under way at once. Run must not keep items after it
+	// has returned, because the Batcher uses the slice again.
 	Run func(ctx context.Context, items []T) ([]R, error)
 	// Size is an item's share of MaxBytes and MaxPending, at least 1.
 	Size func(T) int64
-	// Key groups the items that are slow together. Nil gives all items the same key.
+	// Key returns the key of an item. Items of one key are isolated together when their batch is late. A nil Key
+	// gives all items the same key.
 	Key func(T) string
-	// MaxItems and MaxBytes bound one batch; an item larger than MaxBytes goes alone.
+	// MaxItems and MaxBytes bound one batch; an item larger than MaxBytes is a batch of its own.
 	MaxItems int
 	MaxBytes int64
 	// MaxPending bounds the size of all items that wait or are under way; beyond it Do returns
-	// Overloaded. A single item passes however large it is.
+	// Overloaded. When nothing else waits or is under way, an item of any size is accepted.
 	MaxPending int64
-	// Late is how long a batch may take until the next one overtakes it.
+	// Late is how long a batch may take before the next batch is sent without waiting for it.
 	Late time.Duration
-	// Closed, Overloaded and Indeterminate are what errors wrap: after Close, when MaxPending is reached, and
-	// when nobody knows whether Run has carried out an item.
+	// Closed, Overloaded and Indeterminate are the errors that answers wrap: Closed after Close, Overloaded when
+	// MaxPending is reached, Indeterminate when it is unknown whether Run has carried out an item.
 	Closed, Overloaded, Indeterminate error
 }
 
-// A Batcher gathers calls. All methods are safe for concurrent use. One that is dropped without Close leaves nothing
-// behind, since it has no goroutine while nothing is under way.
+// A Batcher coalesces concurrent calls into batches. All methods are safe for concurrent use. A Batcher that is dropped
+// without Close leaks nothing, because it has no goroutine while nothing is under way.
 //
-// The calls that one goroutine makes take effect in their order, because each begins after the answer to the one
-// before. Only a call whose context ended may take effect later than the next one.
+// The calls of one goroutine take effect in their order, because each begins after the answer to the call
+// before it. The exception is a call whose context ended: it may take effect after the next call.
 type Batcher[T, R any] struct {
 	cfg Config[T, R]
-	// calls is the context of every Run. It is no caller's, since a batch serves many; it ends when Close runs
-	// out of time.
+	// calls is the context of every Run. It is not the context of a caller, because a batch serves several callers.
+	// It ends when the context of Close ends before the last batch has returned.
 	calls    context.Context
 	endCalls context.CancelCauseFunc
-	// idleCalls and idleBatches are there to be used again.
+	// idleCalls and idleBatches keep calls and batches for reuse.
 	idleCalls, idleBatches sync.Pool
 
-	// mu guards what follows, the lanes, and which calls are taken.
+	// mu guards the fields below, the queues, and call.inBatch.
 	mu sync.Mutex
-	// main has the calls of all keys that have no lane of their own.
-	main lane[T, R]
-	// apart has a lane for each key that was in a late batch. A lane ends when a batch of it was in time, or when
-	// nothing of its key is under way any more.
-	apart map[string]*lane[T, R]
-	// alarm overtakes the batch of main; nil before the first.
+	// main holds the waiting calls of all keys that are not isolated.
+	main callQueue[T, R]
+	// isolated has a queue for each key that was in a late batch. A key leaves it when a batch of its queue was in
+	// time, or when nothing of the key is under way any more.
+	isolated map[string]*callQueue[T, R]
+	// alarm is the timer that calls overtake; nil until it is set for the first time.
 	alarm *time.Timer
 	// pending is the size of all items that wait or are under way.
 	pending int64
-	// underWay counts the batches between start and their last answer, and the calls between Begin and End.
-	// While it is 0 nothing waits.
+	// underWay counts the batches from their start to their last answer, and the calls between Begin and End.
+	// While it is 0 no call waits.
 	underWay int
 	closed   bool
-	// idle is made by Close and closed when nothing is under way.
+	// idle is made by Close and closed when underWay reaches 0; nil while no Close waits.
 	idle chan struct{}
 }
 
-// lane is a line of calls that go one batch after the other. While calls wait one is under way.
-type lane[T, R any] struct {
+// callQueue is a linked list of the calls that wait for one another: it has at most one current batch at a time. While calls
+// wait in it, there is a current batch.
+type callQueue[T, R any] struct {
 	first, last *call[T, R]
-	// current is the batch that those who wait wait for.
+	// current is the batch that the waiting calls wait for.
 	current *batch[T, R]
-	// key is that of all its calls; empty in main.
+	// key is the key of all calls in the queue; empty in main, which has calls of many keys.
 	key string
-	// behind counts the overtaken batches that have the key.
-	behind int
+	// overtaken counts the overtaken batches under way that have items of the key.
+	overtaken int
 }
 
 // call is one Do under way.
 type call[T, R any] struct {
-	item T
-	size int64
-	lane *lane[T, R]
-	// taken tells that the item is in a batch, so that its caller cannot take it back.
-	taken      bool
-	prev, next *call[T, R] // in lane, while it waits
+	item  T
+	size  int64
+	queue *callQueue[T, R]
+	// inBatch reports that the item is in a batch, so that its caller cannot withdraw it any more.
+	inBatch    bool
+	prev, next *call[T, R] // in queue, while the call waits
 
-	// answer and err are written before done receives, and read after.
+	// answer and err are written before the send on done, and read after the receive.
 	answer R
 	err    error
 	done   chan struct{}
 }
 
-// batch is a group of calls that go together. It belongs to the goroutine that carries it out, except as noted.
+// batch is the calls that one Run carries out. Only the goroutine that carries it out uses its fields, except those
+// that mu guards.
 type batch[T, R any] struct {
-	lane  *lane[T, R]
+	queue *callQueue[T, R]
 	calls []*call[T, R]
 	items []T
 	bytes int64
 	began time.Time
-	// late is when it is overtaken; zero while nobody waits behind it. Guarded by mu.
+	// late is when the batch will be overtaken; zero while no call waits for it. Guarded by mu.
 	late time.Time
-	// overtaken tells that main has gone on without it, apart which lanes its keys got then. Guarded by mu.
+	// overtaken reports that main goes on without the batch; isolated has the queues of its keys since then.
+	// Guarded by mu.
 	overtaken bool
-	apart     []*lane[T, R]
+	isolated  []*callQueue[T, R]
 
 	answers []R
 	err     error
 }
 
-// New returns a Batcher.
+// New returns a Batcher. It does not check cfg.
 func New[T, R any](cfg Config[T, R]) *Batcher[T, R] {
 	b := &Batcher[T, R]{cfg: cfg}
 	b.calls, b.endCalls = context.WithCancelCause(context.Background())
@@ -123,9 +127,9 @@ func New[T, R any](cfg Config[T, R]) *Batcher[T, R] {
 	return b
 }
 
-// Do sends item with the next batch and returns its answer. When ctx ends while the item waits, it is taken out
-// again and the error is ctx's. When it is under way already, the error wraps Indeterminate too, and Run may go on
-// reading the item.
+// Do sends item with the next batch and returns its answer. When ctx ends while the item waits, Do withdraws the item
+// and returns an error that wraps ctx.Err. When the item is under way already, the error wraps Indeterminate too, and
+// Run may go on reading the item.
 func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	var none R
 	if ctx.Err() != nil {
@@ -138,7 +142,7 @@ func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		if err := b.leave(ctx, c); err != nil {
+		if err := b.withdraw(ctx, c); err != nil {
 			return none, err
 		}
 	}
@@ -148,7 +152,7 @@ func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	return answer, err
 }
 
-// enqueue puts item into its lane and sees that a batch is under way there.
+// enqueue appends item to its queue, and starts a batch if that queue has none under way.
 func (b *Batcher[T, R]) enqueue(item T) (*call[T, R], error) {
 	size := b.cfg.Size(item)
 	b.mu.Lock()
@@ -163,21 +167,21 @@ func (b *Batcher[T, R]) enqueue(item T) (*call[T, R], error) {
 	c := b.idleCalls.Get().(*call[T, R])
 	c.item, c.size = item, size
 	b.pending += size
-	l := b.laneOf(item)
-	l.append(c)
-	if l.current == nil {
-		go b.drain(b.take(l))
-	} else if l == &b.main {
+	q := b.queueOf(item)
+	q.append(c)
+	if q.current == nil {
+		go b.drain(b.nextBatch(q))
+	} else if q == &b.main {
 		b.setAlarm()
 	}
 	return c, nil
 }
 
-// laneOf returns the lane of item. The caller holds mu.
-func (b *Batcher[T, R]) laneOf(item T) *lane[T, R] {
-	if len(b.apart) > 0 {
-		if l := b.apart[b.key(item)]; l != nil {
-			return l
+// queueOf returns the queue in which item has to wait. The caller holds mu.
+func (b *Batcher[T, R]) queueOf(item T) *callQueue[T, R] {
+	if len(b.isolated) > 0 {
+		if q := b.isolated[b.key(item)]; q != nil {
+			return q
 		}
 	}
 	return &b.main
@@ -190,8 +194,9 @@ func (b *Batcher[T, R]) key(item T) string {
 	return b.cfg.Key(item)
 }
 
-// leave takes the call out because ctx has ended. The error is nil when the answer is there all the same.
-func (b *Batcher[T, R]) leave(ctx context.Context, c *call[T, R]) error {
+// withdraw removes c from its queue because ctx has ended, and returns the error for its caller. It returns nil when the
+// answer of c has arrived meanwhile.
+func (b *Batcher[T, R]) withdraw(ctx context.Context, c *call[T, R]) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
@@ -199,37 +204,37 @@ func (b *Batcher[T, R]) leave(ctx context.Context, c *call[T, R]) error {
 		return nil
 	default:
 	}
-	if c.taken {
+	if c.inBatch {
 		return fmt.Errorf("%s: %w: %w", b.cfg.Op, b.cfg.Indeterminate, contextError(ctx))
 	}
-	c.lane.remove(c)
+	c.queue.remove(c)
 	b.pending -= c.size
 	return fmt.Errorf("%s: %w", b.cfg.Op, contextError(ctx))
 }
 
-// take makes a batch of the calls that wait first in l, of which there is one, and makes it current. The caller
+// nextBatch moves the first calls of q, which is not empty, into a batch that becomes its current one. The caller
 // holds mu.
-func (b *Batcher[T, R]) take(l *lane[T, R]) *batch[T, R] {
+func (b *Batcher[T, R]) nextBatch(q *callQueue[T, R]) *batch[T, R] {
 	t := b.idleBatches.Get().(*batch[T, R])
-	t.lane, t.began = l, time.Now()
-	for c := l.first; c != nil && len(t.calls) < b.cfg.MaxItems; c = l.first {
+	t.queue, t.began = q, time.Now()
+	for c := q.first; c != nil && len(t.calls) < b.cfg.MaxItems; c = q.first {
 		if t.bytes+c.size > b.cfg.MaxBytes && len(t.calls) > 0 {
 			break
 		}
-		l.remove(c)
-		c.taken = true
+		q.remove(c)
+		c.inBatch = true
 		t.calls, t.items = append(t.calls, c), append(t.items, c.item)
 		t.bytes += c.size
 	}
-	l.current = t
+	q.current = t
 	b.underWay++
-	if l == &b.main && l.first != nil {
+	if q == &b.main && q.first != nil {
 		b.setAlarm()
 	}
 	return t
 }
 
-// drain carries out one batch after the other until no call waits in their lane.
+// drain carries out t and then the batches that answer returns, one after the other.
 func (b *Batcher[T, R]) drain(t *batch[T, R]) {
 	for t != nil {
 		b.run(t)
@@ -237,7 +242,8 @@ func (b *Batcher[T, R]) drain(t *batch[T, R]) {
 	}
 }
 
-// run calls Run. One that panics, or ends the goroutine, leaves nobody waiting.
+// run calls Run for t. If Run panics or ends the goroutine (runtime.Goexit), the callers get an error that wraps
+// Indeterminate; after a Goexit another goroutine carries on, because this one cannot.
 func (b *Batcher[T, R]) run(t *batch[T, R]) {
 	returned := false
 	defer func() {
@@ -258,7 +264,7 @@ func (b *Batcher[T, R]) run(t *batch[T, R]) {
 // answer gives the callers of t their answers and returns the batch to carry out next, or nil.
 func (b *Batcher[T, R]) answer(t *batch[T, R]) (next *batch[T, R]) {
 	b.mu.Lock()
-	b.pending -= t.bytes // before the answers: a caller's next item must not be refused for the room of this one
+	b.pending -= t.bytes // before the answers, so that a caller's next item is not refused because of this one
 	b.mu.Unlock()
 	for i, c := range t.calls {
 		if c.err = t.err; t.err == nil {
@@ -267,8 +273,8 @@ func (b *Batcher[T, R]) answer(t *batch[T, R]) (next *batch[T, R]) {
 		c.done <- struct{}{} // has room
 	}
 	if len(t.calls) > 1 {
-		// The callers often come back at once. Letting them run first makes one batch of them, instead of two
-		// groups that wait for each other. A lone call never yields.
+		// The callers often have a next item at once. If they run first, their items form one batch; otherwise the
+		// callers part into two groups, each of which waits for the batch of the other.
 		runtime.Gosched()
 	}
 	b.mu.Lock()
@@ -282,37 +288,38 @@ func (b *Batcher[T, R]) answer(t *batch[T, R]) (next *batch[T, R]) {
 	return next
 }
 
-// finish takes t out of its lane and returns the batch that the same goroutine carries out next, or nil. The caller
-// holds mu.
+// finish ends t, the batch of its queue, and returns the batch that the same goroutine carries out next, or nil. The
+// caller holds mu.
 func (b *Batcher[T, R]) finish(t *batch[T, R]) *batch[T, R] {
-	l := t.lane
+	q := t.queue
 	switch {
 	case t.overtaken:
-		for _, l := range t.apart {
-			l.behind--
-			b.drop(l)
+		for _, q := range t.isolated {
+			q.overtaken--
+			b.drop(q)
 		}
 		return nil
-	case l != &b.main && time.Since(t.began) < b.cfg.Late:
-		l.current = nil
-		b.rejoin(l)
+	case q != &b.main && time.Since(t.began) < b.cfg.Late:
+		q.current = nil
+		b.rejoin(q)
 		return nil
-	case l.first != nil:
-		return b.take(l)
+	case q.first != nil:
+		return b.nextBatch(q)
 	}
-	l.current = nil
-	b.drop(l)
+	q.current = nil
+	b.drop(q)
 	return nil
 }
 
-// drop forgets a lane that is not needed any more. The caller holds mu.
-func (b *Batcher[T, R]) drop(l *lane[T, R]) {
-	if l.current == nil && l.behind == 0 && b.apart[l.key] == l {
-		delete(b.apart, l.key)
+// drop ends the isolation of q's key when nothing of the key is under way. The caller holds mu.
+func (b *Batcher[T, R]) drop(q *callQueue[T, R]) {
+	if q.current == nil && q.overtaken == 0 && b.isolated[q.key] == q {
+		delete(b.isolated, q.key)
 	}
 }
 
-// setAlarm has the batch under way in main overtaken when it is late. The caller holds mu.
+// setAlarm sets the timer that overtakes the current batch of main once it is late. A call waits for that batch. The
+// caller holds mu.
 func (b *Batcher[T, R]) setAlarm() {
 	t := b.main.current
 	if !t.late.IsZero() {
@@ -326,19 +333,19 @@ func (b *Batcher[T, R]) setAlarm() {
 	b.alarm.Reset(time.Until(t.late))
 }
 
-// overtake gives the keys of a late batch lanes of their own, and lets those that wait behind it go on. The alarm
-// calls it.
+// overtake isolates the keys of the current batch of main if that batch is late: each key gets a queue of its own, to
+// which its waiting calls move, and the other calls of main are sent without waiting for the batch. The alarm calls it.
 func (b *Batcher[T, R]) overtake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.main.current
 	if t == nil || t.late.IsZero() || time.Now().Before(t.late) {
-		return // it was an earlier batch's alarm
+		return // the alarm was set for an earlier batch
 	}
 	t.overtaken = true
 	b.main.current = nil
-	if b.apart == nil {
-		b.apart = make(map[string]*lane[T, R])
+	if b.isolated == nil {
+		b.isolated = make(map[string]*callQueue[T, R])
 	}
 	seen := make(map[string]bool)
 	for _, item := range t.items {
@@ -347,50 +354,51 @@ func (b *Batcher[T, R]) overtake() {
 			continue
 		}
 		seen[key] = true
-		l := b.apart[key]
-		if l == nil {
-			l = &lane[T, R]{key: key}
-			b.apart[key] = l
+		q := b.isolated[key]
+		if q == nil {
+			q = &callQueue[T, R]{key: key}
+			b.isolated[key] = q
 		}
-		l.behind++
-		t.apart = append(t.apart, l)
+		q.overtaken++
+		t.isolated = append(t.isolated, q)
 	}
 	for c, next := b.main.first, (*call[T, R])(nil); c != nil; c = next {
 		next = c.next
-		if l := b.laneOf(c.item); l != &b.main {
+		if q := b.queueOf(c.item); q != &b.main {
 			b.main.remove(c)
-			l.append(c)
+			q.append(c)
 		}
 	}
 	if b.main.first != nil {
-		go b.drain(b.take(&b.main))
+		go b.drain(b.nextBatch(&b.main))
 	}
-	for _, l := range t.apart {
-		if l.first != nil && l.current == nil {
-			go b.drain(b.take(l))
+	for _, q := range t.isolated {
+		if q.first != nil && q.current == nil {
+			go b.drain(b.nextBatch(q))
 		}
 	}
 }
 
-// rejoin puts the calls of l, whose last batch was in time, into main. The caller holds mu.
-func (b *Batcher[T, R]) rejoin(l *lane[T, R]) {
-	delete(b.apart, l.key)
-	if l.first == nil {
+// rejoin ends the isolation of q's key, because the last batch of q was in time, and moves the calls of q to main. The
+// caller holds mu.
+func (b *Batcher[T, R]) rejoin(q *callQueue[T, R]) {
+	delete(b.isolated, q.key)
+	if q.first == nil {
 		return
 	}
-	for c := l.first; c != nil; c = l.first {
-		l.remove(c)
+	for c := q.first; c != nil; c = q.first {
+		q.remove(c)
 		b.main.append(c)
 	}
 	if b.main.current == nil {
-		go b.drain(b.take(&b.main))
+		go b.drain(b.nextBatch(&b.main))
 	} else {
 		b.setAlarm()
 	}
 }
 
-// Begin announces calls that are made beside the batches, so that Close waits for them. Each Begin that succeeds
-// needs its End.
+// Begin announces a call of the store that does not pass through the Batcher, so that Close waits for it. It fails with
+// an error that wraps Closed after Close. Each Begin that succeeds needs one End.
 func (b *Batcher[T, R]) Begin() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -401,14 +409,14 @@ func (b *Batcher[T, R]) Begin() error {
 	return nil
 }
 
-// End ends what Begin announced.
+// End notes that the call that Begin announced has returned.
 func (b *Batcher[T, R]) End() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.end()
 }
 
-// end notes that something is not under way any more. The caller holds mu.
+// end counts a batch or an announced call as ended, and wakes Close after the last one. The caller holds mu.
 func (b *Batcher[T, R]) end() {
 	b.underWay--
 	if b.idle != nil && b.underWay == 0 {
@@ -417,7 +425,8 @@ func (b *Batcher[T, R]) end() {
 	}
 }
 
-// Call calls Run unless ctx has ended, which is then a definite error, and checks that there is an answer for each item.
+// Call calls Run, past all queues, and checks that Run returned an answer for each item. If ctx has ended already, Call
+// does not call Run, and the error does not wrap Indeterminate.
 func (b *Batcher[T, R]) Call(ctx context.Context, items []T) ([]R, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%s: %w", b.cfg.Op, contextError(ctx))
@@ -429,7 +438,8 @@ func (b *Batcher[T, R]) Call(ctx context.Context, items []T) ([]R, error) {
 	return answers, err
 }
 
-// Fits returns how many of items, at least one, make up a batch within the bounds.
+// Fits returns how many of items, counted from the first, one batch may have within MaxItems and MaxBytes. The first
+// item always fits.
 func (b *Batcher[T, R]) Fits(items []T) int {
 	bytes := int64(0)
 	for i, item := range items[:min(len(items), b.cfg.MaxItems)] {
@@ -440,9 +450,9 @@ func (b *Batcher[T, R]) Fits(items []T) int {
 	return min(len(items), b.cfg.MaxItems)
 }
 
-// Close refuses further calls and waits for those under way, those that wait included. When ctx ends first, Close
-// refuses those that wait as well, ends the context of Run, and returns ctx's error without waiting any longer. It
-// may be called again to wait further.
+// Close refuses further calls, and waits until the calls that wait and those under way have their answers. When ctx ends
+// first, Close refuses the calls that wait as well, ends the context of Run, and returns an error that wraps ctx.Err
+// without waiting for Run to return. A further Close waits again.
 func (b *Batcher[T, R]) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -463,48 +473,48 @@ func (b *Batcher[T, R]) Close(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refuse(&b.main)
-	for _, l := range b.apart {
-		b.refuse(l)
+	for _, q := range b.isolated {
+		b.refuse(q)
 	}
 	b.endCalls(b.cfg.Closed)
 	return fmt.Errorf("%s: calls are still under way: %w", b.cfg.Op, contextError(ctx))
 }
 
-// refuse answers those that wait in l that the Batcher is closed. The caller holds mu.
-func (b *Batcher[T, R]) refuse(l *lane[T, R]) {
-	for c := l.first; c != nil; c = l.first {
-		l.remove(c)
+// refuse answers the calls that wait in q with Closed. The caller holds mu.
+func (b *Batcher[T, R]) refuse(q *callQueue[T, R]) {
+	for c := q.first; c != nil; c = q.first {
+		q.remove(c)
 		b.pending -= c.size
 		c.err = fmt.Errorf("%s: %w", b.cfg.Op, b.cfg.Closed)
 		c.done <- struct{}{} // has room
 	}
 }
 
-func (l *lane[T, R]) append(c *call[T, R]) {
-	c.lane, c.prev = l, l.last
-	if l.last == nil {
-		l.first = c
+func (q *callQueue[T, R]) append(c *call[T, R]) {
+	c.queue, c.prev = q, q.last
+	if q.last == nil {
+		q.first = c
 	} else {
-		l.last.next = c
+		q.last.next = c
 	}
-	l.last = c
+	q.last = c
 }
 
-func (l *lane[T, R]) remove(c *call[T, R]) {
+func (q *callQueue[T, R]) remove(c *call[T, R]) {
 	if c.prev == nil {
-		l.first = c.next
+		q.first = c.next
 	} else {
 		c.prev.next = c.next
 	}
 	if c.next == nil {
-		l.last = c.prev
+		q.last = c.prev
 	} else {
 		c.next.prev = c.prev
 	}
 	c.prev, c.next = nil, nil
 }
 
-// contextError returns an error that wraps ctx.Err, and the cause if it is another.
+// contextError returns an error that wraps ctx.Err, and also context.Cause of ctx if that is another error.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == err {

@@ -63,7 +63,7 @@ func newBatcher(cfg Config[int, int], run func(context.Context, []int) ([]int, e
 	return New(cfg)
 }
 
-// certain tells that the item was surely not carried out.
+// certain reports that err is an error after which the item was surely not carried out.
 func certain(err error) bool { return err != nil && !errors.Is(err, errIndeterminate) }
 
 var (
@@ -142,8 +142,8 @@ func TestLoneCallGoesAtOnce(t *testing.T) {
 	})
 }
 
-// gather starts a batch with item 1 and lets the given calls gather behind it, in order.
-func gather(t *testing.T, c *Batcher[int, int], items ...int) []*doing {
+// startBehind starts a batch with item 1, and then a call for each of items, in order, which wait for that batch.
+func startBehind(t *testing.T, c *Batcher[int, int], items ...int) []*doing {
 	t.Helper()
 	calls := []*doing{start(t.Context(), c, 1)}
 	synctest.Wait()
@@ -154,11 +154,11 @@ func gather(t *testing.T, c *Batcher[int, int], items ...int) []*doing {
 	return calls
 }
 
-func TestGathersMeanwhile(t *testing.T) {
+func TestCoalescesMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newGate()
 		c := newBatcher(roomy(), r.run)
-		calls := gather(t, c, 2, 3, 4)
+		calls := startBehind(t, c, 2, 3, 4)
 		wantBatches(t, r.ran(), []int{1})
 		r.pass <- nil
 		r.pass <- nil
@@ -186,7 +186,7 @@ func TestBounds(t *testing.T) {
 				cfg.MaxItems, cfg.MaxBytes = test.maxItems, test.maxBytes
 				r := newGate()
 				c := newBatcher(cfg, r.run)
-				calls := gather(t, c, test.items...)
+				calls := startBehind(t, c, test.items...)
 				for range test.want {
 					r.pass <- nil
 				}
@@ -205,7 +205,7 @@ func TestOverload(t *testing.T) {
 		cfg.MaxPending = 10
 		r := newGate()
 		c := newBatcher(cfg, r.run)
-		calls := gather(t, c, 4, 5)
+		calls := startBehind(t, c, 4, 5)
 		start(t.Context(), c, 1).wantError(t, true, errOverloaded)
 		r.pass <- nil
 		calls[0].wantAnswer(t, 10)
@@ -221,8 +221,8 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// TestAnsweredIsNotPending: who has its answer has its room back. The callers keep
-// each other from running, so that some continue before the answers of others are out.
+// TestAnsweredIsNotPending: when a caller has its answer, its item does not count for MaxPending any more. Each caller has a
+// Batcher of its own; eight of them compete for the processors, so that some continue while the Batcher still ends the batch.
 func TestAnsweredIsNotPending(t *testing.T) {
 	cfg := roomy()
 	cfg.MaxPending = 5
@@ -268,7 +268,7 @@ func TestContextEndsWhileWaiting(t *testing.T) {
 	})
 }
 
-func TestWholeBatchLeaves(t *testing.T) {
+func TestWholeBatchIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newGate()
 		c := newBatcher(roomy(), r.run)
@@ -306,7 +306,7 @@ func TestContextEndedBefore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := newBatcher(roomy(), func(context.Context, []int) ([]int, error) {
-		t.Error("an item was taken whose caller had left before")
+		t.Error("an item was carried out whose context had ended before")
 		return nil, nil
 	})
 	start(ctx, c, 1).wantError(t, true, context.Canceled)
@@ -323,7 +323,7 @@ func TestAnswerBeatsContext(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := c.leave(ctx, k); err != nil || k.err != nil || k.answer != 30 {
+		if err := c.withdraw(ctx, k); err != nil || k.err != nil || k.answer != 30 {
 			t.Errorf("P13: answer %d, errors %v, %v: want 30, the item was carried out", k.answer, err, k.err)
 		}
 	})
@@ -333,8 +333,8 @@ func wantNothingPending(t *testing.T, c *Batcher[int, int]) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pending != 0 || c.underWay != 0 || c.main.current != nil || c.main.first != nil || len(c.apart) != 0 {
-		t.Errorf("at rest: pending %d, %d under way, lanes %v: want none", c.pending, c.underWay, c.apart)
+	if c.pending != 0 || c.underWay != 0 || c.main.current != nil || c.main.first != nil || len(c.isolated) != 0 {
+		t.Errorf("at rest: pending %d, %d under way, isolated %v: want none", c.pending, c.underWay, c.isolated)
 	}
 }
 
@@ -359,7 +359,7 @@ func TestFailures(t *testing.T) {
 					<-gate
 					return test.fly(ctx, items)
 				})
-				calls := gather(t, c, 2, 3)
+				calls := startBehind(t, c, 2, 3)
 				close(gate)
 				for _, k := range calls {
 					k.wantError(t, test.definite, test.kind)
@@ -378,7 +378,7 @@ func TestCloseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newGate()
 		c := newBatcher(roomy(), r.run)
-		calls := gather(t, c, 2)
+		calls := startBehind(t, c, 2)
 		closed := make(chan error)
 		go func() { closed <- c.Close(t.Context()) }()
 		synctest.Wait()
@@ -402,14 +402,14 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
-// Close gives up when its time is over, also when the call of the store goes on whatever its context says.
+// Close returns when its context ends, even if the call of the store ignores that its own context has ended.
 func TestCloseOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told atomic.Bool
+		var ended atomic.Bool
 		mended := make(chan struct{})
 		r := newGate()
 		c := newBatcher(roomy(), func(ctx context.Context, items []int) ([]int, error) {
-			defer context.AfterFunc(ctx, func() { told.Store(true) })()
+			defer context.AfterFunc(ctx, func() { ended.Store(true) })()
 			if items[0] == 1 {
 				r.mu.Lock()
 				r.batches = append(r.batches, slices.Clone(items))
@@ -419,7 +419,7 @@ func TestCloseOutOfTime(t *testing.T) {
 			}
 			return r.run(ctx, items)
 		})
-		calls := gather(t, c, 2)
+		calls := startBehind(t, c, 2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
@@ -431,8 +431,8 @@ func TestCloseOutOfTime(t *testing.T) {
 		}
 		calls[1].wantError(t, true, errClosed) // it never began
 		synctest.Wait()
-		if !told.Load() {
-			t.Error("the call under way was not told that it is to end")
+		if !ended.Load() {
+			t.Error("the context of the call under way did not end")
 		}
 		again, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -459,8 +459,8 @@ func TestCloseAtRest(t *testing.T) {
 	}
 }
 
-// Items of one goroutine take effect in order, and each caller gets its own answer,
-// whatever goes together.
+// Items of one goroutine take effect in order, and each caller gets the answer for its own item, whichever items
+// share a batch.
 func TestThousandsOfCallers(t *testing.T) {
 	const callers, each = 2000, 5
 	var running, batches atomic.Int32
@@ -501,8 +501,8 @@ func TestThousandsOfCallers(t *testing.T) {
 	t.Logf("%d calls in %d batches", callers*each, batches.Load())
 }
 
-// The promises hold whatever callers leave and whatever batches fail. A call with an answer was
-// carried out, one with a definite error was not, and no answers are mixed up.
+// Whichever contexts end and whichever batches fail: the item of a call with an answer was carried out once, the item of a
+// call with a definite error was not carried out, and each answer belongs to its item.
 func TestRandom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := roomy()
@@ -550,8 +550,8 @@ func history(t *testing.T, cfg Config[int, int], steps []string, leaving []int) 
 	for _, cancel := range cancels {
 		defer cancel()
 	}
-	if len(c.apart) > 0 || c.pending != 0 {
-		return fmt.Errorf("at rest there are lanes %v and %d bytes pending", c.apart, c.pending)
+	if len(c.isolated) > 0 || c.pending != 0 {
+		return fmt.Errorf("at rest there are isolated keys %v and %d bytes pending", c.isolated, c.pending)
 	}
 	return checkCalls(calls, r.ran(), cfg.MaxItems)
 }
@@ -612,7 +612,7 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// keyed items: the ten's digit is the key.
+// keyed makes the tens digit of an item its key.
 func keyed(cfg Config[int, int]) Config[int, int] {
 	cfg.Key = func(n int) string { return string(rune('a' + n/10)) }
 	cfg.Late = time.Second
@@ -657,9 +657,9 @@ func (h *hanging) wantHanging(t *testing.T, n int) {
 	}
 }
 
-// TestLateKeyGoesApart: a key that hangs delays those that wait behind it until the batch is late, and nobody
+// TestLateKeyIsIsolated: a key that hangs delays the calls that wait for its batch until that batch is late, and no call
 // after that (P14).
-func TestLateKeyGoesApart(t *testing.T) {
+func TestLateKeyIsIsolated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{mended: make(chan struct{})}
 		c := newBatcher(keyed(roomy()), h.run)
@@ -669,10 +669,10 @@ func TestLateKeyGoesApart(t *testing.T) {
 		calls = append(calls, start(t.Context(), c, 11))
 		start(t.Context(), c, 20).wantAnswer(t, 200)
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("a call behind one that hangs took %v: want it to go when that is late, after 1s", took)
+			t.Errorf("a call that waited for one that hangs took %v: want it sent when that one is late, after 1s", took)
 		}
 		synctest.Wait()
-		h.wantHanging(t, 2) // the second one in its own lane
+		h.wantHanging(t, 2) // the second one in the queue of its key
 		began = time.Now()
 		calls = append(calls, start(t.Context(), c, 12), start(t.Context(), c, 13))
 		start(t.Context(), c, 21).wantAnswer(t, 210)
@@ -680,7 +680,7 @@ func TestLateKeyGoesApart(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("calls beside one that hangs took %v", took)
 		}
-		h.wantHanging(t, 2) // what comes later waits for its own kind
+		h.wantHanging(t, 2) // later calls of the key wait for the second one
 		close(h.mended)
 		for i, k := range calls {
 			k.wantAnswer(t, 100+10*i)
@@ -690,8 +690,8 @@ func TestLateKeyGoesApart(t *testing.T) {
 	})
 }
 
-// TestSharedBatchOfALateKey: what was in the same batch as a key that hangs is answered with it. A later call
-// with the same key as that is not kept waiting.
+// TestSharedBatchOfALateKey: an item in the same batch as a key that hangs is answered only with that batch. Later calls of
+// the item's key do not wait for it.
 func TestSharedBatchOfALateKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, h := make(chan struct{}), &hanging{mended: make(chan struct{})}
@@ -713,7 +713,7 @@ func TestSharedBatchOfALateKey(t *testing.T) {
 			t.Errorf("the second call of a key that does not hang took %v", took)
 		}
 		began = time.Now()
-		start(t.Context(), c, 22).wantAnswer(t, 220) // by now it is known not to hang
+		start(t.Context(), c, 22).wantAnswer(t, 220) // a batch of its key was in time, so the key is not isolated any more
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the third call took %v", took)
 		}
@@ -725,7 +725,7 @@ func TestSharedBatchOfALateKey(t *testing.T) {
 	})
 }
 
-// TestLateKeyComesBack: once its own batch is in time, a key goes with the others again.
+// TestLateKeyComesBack: once a batch of its own is in time, a key shares batches with other keys again.
 func TestLateKeyComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newGate()
@@ -737,7 +737,7 @@ func TestLateKeyComesBack(t *testing.T) {
 		again := start(t.Context(), c, 11)
 		synctest.Wait()
 		if got := r.ran(); len(got) != 3 {
-			t.Errorf("batches %v: want one under way of each kind", got)
+			t.Errorf("batches %v: want one of key b overtaken, one of key c, and one of key b by itself", got)
 		}
 		for range 3 { // in time for the two that came later
 			r.pass <- nil
@@ -745,7 +745,7 @@ func TestLateKeyComesBack(t *testing.T) {
 		slow.wantAnswer(t, 100)
 		behind.wantAnswer(t, 200)
 		again.wantAnswer(t, 110)
-		calls := gather(t, c, 12, 21)
+		calls := startBehind(t, c, 12, 21)
 		r.pass <- nil
 		r.pass <- nil
 		calls[1].wantAnswer(t, 120)
@@ -756,8 +756,8 @@ func TestLateKeyComesBack(t *testing.T) {
 	})
 }
 
-// TestWaitingCallsOfALateKeyComeBack: as soon as a batch of a late key is in time, the calls that wait for it go with those of other keys. A
-// key that is never idle would otherwise have requests of its own for ever.
+// TestWaitingCallsOfALateKeyComeBack: as soon as a batch of a late key is in time, the calls that wait for it share batches with
+// those of other keys. Otherwise a key that is never idle would be isolated for ever.
 func TestWaitingCallsOfALateKeyComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -779,7 +779,8 @@ func TestWaitingCallsOfALateKeyComeBack(t *testing.T) {
 		}
 		slow := begin(10)
 		other := begin(20)
-		time.Sleep(time.Second) // 10 is late, so 20 goes without waiting for it
+		time.Sleep(time.Second) // 10 is late, so 20 is sent without waiting for it
+		synctest.Wait()         // until 20 is under way: the alarm and the end of Sleep have the same instant
 		again := begin(11)
 		mu.Lock()
 		wantBatches(t, batches, []int{10}, []int{20}, []int{11})
@@ -831,8 +832,9 @@ func TestCloseOutOfTimeBesideALateKey(t *testing.T) {
 	})
 }
 
-// TestLateKeyStaysApart: a key whose own batches are late goes on by itself, however often, and nobody else waits for it again (P14).
-func TestLateKeyStaysApart(t *testing.T) {
+// TestLateKeyStaysIsolated: a key whose own batches are late stays isolated, however many there are, and no call of another key
+// waits for it again (P14).
+func TestLateKeyStaysIsolated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = 3 * time.Second // later than Late
 		c := newBatcher(keyed(roomy()), func(ctx context.Context, items []int) ([]int, error) {
@@ -844,7 +846,7 @@ func TestLateKeyStaysApart(t *testing.T) {
 		calls := []*doing{start(t.Context(), c, 10)}
 		synctest.Wait()
 		calls = append(calls, start(t.Context(), c, 11))
-		start(t.Context(), c, 20).wantAnswer(t, 200) // it learns by waiting that the key is slow
+		start(t.Context(), c, 20).wantAnswer(t, 200) // this call waits until the batch is late
 		for n := range 40 {                          // in 10 s, with slow calls that always wait for one another
 			if n%5 == 0 {
 				calls = append(calls, start(t.Context(), c, 12+n/5%8))
