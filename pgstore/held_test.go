@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -48,6 +49,22 @@ func hold(t *testing.T, s *Store, how func(ctx context.Context, s *Store, tx pgx
 	return tx
 }
 
+// pushBeside pushes messages of which a transaction holds some. A slow machine may not find all the others within the time that a call
+// has for it. Then the whole call is made again, held IDs included, as a program would, three times at most.
+func pushBeside(t *testing.T, s *Store, ms []punctual.NewMessage, held func(id string) bool) []punctual.PushResult {
+	t.Helper()
+	for try := 1; ; try++ {
+		rs, err := s.Push(t.Context(), ms)
+		if err != nil {
+			t.Fatalf("P14: a call with IDs that are held: %v; want an answer for each", err)
+		}
+		refused := slices.ContainsFunc(rs, func(r punctual.PushResult) bool { return !held(r.ID) && errors.Is(r.Err, punctual.ErrOverloaded) })
+		if !refused || try == 3 {
+			return rs
+		}
+	}
+}
+
 // P14: a caller's transaction holds one of the IDs that a call pushes. The others are stored while it is open, and the answer for the one
 // that is held is definite and says what to do. When the transaction is over, it is pushed.
 func TestPushBesideAHeldID(t *testing.T) {
@@ -62,24 +79,20 @@ func TestPushBesideAHeldID(t *testing.T) {
 			for n := range all {
 				ms = append(ms, laterMessage(fmt.Sprint(n)))
 			}
-			rs, err := s.Push(t.Context(), ms)
-			if err != nil {
-				t.Fatalf("P14: a call with one ID that is held: %v; want an answer for each", err)
-			}
-			for _, r := range rs {
+			for _, r := range pushBeside(t, s, ms, func(id string) bool { return id == "7" }) {
 				switch {
 				case r.ID == "7":
 					wantDefinite(t, "push of the ID that is held", r.Err, errHeld)
-				case r.Err != nil || r.Status != punctual.PushStored:
+				case r.Err != nil || r.Status != punctual.PushStored && r.Status != punctual.PushDuplicate:
 					t.Errorf("P14: push of %s beside an ID that is held: %+v; want it stored", r.ID, r)
 				}
 			}
-			_, err = s.Push(t.Context(), ms[7:8])
+			_, err := s.Push(t.Context(), ms[7:8])
 			wantDefinite(t, "push of that ID alone", err, errHeld)
 			if err := tx.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			rs, err = s.Push(t.Context(), ms)
+			rs, err := s.Push(t.Context(), ms)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,11 +208,10 @@ func TestPushBesideManyHeldIDs(t *testing.T) {
 		_, err := s.PushManyTx(ctx, Pgx(tx), held)
 		return err
 	})
-	rs, err := s.Push(t.Context(), ms)
-	if err != nil {
-		t.Fatal(err)
+	isHeld := func(id string) bool {
+		return slices.ContainsFunc(held, func(m punctual.NewMessage) bool { return m.ID == id })
 	}
-	for n, r := range rs {
+	for n, r := range pushBeside(t, s, ms, isHeld) {
 		if n%4 == 0 {
 			wantDefinite(t, "push of an ID that is held", r.Err, errHeld)
 		} else if r.Err != nil {
