@@ -5,30 +5,32 @@ import (
 	"time"
 )
 
-// A worker with a backlog claims ahead of its free slots. It claims as many messages as the slots handle in aheadTime
-// and in two claims, at least one and at most aheadMost for each slot. So a slot has its next message at once, and a
-// store is asked for more at a time the longer it takes to answer. There is nothing ahead for handlers that take
-// aheadTime: what waits here could be with another worker. What no slot took for aheadWait, or somewhat longer where
-// claims are slow, is given back. Its attempt does not count, and for aheadRest nothing more is claimed ahead.
+// A worker with a backlog claims ahead of its free slots: as many messages as its slots handle in aheadTime and the time of two
+// claims, at least one and at most aheadMost for each slot. So a slot has its next message at once, and a store that takes
+// longer to answer is asked for more messages at a time. Nothing is claimed ahead for handlers that take aheadTime or longer,
+// because another worker could handle what waits here. A message that has got no slot within aheadWait, or somewhat longer where
+// claims are slow, is given back. Its attempt does not count, and nothing more is claimed ahead for aheadRest.
 //
-// A claim that asks for messages ahead does not wait in the store. It is sent only after a claim that brought all that
-// it asked for. So a worker that is idle, when many messages become due at once, takes no more than it has slots.
+// A claim that asks for messages ahead does not wait in the store, and is sent only after a claim that brought as many messages
+// as it asked for. So when many messages become due at once, an idle worker first claims no more of them than it has slots.
 const (
 	aheadTime = 5 * time.Millisecond
 	aheadMost = 8
-	// aheadTurn is how much of a claim's time counts at most.
-	aheadTurn = 10 * time.Millisecond
-	aheadWait = 50 * time.Millisecond
-	aheadRest = time.Second
-	// aheadMeasure is how long the slots are watched at least. Twice in a row they must be fast.
+	// aheadClaim bounds how much of a claim's time counts.
+	aheadClaim = 10 * time.Millisecond
+	aheadWait  = 50 * time.Millisecond
+	aheadRest  = time.Second
+	// aheadMeasure is the shortest time over which handlers are measured. They must be quick in two such times in a row.
 	aheadMeasure = 50 * time.Millisecond
-	// aheadLease and aheadTimeout are the shortest for which there is anything ahead: the wait is a small part of them.
+	// aheadLease and aheadTimeout are the shortest lease and handler timeout with which messages are claimed ahead, so that the
+	// wait for a slot is a small part of both.
 	aheadLease   = time.Second
 	aheadTimeout = 5 * time.Second
 )
 
-// Where settling takes besideFrom or longer, a slot whose next message is there begins it while the one before is settled beside
-// it. So handlers do not wait for the store, and more settlements share a call. At most besideMost for each slot are settled so.
+// Where settling takes besideFrom or longer, a slot begins with a message that was claimed ahead while its last message is
+// still being settled. So handlers do not wait for the store, and more settlements share a call. At most besideMost messages for
+// each slot are settled in this way at the same time.
 const (
 	besideFrom = time.Millisecond
 	besideMost = 4
@@ -36,72 +38,72 @@ const (
 
 // ahead are the messages that were claimed ahead of free slots. slots.mu guards all of it.
 type ahead struct {
-	// queue has them in the order in which they came, and room is what it lies in. Each waits because its topic may not
-	// take a further slot.
+	// queue has the messages in the order in which they came; room is the slice whose array it uses. A message waits
+	// because no slot is free, or because the free ones are kept for other topics.
 	queue, room []*message
-	// most is how many there may be.
+	// most is how many messages the queue may have.
 	most int
-	// done counts the messages that gave back their slot since measured, and busy what their handlers took. rate is how
-	// many there were a second before, and quick whether handlers were quick.
+	// done counts the messages whose slots were freed since measured, and busy adds up what their handlers took. rate is how
+	// many messages a second there were in the time measured before, and quick whether their handlers were quick.
 	done     int
 	busy     time.Duration
 	measured time.Time
 	rate     float64
 	quick    bool
-	// rest is until when there are to be none.
+	// rest is until when nothing is claimed ahead.
 	rest time.Time
-	// claims is what claims take of a backlog, settles what calls take that settle.
-	claims, settles usual
-	// beside counts the messages that are settled while their slots have the next one.
+	// claims is how long claims take while there is a backlog, settles how long calls of Settle take.
+	claims, settles recentMin
+	// beside counts the messages that are being settled while their slots have the next message.
 	beside int
 }
 
-// handled notes what a handler took whose slot is given back.
+// handled counts a message whose handler took so long, for measure.
 func (a *ahead) handled(took time.Duration) {
 	a.done++
 	a.busy += took
 }
 
-// measure decides anew how many messages may be ahead of so many slots. It goes by what these did in the time that has
-// passed and in the time before. Both must tell of quick handlers: their slots may be idle most of the time, because
-// the store takes long.
+// measure sets how many messages may be claimed ahead of so many slots, from what the slots handled in the time that has
+// passed and in the time measured before. Handlers must have been quick in both. Slots may have been idle most of that
+// time, because the store takes long.
 func (a *ahead) measure(passed time.Duration, slots int) {
 	rate := float64(a.done) / passed.Seconds()
-	// Handlers that have not returned count as slow: each slot must have had its turn in aheadMeasure.
+	// Handlers that have not returned count as slow: aheadMeasure must have seen as many messages handled as there are slots.
 	quick := rate*aheadMeasure.Seconds() >= float64(slots) && a.busy < time.Duration(a.done)*aheadTime
 	a.most = 0
 	if quick && a.quick {
-		a.most = min(max(int(min(rate, a.rate)*(aheadTime+2*a.turn()).Seconds()), slots), aheadMost*slots)
+		a.most = min(max(int(min(rate, a.rate)*(aheadTime+2*a.claimTime()).Seconds()), slots), aheadMost*slots)
 	}
 	a.done, a.busy, a.rate, a.quick = 0, 0, rate, quick
 }
 
-// usual is how long something takes: the shortest of the last four times, since others may have been held up by chance.
-type usual struct {
+// recentMin is the shortest of the last four durations of a call. The longer ones may have been delayed by chance.
+type recentMin struct {
 	last [4]time.Duration
 	at   int
 }
 
-func (u *usual) took(d time.Duration) {
+func (u *recentMin) add(d time.Duration) {
 	u.last[u.at] = d
 	u.at = (u.at + 1) % len(u.last)
 }
 
-func (u *usual) time() time.Duration { return slices.Min(u.last[:]) }
+func (u *recentMin) min() time.Duration { return slices.Min(u.last[:]) }
 
-// turn is what a claim takes, as far as it counts.
-func (a *ahead) turn() time.Duration { return min(a.claims.time(), aheadTurn) }
+// claimTime returns how long a claim takes, at most aheadClaim.
+func (a *ahead) claimTime() time.Duration { return min(a.claims.min(), aheadClaim) }
 
-// wait is how long a message waits for a slot before it is given back.
-func (a *ahead) wait() time.Duration { return aheadWait + 10*a.turn() }
+// wait returns how long a message waits for a slot before it is given back.
+func (a *ahead) wait() time.Duration { return aheadWait + 10*a.claimTime() }
 
-// mayWaitAhead tells whether messages of a topic may be claimed ahead. With MaxSlots, slots that are free may not be
-// its own.
+// mayWaitAhead reports whether messages of the topic may be claimed ahead: not with MaxSlots, because a slot that becomes free may
+// be of no use to the topic, and not with a timeout of the handler below aheadTimeout.
 func (r *route) mayWaitAhead() bool {
 	return r.maxSlots == 0 && (r.timeout < 0 || r.timeout >= aheadTimeout)
 }
 
-// roomAhead is how many more messages to claim ahead, once half of them are used.
+// roomAhead returns how many more messages to claim ahead: 0 while more than half of the queue is full.
 func (s *slots) roomAhead(now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +120,8 @@ func (s *slots) roomAhead(now time.Time) int {
 	return s.ahead.most - len(s.ahead.queue)
 }
 
-// enqueue keeps messages that were claimed ahead, and returns those that have a slot by now, which it takes.
+// enqueue adds messages that were claimed ahead to the queue, and gives free slots to messages of the queue, which it
+// returns.
 func (s *slots) enqueue(ms []*message) (started []*message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +135,8 @@ func (s *slots) enqueue(ms []*message) (started []*message) {
 	return started
 }
 
-// dequeue takes a slot for the first message that was claimed ahead and may have one; nil when there is none. The
-// caller holds mu.
+// dequeue gives a free slot to the first message of the queue that may have one, and returns the message; nil when there is
+// none. The caller holds mu.
 func (s *slots) dequeue() *message {
 	for i, m := range s.ahead.queue {
 		if s.free == 0 {
@@ -155,23 +158,24 @@ func (s *slots) dequeue() *message {
 	return nil
 }
 
-// claimed notes what a claim of a backlog took.
+// claimed notes how long a claim took that found a backlog.
 func (s *slots) claimed(took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ahead.claims.took(took)
+	s.ahead.claims.add(took)
 }
 
-// settled notes what a call took that settled.
+// settled notes how long a call of Settle took.
 func (s *slots) settled(took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ahead.settles.took(took)
-	s.slow.Store(s.ahead.settles.time() >= besideFrom)
+	s.ahead.settles.add(took)
+	s.slow.Store(s.ahead.settles.min() >= besideFrom)
 }
 
-// pass gives the slot of a message of r, whose handler has returned, to one that was claimed ahead. It returns nil where the
-// slot is to wait until its message is settled. Each message that it returns needs a call of passed.
+// pass gives the slot of a message of r, whose handler has returned after so long, to a message that was claimed ahead, before
+// the first one is settled. It returns nil when the slot is to wait for the settlement. After each message that it returns, passed
+// must be called once the first one is settled.
 func (s *slots) pass(r *route, took time.Duration) (next *message) {
 	if !s.slow.Load() {
 		return nil
@@ -183,7 +187,7 @@ func (s *slots) pass(r *route, took time.Duration) (next *message) {
 	}
 	s.vacate(r)
 	next = s.dequeue()
-	if next == nil { // none of them may have it
+	if next == nil { // no message of the queue may have the slot
 		s.free--
 		s.occupy(r)
 		s.mu.Unlock()
@@ -191,24 +195,24 @@ func (s *slots) pass(r *route, took time.Duration) (next *message) {
 	}
 	s.ahead.handled(took)
 	s.ahead.beside++
-	tell := len(s.ahead.queue) == s.ahead.most/2
+	wake := len(s.ahead.queue) == s.ahead.most/2
 	s.mu.Unlock()
-	if tell {
-		s.tell()
+	if wake {
+		s.wakePoller()
 	}
 	return next
 }
 
-// passed is called when a message is settled whose slot was passed on.
+// passed is called when a message whose slot pass gave away is settled.
 func (s *slots) passed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ahead.beside--
 }
 
-// waitedTooLong takes out of the queue what has waited for too long, or everything at the end of the session. It
-// returns when to look again; zero means not before something is claimed ahead. While there is much to do it looks as
-// often, so that the claims need not ask for it.
+// waitedTooLong removes from the queue the messages that have waited for too long, or all at the end of the session, and
+// returns them. next is when to call it again; zero means not before messages are claimed ahead. While messages may be
+// claimed ahead next is never zero, so that those messages seldom need to wake the renewer.
 func (s *slots) waitedTooLong(now time.Time, all bool) (ms []*message, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,8 +235,8 @@ func (s *slots) waitedTooLong(now time.Time, all bool) (ms []*message, next time
 	return ms, next
 }
 
-// giveBackAhead gives back what was claimed ahead and has waited too long, or everything, and returns when to look again.
-// Each message is settled in a goroutine of its own, by start.
+// giveBackAhead gives back the messages that were claimed ahead and have waited too long, or all, and returns when to call it
+// again (see waitedTooLong). start runs a function in a goroutine that the caller waits for; each message is settled in one.
 func (w *Worker) giveBackAhead(now time.Time, all bool, start func(func())) (next time.Time) {
 	ms, next := w.slots.waitedTooLong(now, all)
 	why := "no slot was free in time"

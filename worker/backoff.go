@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// backoff spaces the tries of something that keeps failing. Waits begin at 50 ms and double up to 5 s. Each is up to
-// half shorter at random, so that workers that failed together do not try together. The zero value is at its start.
-// It is not safe for concurrent use.
+// backoff gives the waits between the tries of a call that keeps failing. Waits begin at 50 ms and double up to 5 s. Each
+// is shortened at random by up to half, so that workers whose calls failed together do not try again together. The zero value
+// is ready to use. It is not safe for concurrent use.
 type backoff struct{ tries int }
 
 const (
@@ -25,7 +25,7 @@ func (p *backoff) next() time.Duration {
 	return d - rand.N(d/2)
 }
 
-// reset starts anew after a success and tells whether there had been failures.
+// reset begins with the first wait again, after a success, and reports whether there had been failures.
 func (p *backoff) reset() bool {
 	failed := p.tries > 0
 	p.tries = 0

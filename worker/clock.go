@@ -7,52 +7,48 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A lease ends by the store's clock (P8), which a worker sees only in answers. To start a
-// handler it must know that the lease surely still holds (P3). So it keeps a bound: a time
-// that the store's clock has surely not passed. A lease that ends behind the bound holds.
+// A lease ends by the store's clock (P8), which a worker sees only in answers. To start a handler the worker must know that
+// the lease surely still holds (P3). So it keeps an upper bound: a time that the store's clock has surely not passed. A lease
+// that ends after the bound holds.
 //
-// The bound rests on two facts. The store's clock never runs backwards. When an answer to a call sent at s shows the
-// time D, the store's clock had not passed D at s. So at any later instant it shows at most D and what has passed
-// since s. Every claim that brought something gives such a bound, and so does every call of Now.
+// The bound rests on two facts. First, the store's clock never runs backwards. Second, when the answer to a call sent at s shows
+// the time D, the store's clock had not passed D at s. So at any later instant the store's clock shows at most D and the time
+// that has passed since s. Every claim that brought a message gives such a bound, and so does every call of Now.
 //
-//   - A claim that waited gives a bound that is its waiting too late: the lease may seem over
-//     while it holds. There an earlier bound is better; of two bounds the earlier one counts.
-//   - What has passed is counted on the local monotonic clock. The two may differ in speed by
-//     one part in a thousand, which is more than synchronized or merely bad clocks do. While the
-//     store's clock runs slower, at half speed say, the bound is later than need be.
-//   - The monotonic clock may stand still while the machine is suspended; the wall clock does
-//     not. So where the wall clock has gone further, that counts. If it was only set, the bound
-//     is later than need be until the next answer.
-//   - A step of the store's clock to later makes the bound wrong, until an answer shows a time
-//     beyond it. Then that answer's own bound takes its place. A step that comes after the answer
-//     which brought a message is not seen before that message starts: only the store could tell.
-//   - Where the clocks of several nodes make up the store's, the bound may be early by as much as
-//     they differ.
+//   - A claim that waited gives a bound that is too late by its wait, so that a lease may seem over while it holds. An earlier
+//     bound is better then, so the earlier one of two bounds counts.
+//   - The time that has passed is counted on the local monotonic clock. The store's clock may run faster by one part in a
+//     thousand, which is more than synchronized clocks and even bad ones differ. While the store's clock runs slower, for
+//     example at half speed, the bound is later than need be.
+//   - The monotonic clock may pause while the machine is suspended; the wall clock does not. So where the wall clock has
+//     advanced further, its time counts. If the wall clock was only set, the bound is later than need be until the next answer.
+//   - A step of the store's clock to later makes the bound wrong, until an answer shows a time beyond the bound. Then the bound
+//     of that answer replaces it. The worker cannot see a step that comes after the answer which brought a message and before
+//     that message starts.
+//   - Where the store's clock consists of the clocks of several nodes, the bound may be early by as much as these differ.
 //
 // A bound that is too late costs one renewal before the start (Worker.ensureLease), and no message.
 
 const (
-	// tick is how finely stores tell the time: what they show was rounded down to it.
+	// tick is the resolution of the stores' clocks: the times that they show are rounded down to it.
 	tick = time.Millisecond
-	// driftPer is the inverse of how much faster than the local clock the store's may run.
+	// driftPer is the inverse of the rate by which the store's clock may run faster than the local one.
 	driftPer = 1000
-	// lookEvery is how old a bound may become before the worker calls Now. By then drift has
-	// made it 60 ms later than it was.
-	lookEvery = time.Minute
-	// lookTime is how long that call may take.
-	lookTime = time.Second
+	// clockEvery is how old a bound may become before the worker calls Now. By then driftPer has added 60 ms to the bound.
+	clockEvery = time.Minute
+	// clockTimeout is how long that call may take.
+	clockTimeout = time.Second
 )
 
-// clockBound is a time that the store's clock has surely not passed. The zero value says
-// nothing of it.
+// clockBound is an upper bound of the store's clock. While at is zero nothing is known of that clock. wall must be set.
 type clockBound struct {
-	// At the local instant at the store's clock showed at most latest.
+	// At the local instant at, the store's clock showed at most latest.
 	at, latest time.Time
 	// wall returns the wall clock of a local instant, without its monotonic reading.
 	wall func(time.Time) time.Time
 }
 
-// passed is how much time may have passed between two local instants, suspension included.
+// passed returns how much time may have passed between two local instants, suspension included.
 func (b *clockBound) passed(from, to time.Time) time.Duration {
 	d := to.Sub(from)
 	if slept := b.wall(to).Sub(b.wall(from)); slept > d+tick { // a reading of both clocks is not one instant
@@ -61,8 +57,8 @@ func (b *clockBound) passed(from, to time.Time) time.Duration {
 	return d
 }
 
-// latestAt is the latest time that the store's clock can show at the local instant now, or
-// MaxDue when nothing is known of it.
+// latestAt returns the latest time that the store's clock can show at the local instant now, or MaxDue when nothing is known
+// of that clock.
 func (b *clockBound) latestAt(now time.Time) time.Time {
 	if b.at.IsZero() {
 		return punctual.MaxDue
@@ -70,15 +66,15 @@ func (b *clockBound) latestAt(now time.Time) time.Time {
 	return b.after(b.at, b.latest, now)
 }
 
-// after is the latest time that a clock can show at the local instant now which showed at most
-// latest at from.
+// after returns the latest time that a clock can show at the local instant now, if it showed at most latest at the local
+// instant from.
 func (b *clockBound) after(from, latest, now time.Time) time.Time {
 	d := b.passed(from, now)
 	return latest.Add(d + d/driftPer)
 }
 
-// observe takes note that the answer to a call, sent and received at these local instants, showed
-// the store's clock.
+// observe updates the bound from an answer that showed the store's clock. The call was sent and its answer received at these
+// local instants.
 func (b *clockBound) observe(sent, received, shown time.Time) {
 	bound := b.after(sent, shown.Add(tick), received)
 	old := b.latestAt(received)
@@ -87,10 +83,10 @@ func (b *clockBound) observe(sent, received, shown time.Time) {
 	}
 }
 
-// lookAtClock asks for the store's clock. When the store does not answer the bound stays as it is;
-// the claim that follows meets the same store and reports it.
-func (w *Worker) lookAtClock(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+// readClock reads the store's clock to update the bound. When the store does not answer, the bound stays as it is. The error is
+// not reported, because a claim will get it, too.
+func (w *Worker) readClock(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()
 	sent := time.Now()
 	if shown, err := w.store.Now(ctx); err == nil {
@@ -98,7 +94,7 @@ func (w *Worker) lookAtClock(ctx context.Context) {
 	}
 }
 
-// boundAge is how long ago the store's clock was seen last, for ever if it was not.
+// boundAge returns how long ago an answer last changed the bound; the longest Duration if none has.
 func (f *inflight) boundAge(now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,22 +10,22 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The context of a handler ends by itself for three reasons: its timeout, the end of its lease, the end of its
-// session. One goroutine, the watcher, sees to all three for all messages in flight. So a message costs neither a timer
-// nor a place in a list of children that every slot would have to lock.
+// The context of a handler ends before the handler returns for three reasons: its timeout, the end of its lease, the end of
+// its session. One goroutine, the watcher, handles these for all messages in flight, so that a message needs no timer and no
+// entry in a list of child contexts for which every slot would have to take one lock.
 
-// handlerContext is the context of one handler. It costs little until it is used. A handler that waits for its end,
-// or derives another context, gets one of the standard library's behind it. So context.Cause and derived contexts
-// work as ever, and no goroutine stands behind those either.
+// handlerContext is the context of one handler. It is cheap until the handler calls Done or derives another context. Then it
+// makes a context of the standard library and forwards to it, so that context.Cause and derived contexts work as usual, and
+// derived contexts need no goroutine.
 type handlerContext struct {
-	context.Context // the values; it does not end
+	context.Context // gives the values; it never ends
 	deadline        time.Time
 	open            <-chan struct{} // see contextRoot
 
 	mu sync.Mutex
-	// err and cause tell how it ended; nil until then. Guarded by mu.
+	// err and cause are what the context ended with; nil until then. Guarded by mu.
 	err, cause error
-	// standard does what there is to do, root and cancel end it; nil until it is needed. Guarded by mu.
+	// standard is the standard library's context, nil until it is needed; root and cancel end it. Guarded by mu.
 	standard context.Context
 	root     *contextRoot
 	cancel   context.CancelCauseFunc
@@ -39,7 +39,7 @@ func (c *handlerContext) init(s *session, deadline time.Time) {
 	c.Context, c.deadline, c.open = s.values, deadline, s.open
 }
 
-// end ends c with err, which is context.Canceled or context.DeadlineExceeded, and cause, unless it has ended already.
+// end ends c with err, which is context.Canceled or context.DeadlineExceeded, and cause. It does nothing if c has ended already.
 func (c *handlerContext) end(err, cause error) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -50,11 +50,11 @@ func (c *handlerContext) end(err, cause error) {
 	standard := c.standard
 	c.mu.Unlock()
 	if standard != nil {
-		c.endStandard() // outside of mu: it ends contexts that the handler derived
+		c.endStandard() // without mu, because it calls into contexts that the handler derived
 	}
 }
 
-// endStandard ends the standard context as c has ended. Neither changes any more.
+// endStandard ends the standard context with the err and cause of c, which do not change any more.
 func (c *handlerContext) endStandard() {
 	if c.err == context.Canceled {
 		c.cancel(c.cause)
@@ -63,7 +63,7 @@ func (c *handlerContext) endStandard() {
 	c.root.end(c.err, c.cause)
 }
 
-// needed returns the standard context, and makes it first if need be.
+// needed returns the standard context, and makes it with the first call.
 func (c *handlerContext) needed() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *handlerContext) Deadline() (time.Time, bool) { return c.deadline, !c.de
 
 func (c *handlerContext) Done() <-chan struct{} { return c.needed().Done() }
 
-// Err is that of the standard context once there is one, so that it tells of an end no earlier than Done does.
+// Err returns the error of the standard context once there is one, so that Err does not report an end before Done is closed.
 func (c *handlerContext) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,8 +91,8 @@ func (c *handlerContext) Err() error {
 	return c.err
 }
 
-// Value finds the standard context for context.Cause and for contexts that are derived: they look for it under a key of
-// type *int.
+// Value returns the value for key. The standard library looks up a key of type *int to find its own context, for
+// context.Cause and for derived contexts; that lookup goes to the standard context.
 func (c *handlerContext) Value(key any) any {
 	if _, ok := key.(*int); ok {
 		return c.needed().Value(key)
@@ -100,28 +100,29 @@ func (c *handlerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// contextRoot is the parent of a handler's standard context. It gives that context values and a deadline. A call of
-// end ends it, with an error that the standard library's own cancel cannot give. Nobody else sees the root.
+// contextRoot is the parent of a handler's standard context, to which it gives values and a deadline. Its method end ends
+// the child with an error that the standard library's own cancel functions cannot set, such as DeadlineExceeded at a time of the
+// worker's choice. No other code sees the root.
 //
-// It rests on the standard library calling the AfterFunc method of a parent that has one (see
-// context.AfterFunc), here once for each root.
+// It relies on the standard library calling the AfterFunc method of a parent that has one (see context.AfterFunc), here
+// once for each root.
 type contextRoot struct {
-	context.Context                 // the values; it does not end
+	context.Context                 // gives the values; it never ends
 	deadline        time.Time       // zero: none
-	open            <-chan struct{} // is never closed: says that the root may end, not when
-	// endChild is given to AfterFunc when the child is made, and does not change after.
+	open            <-chan struct{} // never closed; the standard library registers a child only if Done is not nil
+	// endChild is set by AfterFunc when the child is made, and does not change after that.
 	endChild func()
 	ended    atomic.Pointer[contextEnd]
 }
 
-// contextEnd tells how a context ended. It does not change.
+// contextEnd is what a context ended with. It is immutable.
 type contextEnd struct {
 	err error
-	// values are those of the root, and one in which context.Cause finds the cause.
+	// values has the values of the root, and is a cancelled context in which context.Cause finds the cause.
 	values context.Context
 }
 
-// end ends the child with err and cause unless it has ended already.
+// end ends the child with err and cause. It does nothing if the child has ended already.
 func (r *contextRoot) end(err, cause error) {
 	values, cancel := context.WithCancelCause(r.Context)
 	cancel(cause)
@@ -148,8 +149,8 @@ func (r *contextRoot) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// AfterFunc takes the function that ends the child. The one returned has nothing to do: what is to be
-// freed goes with the root.
+// AfterFunc keeps f, which ends the child, for end. The function that it returns does nothing, because f is freed together with
+// the root.
 func (r *contextRoot) AfterFunc(f func()) (stop func() bool) {
 	r.endChild = f
 	return nothingToFree
@@ -170,8 +171,7 @@ func (w *Worker) watch(ctx context.Context, s *session) {
 	}
 }
 
-// endOverdue ends the contexts of handlers whose time is over. Either they have run for as long as
-// they may, or their lease was not renewed until its end.
+// endOverdue ends the contexts of handlers that have reached their timeout or whose lease has ended without a renewal.
 func (w *Worker) endOverdue(now time.Time) {
 	timedOut, expired := w.inflight.overdue(now)
 	for _, m := range timedOut {
@@ -182,8 +182,8 @@ func (w *Worker) endOverdue(now time.Time) {
 	}
 }
 
-// overdue returns the holds whose leases have ended by the local count, and those whose handlers have just
-// reached their timeout. It notes when to look again.
+// overdue returns the messages whose handlers have reached their timeout, each only once, and those whose leases have ended by
+// local time. It sets the alarm of the watcher to the next end.
 func (f *inflight) overdue(now time.Time) (timedOut, expired []*message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -204,8 +204,8 @@ func (f *inflight) overdue(now time.Time) (timedOut, expired []*message) {
 	return timedOut, expired
 }
 
-// nextEnd returns when the watcher is to look at m: at the end of its lease or its timeout. The
-// caller holds inflight.mu.
+// nextEnd returns when the watcher has to check m next: at the end of its lease or at its timeout, whichever is earlier.
+// The caller holds inflight.mu.
 func (m *message) nextEnd() time.Time {
 	if m.timeout.IsZero() || m.endsAt.Before(m.timeout) {
 		return m.endsAt
@@ -213,16 +213,16 @@ func (m *message) nextEnd() time.Time {
 	return m.timeout
 }
 
-// endHandlers ends the contexts of the handlers of ms as that of the session has ended.
+// endHandlers ends the contexts of the handlers of ms with the error and cause of session.handlers, which has ended.
 func endHandlers(ms []*message, s *session) {
 	for _, m := range ms {
 		m.ctx.end(s.handlers.Err(), context.Cause(s.handlers))
 	}
 }
 
-// atStop turns the outcome of a handler that gave up because the worker's time was up into a
-// release. A release does not count as an attempt. What a handler asked for by Snooze, RetryAfter
-// or Discard, and any other error, stands.
+// atStop returns the outcome of a handler at the end of its session. If the handler gave up because its context ended then, the
+// outcome is a release, which does not count as an attempt. Any other outcome is kept: success, Snooze, RetryAfter, Discard and
+// other errors.
 func (m *message) atStop(o outcome) outcome {
 	if m.stop.Err() == nil || o.Verb != punctual.SettleRetry || o.Delay != punctual.UseBackoff {
 		return o

@@ -6,7 +6,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// errorf puts a sentence in front of a kind.
+// errorf returns an error that wraps kind, with the formatted sentence in front.
 func errorf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), kind)
 }

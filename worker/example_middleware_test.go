@@ -32,13 +32,13 @@ func ExampleMiddleware() {
 			return err
 		})
 	}
-	tell := &punctual.Observer{OnFinish: func(_ context.Context, d *punctual.Delivery, v punctual.Verb, _ time.Duration, err error) {
+	printResult := &punctual.Observer{OnFinish: func(_ context.Context, d *punctual.Delivery, v punctual.Verb, _ time.Duration, err error) {
 		fmt.Printf("%s: %s, error: %v\n", d.ID, v, err)
 	}}
 
 	w := worker.New(store, &worker.Config{
 		Middleware: []worker.Middleware{discardUnknownUsers},
-		Observer:   tell,
+		Observer:   printResult,
 		Logger:     slog.New(slog.DiscardHandler),
 	})
 	w.Handle("mail.remind", punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {

@@ -10,11 +10,11 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// One message's way through a worker, in order: ask, claim, take, begin (poll.go, lease.go), slot, work, ensureLease, attempt,
-// finish, settle.
+// The functions that a message passes in a worker, in order: ask, claim, receive, begin (poll.go, lease.go), slot, work,
+// ensureLease, attempt, finish, settle.
 
-// slot is a goroutine that handles one message after the other. When a handler ends it
-// (runtime.Goexit) another one takes its place.
+// slot is a goroutine that handles one message after the other. When a handler ends the goroutine (runtime.Goexit), another
+// one replaces it.
 func (w *Worker) slot(s *session) {
 	over := false
 	defer func() {
@@ -30,7 +30,7 @@ func (w *Worker) slot(s *session) {
 	over = true
 }
 
-// handle handles m in its slot, and returns the message that has a slot in its place, if there is one.
+// handle handles m in its slot, and returns the message that has the slot next; nil when the slot is free.
 func (w *Worker) handle(s *session, m *message) (next *message) {
 	over := false
 	defer func() {
@@ -38,10 +38,10 @@ func (w *Worker) handle(s *session, m *message) (next *message) {
 			return
 		}
 		if next := w.slots.release(m.route, m.took); next != nil {
-			s.ready <- next // has room for all that have a slot
+			s.ready <- next // has room for all messages that have a slot
 		}
 	}()
-	next, _ = w.work(s, m) // work has reported it
+	next, _ = w.work(s, m) // work has reported the error
 	over = true
 	if next != nil {
 		return next
@@ -49,14 +49,14 @@ func (w *Worker) handle(s *session, m *message) (next *message) {
 	return w.slots.release(m.route, m.took)
 }
 
-// work runs the handler of m and settles the message, also when the handler panics or ends
-// its goroutine (runtime.Goexit). The error says that the message could not be settled; it
-// has been logged. If work returns the next message for the slot, m is being settled beside it.
+// work runs the handler of m and settles the message, also when the handler panics or ends its goroutine (runtime.Goexit). The
+// error says that the message could not be settled; it has been logged. If work returns a next message, that one has the slot,
+// and m is being settled in another goroutine.
 func (w *Worker) work(s *session, m *message) (next *message, err error) {
-	if s.claims.Err() != nil { // the worker stops and this one was not started
+	if s.claims.Err() != nil { // the worker stops, so m is not started any more
 		return nil, w.finish(m, unstarted(""))
 	}
-	if w.ensureLease(m) != nil { // it has reported why
+	if w.ensureLease(m) != nil { // ensureLease has reported why
 		return nil, w.finish(m, unstarted(""))
 	}
 	var o outcome
@@ -81,8 +81,8 @@ func (w *Worker) work(s *session, m *message) (next *message, err error) {
 	return nil, nil
 }
 
-// pass gives the slot of m to a message that was claimed ahead, and settles m beside it. It returns nil, and does nothing,
-// where the slot is to wait for the answer.
+// pass gives the slot of m to a message that was claimed ahead, which it returns, and settles m in another goroutine. It returns
+// nil, and does nothing, when the slot is to wait for the settlement of m.
 func (w *Worker) pass(s *session, m *message, o outcome) (next *message) {
 	if next = w.slots.pass(m.route, m.took); next != nil {
 		s.running.Go(func() {
@@ -93,15 +93,16 @@ func (w *Worker) pass(s *session, m *message, o outcome) (next *message) {
 	return next
 }
 
-// outcome is what becomes of a message, and how its history tells of it.
+// outcome is the decision about a message after an attempt, or instead of one.
 type outcome struct {
 	punctual.Decision
+	// text is the error as the history of the message keeps it.
 	text string
-	// why a message is given back that was not started, for the log; empty when the worker stops or its lease is over.
+	// why says for the log why a message is given back unstarted; empty when the worker stops or the lease is over.
 	why string
 }
 
-// unstarted gives a message back that was not started.
+// unstarted is the outcome of a message that is given back because it was not started.
 func unstarted(why string) outcome {
 	return outcome{Decision: punctual.Decision{Verb: punctual.SettleRelease}, why: why}
 }
@@ -125,8 +126,8 @@ func attempt(m *message) (o outcome) {
 	return decided(m.route.handler.Handle(m.ctx, m.delivery))
 }
 
-// finish settles the message of m. After the store has said that the lease is lost
-// there is nothing to settle.
+// finish removes m from those in flight, settles it, logs the result, and ends the handler's context. It does not settle m
+// after the store has answered that the lease is lost. The error says that m could not be settled.
 func (w *Worker) finish(m *message, o outcome) error {
 	defer m.ctx.end(context.Canceled, nil)
 	end := w.inflight.drop(m)
@@ -152,7 +153,7 @@ func (w *Worker) finish(m *message, o outcome) error {
 	return err
 }
 
-// logOutcome logs what went wrong with an attempt.
+// logOutcome logs why a message was not acked.
 func (w *Worker) logOutcome(m *message, o outcome) {
 	var p *panicError
 	switch {

@@ -14,79 +14,79 @@ import (
 // A worker keeps the leases of the messages in its slots. One goroutine, the renewer, renews them in batches. Another
 // one, the watcher (context.go), ends a handler's context when the lease is over.
 //
-// The bound of the store's clock (clock.go) tells until when a lease surely holds. So it does not matter what the
-// local wall clock says (P8). After a renewal the lease surely holds for its length, counted from when the renewal
-// was sent. That is surely before the store granted it. One tick is taken off, since the store rounds its clock down.
+// The upper bound of the store's clock (clock.go) shows until when a lease surely holds, so that the local wall clock does not
+// matter (P8). After a renewal the lease surely holds for its length counted from when the renewal was sent, because the store
+// granted it later. One tick is subtracted, because the store rounds its clock down.
 //
-// A handler starts only under a lease that surely holds (P3). That is not sure when the answer to the claim travelled
-// for long, or the process stood still. Then the lease is renewed first, and the store says whether it is still this
-// worker's. What somebody else has by then is let go, and what cannot be renewed is given back unstarted
-// (ensureLease).
+// A handler starts only under a lease that surely holds (P3). The worker cannot be sure of that when the answer to the claim
+// took long to arrive, or when the process paused. Then it renews the lease first, and the store answers whether the lease is
+// still this worker's. If the lease is lost the message is dropped; if the renewal fails otherwise the message is given back
+// unstarted (ensureLease).
 //
-// From then on the local count only decides when a handler is told to give up. Whether a
-// settlement is good is for the store to say.
+// Once the handler runs, the end of the lease by local time (message.endsAt) only decides when the handler's context ends.
+// Whether a settlement is accepted is the store's decision.
 
-// message is one message in flight: a delivery, its handler's context and what is known of its lease.
+// message is one message in flight: its delivery, its handler's context and the state of its lease.
 type message struct {
 	delivery *punctual.Delivery
-	// lease has the topic, ID and token as claimed, attempt the number of the attempt.
+	// lease has the topic, ID and token as claimed; attempt is the number of the attempt.
 	lease   punctual.Settlement
 	attempt int
 	route   *route
-	// length is that of the lease as claimed; each renewal asks for as much again, also if the
-	// topic's settings have changed meanwhile.
+	// length is the length of the lease as claimed. Each renewal asks for the same length, also if the topic's settings have
+	// changed meanwhile.
 	length time.Duration
-	// received is when the claim returned, began when its handler was called, took how long that ran. The slot's.
+	// received is when the claim returned, began when the handler was called, took how long the handler ran. Only the slot
+	// uses began and took.
 	received, began time.Time
 	took            time.Duration
 
-	// ctx is the handler's. stop is the session's end of all handlers.
+	// ctx is the context of the handler. stop is session.handlers, which ends when all handlers are to give up.
 	ctx  *handlerContext
 	stop context.Context
 
 	// The rest is guarded by inflight.mu.
 
-	// started tells that its lease held when its handler was to be called.
+	// started reports that the lease surely held when the handler was about to be called.
 	started bool
 	// renewed is when the latest renewal that succeeded was sent; zero before the first.
 	renewed time.Time
-	// renewAt is when to renew, endsAt when the lease ends by the local count.
+	// renewAt is when to renew the lease, endsAt when it ends by local time.
 	renewAt, endsAt time.Time
-	// renewing tells that a renewal is under way.
+	// renewing reports that a renewal by the renewer is under way.
 	renewing bool
-	// timeout is when its handler is to give up; zero for never, and once it has been told.
+	// timeout is when the handler's context ends because of its timeout; zero without a timeout, and once it has ended.
 	timeout time.Time
-	// over is why the lease ended while the handler ran, as far as known.
+	// over is why the lease ended before the handler returned; nil as long as no reason is known.
 	over error
-	// lost tells that it was the store that said so, with ErrLeaseLost.
+	// lost reports that the store has answered ErrLeaseLost.
 	lost bool
-	// returned tells that the handler has returned: over and lost do not change any
-	// more and need no lock.
+	// returned reports that the handler has returned. From then on over and lost do not change and need no lock.
 	returned bool
-	// place is its index in inflight.held until then.
-	place int
+	// index is the message's index in inflight.held until returned is set.
+	index int
 }
 
-// inflight is the set of messages whose handlers run.
+// inflight is the set of messages from their claim until their handlers have returned.
 type inflight struct {
 	mu   sync.Mutex
 	held []*message // in no order; guarded by mu
-	// clock bounds the store's clock. Guarded by mu.
+	// clock is the upper bound of the store's clock. Guarded by mu.
 	clock clockBound
-	// renewals wakes the renewer, ends the watcher.
+	// renewals wakes the renewer; ends wakes the watcher.
 	renewals, ends alarm
-	// apart has the topics whose renewals go separately, because a call for several took long, until one was
-	// in time. Guarded by mu.
-	apart map[string]bool
+	// isolated has the topics whose leases are renewed in calls of their own, because a call for several topics took long. A
+	// topic leaves it when a renewal of it was in time. Guarded by mu.
+	isolated map[string]bool
 	// failing has the topics whose latest renewal failed. Guarded by mu.
 	failing map[string]bool
 }
 
 // alarm wakes the one goroutine that waits for it (inflight.sleep).
 type alarm struct {
-	// at is when it wakes by itself, zero for never. Guarded by inflight.mu.
+	// at is when the goroutine wakes without a signal; zero for never. Guarded by inflight.mu.
 	at time.Time
-	// moved has room for one signal that at is earlier than it was.
+	// moved has room for one signal that at has become earlier.
 	moved chan struct{}
 }
 
@@ -100,7 +100,7 @@ func (a *alarm) notLaterThan(t time.Time) bool {
 	return true
 }
 
-// wakeBy is notLaterThan for others than the goroutine that waits.
+// wakeBy sets the alarm as notLaterThan does, and signals that to the goroutine that waits. The caller holds inflight.mu.
 func (a *alarm) wakeBy(t time.Time) {
 	if !a.notLaterThan(t) {
 		return
@@ -115,13 +115,14 @@ func (f *inflight) init() {
 	f.clock.wall = func(t time.Time) time.Time { return t.Round(0) }
 	f.renewals.moved = make(chan struct{}, 1)
 	f.ends.moved = make(chan struct{}, 1)
-	f.apart, f.failing = make(map[string]bool), make(map[string]bool)
+	f.isolated, f.failing = make(map[string]bool), make(map[string]bool)
 }
 
-// begin adds the deliveries of a claim to those in flight.
+// begin returns a message in flight for each delivery of a claim.
 func (w *Worker) begin(s *session, got *claimed) []*message {
 	ms := make([]*message, len(got.deliveries))
-	// In two pieces, which is cheaper than one for each; a context that a handler keeps does not keep messages.
+	// Two allocations for all messages are cheaper than one for each. The contexts are not part of the messages, so that a
+	// handler which keeps its context does not keep the messages in memory.
 	together, contexts := make([]message, len(ms)), make([]handlerContext, len(ms))
 	for i := range ms {
 		d, m := &got.deliveries[i], &together[i]
@@ -138,14 +139,14 @@ func (w *Worker) begin(s *session, got *claimed) []*message {
 		m.ctx.init(s, m.timeout)
 	}
 	w.inflight.add(ms)
-	if s.handlers.Err() != nil { // the watcher may have come by before they were there
+	if s.handlers.Err() != nil { // the watcher may have ended the contexts in flight before these were added
 		endHandlers(ms, s)
 	}
 	return ms
 }
 
-// observe takes note of the store's clock as the answer to a call shows it. It returns the latest time
-// that the clock can show by now. A zero time shows nothing.
+// observe updates the bound of the store's clock from an answer that showed it, unless shown is zero. It returns the latest
+// time that the store's clock can show at received.
 func (f *inflight) observe(sent, received, shown time.Time) (latest time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,8 +156,8 @@ func (f *inflight) observe(sent, received, shown time.Time) (latest time.Time) {
 	return f.clock.latestAt(received)
 }
 
-// start marks m as started if its lease surely holds at now, and reports whether it does. The error is
-// what ended the lease, as far as known.
+// start marks m as started if its lease surely holds at now, and reports whether it does. If the lease is known to be over, over
+// is the reason.
 func (f *inflight) start(m *message, now time.Time) (ok bool, over error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,8 +173,8 @@ func (f *inflight) start(m *message, now time.Time) (ok bool, over error) {
 	return ok, nil
 }
 
-// ensureLease returns nil when the handler of m may start: its lease surely holds. If that is not sure it renews the
-// lease, once. The error says why the handler must not start; it has been reported.
+// ensureLease returns nil when the handler of m may start, because its lease surely holds. If that is not sure, ensureLease
+// renews the lease, once. The error says why the handler must not start; it has been reported.
 func (w *Worker) ensureLease(m *message) error {
 	sent := time.Now()
 	ok, err := w.inflight.start(m, sent)
@@ -196,11 +197,12 @@ func (w *Worker) ensureLease(m *message) error {
 	return err
 }
 
-// extend renews the lease of m beside the renewer, with the settlements of that moment.
+// extend renews the lease of m through the settler, in one batch with the settlements of that moment. The renewer is not
+// involved.
 func (w *Worker) extend(m *message) error {
 	s := m.lease
 	s.Verb, s.Delay = punctual.SettleExtend, m.length
-	ctx, cancel := context.WithTimeout(context.Background(), min(m.length, settleCall)) // a later answer would be too late
+	ctx, cancel := context.WithTimeout(context.Background(), min(m.length, settleCall)) // after m.length the renewed lease is over, too
 	defer cancel()
 	item, err := w.settler.Do(ctx, s)
 	if err != nil {
@@ -209,71 +211,72 @@ func (w *Worker) extend(m *message) error {
 	return item
 }
 
-// renewable tells whether m is to be renewed: not once the lease is over, nor when the
-// handler has been told to give up. The caller holds inflight.mu.
+// renewable reports whether the renewer is to renew m: not once the lease is over, and not once the handler's context has
+// ended. The caller holds inflight.mu.
 func (m *message) renewable(now time.Time) bool {
 	return m.over == nil && m.ctx.Err() == nil && !m.doubtful(now)
 }
 
-// doubtful tells whether the lease of m may have ended before its handler could start. Then the slot has the say,
-// which renews it itself (ensureLease). The caller holds inflight.mu.
+// doubtful reports whether the lease of m may have ended before its handler has started. Then the renewer and the watcher leave
+// it to the slot, which renews it itself (ensureLease). The caller holds inflight.mu.
 func (m *message) doubtful(now time.Time) bool { return !m.started && !m.endsAt.After(now) }
 
-// add puts ms among the held and sees that the renewer and the watcher wake in time for them.
+// add adds ms to held and makes the renewer and the watcher wake in time for them.
 func (f *inflight) add(ms []*message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range ms {
-		m.place = len(f.held)
+		m.index = len(f.held)
 		f.held = append(f.held, m)
 		f.renewals.wakeBy(m.renewAt)
 		f.ends.wakeBy(m.nextEnd())
 	}
 }
 
-// renewBy sees that the renewer wakes at t, or before.
+// renewBy makes the renewer wake at t or before.
 func (f *inflight) renewBy(t time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.renewals.wakeBy(t)
 }
 
-// drop takes m out because its handler has returned, and returns when its lease ends by the local count.
+// drop removes m from held because its handler has returned, and returns when its lease ends by local time.
 func (f *inflight) drop(m *message) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m.returned = true
 	last := len(f.held) - 1
-	f.held[m.place] = f.held[last]
-	f.held[m.place].place = m.place
+	f.held[m.index] = f.held[last]
+	f.held[m.index].index = m.index
 	f.held[last] = nil
 	f.held = f.held[:last]
 	return m.endsAt
 }
 
+// all returns a copy of held.
 func (f *inflight) all() []*message {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.held)
 }
 
-// count returns how many handlers run.
+// count returns how many messages are in flight.
 func (f *inflight) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.held)
 }
 
-// endOf returns when the lease of m ends by the local count.
+// endOf returns when the lease of m ends by local time.
 func (f *inflight) endOf(m *message) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return m.endsAt
 }
 
-// due returns the messages to renew now in groups that go together. When the time of one has come, those whose time
-// is near go with it. So leases that began one after the other are renewed together from then on. It notes when to
-// look again, which is at the time given, unless that is zero, or before.
+// due returns the messages to renew now, one group for each call. When one message is due for renewal, those that are due within
+// a sixth of their lease's length are renewed with it, so that leases that began at different times are renewed together later.
+// due sets the alarm of the renewer to the next renewal, or to again if that is earlier and not zero.
 func (f *inflight) due(now, again time.Time) (groups [][]*message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -300,8 +303,8 @@ func (f *inflight) due(now, again time.Time) (groups [][]*message) {
 	byTopic := make(map[string]int)
 	for _, m := range near {
 		m.renewing = true
-		key := "" // no topic
-		if f.apart[m.lease.Topic] {
+		key := "" // stands for all topics that are not isolated
+		if f.isolated[m.lease.Topic] {
 			key = m.lease.Topic
 		}
 		i, ok := byTopic[key]
@@ -314,12 +317,12 @@ func (f *inflight) due(now, again time.Time) (groups [][]*message) {
 	return groups
 }
 
-// part has the topics of batch, whose renewal is late, renewed separately, and at once.
-func (f *inflight) part(batch []*message) {
+// isolate makes the renewer renew each topic of batch, whose renewal is late, in a call of its own, and at once.
+func (f *inflight) isolate(batch []*message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range batch {
-		f.apart[m.lease.Topic] = true
+		f.isolated[m.lease.Topic] = true
 		if m.renewing {
 			m.renewing, m.renewAt = false, time.Now()
 			f.renewals.wakeBy(m.renewAt)
@@ -327,7 +330,8 @@ func (f *inflight) part(batch []*message) {
 	}
 }
 
-// concluded notes how a renewal of batch ended, and reports whether a failure is news.
+// concluded notes how a renewal of batch ended. It reports whether that is news: the renewal failed, and the one before had not
+// failed for any of its topics.
 func (f *inflight) concluded(batch []*message, err error, inTime bool) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -335,7 +339,7 @@ func (f *inflight) concluded(batch []*message, err error, inTime bool) (news boo
 	for _, m := range batch {
 		topic := m.lease.Topic
 		if inTime {
-			delete(f.apart, topic)
+			delete(f.isolated, topic)
 		}
 		if err == nil {
 			delete(f.failing, topic)
@@ -351,7 +355,7 @@ func (f *inflight) concluded(batch []*message, err error, inTime bool) (news boo
 	return news
 }
 
-// sleep waits for the alarm, or the end of ctx, or that over is closed.
+// sleep waits until the time of the alarm, a signal that the alarm is earlier now, the end of ctx, or the close of over.
 func (f *inflight) sleep(ctx context.Context, a *alarm, over <-chan struct{}) {
 	f.mu.Lock()
 	at := a.at
@@ -382,7 +386,8 @@ func (w *Worker) startLeaseLoops(s *session) (end func()) {
 	}
 }
 
-// renewLeases renews leases until ctx ends. It does not wait for a renewal, which another goroutine carries out.
+// renewLeases renews leases until ctx ends. Each renewal runs in a goroutine of its own, because one that hangs must not hold
+// up the others; renewLeases waits for them at its end.
 func (w *Worker) renewLeases(ctx context.Context) {
 	var renewals sync.WaitGroup
 	defer renewals.Wait()
@@ -398,8 +403,8 @@ func (w *Worker) renewLeases(ctx context.Context) {
 	}
 }
 
-// renew extends the leases of batch in one call. Where that takes long, and there are several topics, each of them is
-// renewed separately meanwhile (P14).
+// renew extends the leases of batch in one call. If the call takes lateCall and batch has several topics, each of them is
+// renewed in another call meanwhile (P14).
 func (w *Worker) renew(ctx context.Context, batch []*message) {
 	ss := make([]punctual.Settlement, len(batch))
 	several := false
@@ -410,7 +415,7 @@ func (w *Worker) renew(ctx context.Context, batch []*message) {
 	}
 	sent := time.Now()
 	if several {
-		defer time.AfterFunc(lateCall, func() { w.inflight.part(batch) }).Stop()
+		defer time.AfterFunc(lateCall, func() { w.inflight.isolate(batch) }).Stop()
 	}
 	call, cancel := context.WithTimeout(ctx, w.inflight.renewalTime(batch, sent))
 	defer cancel()
@@ -436,8 +441,7 @@ func (w *Worker) renew(ctx context.Context, batch []*message) {
 	}
 }
 
-// renewed notes the answer to a renewal of m, and returns it if it was an error that leaves
-// the lease as it was.
+// renewed notes the answer to a renewal of m. It returns the error if the renewal is to be tried again.
 func (w *Worker) renewed(m *message, sent time.Time, err error) error {
 	switch {
 	case errors.Is(err, punctual.ErrLeaseLost), errors.Is(err, punctual.ErrCancelled):
@@ -451,8 +455,8 @@ func (w *Worker) renewed(m *message, sent time.Time, err error) error {
 	return nil
 }
 
-// renewalTime is how long a call may take that renews the leases of batch: two thirds of what is left of the first to
-// end. So a slow store has most of the time, and a call that hangs is ended in time for another try.
+// renewalTime returns how long a call may take that renews the leases of batch: two thirds of the time until the first of them
+// ends. So a slow store has most of the time, and a call that hangs is ended early enough for another try.
 func (f *inflight) renewalTime(batch []*message, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -463,8 +467,8 @@ func (f *inflight) renewalTime(batch []*message, now time.Time) time.Duration {
 	return max(shortest*2/3, shortestBackoff)
 }
 
-// prolong notes that the lease of m was renewed by a call sent at the given time. If an earlier call comes to
-// the store late, it makes the lease no shorter than that.
+// prolong notes that the lease of m was renewed by a call sent at the given time. An answer to a call that was sent before the
+// latest successful one does not make the lease shorter.
 func (f *inflight) prolong(m *message, sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -474,14 +478,13 @@ func (f *inflight) prolong(m *message, sent time.Time) {
 		m.renewAt, m.endsAt = sent.Add(m.length/3), sent.Add(m.length-tick)
 	}
 	f.renewals.wakeBy(m.renewAt)
-	if !m.started { // nobody looked after it while it was in doubt
+	if !m.started { // the watcher ignored m while it was doubtful
 		f.ends.wakeBy(m.nextEnd())
 	}
 }
 
-// postpone notes that the lease of m is to be renewed again soon. The wait is a twelfth of the lease's length, but at
-// most half of what is left of the lease. So there are about eight tries, and more and more often ones shortly before
-// its end.
+// postpone notes that the renewal of m is to be tried again. The wait is a twelfth of the lease's length, but at most half of
+// what is left of the lease. So there are about eight tries at equal distances, and closer ones shortly before the end.
 func (f *inflight) postpone(m *message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -490,8 +493,8 @@ func (f *inflight) postpone(m *message) {
 	f.renewals.wakeBy(m.renewAt)
 }
 
-// loseRunning ends the context of a running handler because its lease is over; lost tells
-// that the store has said so.
+// loseRunning ends the context of the handler of m because the lease is over, for the reason err. lost says that the store has
+// answered ErrLeaseLost.
 func (w *Worker) loseRunning(m *message, err error, lost bool) {
 	if w.inflight.lose(m, err, lost) {
 		m.ctx.end(context.Canceled, err)
@@ -499,7 +502,7 @@ func (w *Worker) loseRunning(m *message, err error, lost bool) {
 	}
 }
 
-// lose notes why the lease of a running handler is over, and reports whether that is news.
+// lose notes why the lease of m is over, and reports whether m was still in flight and its lease not known to be over.
 func (f *inflight) lose(m *message, err error, lost bool) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -169,9 +169,9 @@ func TestWorkerLostLeaseEndsTheHandler(t *testing.T) {
 	})
 }
 
-// TestWorkerLossIsToldOnce: the lease ends by the local count while the answer that says so as well is
-// on its way.
-func TestWorkerLossIsToldOnce(t *testing.T) {
+// TestWorkerLossIsReportedOnce: the lease ends by local time while an answer that reports the same loss is under way. The
+// observer is notified once.
+func TestWorkerLossIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		seen := &record{}
@@ -180,7 +180,7 @@ func TestWorkerLossIsToldOnce(t *testing.T) {
 			time.Sleep(25 * time.Second)
 			return nil
 		}
-		o := &punctual.Observer{OnLeaseLost: func(context.Context, *punctual.Delivery, error) { seen.add("told at %v", r.about()) }}
+		o := &punctual.Observer{OnLeaseLost: func(context.Context, *punctual.Delivery, error) { seen.add("notified at %v", r.about()) }}
 		w := r.worker(worker.Config{Concurrency: 1, Observer: o})
 		w.Handle("t", handlerFunc(func(context.Context, *punctual.Delivery) error {
 			time.Sleep(40 * time.Second)
@@ -191,7 +191,7 @@ func TestWorkerLossIsToldOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		r.push("t", "a", punctual.Replace(), punctual.In(24*time.Hour))
 		time.Sleep(time.Hour)
-		seen.want(t, "extend at 10s", "told at 30s") // and no settlement at 40 s
+		seen.want(t, "extend at 10s", "notified at 30s") // and no settlement at 40 s
 		r.stops(w)
 	})
 }
@@ -361,7 +361,7 @@ func TestWorkerCountsARenewalFromItsSending(t *testing.T) {
 		}
 		// The store grants whole milliseconds, from when it rounded down.
 		if lasted := ended.Sub(granted); lasted > 30*time.Second-time.Millisecond || lasted < 29*time.Second {
-			t.Errorf("the handler was told to give up %v after its lease of 30s was renewed", lasted)
+			t.Errorf("the context of the handler ended %v after its lease of 30s was renewed", lasted)
 		}
 	})
 }
@@ -430,8 +430,8 @@ func TestWorkerSettlesAfterTheLocalCountEnded(t *testing.T) {
 	})
 }
 
-// TestWorkerCountsAWaitingClaimFromItsAnswer checks both bounds of the local count after a claim
-// that waited. The handler is told before the store's lease ends, and hardly before it.
+// TestWorkerCountsAWaitingClaimFromItsAnswer checks when the worker considers a lease over after a claim that waited: the
+// handler's context ends before the store's lease does, and only shortly before it.
 func TestWorkerCountsAWaitingClaimFromItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -533,8 +533,8 @@ func TestWorkerTimeoutEndsTheHandler(t *testing.T) {
 	})
 }
 
-// TestWorkerStuckHandlerDoesNotHoldItsMessage: after its timeout the lease ends by itself, and
-// another worker gets the message, while the slot stays taken.
+// TestWorkerStuckHandlerDoesNotHoldItsMessage: after the handler's timeout the lease is not renewed, so that another worker
+// gets the message, while the slot stays occupied.
 func TestWorkerStuckHandlerDoesNotHoldItsMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

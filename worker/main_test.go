@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain fails the package's tests when a goroutine outlives them.
+// TestMain fails the package's tests when a goroutine is left after them.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

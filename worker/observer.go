@@ -7,8 +7,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// observing returns an observer with all of its functions: those of o that are there, and for the others some that do
-// nothing. Nil has none.
+// observing returns a copy of o in which each function that is nil does nothing instead. o may be nil.
 func observing(o *punctual.Observer) punctual.Observer {
 	all := punctual.Observer{
 		OnClaim:     func(context.Context, int, time.Duration) {},

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// The order of many topics is kept for a while: drawing it for each claim takes longer than all else. A store may also know
-// again a list that it was asked for before. The time grows with the number of topics, as what drawing takes does. A topic
-// that has a backlog comes first for no longer (P14).
+// The order of many topics is kept for a while, because drawing it for each claim takes longer than everything else, and
+// because a store may recognise a list that it was asked for before. The time for which it is kept grows with the number of
+// topics, as the cost of drawing does. It is bounded, because a topic with a backlog may come first for all of it (P14).
 const (
-	// drawnEach is up to how many topics there are that are drawn anew for each claim.
+	// drawnEach is the largest number of topics whose order is drawn anew for each claim.
 	drawnEach = 256
-	// keptFor is for how long the order of more is kept, for each of them, and keptMost bounds that.
+	// keptFor is how long the order of more topics is kept, for each of them; keptMost bounds the product.
 	keptFor  = 20 * time.Microsecond
 	keptMost = 500 * time.Millisecond
 )
@@ -21,8 +21,8 @@ const (
 // order is all topics in the order in which claims ask for them.
 type order struct {
 	polls []*polled
-	names []string // theirs; it never changes, because claims under way have it
-	until time.Time
+	names []string  // the names of polls; the slice is never written again, because claims under way use it
+	until time.Time // when the next claim draws another order
 }
 
 // inOrder returns all topics in the order in which a claim is to ask for them.
@@ -59,10 +59,10 @@ func (p *poller) draw(ts []*polled) []*polled {
 	return drawOrder(ts, weights)
 }
 
-// drawOrder returns topics in a random order. Each comes first as often as its share of the weights, second as
-// often as its share of what is left, and so on. For that each draws an exponentially distributed time with its
-// weight as rate, and the earliest comes first. See Efraimidis and Spirakis, "Weighted random sampling with a
-// reservoir", 2006.
+// drawOrder returns topics in a random order. The probability that a topic comes first is its share of all weights, that it
+// comes second its share of the weights that are left, and so on. For this each topic draws an exponentially distributed
+// time with its weight as rate, and the topics are sorted by these times. See Efraimidis and Spirakis, "Weighted random
+// sampling with a reservoir", 2006.
 func drawOrder[T any](topics []T, weights []int) []T {
 	times := make([]float64, len(topics))
 	for i, w := range weights {

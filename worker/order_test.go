@@ -49,7 +49,7 @@ func TestPacingGrowsToItsBound(t *testing.T) {
 		}
 	}
 	if !p.reset() || p.reset() {
-		t.Error("reset does not tell whether there were failures")
+		t.Error("reset does not report whether there were failures")
 	}
 	if d := p.next(); d > shortestBackoff {
 		t.Errorf("after a success the delay is %v, want at most %v", d, shortestBackoff)

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// panicError is what a handler's panic becomes. It does not unwrap to the value: a panic
-// with Discard(err) is a panic all the same.
+// panicError is the error of a handler that panicked. It does not unwrap to the value of the panic, so that a panic with
+// Discard(err) is treated as a panic and not as a discard.
 type panicError struct{ text string }
 
 func (e *panicError) Error() string { return e.text }
 
-// newPanicError describes a panic with value p: the value, then the stack from where it happened, one call a line. So
-// the lines that matter fit into a message's history (MaxErrorBytes). It must be called by the deferred function that
+// newPanicError describes a panic with value p: the value, then the stack from where it happened, one call a line, so that
+// the calls that matter fit into a message's history (MaxErrorBytes). It must be called by the deferred function that
 // recovered.
 func newPanicError(p any) *panicError {
 	var b strings.Builder
@@ -25,7 +25,7 @@ func newPanicError(p any) *panicError {
 	return &panicError{b.String()}
 }
 
-// panicStack returns the calls below runtime.gopanic up to the worker's own.
+// panicStack returns the calls from the one that panicked to the one that attempt made.
 func panicStack() []runtime.Frame {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
@@ -47,5 +47,5 @@ func panicStack() []runtime.Frame {
 	}
 }
 
-// attemptName is the function below which the stack of a panic tells nothing of the handler.
+// attemptName is the function that calls the handler; its own callers are of no use in the stack of a panic.
 const attemptName = "github.com/punctualmq/punctual/worker.attempt"

@@ -8,14 +8,14 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A claim names at most punctual.MaxClaimTopics topics. One for more is divided into parts that are asked for one after the other. While
-// nothing is due each part waits for a short time, so that no topic is out of sight for long.
+// A claim may name at most punctual.MaxClaimTopics topics. A claim for more topics is divided into parts, each a call of the
+// store, one after the other. While nothing is due each call waits for a short time only, so that no topic goes unasked for long.
 
-// partWait is how long one part waits in the store.
+// partWait is how long the call of one part waits in the store.
 const partWait = 50 * time.Millisecond
 
-// claimParts is Store.Claim for any number of topics. What one part brought is returned though a later part failed, whose topics are
-// asked for again anyway.
+// claimParts is Store.Claim for any number of topics. When a part fails after an earlier one has brought messages, claimParts
+// returns these without the error, because the next claim asks for the topics of the failed part again.
 func (w *Worker) claimParts(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if len(c.Topics) <= punctual.MaxClaimTopics {
 		return w.store.Claim(ctx, c)

@@ -12,48 +12,50 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The poller asks the store for messages. It has one claim under way for all topics that it could ask for when it sent it.
-// A topic whose slots were all taken then, and has one again, is asked for in a second claim meanwhile. So each topic
-// is in at most one claim under way.
+// The poller asks the store for messages. One claim names all topics that may have a slot when the claim is sent. When a
+// topic that had no slot then gets one while that claim is under way, a second claim asks for this topic. So each topic is in
+// at most one claim under way that is not late.
 //
-// A claim of several topics that takes longer than it may is ended. After that, or after a failure, each of its topics is
-// asked for separately until an answer was in time. So a topic that hangs, or fails, costs the others one such claim, less
-// than a second (P14). Topics that outnumber the slots are asked for in groups, which are divided again if they are late,
-// too. Thousands of claims would wait for slots, one after the other.
+// A claim of several topics that takes longer than ask.mayTake is ended. After that, or after a failure, each of its topics
+// is asked for separately until an answer was in time. So a topic that hangs or fails costs the other topics one such claim:
+// less than a second as long as a claim names fewer than 6,000 topics (P14). When topics outnumber the slots they are asked for
+// in groups instead, because thousands of claims would wait for slots one after the other. A group that is late is
+// divided again.
 //
-// A late claim of one topic goes on, because it may still lease messages. Another claim is sent beside it: if one connection
-// hangs, the next claim goes over another one (P11). What a late claim brings is handled if there is a slot, and is given
-// back otherwise.
+// A late claim of one topic is not ended, because it may still lease messages. Another claim is sent beside it, because
+// a claim over another connection succeeds if only the first connection hangs (P11). A message that a late claim brings is
+// handled if there is a slot for it, and is given back otherwise.
 //
-// Short waits show soon that a claim hangs, but cost the server two claims a second. So a worker of one topic that has found
-// nothing for quietFor sends a long claim and, in most stores over another connection, a second long claim of one message beside
-// it. If the connection of one of them hangs, the other claim finds what becomes due. Whichever finds something ends the quiet:
-// the next claims are short, and the long claim that has not returned soon after is treated as a late one.
+// Claims with short waits show soon that a claim hangs, but cost the server two claims a second. So a worker of one topic that
+// has found nothing for quietFor sends a long claim and beside it a second long claim of one message, which most stores send
+// over another connection. If one of the two connections hangs, the claim over the other one finds what becomes due. As soon
+// as one of them finds a message, claims are short again, and the other one, unless it returns soon, is treated as late.
 
 const (
-	// claimWait is how long a claim waits in the store when nothing is due. It is short, because soon after it is over a
-	// claim that hangs is known from one that waits.
+	// claimWait is how long a claim waits in the store when nothing is due. It is short because a claim that hangs cannot be
+	// told from one that waits until this time is over.
 	claimWait = 500 * time.Millisecond
-	// quietFor is for how long a worker of one topic must have found nothing until its claims are long.
+	// quietFor is how long a worker of one topic must have found nothing before its claims are long.
 	quietFor = 3 * time.Second
-	// longWait is claimWait for long claims. The second claim ends halfway between two of the others.
+	// longWait is how long a long claim waits in the store. The second claim is timed to end halfway between the ends of
+	// two long claims.
 	longWait = 20 * time.Second
-	// longestClaim ends a claim of one topic that has been late for long, so that its connection is freed.
+	// longestClaim is how long a claim of one topic may take in all. Then its context ends, so that its connection is freed.
 	longestClaim = 30 * time.Second
-	// mostLate is how many late claims of one topic, the second of two long ones among them, may be under way before the next claim
-	// waits for one of them to return.
+	// mostLate is how many late claims of one topic may be under way, the second of two long claims included. Beyond that the
+	// next claim waits until one of them has returned.
 	mostLate = 3
-	// mostGroups is in how many claims one that was late or failed is divided, at most.
+	// mostGroups is into how many groups the topics of a claim that was late or failed are divided at most.
 	mostGroups = 64
-	// shortFor is for how long many topics wait for a slot that is not kept.
+	// shortFor is how long a claim of many topics (more than drawnEach) waits for a slot beside the kept ones (slots.kept).
 	shortFor = 20 * time.Millisecond
-	// meetFor is for how long topics wait for others to be asked for with them.
-	meetFor = 50 * time.Millisecond
-	// lateEach is how much longer than others a claim may take for each of its topics.
+	// rejoinWait is how long topics without a claim wait for the claims of other topics to end, to share one claim with them.
+	rejoinWait = 50 * time.Millisecond
+	// lateEach is by how much each topic of a claim of several topics prolongs the time that the claim may take.
 	lateEach = 50 * time.Microsecond
 )
 
-// poller is what a session knows of its claims. Only the goroutine that polls uses it.
+// poller is the state of a session's claims. Only the goroutine that polls uses it.
 type poller struct {
 	w     *Worker
 	s     *session
@@ -61,44 +63,45 @@ type poller struct {
 	order order
 	// whole is the claim under way for all topics, or nil.
 	whole *ask
-	// second is the claim beside a long one, or nil. No slots are reserved for it, as for a late claim, and it counts as one.
+	// second is the claim beside a long one, or nil. It has no reserved slots and is counted in polled.late, as a late claim.
 	second *ask
-	// found is when a claim last brought something, or did not wait in the store, or when polling began.
+	// found is when a claim last brought a message or returned at once without waiting in the store, or when polling began.
 	found time.Time
-	// apart tells that a topic may be asked for without the others: it has a claim of its own, is in a group or rests. Else no
-	// claim walks over the topics.
-	apart bool
-	// meet is when claims of parts of the topics end, held that topics wait then for others, up to meetFor.
-	meet time.Time
-	held bool
-	// short is since when there is no slot but those that are kept, zero while there is one.
+	// divided reports that topics may be asked for without the others, because one has a claim of its own, is in a group or
+	// rests. While it is false the poller need not walk over the topics.
+	divided bool
+	// rejoin is when claims of some of the topics are to end, so that one claim can name all topics again. waits reports that
+	// topics without a claim wait for that, up to rejoinWait longer.
+	rejoin time.Time
+	waits  bool
+	// short is since when there has been no free slot beside the kept ones; zero while there is one.
 	short time.Time
-	// answers receives the claims that have returned; it has room for most of those that may be under way.
+	// answers receives the claims that have returned. Its buffer has room for two claims of each topic.
 	answers  chan *ask
 	underWay int
 	// failing counts the topics whose latest claim failed.
 	failing int
-	// groups counts the groups there were.
+	// groups is the number of the newest group; numbers are not used again.
 	groups int
-	// backlog tells that the latest claim brought all that it asked for, of messages that may wait for a slot.
+	// backlog reports that the latest claim brought as many messages as it asked for, with leases of at least aheadLease.
 	backlog bool
-	// looked is when the store's clock was last asked for.
-	looked time.Time
+	// clockRead is when the poller last had the store's clock read.
+	clockRead time.Time
 }
 
 // polled is a topic as the poller sees it.
 type polled struct {
 	*route
-	// asked is the claim under way for it, or nil. That for all topics is poller.whole.
+	// asked is the claim under way for some of the topics, this one among them, or nil. A claim for all topics is poller.whole.
 	asked *ask
-	// group is the number of those that it is asked for with, because a claim for more of them failed or was late. It is 0
-	// while the topic is asked for with all others.
+	// group is the number of the group with which the topic is asked for, because a claim for more topics failed or was
+	// late. It is 0 while the topic is in no group.
 	group int
 	// late counts the claims for this topic alone that were late and have not returned.
 	late int
-	// rest is when it may be asked for again.
+	// rest is when the topic may be asked for again.
 	rest time.Time
-	// tries spaces claims that fail.
+	// tries is the backoff after failed claims.
 	tries backoff
 }
 
@@ -106,21 +109,21 @@ type polled struct {
 type ask struct {
 	polls []*polled
 	claim punctual.Claim
-	// reserved is what slots.reserve took for it; the rest of the claim is ahead of free slots.
+	// reserved is the slots that slots.reserve has reserved for the claim; none for a claim ahead of free slots.
 	reserved reservation
 	cancel   context.CancelFunc
-	// late is when it takes too long; zero once it has been given up.
+	// late is when the claim will have taken too long; zero once it has been given up.
 	late    time.Time
 	givenUp bool
-	// suspected tells that it is given up early, because the claim beside it has found something.
+	// suspected reports that the claim is given up early, because the claim beside it has found a message.
 	suspected bool
 
 	got *claimed
 	err error
 }
 
-// poll claims messages and passes them on until claims are over (nil) or the store cannot recover (the error). All
-// claims have returned then.
+// poll claims messages and dispatches them. It returns nil when the session's claims are over, or the error after which
+// the store cannot recover. No claim is under way any more then.
 func (w *Worker) poll(s *session) error {
 	p := &poller{w: w, s: s, answers: make(chan *ask, 2*len(w.topics)), found: time.Now()}
 	for _, t := range w.topics {
@@ -129,9 +132,10 @@ func (w *Worker) poll(s *session) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for s.claims.Err() == nil {
-		p.lookAtClock()
-		// Settlements return in batches and free many slots at once. Let all of them run to there, or the claims would
-		// go out for one message each (BenchmarkWorker, msgs/claim). What a claim brought comes first.
+		p.refreshClock()
+		// Settlements return in batches, so many slots become free at almost the same time. Let their goroutines free them
+		// first, because otherwise each claim would ask for one message (BenchmarkWorker, msgs/claim). A claim that has
+		// returned is handled before another one is sent.
 		if len(p.answers) == 0 {
 			runtime.Gosched()
 			p.askAll()
@@ -143,50 +147,51 @@ func (w *Worker) poll(s *session) error {
 			timer.Reset(time.Until(next))
 		}
 		back := w.slots.back
-		if len(p.answers) > 0 { // which is taken first
+		if len(p.answers) > 0 { // a claim that has returned is handled first
 			back = nil
 		}
 		select {
 		case a := <-p.answers:
-			if err := p.take(a); err != nil {
+			if err := p.receive(a); err != nil {
 				s.endClaims()
-				p.takeRest()
+				p.awaitClaims()
 				return err
 			}
 		case <-back:
 		case <-timer.C:
-			if len(p.answers) == 0 { // a process that stood still has both
+			if len(p.answers) == 0 { // after a pause of the process the timer has fired although the answer is there
 				p.giveUpLate()
 			}
 		case <-s.claims.Done():
 		}
 	}
-	p.takeRest()
+	p.awaitClaims()
 	return nil
 }
 
-// takeRest waits for the claims under way once no more are sent.
-func (p *poller) takeRest() {
+// awaitClaims waits for the claims under way once no more are sent, and dispatches what they bring.
+func (p *poller) awaitClaims() {
 	for p.underWay > 0 {
-		_ = p.take(<-p.answers) // claims are over
+		_ = p.receive(<-p.answers) // claims are over
 	}
 }
 
-// lookAtClock asks for the store's clock when claims have not shown it for long. No claim waits for the answer.
-func (p *poller) lookAtClock() {
-	if now := time.Now(); now.Sub(p.looked) >= lookEvery && p.w.inflight.boundAge(now) >= lookEvery {
-		p.looked = now
-		p.s.running.Go(func() { p.w.lookAtClock(p.s.claims) })
+// refreshClock has the store's clock read in another goroutine when no claim has shown it for clockEvery. No claim waits
+// for the answer.
+func (p *poller) refreshClock() {
+	if now := time.Now(); now.Sub(p.clockRead) >= clockEvery && p.w.inflight.boundAge(now) >= clockEvery {
+		p.clockRead = now
+		p.s.running.Go(func() { p.w.readClock(p.s.claims) })
 	}
 }
 
-// askAll sends a claim for each group, and one for all that are in none, as far as there are slots.
+// askAll sends a claim for each group, and one for all topics that are in no group, as far as there are slots.
 func (p *poller) askAll() {
 	now := time.Now()
 	if p.whole != nil {
 		return
 	}
-	if !p.apart {
+	if !p.divided {
 		if !p.awaitsSlot(now) {
 			p.ask(p.inOrder(now), p.w.slots.total)
 		}
@@ -194,11 +199,11 @@ func (p *poller) askAll() {
 	}
 	var shared []*polled
 	groups := make(map[int][]*polled)
-	parted := false // a topic that is in no group has a claim without the others
+	alone := false // whether a topic that is in no group is in a claim already
 	for _, t := range p.inOrder(now) {
 		switch {
 		case t.asked != nil:
-			parted = parted || t.group == 0
+			alone = alone || t.group == 0
 		case t.rest.After(now), t.late >= mostLate:
 		case t.group > 0:
 			groups[t.group] = append(groups[t.group], t)
@@ -207,21 +212,22 @@ func (p *poller) askAll() {
 		}
 	}
 	most := p.w.slots.total
-	if p.outnumbered() { // or the first group would take all slots
+	if p.outnumbered() { // otherwise the first group could reserve all slots
 		most = max(1, most/(len(groups)+1))
 	}
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
 		p.ask(groups[g], most)
 	}
-	if p.held = len(shared) > 0 && p.awaitsOthers(now, parted); p.held || len(shared) == 0 {
+	if p.waits = len(shared) > 0 && p.awaitsOthers(now, alone); p.waits || len(shared) == 0 {
 		return
 	}
-	p.apart = len(shared) < len(p.polls)
+	p.divided = len(shared) < len(p.polls)
 	p.ask(shared, p.w.slots.total)
 }
 
-// awaitsSlot reports whether a claim of many topics is to wait for a slot. Without one that is not kept it would be for the
-// topics that have none, which is another list each time. Most handlers return soon.
+// awaitsSlot reports whether a claim of many topics is to wait until there is a slot beside the kept ones. Without such a
+// slot it could only name the topics that have no message in a slot, which is another list for each claim, and a store may
+// recognise a list that it has seen. The wait is short because most handlers return soon.
 func (p *poller) awaitsSlot(now time.Time) bool {
 	switch {
 	case len(p.polls) <= drawnEach || p.w.slots.spare():
@@ -233,43 +239,46 @@ func (p *poller) awaitsSlot(now time.Time) bool {
 	return now.Before(p.short.Add(shortFor))
 }
 
-// awaitsOthers reports whether topics that are in no group are to wait for others, to be asked for with them. Claims of parts
-// of many topics would go on as they are, each at another time. So all of them end at the same time.
-func (p *poller) awaitsOthers(now time.Time, parted bool) bool {
+// awaitsOthers reports whether topics that are in no group are to wait for the claims of other topics, to share the next claim
+// with them. If each claim of some of many topics ended at another time, one claim would never name all of them again. So
+// all claims are given the same end, rejoin.
+func (p *poller) awaitsOthers(now time.Time, alone bool) bool {
 	switch {
-	case !p.outnumbered() || p.untilMeet(now) > 0:
+	case !p.outnumbered() || p.untilRejoin(now) > 0:
 		return false
-	case parted && now.Before(p.meet.Add(meetFor)):
+	case alone && now.Before(p.rejoin.Add(rejoinWait)):
 		return true
 	}
-	p.meet = now.Add(claimWait)
+	p.rejoin = now.Add(claimWait)
 	return false
 }
 
-// untilMeet is how long a claim of a part of the topics is to wait; 0 when that is not worth a claim.
-func (p *poller) untilMeet(now time.Time) time.Duration {
-	if left := p.meet.Sub(now); left >= shortestBackoff {
+// untilRejoin is how long a claim of some of the topics is to wait in the store, so that it ends at rejoin. It is 0 when less
+// than shortestBackoff is left.
+func (p *poller) untilRejoin(now time.Time) time.Duration {
+	if left := p.rejoin.Sub(now); left >= shortestBackoff {
 		return left
 	}
 	return 0
 }
 
-// ask sends a claim for some of all, in that order, if there are slots for any or messages to claim ahead. It takes at most so many
-// slots.
+// ask sends a claim for those topics of all that may have a slot, in the order of all, and reserves at most so many slots for
+// it. Where messages are to be claimed ahead of free slots it names all topics and reserves none. It sends nothing when there is
+// no slot and nothing to claim ahead.
 func (p *poller) ask(all []*polled, most int) {
 	long := p.quiet(time.Now())
 	if long {
-		most = max(1, p.w.slots.room(all[0].route)-1) // the second claim may bring a message, too
+		most = max(1, p.w.slots.room(all[0].route)-1) // one slot is left for the message of the second claim
 	}
 	ts, r := p.w.slots.reserve(all, most)
 	a := &ask{polls: ts, reserved: r, claim: punctual.Claim{Max: r.slots, PerTopic: r.perTopic, Wait: claimWait, Lease: p.w.cfg.Lease}}
-	if left := p.untilMeet(time.Now()); p.apart && left > 0 {
+	if left := p.untilRejoin(time.Now()); p.divided && left > 0 {
 		a.claim.Wait = left
 	}
 	if long {
 		a.claim.Wait = longWait
 	}
-	if n := p.ahead(all); n > 0 { // who has which slot is decided when they are there
+	if n := p.ahead(all); n > 0 { // which message gets a slot is decided when the messages are there
 		p.w.slots.settle(r, nil)
 		a.polls, a.reserved = all, reservation{}
 		a.claim.Max, a.claim.PerTopic, a.claim.Wait = r.slots+n, 0, 0
@@ -280,7 +289,7 @@ func (p *poller) ask(all []*polled, most int) {
 	if len(a.polls) == len(p.polls) {
 		p.whole, a.claim.Topics = a, p.order.names
 	} else {
-		p.apart, a.claim.Topics = true, namesOf(a.polls)
+		p.divided, a.claim.Topics = true, namesOf(a.polls)
 		for _, t := range a.polls {
 			t.asked = a
 		}
@@ -288,7 +297,7 @@ func (p *poller) ask(all []*polled, most int) {
 	p.send(a)
 }
 
-// send sends a claim, which is late once it has taken longer than it may.
+// send makes the claim in another goroutine, whose answer arrives in p.answers.
 func (p *poller) send(a *ask) {
 	a.late = time.Now().Add(a.mayTake())
 	var ctx context.Context
@@ -304,7 +313,8 @@ func (p *poller) send(a *ask) {
 	}()
 }
 
-// quiet reports whether claims are to be long: there is one topic, nothing was found for some time, and no claim hangs or fails.
+// quiet reports whether claims are to be long: the worker has one topic, no message was found for quietFor, and no claim hangs
+// or fails.
 func (p *poller) quiet(now time.Time) bool {
 	if len(p.polls) > 1 || p.failing > 0 || now.Sub(p.found) < quietFor {
 		return false
@@ -313,8 +323,8 @@ func (p *poller) quiet(now time.Time) bool {
 	return late == 0 || late == 1 && p.second != nil
 }
 
-// askSecond sends the second claim beside a long one. It asks for one message, for which the long claim has left a slot. Where
-// there is one slot in all, the first message that comes has it.
+// askSecond sends the second claim beside a long one. It asks for one message, for which the long claim has left a slot. A
+// worker with a single slot gives it to the message that comes first, of either claim.
 func (p *poller) askSecond() {
 	if !p.awaitsSecond() {
 		return
@@ -340,8 +350,8 @@ func (p *poller) awaitsSecond() bool {
 	return p.whole != nil && p.whole.claim.Wait == longWait && !p.whole.suspected && p.second == nil && p.polls[0].late < mostLate
 }
 
-// mayTake is how long a claim takes that is not late. One topic alone loses nothing by some patience, and a claim beside a
-// late one has other slots.
+// mayTake is how long a claim may take before it is late. A claim of one topic may always take claimWait and lateCall, also
+// when its own wait is shorter, because no other topic waits for it.
 func (a *ask) mayTake() time.Duration {
 	if len(a.polls) == 1 {
 		return max(claimWait, a.claim.Wait) + lateCall
@@ -349,7 +359,7 @@ func (a *ask) mayTake() time.Duration {
 	return a.claim.Wait + lateCall + time.Duration(len(a.polls))*lateEach
 }
 
-// ahead is how many messages of ts to claim ahead of free slots.
+// ahead returns how many messages of ts to claim ahead of free slots.
 func (p *poller) ahead(ts []*polled) int {
 	n := p.w.slots.roomAhead(time.Now())
 	if n == 0 || !p.backlog || p.w.cfg.Strict || p.w.cfg.Concurrency == 1 || slices.ContainsFunc(ts, func(t *polled) bool { return t.group > 0 || !t.mayWaitAhead() }) {
@@ -358,7 +368,8 @@ func (p *poller) ahead(ts []*polled) int {
 	return n
 }
 
-// nextTime is when a claim becomes late or a topic has rested, whichever is first; zero when there is neither.
+// nextTime returns when the poller has to act although no claim returns and no slot becomes free: a claim becomes late, a
+// topic has rested, or a wait for slots or other topics is over. It is zero when nothing of that is ahead.
 func (p *poller) nextTime() (next time.Time) {
 	if p.second != nil {
 		next = p.second.late
@@ -369,14 +380,14 @@ func (p *poller) nextTime() (next time.Time) {
 			return earlier(at, p.whole.late)
 		}
 		return earlier(next, p.whole.late)
-	case !p.apart:
+	case !p.divided:
 		if end := p.short.Add(shortFor); end.After(time.Now()) {
 			return earlier(next, end)
 		}
 		return next
 	}
-	if p.held {
-		next = earlier(next, p.meet.Add(meetFor))
+	if p.waits {
+		next = earlier(next, p.rejoin.Add(rejoinWait))
 	}
 	for _, t := range p.polls {
 		at := t.rest
@@ -396,7 +407,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// giveUpLate gives up the claims that take too long and lets their slots and topics go.
+// giveUpLate gives up the claims that take too long, and ends the rests that are over.
 func (p *poller) giveUpLate() {
 	now := time.Now()
 	if a := p.second; a != nil && a.isLate(now) {
@@ -422,10 +433,11 @@ func (p *poller) giveUpLate() {
 	}
 }
 
-// isLate tells that a claim is over which has not been given up.
+// isLate reports whether the claim takes too long and has not been given up yet.
 func (a *ask) isLate(now time.Time) bool { return !a.late.IsZero() && !a.late.After(now) }
 
-// giveUp lets the slots and topics of a claim go that takes too long. It ends the claim if that is for several topics.
+// giveUp frees the slots and topics of a claim that takes too long, so that other claims can have them. It ends the claim if
+// that is for several topics.
 func (p *poller) giveUp(a *ask) {
 	a.late, a.givenUp = time.Time{}, true
 	if len(a.polls) == 1 {
@@ -434,9 +446,9 @@ func (p *poller) giveUp(a *ask) {
 		a.cancel()
 	}
 	p.w.slots.settle(a.reserved, nil)
-	p.w.dispatch(p.s, p.w.slots.enqueue(nil)) // what is ahead may have the slots now
+	p.w.dispatch(p.s, p.w.slots.enqueue(nil)) // messages that were claimed ahead may have the slots now
 	p.divide(a)
-	if !a.suspected { // or it may simply have nothing to bring
+	if !a.suspected { // a suspected claim may simply have found nothing
 		p.warnLate(a)
 	}
 }
@@ -445,7 +457,7 @@ func (p *poller) warnLate(a *ask) {
 	p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for again, each separately", "topics", someOf(a.claim.Topics), "after", a.mayTake())
 }
 
-// divide ends the wait of the topics of a and puts them into groups, of one topic each if there are slots for so many.
+// divide frees the topics of a from that claim and puts them into groups, of one topic each if there are slots for so many.
 func (p *poller) divide(a *ask) {
 	each := 1
 	if p.outnumbered() {
@@ -457,7 +469,7 @@ func (p *poller) divide(a *ask) {
 		each = (len(a.polls) + n - 1) / n
 	}
 	p.free(a)
-	p.apart = true
+	p.divided = true
 	for some := range slices.Chunk(a.polls, each) {
 		p.groups++
 		for _, t := range some {
@@ -477,10 +489,10 @@ func (p *poller) free(a *ask) {
 	}
 }
 
-// outnumbered tells that there are more topics than slots.
+// outnumbered reports whether there are more topics than slots.
 func (p *poller) outnumbered() bool { return len(p.polls) > p.w.slots.total }
 
-// someOf are the topics as a log names them.
+// someOf returns the first topics and the number of the others, for a log.
 func someOf(topics []string) []string {
 	const most = 10
 	if len(topics) <= most {
@@ -489,8 +501,9 @@ func someOf(topics []string) []string {
 	return append(slices.Clone(topics[:most]), fmt.Sprintf("and %d more", len(topics)-most))
 }
 
-// take passes on what a claim brought and decides when its topics are asked for again. The error, if any, is final.
-func (p *poller) take(a *ask) error {
+// receive dispatches the messages of a claim that has returned, and decides when its topics are asked for again. It returns
+// an error when the store cannot recover.
+func (p *poller) receive(a *ask) error {
 	p.underWay--
 	a.cancel()
 	ms := p.w.begin(p.s, a.got)
@@ -502,8 +515,8 @@ func (p *poller) take(a *ask) error {
 		p.suspectFirst(ms)
 	}
 	if a.givenUp {
-		p.takeLate(ms)
-		if len(a.polls) > 1 { // it was ended
+		p.dispatchLate(ms)
+		if len(a.polls) > 1 { // giveUp has ended it
 			return nil
 		}
 		a.polls[0].late--
@@ -520,7 +533,7 @@ func (p *poller) take(a *ask) error {
 	}
 	p.w.dispatch(p.s, p.w.slots.enqueue(ms[n:]))
 	before := p.backlog
-	if p.backlog = len(ms) == a.claim.Max && ms[0].length >= aheadLease; p.backlog && before { // it did not wait in the store
+	if p.backlog = len(ms) == a.claim.Max && ms[0].length >= aheadLease; p.backlog && before { // this claim did not wait in the store, so its time is the store's
 		p.w.slots.claimed(a.got.received.Sub(a.got.sent))
 	}
 	p.free(a)
@@ -530,8 +543,9 @@ func (p *poller) take(a *ask) error {
 	return p.conclude(a)
 }
 
-// suspectFirst is called when the second of two long claims has brought something: if the connection of the first one hangs, its
-// slots are needed soon. Where the message of the second claim has no slot beside those of the first, they are needed at once.
+// suspectFirst is called with the messages that the second of two long claims has brought. It gives the first claim lateCall to
+// return, because that claim may hang and its slots are needed. If the message has no slot beside those of the first claim,
+// that claim is given up at once.
 func (p *poller) suspectFirst(ms []*message) {
 	a := p.whole
 	if len(ms) == 0 || a == nil || a.claim.Wait != longWait {
@@ -545,11 +559,12 @@ func (p *poller) suspectFirst(ms []*message) {
 	p.giveUp(a)
 }
 
-// takeLate passes on what a claim brought that was given up: its slots were let go, so what finds none is given back.
-func (p *poller) takeLate(ms []*message) {
+// dispatchLate dispatches the messages of a claim that was given up. Its slots were freed then, so a message for which there
+// is no free slot is given back.
+func (p *poller) dispatchLate(ms []*message) {
 	kept := ms[:0]
 	for _, m := range ms {
-		if p.w.slots.take(m.route) {
+		if p.w.slots.tryOccupy(m.route) {
 			kept = append(kept, m)
 			continue
 		}
@@ -558,7 +573,7 @@ func (p *poller) takeLate(ms []*message) {
 	p.w.dispatch(p.s, kept)
 }
 
-// conclude decides when the topics of a, which has returned by itself, are asked for again.
+// conclude decides when the topics of a, which was not ended by giveUp, are asked for again.
 func (p *poller) conclude(a *ask) error {
 	took := a.got.received.Sub(a.got.sent)
 	switch {
@@ -571,8 +586,8 @@ func (p *poller) conclude(a *ask) error {
 		return nil
 	}
 	inTime := took <= a.mayTake()
-	atOnce := len(a.got.deliveries) == 0 && took < shortestBackoff && a.claim.Wait > 0 // as from a store or proxy that does not wait
-	if !p.apart && p.failing == 0 && !atOnce {
+	atOnce := len(a.got.deliveries) == 0 && took < shortestBackoff && a.claim.Wait > 0 // a store or proxy that does not wait
+	if !p.divided && p.failing == 0 && !atOnce {
 		return nil
 	}
 	for _, t := range a.polls {
@@ -584,14 +599,14 @@ func (p *poller) conclude(a *ask) error {
 				p.w.cfg.Logger.Info("claims succeed again")
 			}
 		}
-		if atOnce {
-			p.apart, t.rest, p.found = true, a.got.received.Add(shortestBackoff), a.got.received // long claims would be as many
+		if atOnce { // found is set, because long claims would return at once, too
+			p.divided, t.rest, p.found = true, a.got.received.Add(shortestBackoff), a.got.received
 		}
 	}
 	return nil
 }
 
-// failed spaces the next claims for the topics of a. Those that failed together are tried separately at once.
+// failed delays the next claim for a topic that failed alone. Topics that failed together are asked for separately at once.
 func (p *poller) failed(a *ask) {
 	p.w.observer.OnError(p.s.claims, "claim", a.err)
 	if p.failing == 0 {
@@ -606,20 +621,21 @@ func (p *poller) failed(a *ask) {
 			t.rest = time.Now().Add(wait)
 		}
 	}
-	if !a.givenUp { // or it was divided then
+	if !a.givenUp { // giveUp has divided the others
 		p.divide(a)
 	}
 }
 
-// claimed is the answer to one claim. It does not change once the claim has returned.
+// claimed is the answer to one claim. It is immutable once the claim has returned.
 type claimed struct {
 	deliveries []punctual.Delivery
-	// sent and received are local instants between which the store answered.
+	// sent and received are the local instants before and after the call of the store.
 	sent, received time.Time
-	// clock is the latest time that the store's clock can have shown when it was received.
+	// clock is the latest time that the store's clock can have shown at received.
 	clock time.Time
 }
 
+// claim makes one claim, takes note of the store's clock, and reports the claim to the observer.
 func (w *Worker) claim(ctx context.Context, c punctual.Claim) (*claimed, error) {
 	got := &claimed{sent: time.Now()}
 	var err error
@@ -633,7 +649,7 @@ func (w *Worker) claim(ctx context.Context, c punctual.Claim) (*claimed, error) 
 	}
 	got.clock = w.inflight.observe(got.sent, got.received, shown)
 	if err != nil {
-		return got, err // in which the store names the operation
+		return got, err // the store's error names the operation
 	}
 	if n := len(got.deliveries); n > c.Max {
 		got.deliveries = got.deliveries[:c.Max]
@@ -644,13 +660,13 @@ func (w *Worker) claim(ctx context.Context, c punctual.Claim) (*claimed, error) 
 	return got, nil
 }
 
-// unrecoverable tells errors that no repetition mends.
+// unrecoverable reports whether err is an error for which trying again is of no use.
 func unrecoverable(err error) bool {
 	return errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) || errors.Is(err, punctual.ErrInvalid)
 }
 
-// dispatch gives claimed messages to slots, and sees that there are as many goroutines as slots in use.
-// Only the poller calls it.
+// dispatch sends messages that have a slot to the slots' goroutines, and first starts as many goroutines as there are slots
+// in use. Only the poller calls it.
 func (w *Worker) dispatch(s *session, ms []*message) {
 	for used := w.slots.used(); s.goroutines < used; s.goroutines++ {
 		s.running.Go(func() { w.slot(s) })

@@ -13,33 +13,32 @@ import (
 // stopGrace is how long Stop waits for handlers after it has ended their contexts.
 const stopGrace = time.Second
 
-// session is the time from a Start until everything is at rest again, or one Drain.
+// session is the state of one run, from Start until all its goroutines have ended, or of one Drain.
 type session struct {
 	drain bool
-	// claims ends when nothing more is to be claimed, handlers when running handlers
-	// are to give up.
+	// claims ends when nothing more is to be claimed; handlers ends when running handlers are to give up.
 	claims, handlers context.Context
 	endClaims        context.CancelFunc
 	endHandlers      context.CancelCauseFunc
-	// values are those of handlers, without its end; open is never closed (see contextRoot).
+	// values has the values of handlers and never ends; open is never closed (see contextRoot).
 	values context.Context
 	open   chan struct{}
-	// ready has room for as many messages as there are slots, so that the poller does not wait to
-	// pass one on. It is closed when all slots are at rest.
+	// ready passes messages to the goroutines of slots. It has room for as many messages as there are slots, so that the
+	// poller never blocks on it. It is closed when no slot has a message any more.
 	ready chan *message
-	// goroutines counts those of slots. The poller's.
+	// goroutines counts the goroutines of slots. Only the poller uses it.
 	goroutines int
-	// running waits for those of slots, and for calls of the store that the poller does not wait for.
+	// running waits for the goroutines of slots, for settlements beside them, and for reads of the store's clock.
 	running sync.WaitGroup
-	// claimsOver is closed when nothing more will be claimed, finished when all slots
-	// are at rest and the renewer has ended.
+	// claimsOver is closed when nothing more will be claimed; finished is closed when all slots, the renewer and the watcher
+	// have ended.
 	claimsOver, finished chan struct{}
-	// err is why claims ended by themselves. It is written before claimsOver is closed, and
+	// err is the error after which the store cannot recover, or nil. It is written before claimsOver is closed, and
 	// read only after.
 	err error
 }
 
-// underWay reports whether s is under way.
+// underWay reports whether s has not finished.
 func (s *session) underWay() bool {
 	select {
 	case <-s.finished:
@@ -49,7 +48,8 @@ func (s *session) underWay() bool {
 	}
 }
 
-// enter begins a session, or says why it may not begin. Handlers end with handlers, at the latest.
+// enter begins a session, or returns an error that says why none may begin. The session claims nothing more once claims has
+// ended; the contexts of handlers end when handlers ends.
 func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,9 +80,9 @@ func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, 
 // Start begins to claim and handle messages, and returns at once. It returns an error when
 // the worker was set up wrongly, runs already or was stopped.
 //
-// When ctx ends nothing more is claimed, while running handlers go on: call Stop to wait for them. Handlers see the
+// When ctx ends, the worker claims nothing more and running handlers go on; call Stop to wait for them. Handlers see the
 // values of ctx, not its end. If the store cannot recover, the worker claims nothing more, logs the error, and Stop
-// returns it. That is so when the store was closed, has failed or is damaged, or refuses the claim as invalid.
+// returns it. A store cannot recover when it was closed, has failed or is damaged, or when it refuses the claim as invalid.
 func (w *Worker) Start(ctx context.Context) error {
 	_, err := w.start(ctx)
 	return err
@@ -135,18 +135,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.Stop(stop)
 }
 
-// Stop ends the worker: nothing more is claimed, and running handlers finish and are settled. What was
-// claimed but not started is given back without using an attempt.
+// Stop ends the worker: it claims nothing more, waits for running handlers, and settles their messages. Messages that were
+// claimed but not started are given back without using an attempt.
 //
-// When ctx ends first, the contexts of the running handlers end with a cause that wraps
-// ErrClosed. Those that return a context error within a second give their message back
-// without using an attempt. Then Stop returns an error, and does not wait for the others. The error
-// says how many handlers had to be told and how many have not returned yet. Once they return they
-// are still settled, as far as the store will have it.
+// When ctx ends first, the contexts of the running handlers end with a cause that wraps ErrClosed. A handler that returns a
+// context error then gives its message back without using an attempt. Stop waits one more second for the handlers
+// and returns an error that says how many were running when ctx ended and how many have not returned yet. When such a handler
+// returns later, its message is still settled, unless its lease has ended.
 //
 // Stop may be called again, also at the same time, and waits again. Without a Start it only prevents one.
-// A Drain under way is ended after the message in flight. Called from a handler Stop waits
-// for that handler too.
+// A Drain under way ends after the message in flight. A Stop that is called from a handler waits for that handler, too, until
+// ctx ends.
 func (w *Worker) Stop(ctx context.Context) error {
 	w.mu.Lock()
 	w.stopped = true
@@ -185,21 +184,21 @@ func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 	select {
 	case <-s.claimsOver:
 		return errors.Join(s.err, err)
-	default: // a claim does not return
+	default: // a claim has not returned, so err is not written yet
 		return err
 	}
 }
 
-// Drain claims and handles what is due now, one message at a time in the calling goroutine, until nothing is due. It
-// returns how many handlers it ran. The topics are asked in the order of their Handle calls. Within a topic the
-// earliest due comes first, so a test knows what happens when. Leases are renewed meanwhile. By a real clock a
-// message pushed just now is due in the next millisecond only, and left to the next Drain.
+// Drain claims and handles the messages that are due now, one at a time in the calling goroutine, until no message is due. It
+// returns how many handlers it ran. The topics are asked in the order of their Handle calls, and within a topic the
+// earliest due message comes first, so that a test knows the order. Leases are renewed meanwhile. By a real clock a
+// message pushed just now is due only in the next millisecond, and is left to the next Drain.
 //
-// It ends early with an error when ctx ends, when Stop is called, or when a claim or a settlement fails. Nothing is
-// retried beyond the lease in flight. A handler that runs when ctx ends gets to know by its own context, and may give
-// its message back as in Stop. A handler that keeps its message due, say by Snooze(0), keeps Drain busy. Drain may be
-// called again, but not together with another one or with Start. A handler that ends its goroutine (as t.FailNow
-// does) ends the caller's.
+// Drain returns an error early when ctx ends, when Stop is called, or when a claim or a settlement fails. It retries nothing
+// except the settlement of the message in flight, as long as its lease lasts. When ctx ends, the context of the running handler
+// ends, too, and the handler may give its message back as in Stop. A handler that keeps its message due, for example by Snooze(0),
+// keeps Drain busy. Drain may be called again, but not while another Drain or a Start is under way. A handler that ends
+// its goroutine (as t.FailNow does) ends the goroutine that called Drain.
 func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 	s, err := w.enter(ctx, ctx, true)
 	if err != nil {
@@ -217,7 +216,7 @@ func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 			handled++
 		}
 		switch {
-		case s.claims.Err() != nil: // an error of the claim, if any, is only its echo
+		case s.claims.Err() != nil: // an error of the claim, if any, follows from that
 		case err != nil:
 			return handled, fmt.Errorf("drain: %w", err)
 		case !found:
@@ -237,11 +236,11 @@ func (w *Worker) drainOne(s *session) (found, ran bool, err error) {
 		return false, false, err
 	}
 	m := w.begin(s, got)[0]
-	_, err = w.work(s, m) // nothing was claimed ahead
+	_, err = w.work(s, m) // there is no next message, because Drain claims none ahead
 	return true, !m.began.IsZero(), err
 }
 
-// contextError returns an error that wraps ctx.Err, and the cause if it is another.
+// contextError returns an error that wraps ctx.Err, and also context.Cause of ctx if that is another error.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == err {

@@ -13,13 +13,13 @@ import (
 const (
 	// settleCall bounds one call that settles.
 	settleCall = 10 * time.Second
-	// settleGrace is what a settlement gets for its first try when its lease is over already:
-	// the token may still be the current one.
+	// settleGrace is how long the first try of a settlement may take at least. A settlement is tried once even if its lease is
+	// over, because its token may still be the current one.
 	settleGrace = time.Second
 )
 
-// settle tells the store the outcome, again and again with a growing delay while the lease lasts, and the observer what the store
-// said. end is when the lease ends as far as known.
+// settle settles m in the store, trying again with a growing delay while the lease lasts, and reports the result to the
+// observer. end is when the lease ends by local time.
 func (w *Worker) settle(m *message, o outcome, end time.Time) (err error) {
 	s := m.lease
 	s.Verb, s.Delay, s.Error = o.Verb, o.Delay, o.text
@@ -36,13 +36,13 @@ func (w *Worker) settle(m *message, o outcome, end time.Time) (err error) {
 		case err == nil:
 			return nil
 		case unsure && errors.Is(err, punctual.ErrLeaseLost):
-			return nil // by an earlier try whose answer did not arrive
+			return nil // an earlier try, whose answer did not arrive, has settled m
 		case isFinal(err):
 			return fmt.Errorf("%s: %w", s.Verb, err)
 		}
 		unsure = unsure || !punctual.Definite(err)
 		wait := tries.next()
-		end = w.inflight.endOf(m) // a renewal may still have arrived
+		end = w.inflight.endOf(m) // later than before if a renewal was answered meanwhile
 		if time.Until(end) <= wait {
 			return fmt.Errorf("%s: tried %d times until the lease ended: %w", s.Verb, tries.tries, err)
 		}
@@ -50,14 +50,14 @@ func (w *Worker) settle(m *message, o outcome, end time.Time) (err error) {
 	}
 }
 
-// isFinal tells errors after which a settlement is not tried again.
+// isFinal reports whether err is an error after which a settlement is not tried again.
 func isFinal(err error) bool {
 	return errors.Is(err, punctual.ErrLeaseLost) || errors.Is(err, punctual.ErrCancelled) ||
 		errors.Is(err, punctual.ErrTooLarge) || errors.Is(err, punctual.ErrUnsupported) || unrecoverable(err)
 }
 
-// settleBatch is the one way of settlements to the store. A call that hangs is ended, with the deadline that the
-// settlements share.
+// settleBatch sends a batch of settlements to the store. It ignores the context of the Batcher and uses the shared deadline, so
+// that a call that hangs is ended.
 func (w *Worker) settleBatch(_ context.Context, ss []punctual.Settlement) ([]error, error) {
 	began := time.Now()
 	answers, err := w.store.Settle(w.settleBy.shared(began), ss)
@@ -65,12 +65,13 @@ func (w *Worker) settleBatch(_ context.Context, ss []punctual.Settlement) ([]err
 	return answers, err
 }
 
-// settleDeadline bounds how long one try to settle, and one call that settles, waits for its answer: one to two settleCall.
-// It comes with a context that all share, since one for each, with its timer, costs more than all else that settling takes.
-// Where a lease ends earlier, the try has a context of its own. The zero value is ready to use.
+// settleDeadline bounds how long one try to settle, and one call of the store for it, waits for its answer: for one to two
+// times settleCall. All tries share one context, because a context with a timer for each try would cost more than the rest of
+// settling. A try whose lease ends earlier has a context of its own. The zero value is ready to use.
 type settleDeadline struct {
 	mu sync.Mutex
-	// ctx ends at at, and cancel frees it; nil before the first. Guarded by mu.
+	// ctx is the shared context, nil before it is needed for the first time; it ends at the time at, and cancel frees it.
+	// Guarded by mu.
 	ctx    context.Context
 	at     time.Time
 	cancel context.CancelFunc
@@ -86,19 +87,19 @@ func (p *settleDeadline) until(end time.Time) (context.Context, context.CancelFu
 	return p.shared(now), func() {}
 }
 
-// shared returns a context that ends one to two settleCall after now.
+// shared returns a context that ends one to two times settleCall after now.
 func (p *settleDeadline) shared(now time.Time) context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx == nil || p.at.Sub(now) < settleCall {
-		// The one before ends by itself; some may still wait with it.
+		// The context before is not cancelled, because some tries may still wait with it; it ends by its deadline.
 		p.at = now.Add(2 * settleCall)
 		p.ctx, p.cancel = context.WithDeadline(context.Background(), p.at)
 	}
 	return p.ctx
 }
 
-// end frees the shared context. Nobody may be waiting with it.
+// end frees the shared context. No try may be waiting with it.
 func (p *settleDeadline) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

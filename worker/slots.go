@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// slots counts the slots of a worker. A topic that has a message in a slot takes a further one only while one free
-// slot remains for each topic that has none. So handlers that hang in one topic leave the others a slot each (P14).
-// Where topics outnumber slots, one free slot is kept for all of them; with one slot, none.
+// slots counts the slots of a worker. A topic that has a message in a slot gets a further slot only while one free
+// slot remains for each topic that has none, so that handlers that hang in one topic leave each other topic a slot (P14).
+// Where topics outnumber slots, one free slot is kept for all of them. A worker with one slot keeps none.
 type slots struct {
-	// total and keep do not change once there is a session: how many there are, and how many are kept at most. Nor do topics,
-	// how many they are for, and limited, whether one of these has MaxSlots.
+	// total is the number of slots, keep how many of them are kept at most for topics that have none, topics the number of
+	// topics. limited reports whether a topic has MaxSlots. They do not change once there is a session.
 	total, keep, topics int
 	limited             bool
-	// back has room for one signal that a slot came back, or that half of what was claimed ahead is used.
+	// back has room for one signal that a slot has become free, or that half of the messages claimed ahead have a slot.
 	back chan struct{}
-	// slow tells that settling takes long; see pass.
+	// slow reports that settling takes besideFrom or longer; see pass.
 	slow atomic.Bool
 
 	mu sync.Mutex
-	// free counts the slots that have no message and that no claim has asked for. Guarded by mu.
+	// free counts the slots that have no message and are not reserved for a claim. Guarded by mu.
 	free int
 	// idle counts the topics that have no message in a slot. Guarded by mu, as is route.busy.
 	idle int
-	// covered counts the idle topics that what claims under way have reserved surely serves. Guarded by mu.
+	// covered counts the idle topics that are sure of a slot by the reservations of claims under way. Guarded by mu.
 	covered int
 	ahead   ahead // guarded by mu
 }
@@ -34,7 +34,7 @@ func (s *slots) init(total int) {
 	s.back = make(chan struct{}, 1)
 }
 
-// serves sets for how many topics the slots are, and whether one of them has MaxSlots. Nothing is claimed yet.
+// serves sets the number of topics and whether one of them has MaxSlots. It is called before the first claim.
 func (s *slots) serves(topics int, limited bool) {
 	s.idle, s.topics, s.limited = topics, topics, limited
 	switch {
@@ -47,16 +47,16 @@ func (s *slots) serves(topics int, limited bool) {
 	}
 }
 
-// reservation is what reserve took for a claim.
+// reservation is the slots that are reserved for a claim.
 type reservation struct {
-	// slots is how many, and perTopic how many of them one topic may have, 0 for all.
+	// slots is how many slots are reserved, perTopic how many of them one topic may have; 0 means all.
 	slots, perTopic int
-	// covers counts the idle topics that surely have a slot of these if they have a message.
+	// covers counts the idle topics that are sure of one of these slots if they have a message.
 	covers int
 }
 
-// reserve takes free slots, at most so many, for a claim of some of the topics. It returns which ones; none when there is no
-// slot for any.
+// reserve reserves at most so many free slots for a claim of topics. It returns those topics that may have a slot, which the
+// claim is to name; none when there is no slot for any of them.
 func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,9 +65,9 @@ func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reserva
 	if len(chosen) == 0 {
 		return nil, reservation{}
 	}
-	if idle { // one of them may take the slot that is kept for it
+	if idle { // one of them may have the slot that is kept for it
 		r.slots, r.covers = max(s.free-s.kept(1), min(1, s.free)), 1
-		if n := min(len(chosen), s.free); r.slots == 1 && n > 1 { // each may take its own
+		if n := min(len(chosen), s.free); r.slots == 1 && n > 1 { // each may have its own
 			r.slots, r.perTopic, r.covers = n, 1, n
 		}
 	}
@@ -90,17 +90,17 @@ func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reserva
 	return chosen, r
 }
 
-// spare reports whether there are free slots beside those that are kept.
+// spare reports whether there are free slots beside the kept ones.
 func (s *slots) spare() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.free > s.kept(0)
 }
 
-// choose returns those of some topics that may have a slot, and whether all of them are idle. spare tells that there are
-// slots beside those that are kept. The caller holds mu.
+// choose returns those of topics that may have a slot, and whether all of these are idle. spare says whether there are free
+// slots beside the kept ones. The caller holds mu.
 func (s *slots) choose(topics []*polled, spare bool) (chosen []*polled, idle bool) {
-	if spare && !s.limited && len(topics) == s.topics { // there may be thousands
+	if spare && !s.limited && len(topics) == s.topics { // no walk over thousands of topics
 		return topics, s.idle == s.topics
 	}
 	idle = true
@@ -114,10 +114,11 @@ func (s *slots) choose(topics []*polled, spare bool) (chosen []*polled, idle boo
 	return chosen, idle
 }
 
-// kept is how many free slots are kept for idle topics but for some of these. The caller holds mu.
+// kept returns how many free slots are kept for idle topics that are not covered, when so many (but) of them need none kept.
+// The caller holds mu.
 func (s *slots) kept(but int) int { return min(s.keep, max(0, s.idle-s.covered-but)) }
 
-// settle ends a reservation: each of the messages has a slot, the rest of the slots is free again.
+// settle ends a reservation: each of the messages gets one of its slots, and the other slots are free again.
 func (s *slots) settle(r reservation, got []*message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +129,7 @@ func (s *slots) settle(r reservation, got []*message) {
 	}
 }
 
-// room is how many messages of r may have a slot now.
+// room returns how many messages of r may have a slot now.
 func (s *slots) room(r *route) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +146,8 @@ func (s *slots) roomBeside(r *route, reserved reservation) bool {
 	return s.free > 0 && (r.maxSlots == 0 || r.busy+reserved.slots < r.maxSlots)
 }
 
-// take takes a free slot for a message of r, and reports whether there was one.
-func (s *slots) take(r *route) bool {
+// tryOccupy gives a free slot to a message of r, and reports whether there was one.
+func (s *slots) tryOccupy(r *route) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.free == 0 || r.maxSlots > 0 && r.busy >= r.maxSlots {
@@ -157,24 +158,24 @@ func (s *slots) take(r *route) bool {
 	return true
 }
 
-// occupy notes that a message of r has a slot. The caller holds mu.
+// occupy counts a message of r that has got a slot. The caller holds mu.
 func (s *slots) occupy(r *route) {
 	if r.busy++; r.busy == 1 {
 		s.idle--
 	}
 }
 
-// release gives back the slot of a message of r, whose handler took so long. It takes one for a message that was
-// claimed ahead, if one may have it.
+// release frees the slot of a message of r, whose handler took so long, and gives the slot to a message that was claimed
+// ahead. next is that message, or nil when none may have the slot.
 func (s *slots) release(r *route, took time.Duration) (next *message) {
 	s.mu.Lock()
 	s.ahead.handled(took)
 	s.vacate(r)
 	next = s.dequeue()
-	tell := next == nil || len(s.ahead.queue) == s.ahead.most/2
+	wake := next == nil || len(s.ahead.queue) == s.ahead.most/2
 	s.mu.Unlock()
-	if tell {
-		s.tell()
+	if wake {
+		s.wakePoller()
 	}
 	return next
 }
@@ -187,15 +188,15 @@ func (s *slots) vacate(r *route) {
 	}
 }
 
-// tell has the poller look at the slots.
-func (s *slots) tell() {
+// wakePoller makes the poller check what it can ask for.
+func (s *slots) wakePoller() {
 	select {
 	case s.back <- struct{}{}:
 	default:
 	}
 }
 
-// used is how many slots are taken or asked for.
+// used returns how many slots have a message or are reserved for a claim.
 func (s *slots) used() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,18 +32,18 @@ func TestSlotsKept(t *testing.T) {
 			s.settle(r, got)
 		}
 		if hangs.busy != c.most {
-			t.Errorf("%d slots, %d topics: one takes %d slots, want %d", c.slots, c.topics, hangs.busy, c.most)
+			t.Errorf("%d slots, %d topics: one has %d slots, want %d", c.slots, c.topics, hangs.busy, c.most)
 		}
-		taken := 0
+		reserved := 0
 		for _, p := range all[1:] {
 			chosen, r := s.reserve([]*polled{p}, s.total)
 			if len(chosen) > 0 {
-				taken = max(taken, r.slots)
+				reserved = max(reserved, r.slots)
 				s.settle(r, []*message{{route: p.route}})
 			}
 		}
-		if taken != c.others {
-			t.Errorf("%d slots, %d topics: the others take %d at a time beside it, want %d", c.slots, c.topics, taken, c.others)
+		if reserved != c.others {
+			t.Errorf("%d slots, %d topics: the others get %d at a time beside it, want %d", c.slots, c.topics, reserved, c.others)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func newWatched(t *testing.T, clock storekit.Clock) *watched {
 	return &watched{rig: newRigOn(t, clock), seen: &record{}}
 }
 
-// observer fails the test when a worker tells of the start of a message that it does not hold.
+// observer fails the test when a worker starts a message whose lease it does not hold.
 func (r *watched) observer() *punctual.Observer {
 	return &punctual.Observer{
 		OnStart: func(_ context.Context, d *punctual.Delivery) { r.wantHeld(d) },
@@ -397,8 +397,8 @@ func TestWorkerAfterASuspend(t *testing.T) {
 	})
 }
 
-// TestWorkerStartsNothingAfterASuspendedRenewal: the machine is suspended while the answer to the renewal before a start is on its way.
-// The lease ends meanwhile and another worker has the message. The monotonic clock has stood still; the wall clock shows it.
+// TestWorkerStartsNothingAfterASuspendedRenewal: the machine is suspended while the answer to the renewal before a start is under
+// way. The lease ends meanwhile and another worker has the message. The monotonic clock paused, but the wall clock shows the time.
 func TestWorkerStartsNothingAfterASuspendedRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &steppedClock{}
@@ -444,8 +444,8 @@ type farStore struct {
 	*spyStore
 	latency time.Duration
 
-	mu    sync.Mutex
-	looks int // calls of Now; guarded by mu
+	mu   sync.Mutex
+	nows int // calls of Now; guarded by mu
 }
 
 func (s *farStore) travel() { time.Sleep(s.latency / 2) }
@@ -467,17 +467,17 @@ func (s *farStore) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 
 func (s *farStore) Now(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
-	s.looks++
+	s.nows++
 	s.mu.Unlock()
 	s.travel()
 	defer s.travel()
 	return s.spyStore.Now(ctx)
 }
 
-func (s *farStore) looked() int {
+func (s *farStore) clockReads() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.looks
+	return s.nows
 }
 
 // TestWorkerOverASlowNetwork: a lease of a second lasts, though each call takes 300 ms and claims wait for long. What
@@ -520,8 +520,8 @@ func TestWorkerOverASlowNetwork(t *testing.T) {
 				if _, _, extends := r.store.counts(); extends > c.extends {
 					t.Errorf("%d renewals of leases that surely held, want at most %d", extends, c.extends)
 				}
-				if most := 2 + int(r.since()/time.Minute); far.looked() > most {
-					t.Errorf("the worker looked at the store's clock %d times in %v, want at most once a minute", far.looked(), r.since())
+				if most := 2 + int(r.since()/time.Minute); far.clockReads() > most {
+					t.Errorf("the worker read the store's clock %d times in %v, want at most once a minute", far.clockReads(), r.since())
 				}
 				r.stops(w)
 			})
@@ -529,8 +529,8 @@ func TestWorkerOverASlowNetwork(t *testing.T) {
 	}
 }
 
-// TestWorkerWithoutALookAtTheClock: a store that does not tell its time, or hangs then, is worked with all the same.
-func TestWorkerWithoutALookAtTheClock(t *testing.T) {
+// TestWorkerWithoutTheStoresClock: messages are handled although the store's Now fails or hangs.
+func TestWorkerWithoutTheStoresClock(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprint("hangs ", hangs), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -552,7 +552,7 @@ func TestWorkerWithoutALookAtTheClock(t *testing.T) {
 	}
 }
 
-// timelessStore does not tell its time.
+// timelessStore is a store whose Now fails or hangs.
 type timelessStore struct {
 	*spyStore
 	hangs bool

@@ -1,5 +1,5 @@
-// Package worker runs the handlers of messages. It claims messages from a store when they are due, and renews their
-// leases while handlers work. It settles each as its handler's error says (see [punctual.Handler]).
+// Package worker runs the handlers of messages. It claims messages from a store when they are due, renews their leases
+// while handlers work, and settles each message as its handler's error says (see [punctual.Handler]).
 //
 //	w := worker.New(store, nil)
 //	worker.Handle(w, orders, closeUnpaid) // orders is a *punctual.Topic[Order]
@@ -30,7 +30,7 @@ import (
 //	handle.go    one message in a slot: slot, work, attempt, finish
 //	settle.go    its last step: settle
 //	lease.go     the leases held: which handler may start, renewal, loss
-//	clock.go     how late it can be by the store's clock
+//	clock.go     the upper bound of the store's clock
 //	context.go   the contexts of handlers and their ends
 //	run.go       Start, Run, Stop, Drain: a worker's life
 //	panic.go     panics as errors
@@ -41,20 +41,20 @@ import (
 //   - the poller (Worker.poller), one while the worker runs. It alone reserves free slots and decides which claims
 //     are sent. At the end it waits for all slots and ends the renewer and the watcher. Stop waits for it.
 //   - a claim (poller.ask), one for each call of Store.Claim under way, where there are several topics. One more
-//     goroutine looks at the store's clock (Store.Now), once a minute when claims do not show it. The poller waits
+//     goroutine reads the store's clock (Store.Now), once a minute when claims do not show it. The poller waits
 //     for them.
-//   - the renewer (Worker.renewLeases), one while the worker runs or drains. It renews the leases under which
-//     handlers run, and gives back what was claimed ahead and found no slot in time. The poller, or Drain, waits for
-//     it.
-//   - the watcher (Worker.watch), as long as the renewer. It ends the contexts of handlers at their timeouts, when
-//     leases have lasted their length, and when a stop's time is up. It never waits for the store.
-//   - the slots (Worker.slot), started as they are needed, at most Concurrency. Each takes one message after the
-//     other, renews its lease if it may have ended, runs its handler and settles it. The poller ends them and waits
-//     for them. A handler that never returns keeps its slot, and the poller, for ever; Stop tells how many there are.
-//     One that ends its goroutine has it replaced.
-//   - a settlement (Worker.pass), one for each message that is settled beside the slots, because its slot had its next message
-//     and the store takes long. The poller waits for them.
-//   - the settler's (batch.Batcher.drain) while settlements are on their way.
+//   - the renewer (Worker.renewLeases), one while the worker runs or drains. It renews the leases of messages in
+//     flight, and gives back messages that were claimed ahead and have got no slot in time. Each renewal has a
+//     goroutine, which the renewer waits for. The poller, or Drain, waits for the renewer.
+//   - the watcher (Worker.watch), as long as the renewer. It ends the contexts of handlers at their timeouts, at the
+//     end of leases that were not renewed, and when the time of Stop is up. It never waits for the store.
+//   - the slots (Worker.slot), started as they are needed, at most Concurrency. Each handles one message after the
+//     other: it renews the lease if that may have ended, runs the handler and settles the message. The poller ends
+//     them and waits for them. A handler that never returns occupies its slot, and keeps the poller waiting, for ever;
+//     the error of Stop counts such handlers. If a handler ends its goroutine, another goroutine replaces it.
+//   - a settlement (Worker.pass), one for each message that is settled while its slot handles the next message, because
+//     the store takes long. The poller waits for them.
+//   - the settler's (batch.Batcher.drain) while settlements are under way. The slots and settlements wait for its answers.
 
 // Config configures a Worker. The zero value is ready to use.
 type Config struct {
@@ -66,12 +66,12 @@ type Config struct {
 	// order drawn by Weight, so that no topic starves.
 	Strict bool
 	// Lease overrides the topics' lease length, MinLease to MaxLease. A lease is renewed as long as its handler runs,
-	// so it need not be longer than a handler. The lease is how long a message waits after its worker died. Default
-	// 0: as the topic's settings say.
+	// so it need not be as long as a handler takes. When a worker dies, its messages are delivered again once their leases
+	// end. Default 0: as the topic's settings say.
 	Lease time.Duration
 	// Timeout is how long a handler may run unless its Handle says otherwise. After that its context ends with
-	// context.DeadlineExceeded and its lease is not renewed any more. So a stuck handler does not hold its message
-	// for ever. It keeps its slot until it returns. Default 1 h; a negative Timeout sets no limit.
+	// context.DeadlineExceeded and its lease is not renewed any more, so that a stuck handler does not hold its message
+	// for ever. It occupies its slot until it returns. Default 1 h; a negative Timeout sets no limit.
 	Timeout time.Duration
 	// ShutdownTimeout is how long Run waits for running handlers at its end. Default 25 s,
 	// within the 30 s that container platforms usually leave.
@@ -82,11 +82,12 @@ type Config struct {
 	// Message bodies are never logged. Default slog.Default() at the time of New; use
 	// slog.New(slog.DiscardHandler) for silence.
 	Logger *slog.Logger
-	// Observer is told of every claim, start, finish and loss. Default none.
+	// Observer is notified of every claim, start, finish, settlement, lost lease and error. Default none.
 	Observer *punctual.Observer
 }
 
-// lateCall is how long a call to the store may take until its topics are taken for slow and go separately (P14).
+// lateCall is how long a call to the store may take, beyond the wait that it asks for, before its topics are considered slow and
+// get calls of their own (P14).
 const lateCall = 200 * time.Millisecond
 
 const (
@@ -137,11 +138,11 @@ func (c *Config) check() error {
 // it, register handlers with Handle, then either Run (or Start and Stop) it, or Drain it. All methods
 // are safe for concurrent use.
 //
-// It claims as many messages as it has free slots. Of a backlog for quick handlers it claims some milliseconds' worth
-// ahead, the more the longer the store takes. Those count as attempts when its process dies. It renews leases at a
-// third of the lease's length while handlers run, and settles each message as the handler's error says (see Handler).
-// It works with any Store, also one that is reached over a network. Store errors are retried. What could not be
-// settled is delivered again when its lease ends.
+// It claims as many messages as it has free slots. When there is a backlog and handlers are quick, it claims some milliseconds of
+// work ahead of free slots, and more the longer the store takes to answer. If the process dies, these messages have used an
+// attempt. It renews leases after a third of their length while handlers run, and settles each message as the handler's error says
+// (see punctual.Handler). It works with any Store, also one that is reached over a network. Store errors are retried. A
+// message that could not be settled is delivered again when its lease ends.
 type Worker struct {
 	store    punctual.Store
 	cfg      Config
@@ -157,21 +158,20 @@ type Worker struct {
 	mu sync.Mutex
 	// mistakes are the errors of Handle calls, reported by Start, Run and Drain. Guarded by mu.
 	mistakes []error
-	// stopped tells that Stop was called; no session begins any more. Guarded by mu.
+	// stopped reports that Stop was called, so that no session may begin any more. Guarded by mu.
 	stopped bool
-	// session is the run or drain under way, or the one that was; nil before the
-	// first. Guarded by mu.
+	// session is the latest run or drain, which may be under way; nil before the first. Guarded by mu.
 	session *session
 
 	inflight inflight
 	settleBy settleDeadline
 }
 
-// route is what Handle registered for one topic. It does not change but for busy.
+// route is what Handle registered for one topic. Only busy changes once the worker has started.
 type route struct {
 	topic    string
 	maxSlots int // 0: no limit
-	// busy counts its messages that have a slot. Guarded by slots.mu.
+	// busy counts the topic's messages that have a slot. Guarded by slots.mu.
 	busy int
 
 	handler punctual.Handler
@@ -223,8 +223,8 @@ func Weight(n int) HandleOption {
 	})
 }
 
-// MaxSlots bounds how many messages of a topic are handled at the same time, 1 to punctual.MaxClaim. The default is
-// what leaves one slot for each other topic. Without effect under Drain, which handles one at a time.
+// MaxSlots bounds how many messages of a topic are handled at the same time, 1 to punctual.MaxClaim. By default a topic may
+// have all slots except one for each other topic that has none. Without effect under Drain, which handles one message at a time.
 func MaxSlots(n int) HandleOption {
 	return handleOption(func(r *route) error {
 		if n < 1 || n > punctual.MaxClaim {
@@ -248,7 +248,7 @@ func Timeout(d time.Duration) HandleOption {
 
 // Handle registers the handler of a topic. A malformed call (a bad topic name, a nil handler, a topic
 // registered twice) is reported by Start, Run and Drain. Handle panics once
-// the worker has been started or drained, since there is nobody left to tell.
+// the worker has been started or drained, because these have returned and cannot report an error any more.
 func (w *Worker) Handle(topic string, h punctual.Handler, opts ...HandleOption) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -295,7 +295,7 @@ func Handle[T any](w *Worker, t *punctual.Topic[T], f func(ctx context.Context, 
 	w.Handle(t.Name(), t.Handler(f), opts...)
 }
 
-// check returns every mistake made while the worker was set up. The caller holds mu.
+// check returns all mistakes made while the worker was set up, joined, or nil. The caller holds mu.
 func (w *Worker) check() error {
 	if len(w.mistakes) > 0 {
 		return errors.Join(w.mistakes...)
