@@ -1,7 +1,9 @@
 package redisrig
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -79,10 +81,11 @@ func (c *Cluster) connect(primaries int) error {
 	return c.AwaitSound()
 }
 
-// AwaitSound waits until every node that is up finds the cluster sound and every replica
-// follows its primary.
+// AwaitSound waits until every node that is up finds the cluster sound, every replica follows its primary, and all nodes name the
+// same primary for each slot. Nodes hear of a moved slot one after the other, and until then two of them may send a client back and
+// forth.
 func (c *Cluster) AwaitSound() error {
-	return c.until("the cluster is sound", func(n *Server) bool {
+	if err := c.until("the cluster is sound", func(n *Server) bool {
 		info, err := n.Do("CLUSTER", "INFO")
 		if err != nil || !strings.Contains(info, "cluster_state:ok") {
 			return false
@@ -92,7 +95,41 @@ func (c *Cluster) AwaitSound() error {
 			return err == nil && strings.Count(role, "\nslave") == strings.Count(role, ",state=online,")
 		}
 		return err == nil && strings.Contains(role, "master_link_status:up")
-	})
+	}); err != nil {
+		return err
+	}
+	for end := time.Now().Add(startTimeout); ; time.Sleep(5 * time.Millisecond) {
+		views := make(map[string]bool)
+		var failed error
+		for _, n := range c.Nodes {
+			if !n.alive() {
+				continue
+			}
+			owners, err := n.owners()
+			failed = errors.Join(failed, err)
+			views[owners] = true
+		}
+		if failed == nil && len(views) == 1 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("waited %v in vain until all nodes name the same primaries: %v, they name %q", startTimeout, failed, slices.Collect(maps.Keys(views)))
+		}
+	}
+}
+
+// owners is who serves which slots, as one node sees it: a line for each primary with its ID and its slots.
+func (s *Server) owners() (string, error) {
+	text, err := s.Do("CLUSTER", "NODES")
+	var out []string
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 8 && strings.Contains(words[2], "master") {
+			ranges := slices.DeleteFunc(words[8:], func(r string) bool { return strings.HasPrefix(r, "[") }) // a move that a node alone knows of
+			out = append(out, words[0]+" "+strings.Join(ranges, " "))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n"), err
 }
 
 // until waits for a condition on every node that has not been killed.
