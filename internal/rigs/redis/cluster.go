@@ -181,7 +181,10 @@ func (s *Server) knows(n int) bool {
 	return err == nil && strings.Count(text, "\n") == n && !strings.Contains(text, "handshake") && !strings.Contains(text, "disconnected")
 }
 
-// Move moves the slot of a key, with all that is in it, to another primary, while both serve.
+// Move moves the slot of a key, with all that is in it, to another primary, while both serve. When Move returns without an error,
+// all primaries that are up name the new one and know its epoch. Otherwise the next move might take the slot back with an epoch
+// that is not above this one's, because its node has not heard of it; a late message then undoes that move at one node alone,
+// and the slot has two primaries that name each other.
 func (c *Cluster) Move(key string, to *Server) error {
 	slot, err := to.Do("CLUSTER", "KEYSLOT", key)
 	if err != nil {
@@ -209,7 +212,37 @@ func (c *Cluster) Move(key string, to *Server) error {
 			return err
 		}
 	}
-	return nil
+	number, err := strconv.Atoi(slot)
+	if err != nil {
+		return err
+	}
+	for end := time.Now().Add(startTimeout); ; time.Sleep(time.Millisecond) {
+		views := make(map[string]bool)
+		for n := range c.Primaries() {
+			views[n.view(target, number)] = true
+		}
+		if len(views) == 1 && !views[""] {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("waited %v in vain until all primaries name %s as that of slot %d", startTimeout, to.Addr, number)
+		}
+	}
+}
+
+// view is the epoch of a primary as one node knows it, if the node names it as that of a slot; else it is empty.
+func (s *Server) view(primary string, slot int) string {
+	text, err := s.Do("CLUSTER", "NODES")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line) // ID ADDR FLAGS PRIMARY PING PONG EPOCH LINK SLOTS...
+		if len(words) > 8 && words[0] == primary && slices.ContainsFunc(words[8:], func(r string) bool { return inRange(r, slot) }) {
+			return words[6]
+		}
+	}
+	return ""
 }
 
 // ownerOf returns the primary that serves a key, and its ID. It asks for slots and not for keys. While a slot is moved,
