@@ -60,6 +60,12 @@ type ListQuery struct {
 	Limit int
 	// After is the Page.Next of the page before; empty starts at the beginning.
 	After string
+	// Descending reverses the list: the latest time comes first, and messages of the same time are in the reverse order, too. A
+	// page then continues towards the earlier ones.
+	Descending bool
+	// Bare leaves out the bodies (Message.Body is nil), because whoever chooses messages by time, ID or header needs none. A page of
+	// messages with large bodies is answered sooner and in fewer steps. The headers stay.
+	Bare bool
 }
 
 // Page is a part of a list.

@@ -116,7 +116,7 @@ func (c *call) groupDead(p *deadPage) error {
 	counts := make([]int64, deadDays)
 	for _, t := range p.Topics {
 		q := punctual.ListQuery{Topic: t.Topic, State: punctual.StateDead}
-		dead, whole, err := newest(c.r.Context(), inspector, q, p.Now, deadSample/max(1, len(p.Topics)))
+		dead, whole, err := newest(c.r.Context(), inspector, q, deadSample/max(1, len(p.Topics)))
 		if err != nil {
 			return fmt.Errorf("list the dead messages of %s: %w", t.Topic, err)
 		}

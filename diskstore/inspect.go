@@ -248,6 +248,9 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 			looks, size = looks+1, size+len(i.Body)
 			return true, err
 		}
+		if q.Bare {
+			i.Body = nil
+		}
 		page.Messages = append(page.Messages, i)
 		return true, err
 	})
@@ -255,19 +258,27 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 }
 
 // span is a range of places, from included, to not.
-type span struct{ from, to record.Position }
+type span struct {
+	from, to  record.Position
+	backwards bool // it is read from its end
+}
 
 // bounds is the range of a list query.
 func (tv *topicView) bounds(q punctual.ListQuery, after record.Position) span {
 	b := spanOf(q.From.IsZero(), storekit.CeilMillis(q.From), q.To.IsZero(), storekit.CeilMillis(q.To))
-	if q.After != "" && !after.Less(b.from) {
+	b.backwards = q.Descending
+	switch {
+	case q.After == "":
+	case q.Descending && after.Less(b.to):
+		b.to = after
+	case !q.Descending && !after.Less(b.from):
 		b.from = after.Next()
 	}
 	return b
 }
 
 func spanOf(noFrom bool, from int64, noTo bool, to int64) span {
-	b := span{record.MinPosition, record.MaxPosition}
+	b := span{from: record.MinPosition, to: record.MaxPosition}
 	if !noFrom {
 		b.from = record.Position{Ms: from}
 	}
@@ -277,8 +288,8 @@ func spanOf(noFrom bool, from int64, noTo bool, to int64) span {
 	return b
 }
 
-// scan calls f for the messages of a state in a span, in order, until it returns false. at
-// is where the message stands in the list, key where it is stored.
+// scan calls f for the messages of a state in a span, in order, until f returns false. at is where the message stands in the list,
+// key where it is stored.
 func (tv *topicView) scan(ctx context.Context, state punctual.State, b span, f func(order database.Order, at, key record.Position) (bool, error)) error {
 	switch state {
 	case punctual.StateDead:
@@ -309,7 +320,11 @@ func (tv *topicView) scanStored(ctx context.Context, order database.Order, b spa
 	if order == database.Live && b.from.Less(tv.Lowest) {
 		b.from = tv.Lowest
 	}
-	return tv.snap.Scan(ctx, tv.Num, order, b.from, b.to, func(p record.Position) (bool, error) { return f(order, p, p) })
+	scan := tv.snap.Scan
+	if b.backwards {
+		scan = tv.snap.ScanBack
+	}
+	return scan(ctx, tv.Num, order, b.from, b.to, func(p record.Position) (bool, error) { return f(order, p, p) })
 }
 
 func (tv *topicView) scanLeased(b span, f func(order database.Order, at, key record.Position) (bool, error)) error {
@@ -324,6 +339,9 @@ func (tv *topicView) scanLeased(b span, f func(order database.Order, at, key rec
 	slices.SortFunc(places, func(p, q place) int {
 		return cmp.Or(cmp.Compare(p.at.Ms, q.at.Ms), cmp.Compare(p.at.Seq, q.at.Seq))
 	})
+	if b.backwards {
+		slices.Reverse(places)
+	}
 	for _, p := range places {
 		if more, err := f(database.Live, p.at, p.key); err != nil || !more {
 			return err
@@ -392,7 +410,7 @@ func (tv *topicView) stats(ctx context.Context) (punctual.TopicStats, error) {
 	if out.Ready+out.Scheduled == 0 {
 		return out, nil
 	}
-	return out, tv.scan(ctx, first, span{record.MinPosition, record.MaxPosition}, func(_ database.Order, at, _ record.Position) (bool, error) {
+	return out, tv.scan(ctx, first, span{from: record.MinPosition, to: record.MaxPosition}, func(_ database.Order, at, _ record.Position) (bool, error) {
 		out.NextDue = storekit.FromMillis(at.Ms)
 		return false, nil
 	})
@@ -405,7 +423,7 @@ func (tv *topicView) countReady(ctx context.Context) (int64, error) {
 		due.From = record.MinPosition
 	}
 	n := due.Known
-	err := tv.scanStored(ctx, database.Live, span{due.From, record.Position{Ms: tv.now + 1}}, func(database.Order, record.Position, record.Position) (bool, error) {
+	err := tv.scanStored(ctx, database.Live, span{from: due.From, to: record.Position{Ms: tv.now + 1}}, func(database.Order, record.Position, record.Position) (bool, error) {
 		n++
 		return true, nil
 	})
@@ -419,7 +437,7 @@ func (tv *topicView) countReady(ctx context.Context) (int64, error) {
 // unswept counts the dead messages whose retention is over and are still on disk.
 func (tv *topicView) unswept(ctx context.Context) (n int64, err error) {
 	if to := tv.retentionEnd(); tv.deadFrom.Less(to) {
-		err = tv.scanStored(ctx, database.Dead, span{tv.deadFrom, to}, func(database.Order, record.Position, record.Position) (bool, error) {
+		err = tv.scanStored(ctx, database.Dead, span{from: tv.deadFrom, to: to}, func(database.Order, record.Position, record.Position) (bool, error) {
 			n++
 			return true, nil
 		})
@@ -478,7 +496,7 @@ func (tv *topicView) forecast(ctx context.Context, out *punctual.Forecast, from,
 	if n := int64(len(out.Counts)); step < (never-from)/n {
 		end = record.Position{Ms: from + n*step}
 	}
-	err = tv.scan(ctx, punctual.StateScheduled, span{record.MinPosition, end}, func(_ database.Order, at, _ record.Position) (bool, error) {
+	err = tv.scan(ctx, punctual.StateScheduled, span{from: record.MinPosition, to: end}, func(_ database.Order, at, _ record.Position) (bool, error) {
 		out.Counts[(at.Ms-from)/step]++
 		ahead++
 		return true, nil

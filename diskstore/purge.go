@@ -92,7 +92,7 @@ func (p *purge) run(ctx context.Context) error {
 func (p *purge) clear(ctx context.Context) (cleared bool, err error) {
 	of := database.Live
 	switch {
-	case p.span != span{record.MinPosition, record.MaxPosition}:
+	case p.span != span{from: record.MinPosition, to: record.MaxPosition}:
 		return false, nil
 	case p.state == punctual.StateDead:
 		of = database.Dead

@@ -52,11 +52,19 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	if q.Reason != "" {
 		found = slices.DeleteFunc(found, func(m *message) bool { return m.Reason != q.Reason })
 	}
-	slices.SortFunc(found, func(a, b *message) int { return a.place(now).compare(b.place(now)) })
-	if q.After != "" {
-		found = slices.DeleteFunc(found, func(m *message) bool { return m.place(now).compare(after) <= 0 })
+	order := place.compare
+	if q.Descending {
+		order = func(p, q place) int { return q.compare(p) }
 	}
-	return pageOf(found, q.Limit, now), nil
+	slices.SortFunc(found, func(a, b *message) int { return order(a.place(now), b.place(now)) })
+	if q.After != "" {
+		found = slices.DeleteFunc(found, func(m *message) bool { return order(m.place(now), after) <= 0 })
+	}
+	p := pageOf(found, q.Limit, now)
+	if q.Bare {
+		storekit.DropBodies(p.Messages)
+	}
+	return p, nil
 }
 
 func pageOf(found []*message, limit int, now instant) punctual.Page {

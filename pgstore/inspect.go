@@ -116,12 +116,21 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	if q.Reason != "" {
 		statement, args = "list_dead_reason", append(args, string(q.Reason))
 	}
+	if q.Descending {
+		statement += "_back"
+		if q.After == "" {
+			args[3] = int64(math.MaxInt64) // behind every place
+		}
+	}
 	found, err := s.infos(ctx, q.Topic, statement, args)
 	if err == nil {
 		err = s.settled(ctx)
 	}
 	if err != nil {
 		return punctual.Page{}, err
+	}
+	if q.Bare {
+		storekit.DropBodies(found)
 	}
 	p := punctual.Page{Messages: found[:min(q.Limit, len(found))]}
 	if len(found) > q.Limit {

@@ -324,6 +324,7 @@ func (n planNode) leadsTo(statement string) bool {
 	if n.Index == n.Relation+"_pkey" && strings.Contains(n.Condition, "topic = ") && strings.Contains(n.Condition, "id = ") {
 		return true
 	}
+	statement = strings.TrimSuffix(statement, "_back") // a list from its end reads the same index backwards
 	return slices.ContainsFunc(inOrder[statement], func(a access) bool {
 		return n.Index == a.index && strings.Contains(n.Condition, "topic = ") && strings.Contains(n.Condition, a.condition)
 	})

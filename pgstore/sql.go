@@ -33,6 +33,9 @@ func loadStatements(schema string) statements {
 		}
 		all[name] = text
 	}
+	for _, name := range []string{"list_scheduled", "list_ready", "list_leased", "list_dead", "list_dead_reason"} {
+		all[name+"_back"] = backwards(all[name])
+	}
 	return all
 }
 
@@ -47,6 +50,19 @@ func mustRead(file string) string {
 	for line := range strings.Lines(string(text)) {
 		if code, _, _ := strings.Cut(line, "--"); strings.TrimSpace(code) != "" {
 			lines = append(lines, strings.TrimRight(code, " \n"))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// backwards is the statement of a list that reads it from its end. In a list the place to go on behind is compared as a row, which
+// nothing else is, and the order is the last ORDER BY, of columns alone.
+func backwards(list string) string {
+	list = strings.ReplaceAll(list, "m.id) > ($7", "m.id) < ($7")
+	lines := strings.Split(list, "\n")
+	for i, line := range lines {
+		if columns, ok := strings.CutPrefix(line, "ORDER BY "); ok {
+			lines[i] = "ORDER BY " + strings.ReplaceAll(columns, ",", " DESC,") + " DESC"
 		}
 	}
 	return strings.Join(lines, "\n")

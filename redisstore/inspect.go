@@ -168,7 +168,7 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	var lists []*lister
 	for _, p := range parts {
 		// One message more than the page holds shows whether there is another page.
-		l := &lister{s: s, p: p, sel: newSelection(q.State, q.From, q.To), after: after, share: len(parts), most: q.Limit + 1}
+		l := &lister{s: s, p: p, sel: newSelection(q.State, q.From, q.To), backwards: q.Descending, after: after, share: len(parts), most: q.Limit + 1}
 		if q.Reason != "" {
 			l.reason, l.most = record.ReasonNumber(q.Reason), script.Items
 		}
@@ -180,7 +180,7 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 		switch {
 		case err != nil:
 			return page, err
-		case open != nil && (first == nil || open.after.before(first.ahead[0].place)):
+		case open != nil && (first == nil || open.before(open.after, first.ahead[0].place)):
 			page.Next = open.after.String()
 			return page, nil
 		case first == nil:
@@ -191,6 +191,9 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 		}
 		var e listed
 		e, first.ahead = first.ahead[0], first.ahead[1:]
+		if q.Bare {
+			e.info.Body = nil
+		}
 		page.Messages, after = append(page.Messages, e.info), e.place
 	}
 }
@@ -200,6 +203,8 @@ type lister struct {
 	s     *Store
 	p     keys.Partition
 	sel   selection
+	// backwards tells that the list begins with the latest message.
+	backwards bool
 	after place    // of the last that was read
 	ahead []listed // read and not yet on the page
 	most  int      // how many may still be wanted
@@ -208,6 +213,14 @@ type lister struct {
 	ended bool     // there are no more to read
 
 	reason int // of the dead to list, as in a state; 0 for all
+}
+
+// before reports whether the list shows a message at p before one at o.
+func (l *lister) before(p, o place) bool {
+	if l.backwards {
+		p, o = o, p
+	}
+	return p.before(o)
 }
 
 // listed is a message and where it stands.
@@ -228,10 +241,10 @@ func earliest(ctx context.Context, lists []*lister, looks *int) (first, open *li
 		}
 		switch {
 		case len(l.ahead) > 0:
-			if first == nil || l.ahead[0].before(first.ahead[0].place) {
+			if first == nil || l.before(l.ahead[0].place, first.ahead[0].place) {
 				first = l
 			}
-		case !l.ended && (open == nil || l.after.before(open.after)):
+		case !l.ended && (open == nil || l.before(l.after, open.after)):
 			open = l
 		}
 	}
@@ -248,7 +261,11 @@ const (
 // fill reads the next messages of the partition.
 func (l *lister) fill(ctx context.Context, looks *int) error {
 	n := min(l.most, max(script.Items/l.share, leastShare))
-	a, err := l.s.route.Run(ctx, script.List, l.p, nil, append(l.sel.args(l.after, n), max(script.Bytes/l.share, leastShareBytes), l.reason)...)
+	asked := n
+	if l.backwards {
+		asked = -n
+	}
+	a, err := l.s.route.Run(ctx, script.List, l.p, nil, append(l.sel.args(l.after, asked), max(script.Bytes/l.share, leastShareBytes), l.reason)...)
 	if err != nil {
 		return err
 	}

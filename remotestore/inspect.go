@@ -85,6 +85,12 @@ func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	q, wrong := storekit.CheckList(q)
 	query := parameters("state", q.State.String(), "reason", string(q.Reason), "from", wire.TimeText(q.From), "to", wire.TimeText(q.To), "after", q.After)
+	if q.Descending {
+		query.Set("descending", "true")
+	}
+	if q.Bare {
+		query.Set("bare", "true")
+	}
 	if q.Limit != 0 {
 		query.Set("limit", strconv.Itoa(q.Limit))
 	}

@@ -259,6 +259,12 @@ func (c *call) list() error {
 	if q.Limit, err = c.number("limit", 0); err != nil {
 		return err
 	}
+	if q.Descending, _, err = c.truth("descending"); err != nil {
+		return err
+	}
+	if q.Bare, _, err = c.truth("bare"); err != nil {
+		return err
+	}
 	if q, err = storekit.CheckList(q); err != nil {
 		return err
 	}

@@ -222,6 +222,8 @@ func messageRoutes() []*route {
 				paramFrom, paramTo,
 				param{name: "limit", in: inQuery, text: "How many on a page, 1 to 10000. Default 100.", schema: count(1, 10_000)},
 				param{name: "after", in: inQuery, text: "Continues a list: next of the page before; empty: the first page.", mayBeEmpty: true},
+				param{name: "descending", in: inQuery, text: "true: the latest first. Default false.", values: []string{"true", "false"}},
+				param{name: "bare", in: inQuery, text: "true: without the bodies. Default false.", values: []string{"true", "false"}},
 			),
 			answer: wire.Page{}, statuses: []int{http.StatusOK},
 			id: "list", summary: "List a topic's messages of one state, in the order of their time", handle: (*call).list,

@@ -205,6 +205,13 @@ func CheckList(q punctual.ListQuery) (punctual.ListQuery, error) {
 	return q, nil
 }
 
+// DropBodies leaves messages without their bodies, as a list with ListQuery.Bare shows them.
+func DropBodies(ms []punctual.Info) {
+	for i := range ms {
+		ms[i].Body = nil
+	}
+}
+
 // CheckForecast returns an ErrInvalid that says what is wrong with the query, or nil.
 func CheckForecast(q punctual.ForecastQuery) error {
 	if q.Topic != "" {

@@ -19,6 +19,9 @@ func inspectCases() []testCase {
 		{"list in order", p13, inspectList},
 		{"list page by page", p13, inspectPages},
 		{"list between two times", p13, inspectListRange},
+		{"list from the end", p13, inspectDescending},
+		{"list that turns round", p13, inspectTurn},
+		{"list without bodies", p13, inspectBare},
 		{"list messages of the same time page by page", p13, inspectSameTime},
 		{"list by reason", p13, inspectReason},
 		{"list few by reason among many dead", p13, inspectReasonFew},
@@ -148,6 +151,87 @@ func inspectPages(s *harness) {
 		for _, limit := range []int{1, 3, 5, 9, 10, 11, 10_000} {
 			s.wantList(punctual.ListQuery{Topic: orders, State: state, Limit: limit}, stateIDs(state, 0, 10)...)
 		}
+	}
+}
+
+// inspectDescending: a list from its end shows what the list from its beginning shows, in the reverse order, however it is divided into pages.
+func inspectDescending(s *harness) {
+	s.inspector()
+	s.fillStates(10)
+	for range 6 { // at one time, so that the order of those of one time is reversed, too
+		s.push(punctual.NewMessage{Topic: orders, Due: noon.Add(time.Hour)})
+	}
+	for _, state := range States() {
+		forwards := s.list(punctual.ListQuery{Topic: orders, State: state})
+		at := func(i int) time.Time { return compare.SortTime(forwards[i]) }
+		for _, r := range []struct {
+			from, to   time.Time
+			first, end int
+		}{
+			{first: 0, end: len(forwards)},
+			{from: at(3), first: 3, end: len(forwards)},
+			{from: at(3).Add(1), first: 4, end: len(forwards)},
+			{to: at(3), first: 0, end: 3},
+			{from: at(2), to: at(7), first: 2, end: 7},
+			{from: at(2), to: at(2), first: 0, end: 0},
+		} {
+			want := infoIDs(forwards[r.first:r.end])
+			slices.Reverse(want)
+			for _, limit := range []int{1, 2, 4, 5, 100} {
+				s.wantList(punctual.ListQuery{Topic: orders, State: state, From: r.from, To: r.to, Limit: limit, Descending: true}, want...)
+			}
+		}
+	}
+	var want []string
+	for i := 9; i >= 0; i-- {
+		want = append(want, fmt.Sprintf("dead-%02d", i))
+	}
+	for _, limit := range []int{3, 100} {
+		s.wantList(punctual.ListQuery{Topic: orders, State: punctual.StateDead, Reason: punctual.ReasonDiscarded, Limit: limit, Descending: true}, want...)
+	}
+}
+
+// inspectTurn: a list may turn round at a page's end, because the cursor is a place.
+func inspectTurn(s *harness) {
+	in := s.inspector()
+	s.fillStates(10)
+	for _, state := range States() {
+		p, err := in.List(s.ctx, punctual.ListQuery{Topic: orders, State: state, Limit: 4})
+		if err != nil || p.Next == "" {
+			s.fail("a page of 4 of 10 %s messages goes on at %q, %v; want a cursor", state, p.Next, err)
+		}
+		want := stateIDs(state, 0, 3)
+		slices.Reverse(want)
+		s.wantList(punctual.ListQuery{Topic: orders, State: state, Limit: 2, After: p.Next, Descending: true}, want...)
+	}
+}
+
+// inspectBare: a bare list has all but the bodies.
+func inspectBare(s *harness) {
+	in := s.inspector()
+	s.fillStates(3)
+	s.push(punctual.NewMessage{Topic: mails, ID: x, Body: []byte("a body"), Headers: map[string]string{"campaign": "autumn"}, Due: noon.Add(time.Hour)})
+	for _, topic := range []string{orders, mails} {
+		for _, state := range States() {
+			whole := s.list(punctual.ListQuery{Topic: topic, State: state})
+			bare := s.list(punctual.ListQuery{Topic: topic, State: state, Bare: true})
+			if len(whole) != len(bare) {
+				s.fail("a bare list of %s messages shows %v; want %v", state, infoIDs(bare), infoIDs(whole))
+			}
+			for i := range whole {
+				if bare[i].Body != nil {
+					s.fail("a bare list shows %s with the body %q", bare[i].ID, bare[i].Body)
+				}
+				whole[i].Body = nil
+				if diff := compare.Info(bare[i], whole[i]); diff != "" {
+					s.fail("a bare list shows %s otherwise than a list with bodies: %s", bare[i].ID, diff)
+				}
+			}
+		}
+	}
+	i, err := in.Get(s.ctx, mails, x)
+	if err != nil || string(i.Body) != "a body" {
+		s.fail("Get behind a bare list shows the body %q, %v", i.Body, err)
 	}
 }
 

@@ -353,3 +353,19 @@ func TestCompletion(t *testing.T) {
 		r.run(append(args, "")...).prints(strings.ReplaceAll(values, " ", "\n") + "\n:4\n")
 	}
 }
+
+// With --newest the latest message comes first, and a cursor goes on towards the earlier ones; with --bare no bodies are shown.
+func TestListNewest(t *testing.T) {
+	r := newRig(t)
+	for i, in := range []string{"1h", "2h", "3h"} {
+		r.run("push", "orders", fmt.Sprint("body ", i), "--id", fmt.Sprint("m", i), "--in", in).ok()
+	}
+	got, next := listed(t, r.run("list", "orders", "--newest", "--limit", "2", "--json").ok().contains("body 2", "body 1"))
+	if want := "m2 scheduled, m1 scheduled"; got != want || next == "" {
+		t.Fatalf("the newest two are %q, next %q; want %q and a cursor", got, next, want)
+	}
+	rest := r.run("list", "orders", "--newest", "--bare", "--json", "--after", next).ok()
+	if got, _ := listed(t, rest); got != "m0 scheduled" || strings.Contains(rest.out, "body 0") {
+		t.Errorf("behind them the list shows %s; want m0 without its body", rest.out)
+	}
+}

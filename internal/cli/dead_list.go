@@ -21,9 +21,9 @@ const deadListExample = `  punctual dead list
   punctual dead list --on 2026-11-20 --json --limit 0 > dead-2026-11-20.ndjson`
 
 type deadListFlags struct {
-	topic, after, reason string
-	limit                int
-	day                  dayFlags
+	topic, reason string
+	page          pageFlags
+	day           dayFlags
 }
 
 func newDeadList(a *app) *cobra.Command {
@@ -52,7 +52,7 @@ func newDeadList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.listPage(ctx, i, parts, f.limit, f.after)
+				return a.listPage(ctx, i, parts, f.page)
 			})
 		}),
 	}
@@ -60,6 +60,6 @@ func newDeadList(a *app) *cobra.Command {
 	a.completeTopicFlag(cmd)
 	f.day.register(cmd)
 	registerReason(cmd, &f.reason)
-	registerPage(cmd, &f.limit, &f.after)
+	f.page.register(cmd)
 	return cmd
 }

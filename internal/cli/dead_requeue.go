@@ -142,7 +142,7 @@ func (a *app) requeuePart(ctx context.Context, i punctual.Inspector, s punctual.
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		page, err := i.List(ctx, p.query(pageSize(0, 0), after))
+		page, err := i.List(ctx, p.query(pageFlags{}, pageSize(0, 0), after))
 		if err != nil {
 			return err
 		}

@@ -22,11 +22,12 @@ names a cursor; --after CURSOR continues behind them.`
 
 const listExample = `  punctual list order.cancel
   punctual list order.cancel --state scheduled --limit 20
-  punctual list reminder --json --limit 0 | head`
+  punctual list reminder --state dead --newest --limit 5
+  punctual list reminder --json --bare --limit 0 | head`
 
 func newList(a *app) *cobra.Command {
-	var state, after string
-	var limit int
+	var state string
+	var page pageFlags
 	cmd := &cobra.Command{
 		Use:               "list TOPIC",
 		Short:             "List the messages of a topic",
@@ -43,22 +44,31 @@ func newList(a *app) *cobra.Command {
 				if _, err := topicStats(ctx, i, args[0]); err != nil {
 					return err
 				}
-				return a.listPage(ctx, i, parts, limit, after)
+				return a.listPage(ctx, i, parts, page)
 			})
 		}),
 	}
 	cmd.Flags().StringVar(&state, "state", "", "only `scheduled|ready|leased|dead` ones")
 	completeFlag(cmd, "state", states()...)
-	registerPage(cmd, &limit, &after)
+	page.register(cmd)
 	return cmd
 }
 
 // states are the values of --state.
 func states() []string { return []string{"scheduled", "ready", "leased", "dead"} }
 
-func registerPage(cmd *cobra.Command, limit *int, after *string) {
-	cmd.Flags().IntVar(limit, "limit", 100, "show at most this many; 0: all")
-	cmd.Flags().StringVar(after, "after", "", "continue behind a former page, with the `CURSOR` that it named")
+// pageFlags say how much of a listing is shown, and from which end.
+type pageFlags struct {
+	limit        int
+	after        string
+	newest, bare bool
+}
+
+func (f *pageFlags) register(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.limit, "limit", 100, "show at most this many; 0: all")
+	cmd.Flags().StringVar(&f.after, "after", "", "continue behind a former page, with the `CURSOR` that it named")
+	cmd.Flags().BoolVar(&f.newest, "newest", false, "show the latest of each state first, in place of the earliest")
+	cmd.Flags().BoolVar(&f.bare, "bare", false, "leave out the bodies, so that a long list comes sooner")
 }
 
 // part is a list of one state of one topic; a listing is several parts one after the other.
@@ -69,8 +79,10 @@ type part struct {
 	reason   punctual.DeathReason
 }
 
-func (p part) query(limit int, after string) punctual.ListQuery {
-	return punctual.ListQuery{Topic: p.topic, State: p.state, Reason: p.reason, From: p.from, To: p.to, Limit: limit, After: after}
+func (p part) query(f pageFlags, limit int, after string) punctual.ListQuery {
+	return punctual.ListQuery{
+		Topic: p.topic, State: p.state, Reason: p.reason, From: p.from, To: p.to, Limit: limit, After: after, Descending: f.newest, Bare: f.bare,
+	}
 }
 
 // name is how a cursor names the part; neither topics nor states hold the characters.
@@ -93,32 +105,32 @@ func partsOf(topic, state string) ([]part, error) {
 	}, nil
 }
 
-// listPage shows up to limit messages of the parts, 0 for all, behind the cursor after.
-func (a *app) listPage(ctx context.Context, i punctual.Inspector, parts []part, limit int, after string) error {
-	if limit < 0 {
-		return usagef("limit %d: use 1 or more, or 0 for all", limit)
+// listPage shows messages of the parts, as the flags say.
+func (a *app) listPage(ctx context.Context, i punctual.Inspector, parts []part, f pageFlags) error {
+	if f.limit < 0 {
+		return usagef("limit %d: use 1 or more, or 0 for all", f.limit)
 	}
-	parts, inner, err := continueBehind(parts, after)
+	parts, inner, err := continueBehind(parts, f.after)
 	if err != nil {
 		return err
 	}
 	show := a.newLister()
 	defer show.end()
 	shown := 0
-	left := limit
+	left := f.limit
 	for n, p := range parts {
 		for {
-			page, err := i.List(ctx, p.query(pageSize(limit, left), inner))
+			page, err := i.List(ctx, p.query(f, pageSize(f.limit, left), inner))
 			if err != nil {
 				return err
 			}
 			left -= len(page.Messages)
 			shown += len(page.Messages)
 			next := cursorBehind(parts[n:], page.Next)
-			if err := show.page(page.Messages, next, limit > 0 && left == 0); err != nil {
+			if err := show.page(page.Messages, next, f.limit > 0 && left == 0); err != nil {
 				return err
 			}
-			if limit > 0 && left == 0 {
+			if f.limit > 0 && left == 0 {
 				return nil
 			}
 			inner = page.Next
@@ -129,7 +141,7 @@ func (a *app) listPage(ctx context.Context, i punctual.Inspector, parts []part, 
 	}
 	if shown == 0 {
 		what := "messages"
-		if after != "" {
+		if f.after != "" {
 			what = "more messages"
 		}
 		a.sayNothing(what)

@@ -35,7 +35,7 @@ func List(ctx context.Context, in punctual.Inspector, q punctual.ListQuery) ([]p
 			if i.Topic != q.Topic || i.State != q.State {
 				return nil, fmt.Errorf("a list of %s messages of %s shows %s/%s, which is %s", q.State, q.Topic, i.Topic, i.ID, i.State)
 			}
-			if n := len(all); n > 0 && SortTime(i).Before(SortTime(all[n-1])) {
+			if n := len(all); n > 0 && SortTime(i) != SortTime(all[n-1]) && SortTime(i).Before(SortTime(all[n-1])) != q.Descending {
 				return nil, fmt.Errorf("a list of %s messages shows %s of %v behind %s of %v", q.State, i.ID, SortTime(i), all[n-1].ID, SortTime(all[n-1]))
 			}
 			all = append(all, i)

@@ -61,12 +61,21 @@ const scanChecks = 64
 
 // Scan calls f for the messages of a topic in one order, from a position up to another, until f returns false.
 func (s *Snapshot) Scan(ctx context.Context, topic uint32, order Order, from, to record.Position, f func(record.Position) (bool, error)) error {
+	return s.scan(ctx, topic, order, from, to, (*pebble.Iterator).First, (*pebble.Iterator).Next, f)
+}
+
+// ScanBack is Scan in the reverse order: it begins with the last message before to.
+func (s *Snapshot) ScanBack(ctx context.Context, topic uint32, order Order, from, to record.Position, f func(record.Position) (bool, error)) error {
+	return s.scan(ctx, topic, order, from, to, (*pebble.Iterator).Last, (*pebble.Iterator).Prev, f)
+}
+
+func (s *Snapshot) scan(ctx context.Context, topic uint32, order Order, from, to record.Position, first, next func(*pebble.Iterator) bool, f func(record.Position) (bool, error)) error {
 	it, err := s.db.iterate(s.snap, order, topic, from, to)
 	if err != nil {
 		return s.db.state.ReadError("read", err)
 	}
 	n := 0
-	for ok := it.First(); ok; ok = it.Next() {
+	for ok := first(it); ok; ok = next(it) {
 		if n++; n%scanChecks == 0 {
 			if err := s.db.state.Check(ctx); err != nil {
 				return errkind.JoinClose(err, it)

@@ -1,4 +1,4 @@
--- list returns some messages of one state, in order of time, then ID.
+-- list returns some messages of one state, in order of time, then ID, or the reverse.
 --
 -- KEYS  of a partition
 -- ARGV  3 to 8 as select.lua says; 9 bytes after which to stop; 10 the reason of the dead

@@ -4,7 +4,8 @@
 -- ARGV  3 state, as in punctual.State; 0 is all but the dead, for purge alone.
 --       4 from, 5 to (ms, both included).
 --       6 time, 7 ID of the place behind which to begin; both are empty to begin at the first.
---       8 how many at most.
+--       8 how many at most. A negative number reads the list from its end: the latest first, and behind a place stands what
+--         comes before it in order.
 
 -- Leases that end in one ms are in the order of their scores, which differ by 1/PLACES or more. So the time in the place of
 -- a leased message is its score times PLACES, a whole number.
@@ -13,35 +14,50 @@ local listed_leases = ARGV[3] == '3'
 local places = listed_leases and PLACES or 1
 local after, after_id = tonumber(ARGV[6]), ARGV[7]
 if after then after = after / places end
+local most = tonumber(ARGV[8])
+local backwards = most < 0
+most = math.abs(most)
 
 local function exactly(score) return string.format('%.17g', score) end
 
--- rank_behind returns the rank of the first member of a set behind a place.
+-- rank_behind returns the rank of the first member of a set behind a place. Backwards it is that of the first member at the
+-- place or behind it, so that the members before it are those that come next.
 local function rank_behind(key, at, id)
   local low = call('ZCOUNT', key, '-inf', '(' .. exactly(at))
   local high = call('ZCOUNT', key, '-inf', exactly(at))
   while low < high do
     local mid = math.floor((low + high) / 2)
-    if before(id, call('ZRANGE', key, mid, mid)[1]) then high = mid else low = mid + 1 end
+    local member = call('ZRANGE', key, mid, mid)[1]
+    if before(id, member) or backwards and id == member then high = mid else low = mid + 1 end
   end
   return low
 end
 
--- page returns up to n members of a set between two scores, behind a place if one is
--- given, as {id, at, from}.
+-- page returns up to n members of a set between two scores, behind a place if one is given, as {id, at, from}. Backwards it
+-- begins with the last of them.
 local function page(key, low, high, after, after_id, n)
   local out = {}
   if low > high then return out end
   local first = call('ZCOUNT', key, '-inf', int(low - 1)) -- a lease that ends at low may have a lower score
-  if after and after > low - 1 then first = rank_behind(key, after, after_id) end
-  local last = math.min(call('ZCOUNT', key, '-inf', int(high)), first + n) - 1
+  local last = call('ZCOUNT', key, '-inf', int(high)) - 1
+  if backwards then
+    if after and after <= high then last = rank_behind(key, after, after_id) - 1 end
+    first = math.max(first, last - n + 1)
+  else
+    if after and after > low - 1 then first = rank_behind(key, after, after_id) end
+    last = math.min(last, first + n - 1)
+  end
   if first > last then return out end
   local got = call('ZRANGE', key, int(first), int(last), 'WITHSCORES')
   for i = 1, #got, 2 do out[#out + 1] = {id = got[i], at = tonumber(got[i + 1]), from = key} end
+  if backwards then
+    for i = 1, math.floor(#out / 2) do out[i], out[#out - i + 1] = out[#out - i + 1], out[i] end
+  end
   return out
 end
 
 local function in_order(a, b)
+  if backwards then a, b = b, a end
   if a.at ~= b.at then return a.at < b.at end
   return before(a.id, b.id)
 end
@@ -78,7 +94,7 @@ if ARGV[3] == '0' or ARGV[3] == '2' then
 end
 
 local function choose()
-  local state, low, high, n = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[8])
+  local state, low, high, n = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), most
   if state == 0 then return live(low, high, after, after_id, n) end
   if state == 1 then return page(T, math.max(low, now + 1), high, after, after_id, n) end
   if state == 2 then return ready(low, high, after, after_id, n) end
