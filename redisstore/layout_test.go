@@ -105,8 +105,8 @@ func TestStatesAreATable(t *testing.T) {
 	wantSound(t, s)
 }
 
-// Waiting and leased messages lie in tables from the eighth on, so that scripts need not go through all of them for each one,
-// and what made tables of the sets is not left behind. Fewer lie in lists.
+// Leased messages, and those that are due soon, lie in tables from the eighth on, so that scripts need not go through all of
+// them for each one, and what made tables of the sets is not left behind. Fewer lie in lists.
 func TestSetsOfManyAreTables(t *testing.T) {
 	const few = 8 // large.FEW of lua/large_sets.lua
 	onBothPaths(t, func(t *testing.T, o Options) {
@@ -162,6 +162,12 @@ func TestSetsOfManyAreTables(t *testing.T) {
 				t.Errorf("members are left when no message is")
 			}
 		}
+		ms := make([]punctual.NewMessage, 2*few)
+		for i := range ms {
+			ms[i].Delay = time.Hour // a table would take more memory for all that time
+		}
+		push(t, s, ms...)
+		want(waiting, "waiting", "listpack", 2*few)
 	})
 }
 
@@ -173,16 +179,16 @@ func TestPushOfManyToWrongType(t *testing.T) {
 		keys := s.names.Partition("orders", 0).Keys()
 		do(t, shared, "DEL", keys[0])
 		do(t, shared, "SET", keys[0], "no set")
-		for _, n := range []int{1, 100} {
-			ms := make([]punctual.NewMessage, n)
+		for _, delay := range []time.Duration{0, time.Hour} {
+			ms := make([]punctual.NewMessage, 100)
 			for i := range ms {
-				ms[i] = punctual.NewMessage{Topic: "orders", Delay: time.Hour} // for what is due sooner the script has read the set
+				ms[i] = punctual.NewMessage{Topic: "orders", Delay: delay}
 			}
 			if rs, err := s.Push(t.Context(), ms); err == nil || !punctual.Definite(err) {
-				t.Errorf("P13: pushed %d: %v, %v; want an error that is definite", n, rs, err)
+				t.Errorf("P13: pushed for %v: %v, %v; want an error that is definite", delay, rs, err)
 			}
 			if got := do(t, shared, "HLEN", keys[4]); got != "1" {
-				t.Errorf("a push of %d that failed left %s messages; want the first one alone", n, got)
+				t.Errorf("a push for %v that failed left %s messages; want the first one alone", delay, got)
 			}
 		}
 	})

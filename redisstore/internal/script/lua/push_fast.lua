@@ -55,15 +55,15 @@ if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
     end
   end
   if due <= MAX_DUE and (#own == 0 or none_in_use(own)) then
-    local notified = NEVER
+    local notified, becomes_large = NEVER, false
     if earliest <= now + NEAR then
+      becomes_large = #times >= 2 * large.FEW and large.becomes(call('ZCARD', T), #times / 2)
       local first = call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
       if not first or earliest < tonumber(first) then
         first = call('ZRANGE', L, 0, 0, 'WITHSCORES')[2]
         if not first or earliest < ceil(first) then notified = earliest end
       end
     end
-    local becomes_large = #times >= 2 * large.FEW and large.becomes(call('ZCARD', T), #times / 2)
     -- Additions come first, so that a server out of memory refuses the call before anything has changed.
     call('HSET', M, unpack(records))
     if becomes_large then
