@@ -15,8 +15,9 @@ import (
 
 // Queue is the client of programs that push messages. It stores messages, and cancels, reschedules, requeues and deletes
 // them. Concurrent calls for single messages share batches: the calls that arrive while one batch is on its way to the
-// store form the next batch, and a call that comes alone is sent at once. No timer is involved. All methods are safe for
-// concurrent use; calls made one after the other take effect in that order.
+// store form the next batch, and a call that comes alone is sent at once. No timer is involved. A call that comes alone with a
+// context that can never end, such as context.Background, calls the store on the caller's goroutine, which costs less. All
+// methods are safe for concurrent use; calls made one after the other take effect in that order.
 //
 // A call whose context ends while it waits for its batch to be sent certainly did nothing. When the context ends after the
 // store has been given the batch, the error wraps ErrIndeterminate, because the operation may or may not have happened;

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,95 @@ func TestStatesAreATable(t *testing.T) {
 		t.Errorf("%s is a %s; want a hashtable", states, got)
 	}
 	wantSound(t, s)
+}
+
+// Leased messages, and those that are due soon, lie in tables from the eighth on, so that scripts need not go through all of
+// them for each one, and what made tables of the sets is not left behind. Fewer lie in lists.
+func TestSetsOfManyAreTables(t *testing.T) {
+	const few = 8 // large.FEW of lua/large_sets.lua
+	onBothPaths(t, func(t *testing.T, o Options) {
+		s, clock := openStill(t, o)
+		fast := o.general == nil
+		want := func(key, what, encoding string, n int) {
+			t.Helper()
+			got, has := do(t, shared, "OBJECT", "ENCODING", key), do(t, shared, "ZCARD", key)
+			if got != encoding || has != strconv.Itoa(n) {
+				t.Errorf("%d %s messages are %s members of a %s; want a %s", n, what, has, got, encoding)
+			}
+		}
+		add := func(n int) {
+			t.Helper()
+			ms := make([]punctual.NewMessage, n)
+			for i := range ms {
+				ms[i].Due = time.Unix(1, 0)
+			}
+			push(t, s, ms...)
+		}
+		keys := s.names.Partition("orders", 0).Keys()
+		waiting, leased := keys[0], keys[1]
+		claim := func(n int) []punctual.Delivery {
+			t.Helper()
+			clock.Advance(time.Millisecond)
+			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: n, Lease: time.Hour})
+			if err != nil || len(ds) != n {
+				t.Fatalf("claimed %d of %d, %v", len(ds), n, err)
+			}
+			if withoutState(t, s, ds[0]) != fast {
+				t.Fatalf("this test shows nothing: the claim took the fast path: %t", !fast)
+			}
+			return ds
+		}
+		for _, first := range []int{few, 1, few - 1} { // the rest comes one by one
+			add(few - 1)
+			want(waiting, "waiting", "listpack", few-1)
+			add(few + 1)
+			wantSound(t, s)
+			ds := claim(first)
+			for len(ds) < few {
+				want(leased, "leased", "listpack", len(ds))
+				ds = append(ds, claim(1)...)
+			}
+			want(leased, "leased", "skiplist", few)
+			wantSound(t, s)
+			ds = append(ds, claim(few)...)
+			settled(t, s, acks(ds))
+			add(few)
+			want(waiting, "waiting", "skiplist", few)
+			settled(t, s, acks(claim(few)))
+			if do(t, shared, "EXISTS", waiting, leased) != "0" {
+				t.Errorf("members are left when no message is")
+			}
+		}
+		ms := make([]punctual.NewMessage, 2*few)
+		for i := range ms {
+			ms[i].Delay = time.Hour // a table would take more memory for all that time
+		}
+		push(t, s, ms...)
+		want(waiting, "waiting", "listpack", 2*few)
+	})
+}
+
+// A push of many to a partition whose waiting messages are of a wrong type stores nothing, also on the fast path.
+func TestPushOfManyToWrongType(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, o Options) {
+		s, _ := openStill(t, o)
+		push(t, s, punctual.NewMessage{ID: "first"})
+		keys := s.names.Partition("orders", 0).Keys()
+		do(t, shared, "DEL", keys[0])
+		do(t, shared, "SET", keys[0], "no set")
+		for _, delay := range []time.Duration{0, time.Hour} {
+			ms := make([]punctual.NewMessage, 100)
+			for i := range ms {
+				ms[i] = punctual.NewMessage{Topic: "orders", Delay: delay}
+			}
+			if rs, err := s.Push(t.Context(), ms); err == nil || !punctual.Definite(err) {
+				t.Errorf("P13: pushed for %v: %v, %v; want an error that is definite", delay, rs, err)
+			}
+			if got := do(t, shared, "HLEN", keys[4]); got != "1" {
+				t.Errorf("a push for %v that failed left %s messages; want the first one alone", delay, got)
+			}
+		}
+	})
 }
 
 // What must never be is found: a message that waits for another time than it says.

@@ -130,14 +130,26 @@ func New[T, R any](cfg Config[T, R]) *Batcher[T, R] {
 // Do sends item with the next batch and returns its answer. When ctx ends while the item waits, Do withdraws the item
 // and returns an error that wraps ctx.Err. When the item is under way already, the error wraps Indeterminate too, and
 // Run may go on reading the item.
+//
+// When nothing is under way and ctx can never end, as context.Background, Do calls Run on the caller's goroutine, because
+// the caller waits for Run anyway and to hand the item over to another goroutine and back costs more than the rest of Do.
+// If Run ends the goroutine (runtime.Goexit), that is then the caller's. A caller whose ctx can end needs another goroutine
+// for Run, so that it can leave while Run still works.
 func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	var none R
 	if ctx.Err() != nil {
 		return none, fmt.Errorf("%s: %w", b.cfg.Op, contextError(ctx))
 	}
-	c, err := b.enqueue(item)
+	c, t, err := b.enqueue(item)
 	if err != nil {
 		return none, err
+	}
+	switch {
+	case t == nil:
+	case ctx.Done() == nil:
+		b.carryOut(t)
+	default:
+		go b.drain(t)
 	}
 	select {
 	case <-c.done:
@@ -152,16 +164,17 @@ func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	return answer, err
 }
 
-// enqueue appends item to its queue, and starts a batch if that queue has none under way.
-func (b *Batcher[T, R]) enqueue(item T) (*call[T, R], error) {
+// enqueue appends item to its queue. If the queue has no batch under way, enqueue also returns the batch that the caller has
+// to carry out.
+func (b *Batcher[T, R]) enqueue(item T) (*call[T, R], *batch[T, R], error) {
 	size := b.cfg.Size(item)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil, fmt.Errorf("%s: %w", b.cfg.Op, b.cfg.Closed)
+		return nil, nil, fmt.Errorf("%s: %w", b.cfg.Op, b.cfg.Closed)
 	}
 	if b.pending > 0 && size > b.cfg.MaxPending-b.pending {
-		return nil, fmt.Errorf("%s: %d bytes are under way to the store already, at most %d are allowed: try again later: %w",
+		return nil, nil, fmt.Errorf("%s: %d bytes are under way to the store already, at most %d are allowed: try again later: %w",
 			b.cfg.Op, b.pending, b.cfg.MaxPending, b.cfg.Overloaded)
 	}
 	c := b.idleCalls.Get().(*call[T, R])
@@ -170,11 +183,12 @@ func (b *Batcher[T, R]) enqueue(item T) (*call[T, R], error) {
 	q := b.queueOf(item)
 	q.append(c)
 	if q.current == nil {
-		go b.drain(b.nextBatch(q))
-	} else if q == &b.main {
+		return c, b.nextBatch(q), nil
+	}
+	if q == &b.main {
 		b.setAlarm()
 	}
-	return c, nil
+	return c, nil, nil
 }
 
 // queueOf returns the queue in which item has to wait. The caller holds mu.
@@ -234,16 +248,43 @@ func (b *Batcher[T, R]) nextBatch(q *callQueue[T, R]) *batch[T, R] {
 	return t
 }
 
-// drain carries out t and then the batches that answer returns, one after the other.
+// drain carries out t and then the batches that answer returns, one after the other. It is the whole work of a goroutine.
 func (b *Batcher[T, R]) drain(t *batch[T, R]) {
+	growStack(-1)
 	for t != nil {
 		b.run(t)
 		t = b.answer(t)
 	}
 }
 
+// carryOut carries out t on the goroutine of a caller. The calls that have come meanwhile go on without that caller, so
+// that it has its answer at once.
+func (b *Batcher[T, R]) carryOut(t *batch[T, R]) {
+	b.run(t)
+	if next := b.answer(t); next != nil {
+		go b.drain(next)
+	}
+}
+
+// growStack has the stack of a new goroutine grow to 16 KiB, which most calls of a store need, in one step. Otherwise the
+// stack grows several times while Run calls deeper and deeper, and each time what is on it has to be copied and adjusted.
+// Go makes room for the whole frame when the function is called, so at is below 0 and the frame is never used.
+//
+//go:noinline
+func growStack(at int) byte {
+	if at < 0 {
+		return 0
+	}
+	var frame [12 << 10]byte
+	for i := range frame {
+		frame[i] = byte(at >> (i % 8))
+	}
+	return frame[at]
+}
+
 // run calls Run for t. If Run panics or ends the goroutine (runtime.Goexit), the callers get an error that wraps
-// Indeterminate; after a Goexit another goroutine carries on, because this one cannot.
+// Indeterminate; after a Goexit another goroutine carries on, because this one cannot. A caller that carries out t itself
+// gets no error then, because its goroutine ends.
 func (b *Batcher[T, R]) run(t *batch[T, R]) {
 	returned := false
 	defer func() {

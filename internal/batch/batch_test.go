@@ -316,16 +316,146 @@ func TestContextEndedBefore(t *testing.T) {
 func TestAnswerBeatsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBatcher(roomy(), tenfold)
-		k, err := c.enqueue(3)
+		k, first, err := c.enqueue(3)
 		if err != nil {
 			t.Fatal(err)
 		}
+		go c.drain(first)
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := c.withdraw(ctx, k); err != nil || k.err != nil || k.answer != 30 {
 			t.Errorf("P13: answer %d, errors %v, %v: want 30, the item was carried out", k.answer, err, k.err)
 		}
+	})
+}
+
+// goroutine returns the number of the calling goroutine.
+func goroutine() string {
+	text := make([]byte, 64)
+	text = text[:runtime.Stack(text, false)]
+	return strings.Fields(string(text))[1] // goroutine N [running]:
+}
+
+// A lone caller whose context can never end carries out its batch itself; any other one is free to leave.
+func TestCallerCarriesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ran string
+		c := newBatcher(roomy(), func(ctx context.Context, items []int) ([]int, error) {
+			ran = goroutine()
+			return tenfold(ctx, items)
+		})
+		for name, own := range map[string]bool{"endless": true, "with a value": true, "that can end": false} {
+			ctx := context.Background()
+			switch name {
+			case "with a value":
+				ctx = context.WithValue(ctx, &ran, "x")
+			case "that can end":
+				ctx = t.Context()
+			}
+			if got, err := c.Do(ctx, 7); err != nil || got != 70 {
+				t.Errorf("context %s: answer %d, error %v: want 70", name, got, err)
+			}
+			if ran == "" || (ran == goroutine()) != own {
+				t.Errorf("context %s: ran on goroutine %q, the caller's is %s: want the same: %t", name, ran, goroutine(), own)
+			}
+			ran = ""
+		}
+		synctest.Wait()
+		wantNothingPending(t, c)
+	})
+}
+
+// A caller that carries out its batch returns with its answer, although others have come meanwhile. They go on without it, and
+// while its batch is late, too.
+func TestCallerHandsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newGate()
+		c := newBatcher(roomy(), r.run)
+		first := start(context.Background(), c, 1)
+		synctest.Wait()
+		others := []*doing{start(t.Context(), c, 2)}
+		synctest.Wait()
+		others = append(others, start(context.Background(), c, 3))
+		synctest.Wait()
+		r.pass <- nil
+		first.wantAnswer(t, 10) // the next batch waits at the gate
+		synctest.Wait()
+		wantBatches(t, r.ran(), []int{1}, []int{2, 3})
+		r.pass <- nil
+		others[0].wantAnswer(t, 20)
+		others[1].wantAnswer(t, 30)
+		synctest.Wait()
+		wantNothingPending(t, c)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{mended: make(chan struct{})}
+		c := newBatcher(keyed(roomy()), h.run)
+		hung := start(context.Background(), c, 10)
+		synctest.Wait()
+		h.wantHanging(t, 1)
+		began := time.Now()
+		start(context.Background(), c, 20).wantAnswer(t, 200)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("P14: a call behind a caller that hangs took %v: want it sent when that one is late, after 1s", took)
+		}
+		close(h.mended)
+		hung.wantAnswer(t, 100)
+		synctest.Wait()
+		wantNothingPending(t, c)
+	})
+}
+
+// What ends a caller within the store ends no other one's call, and not the Batcher.
+func TestCallerFails(t *testing.T) {
+	for name, fail := range map[string]func(){
+		"panic":  func() { panic("out of cheese") },
+		"goexit": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gate := make(chan struct{})
+				c := newBatcher(roomy(), func(ctx context.Context, items []int) ([]int, error) {
+					if items[0] == 1 {
+						<-gate
+						fail()
+					}
+					return tenfold(ctx, items)
+				})
+				first := start(context.Background(), c, 1)
+				synctest.Wait()
+				behind := start(context.Background(), c, 2)
+				synctest.Wait()
+				close(gate)
+				behind.wantAnswer(t, 20)
+				<-first.done
+				if name == "panic" {
+					first.wantError(t, false, errIndeterminate)
+				}
+				if err := c.Close(t.Context()); err != nil {
+					t.Errorf("close: %v", err)
+				}
+				wantNothingPending(t, c)
+			})
+		})
+	}
+}
+
+// Close that runs out of time also ends the context of what a caller carries out.
+func TestCloseEndsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newGate()
+		c := newBatcher(roomy(), r.run)
+		k := start(context.Background(), c, 1)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("close: %v: want the deadline", err)
+		}
+		k.wantError(t, true, errClosed)
+		synctest.Wait()
+		wantNothingPending(t, c)
 	})
 }
 
@@ -512,7 +642,7 @@ func TestRandom(t *testing.T) {
 		cfg.MaxItems = rapid.IntRange(1, 5).Draw(rt, "maxItems")
 		cfg.MaxBytes = int64(rapid.IntRange(1, 50).Draw(rt, "maxBytes"))
 		cfg.MaxPending = int64(rapid.IntRange(1, 200).Draw(rt, "maxPending"))
-		steps := rapid.SliceOfN(rapid.SampledFrom([]string{"call", "call", "call", "leave", "pass", "fail", "late"}), 1, 60).Draw(rt, "steps")
+		steps := rapid.SliceOfN(rapid.SampledFrom([]string{"call", "call", "stay", "leave", "pass", "fail", "late"}), 1, 60).Draw(rt, "steps")
 		leaving := rapid.SliceOfN(rapid.IntRange(0, 59), 60, 60).Draw(rt, "leaving")
 		synctest.Test(t, func(t *testing.T) {
 			if err := history(t, cfg, steps, leaving); err != nil {
@@ -533,6 +663,8 @@ func history(t *testing.T, cfg Config[int, int], steps []string, leaving []int) 
 		case step == "call":
 			ctx, cancel := context.WithCancel(t.Context())
 			calls, cancels = append(calls, start(ctx, c, len(calls))), append(cancels, cancel)
+		case step == "stay":
+			calls, cancels = append(calls, start(context.Background(), c, len(calls))), append(cancels, func() {})
 		case step == "leave" && len(calls) > 0:
 			cancels[leaving[i]%len(calls)]()
 		case step == "pass" && underWay():
@@ -581,16 +713,34 @@ func checkCalls(calls []*doing, batches [][]int, maxItems int) error {
 	return nil
 }
 
+// callDeep calls itself, with frames of some 400 bytes, as a store calls its parts.
+func callDeep(depth int) int {
+	var frame [48]int
+	if depth > 0 {
+		frame[depth%len(frame)] = callDeep(depth - 1)
+	}
+	return frame[depth%len(frame)] + 1
+}
+
+// BenchmarkDo has callers whose context can end and, endless, whose context cannot.
 func BenchmarkDo(b *testing.B) {
-	for _, callers := range []int{1, 64} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+	for _, x := range []struct {
+		callers, depth int
+		endless        bool
+	}{{1, 0, false}, {1, 0, true}, {1, 20, false}, {1, 20, true}, {64, 0, false}, {64, 0, true}} {
+		callers := x.callers
+		b.Run(fmt.Sprintf("callers=%d/depth=%d/endless=%t", callers, x.depth, x.endless), func(b *testing.B) {
 			var batches atomic.Int64
 			c := newBatcher(roomy(), func(_ context.Context, items []int) ([]int, error) {
 				batches.Add(1)
+				callDeep(x.depth)
 				return items, nil
 			})
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
+			if x.endless {
+				ctx = context.Background()
+			}
 			var left atomic.Int64
 			left.Store(int64(b.N))
 			b.ReportAllocs()

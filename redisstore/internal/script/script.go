@@ -71,8 +71,8 @@ const (
 
 // The scripts. They never change while a program runs.
 var (
-	Push      = compose("push", Recorded, "start", "call", "push_fast", "settings", "finished_records", "prelude", "push").awaiting(always)
-	Claim     = compose("claim", Recorded, "start", "claim_empty", "call", "claim_fast", "settings", "finished_records", "prelude", "claim")
+	Push      = compose("push", Recorded, "start", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "push").awaiting(always)
+	Claim     = compose("claim", Recorded, "start", "claim_empty", "call", "large_sets", "claim_fast", "settings", "finished_records", "prelude", "claim")
 	Settle    = compose("settle", Recorded, "start", "call", "finished_records", "settle_fast", "settings", "prelude", "settle")
 	Amend     = change("amend", "amend")
 	Get       = reader("get", "get")

@@ -200,7 +200,7 @@ for i, id in ipairs(ended) do
   if e.reason == 'finish' then finish(id, nil, e.st, e.st.cancel and CANCELLED or DROPPED) else die(id, e.st, nil, e.reason) end
 end
 if leased > 0 then
-  call('ZADD', L, unpack(leases))
+  if large.becomes(leased_count - from_l_count, leased) then large.add(L, leases) else call('ZADD', L, unpack(leases)) end
   put_states(records)
   call('HSET', G, 'token', int(token), 'clock', now_text)
   g[2] = now_text

@@ -9,8 +9,8 @@ local AT_ONCE = 64                       -- bodies are read a few at a time, bec
 -- free_length returns a place in lengths, from 0, that no lease in l uses, or nil. It reads all of l. So it does that only in
 -- one ms of 16, and only if l has at most FREE_MOST leases. That ms is not a multiple of 16, because in those claims may tidy
 -- and then do not come here.
-local FREE_EACH, FREE_MOST = 16, 1024
 local function free_length()
+  local FREE_EACH, FREE_MOST = 16, 1024
   if now % FREE_EACH ~= 1 or call('ZCARD', L) > FREE_MOST then return nil end
   local used, leases = {}, call('ZRANGE', L, 0, -1, 'WITHSCORES')
   for i = 2, #leases, 2 do
@@ -75,8 +75,9 @@ if fast and not kept and next_leased > now then
   if messages then
     local leases, text = {}, string.format('%.17g', score)
     for i = 1, #ids do leases[2 * i - 1], leases[2 * i] = text, ids[i] end
+    local held = next_leased < NEVER and call('ZCARD', L) or 0
     call('ZREMRANGEBYRANK', T, 0, #ids - 1)
-    call('ZADD', L, unpack(leases))
+    if large.becomes(held, #ids) then large.add(L, leases) else call('ZADD', L, unpack(leases)) end
     if lengths then call('HSET', G, 'lengths', lengths) end
     call('HSET', G, 'token', int(token), 'clock', now_text)
     g[2] = now_text

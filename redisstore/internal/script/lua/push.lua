@@ -131,7 +131,7 @@ end
 local was = earliest <= now + NEAR and next_due_time() or NEVER
 if size > 0 then
   call('HSET', M, unpack(records))
-  call('ZADD', T, unpack(times))
+  if earliest <= now + NEAR and large.becomes(waiting_count, size / 2) then large.add(T, times) else call('ZADD', T, unpack(times)) end
   if #replaced > 0 then
     remove_leases(unpack(replaced))
     call('ZREM', D, unpack(replaced))

@@ -55,8 +55,9 @@ if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
     end
   end
   if due <= MAX_DUE and (#own == 0 or none_in_use(own)) then
-    local notified = NEVER
+    local notified, becomes_large = NEVER, false
     if earliest <= now + NEAR then
+      becomes_large = #times >= 2 * large.FEW and large.becomes(call('ZCARD', T), #times / 2)
       local first = call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
       if not first or earliest < tonumber(first) then
         first = call('ZRANGE', L, 0, 0, 'WITHSCORES')[2]
@@ -65,10 +66,14 @@ if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
     end
     -- Additions come first, so that a server out of memory refuses the call before anything has changed.
     call('HSET', M, unpack(records))
-    local added = redis.pcall('ZADD', T, unpack(times))
-    if type(added) == 'table' then -- t is of a wrong type
-      for i = 1, #records, 2 do call('HDEL', M, records[i]) end
-      return added
+    if becomes_large then
+      large.add(T, times)
+    else
+      local added = redis.pcall('ZADD', T, unpack(times))
+      if type(added) == 'table' then -- t is of a wrong type
+        for i = 1, #records, 2 do call('HDEL', M, records[i]) end
+        return added
+      end
     end
     write_clock()
     if notified ~= NEVER then publish(notified) end
