@@ -54,6 +54,7 @@ type Options struct {
 	claimLimit int64                                // size at which a segment of the claim log is replaced
 	swept      func(order database.Order, keys int) // tests learn how many keys a step of a sweep passed
 	purging    func(punctual.State)                 // tests act before each pass of a purge, and before it clears a topic at once
+	looked     func()                               // tests act after a call has looked its IDs up, before it waits for the write lock
 	clearFrom  int64                                // how many messages a purge clears at once at least
 }
 
