@@ -161,7 +161,7 @@ func TestNothingRemembered(t *testing.T) {
 			t.Errorf("%s the topic may remember an ID: %v, want %v", when, got, want)
 		}
 	}
-	sweep := func(now int64) {
+	sweep := func(now int64, meanwhile func()) {
 		t.Helper()
 		tx := db.Begin(now)
 		step, err := tx.SweepFinished(Remembered, 10)
@@ -171,26 +171,55 @@ func TestNothingRemembered(t *testing.T) {
 		if err := step.Read(); err != nil {
 			t.Fatal(err)
 		}
+		meanwhile()
+		tx = db.Begin(now)
 		tx.ForgetSwept(step)
 		tx.SetClock()
 		mustApply(t, tx)
 	}
+	remember := func(id string, now, until int64) {
+		t.Helper()
+		tx := db.Begin(now)
+		tx.Remember(topic, id, until)
+		mustApply(t, tx)
+	}
+	nothing := func() {}
 	may(false, "when it is new,")
-	tx := db.Begin(1000)
-	tx.Remember(topic, "a", 2000)
-	tx.Remember(topic, "b", 4000)
-	mustApply(t, tx)
+	remember("a", 1000, 2000)
+	remember("b", 1000, 4000)
 	may(true, "after it has remembered IDs")
-	sweep(3000)
+	sweep(3000, nothing)
 	may(true, "while one ID is remembered")
-	tx = db.Begin(3000)
+	tx := db.Begin(3000)
 	if known, err := tx.Remembered(topic, "b", nil); err != nil || !known {
 		t.Errorf("P7: the ID is remembered: %v, %v", known, err)
 	}
-	sweep(5000)
+	sweep(5000, func() { remember("c", 5000, 6000) })
+	may(true, "after a sweep that left nothing but what was remembered meanwhile")
+	sweep(7000, nothing)
 	may(false, "after a sweep that left nothing")
-	tx = db.Begin(5000)
-	tx.Remember(topic, "c", 6000)
-	mustApply(t, tx)
+	remember("d", 7000, 8000)
 	may(true, "after it has remembered an ID again")
+}
+
+// TestLookBesideRewrite: a record that was read ahead is not used once it was written anew at the same place.
+func TestLookBesideRewrite(t *testing.T) {
+	db, topic := filled(t, 1, 0)
+	l := mustLookUp(t, db, Ask{Topic: topic, ID: "0", Record: true})
+	defer l.Close()
+	if l.At(0).record == nil {
+		t.Fatal("no record was read ahead")
+	}
+	tx := db.Begin(1000)
+	r := &record.Record{ID: "0", Message: lifecycle.Message{Due: 5000, FirstDue: 5000, CancelRequested: true}}
+	tx.Rewrite(topic, l.At(0).place.At, r)
+	mustApply(t, tx)
+	tx = db.Begin(1000)
+	p, err := tx.Find(topic, "0", l.At(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err = tx.Read(topic, p, l.At(0)); err != nil || !r.CancelRequested {
+		t.Errorf("P5 cancel is definite: a record is read as it was before it was written anew: %+v, %v", r, err)
+	}
 }

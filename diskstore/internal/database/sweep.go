@@ -201,7 +201,7 @@ func (tx *Tx) ForgetSwept(s *ForgetSweep) (more bool) {
 	if from := s.of.endsFrom(s.now + 1); len(since) > 0 && bytes.Compare(from, next) < 0 {
 		next = from // the time of what was written since then ends later
 	}
-	if s.of == &tx.db.remembered && len(since) == 0 && bytes.Equal(next, s.of.endsFrom(math.MaxInt64)) {
+	if s.of == &tx.db.remembered && bytes.Equal(next, s.of.endsFrom(math.MaxInt64)) {
 		tx.db.remembering.Add(1) // nothing is remembered in any topic, because every remembered ID has its key of ends
 	}
 	s.of.setFrom(next)
