@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/database"
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
@@ -25,10 +26,11 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	defer s.state.Leave()
 	answers := make([]punctual.Amended, len(as))
 	next := 0
-	var err error
+	looks, err := s.lookUpAmended(as)
+	defer looks.Close()
 	for next < len(as) && err == nil { // in as many transactions as they need
 		next, err = s.writer.Some(ctx, next, len(as), func(tx *writer.Tx, i int) (err error) {
-			answers[i], err = s.amend(tx, &as[i])
+			answers[i], err = s.amend(tx, &as[i], looks.At(i))
 			return err
 		})
 	}
@@ -41,8 +43,24 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	return answers, nil
 }
 
+// lookUpAmended looks up the messages to amend, before the call waits for the write lock.
+func (s *Store) lookUpAmended(as []punctual.Amendment) (*database.Looks, error) {
+	asks := make([]database.Ask, len(as))
+	for i := range as {
+		if t := s.topics.Get(as[i].Topic); t != nil {
+			cancel := as[i].Change == punctual.ChangeCancel
+			asks[i] = database.Ask{
+				Topic: t.Disk, ID: as[i].ID,
+				Record:            storekit.Moves(as[i].Change) || cancel && t.Settings().FinishedRetention > 0,
+				RecordIfRemembers: cancel,
+			}
+		}
+	}
+	return s.lookUp(asks)
+}
+
 // amend adds one amendment to the transaction, and returns what its caller is answered. err is one of reading the database.
-func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment) (answer punctual.Amended, err error) {
+func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment, look *database.Look) (answer punctual.Amended, err error) {
 	if err := storekit.CheckAmendment(a); err != nil {
 		return punctual.Amended{Err: err}, nil
 	}
@@ -52,20 +70,20 @@ func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment) (answer punctual.Ame
 	}
 	var f writer.Found
 	if t := s.topics.Get(a.Topic); t != nil {
-		if f, err = tx.Find(t, a.ID); err != nil {
+		if f, err = tx.Find(t, a.ID, look); err != nil {
 			return answer, err
 		}
 	}
-	return amendFound(tx, f, a, due)
+	return amendFound(tx, f, a, look, due)
 }
 
 // amendFound is amend once the message with the ID was looked for. A cancel and a delete read the record of the message only
 // if something of it is to be kept. A live message leaves memory after its record was read, because a message that has left
 // memory has to be changed on disk.
-func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, due time.Time) (answer punctual.Amended, err error) {
+func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *database.Look, due time.Time) (answer punctual.Amended, err error) {
 	r := &record.Record{ID: a.ID}
 	if f.Exists() && (storekit.Moves(a.Change) || a.Change == punctual.ChangeCancel && writer.KeepsRecord(f)) {
-		if r, err = tx.Read(f); err != nil {
+		if r, err = tx.Read(f, look); err != nil {
 			return answer, err
 		}
 	}

@@ -217,7 +217,7 @@ func (p *purge) remove(ctx context.Context, found []match) (n int64, err error) 
 			return nil
 		}
 		for _, v := range found {
-			f, err := tx.Find(t, v.id)
+			f, err := tx.Find(t, v.id, nil)
 			if err != nil {
 				return err
 			}

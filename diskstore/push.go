@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/database"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/topics"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
@@ -24,11 +25,12 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	defer s.state.Leave()
 	results := make([]punctual.PushResult, len(ms))
 	next := 0
-	var err error
+	looks, err := s.lookUpPushed(ms)
+	defer looks.Close()
 	for next < len(ms) && err == nil { // in as many transactions as they need
 		if err = s.owned.CheckSpace(); err == nil {
 			next, err = s.writer.Some(ctx, next, len(ms), func(tx *writer.Tx, i int) (err error) {
-				results[i], err = pushOne(tx, &ms[i], s.opt.MaxBody)
+				results[i], err = pushOne(tx, &ms[i], s.opt.MaxBody, looks.At(i))
 				return err
 			})
 		}
@@ -42,9 +44,38 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	return results, nil
 }
 
+// lookUpPushed looks up the IDs that pushers chose, before the push waits for the write lock. It is nil if they chose none.
+func (s *Store) lookUpPushed(ms []punctual.NewMessage) (*database.Looks, error) {
+	var asks []database.Ask
+	for i := range ms {
+		if ms[i].ID == "" {
+			continue
+		}
+		if t := s.topics.Get(ms[i].Topic); t != nil {
+			if asks == nil {
+				asks = make([]database.Ask, len(ms))
+			}
+			asks[i] = database.Ask{Topic: t.Disk, ID: ms[i].ID, New: true}
+		}
+	}
+	return s.lookUp(asks)
+}
+
+// lookUp looks IDs up without the write lock; nil if none is asked for.
+func (s *Store) lookUp(asks []database.Ask) (*database.Looks, error) {
+	if asks == nil {
+		return nil, nil
+	}
+	looks, err := s.db.LookUp(asks)
+	if s.opt.looked != nil {
+		s.opt.looked()
+	}
+	return looks, err
+}
+
 // pushOne adds one message to the transaction. A refused message has its reason in the result; the error is one of reading
 // the database.
-func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int) (punctual.PushResult, error) {
+func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int, look *database.Look) (punctual.PushResult, error) {
 	res := punctual.PushResult{ID: m.ID, Topic: m.Topic}
 	if res.Err = storekit.CheckPush(m, maxBody); res.Err != nil {
 		return res, nil
@@ -67,7 +98,7 @@ func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int) (punctual.PushR
 	}
 	if m.ID == "" {
 		res.Status = punctual.PushStored
-	} else if free, err := makeFree(tx, t, m, &res); err != nil || !free {
+	} else if free, err := makeFree(tx, t, m, look, &res); err != nil || !free {
 		return res, err
 	}
 	res.Due = due
@@ -80,14 +111,14 @@ func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int) (punctual.PushR
 
 // makeFree frees the ID that a pusher chose if it is in use and the push may replace its holder (P7). It returns false when
 // the push is not to be stored; the result says why.
-func makeFree(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, res *punctual.PushResult) (bool, error) {
-	old, err := tx.Find(t, m.ID)
+func makeFree(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, look *database.Look, res *punctual.PushResult) (bool, error) {
+	old, err := tx.Find(t, m.ID, look)
 	if err != nil {
 		return false, err
 	}
 	h := lifecycle.Holder{State: old.State, Due: old.Place.At.Ms, Died: old.Place.At.Ms} // one of both is read, by its state
 	if !old.Exists() {
-		if h.Remembered, err = tx.Maintenance().Remembered(t.Disk, m.ID); err != nil {
+		if h.Remembered, err = tx.Maintenance().Remembered(t.Disk, m.ID, look); err != nil {
 			return false, err
 		}
 	}

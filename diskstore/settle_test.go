@@ -212,7 +212,7 @@ func TestAckedMeanwhile(t *testing.T) {
 			_, s, clock, d := leasedStore(t)
 			defer closeStore(t, s)
 			err := s.writer.Do(t.Context(), func(tx *writer.Tx) error {
-				f, err := tx.Find(s.topics.Get("o"), "a")
+				f, err := tx.Find(s.topics.Get("o"), "a", nil)
 				if err != nil || !f.Exists() {
 					t.Errorf("the message is not found: %v", err)
 				}
@@ -241,7 +241,7 @@ func TestAckedMeanwhile(t *testing.T) {
 // changeFound amends a message that was found before.
 func changeFound(c punctual.Change) func(tx *writer.Tx, f writer.Found) error {
 	return func(tx *writer.Tx, f writer.Found) error {
-		answer, err := amendFound(tx, f, &punctual.Amendment{Topic: "o", ID: f.ID, Change: c}, tx.Now)
+		answer, err := amendFound(tx, f, &punctual.Amendment{Topic: "o", ID: f.ID, Change: c}, nil, tx.Now)
 		if err == nil && !errors.Is(answer.Err, punctual.ErrNotFound) {
 			err = fmt.Errorf("%v for a message that was acked, want ErrNotFound", answer.Err)
 		}
@@ -271,7 +271,7 @@ func TestRetentionEndsToTheMillisecond(t *testing.T) {
 		there bool
 	}{{time.Hour - time.Millisecond, true}, {time.Hour, false}} {
 		tx.Ms = died + step.by.Milliseconds()
-		f, err := tx.Find(s.topics.Get("o"), "a")
+		f, err := tx.Find(s.topics.Get("o"), "a", nil)
 		if err != nil || f.Exists() != step.there {
 			t.Errorf("%v after it died, with a retention of an hour, a dead message is there: %v, %v; want %v", step.by, f.Exists(), err, step.there)
 		}

@@ -36,7 +36,8 @@ type Options struct {
 	// never refused: when they take more than three quarters of it, what is beyond comes on top. So do the
 	// bodies that one claim brings its caller, at most 64 MiB. Default 64 MiB.
 	MemoryBytes int64
-	// CacheBytes is the size of the database's block cache. Default 32 MiB.
+	// CacheBytes is the size of the database's block cache, beside 128 MiB for two of the buffers in which the database gathers what
+	// is written. While a buffer is not in use, the cache may take its place. Default 32 MiB.
 	CacheBytes int64
 	// ReserveBytes is the free disk space below which pushes are refused with ErrNoSpace
 	// while acks and cancels pass. Default 256 MiB. With less the disk may fill up all the same,
@@ -54,6 +55,7 @@ type Options struct {
 	claimLimit int64                                // size at which a segment of the claim log is replaced
 	swept      func(order database.Order, keys int) // tests learn how many keys a step of a sweep passed
 	purging    func(punctual.State)                 // tests act before each pass of a purge, and before it clears a topic at once
+	looked     func()                               // tests act after a call has looked its IDs up, before it waits for the write lock
 	clearFrom  int64                                // how many messages a purge clears at once at least
 }
 

@@ -48,7 +48,7 @@ type Options struct {
 	State *failstop.State
 	// Log gets what the engine complains of.
 	Log *slog.Logger
-	// CacheBytes is the size of the block cache.
+	// CacheBytes is the size of the block cache, beside the engine's buffers for writes.
 	CacheBytes int64
 	// Format is the version of the keys that is written, and the only one that is read.
 	Format uint32
@@ -84,6 +84,14 @@ type DB struct {
 	largeFrom int64 // LargeTopic, but in tests
 	// remembered are the finished IDs, finished the finished records.
 	remembered, finished kept
+	// changes are the IDs that transactions have changed lately.
+	changes changes
+	// remembering counts, from 1 on, how often nothing was remembered in any topic. It changes with the write lock held.
+	remembering atomic.Uint64
+	// applied is the number of the last transaction that every read sees.
+	applied atomic.Uint64
+	// ahead is how many bytes the records take that calls have read ahead.
+	ahead atomic.Int64
 	// ranges is how many ranges of keys were deleted since the engine's buffer was flushed for that.
 	ranges atomic.Int64
 }
@@ -91,7 +99,8 @@ type DB struct {
 // Open opens the database in a directory, and makes it unless it is to be read only. It returns when the engine has opened, or
 // the store has failed meanwhile: the engine may hang, or be stopped. An engine that panics on what it reads is damaged.
 func Open(dir string, o Options) (*DB, error) {
-	db := &DB{opt: o, dir: dir, state: o.State, large: make(map[*Topic]struct{}), largeFrom: LargeTopic}
+	db := &DB{opt: o, dir: dir, state: o.State, large: make(map[*Topic]struct{}), largeFrom: LargeTopic, changes: newChanges()}
+	db.remembering.Store(1)
 	db.remembered.ids, db.remembered.ends = keyFinished, keyForget
 	db.finished.ids, db.finished.ends = keyRecord, keyRecordEnd
 	type result struct {
@@ -135,14 +144,23 @@ func openError(err error) error {
 	return fmt.Errorf("database: %w: %v", punctual.ErrCorrupt, err)
 }
 
+const (
+	// bufferBytes is the size of one of the engine's buffers for writes.
+	bufferBytes = 64 << 20
+	// cachedBuffers is how many such buffers the size of the engine's cache contains, because the engine takes the buffers off that
+	// size: of a cache smaller than a buffer nothing is left for blocks, and each read of a table reads its filters and indexes
+	// anew. A store that writes has a buffer that is filled and mostly one that is written into tables.
+	cachedBuffers = 2
+)
+
 // engineOptions are Pebble's; docs/performance.md has the measurements behind the sizes.
 func (db *DB) engineOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS: db.opt.FS, Logger: engineLog{db}, ReadOnly: db.opt.ReadOnly,
 		// With WAL chunks that record what was synced, the engine can tell a torn end from damage.
 		FormatMajorVersion:          pebble.FormatWALSyncChunks,
-		CacheSize:                   db.opt.CacheBytes,
-		MemTableSize:                64 << 20,
+		CacheSize:                   db.opt.CacheBytes + cachedBuffers*bufferBytes,
+		MemTableSize:                bufferBytes,
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       40,
@@ -168,11 +186,9 @@ func (db *DB) engineOptions() *pebble.Options {
 	o.CompactionConcurrencyRange = func() (lower, upper int) { return 1, 1 }
 	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
 	for i := range o.Levels {
-		// Filters spare most levels the search for an ID. The last level has most of the keys, and
-		// its filters would push everything else out of the cache.
-		if i < len(o.Levels)-1 {
-			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-		}
+		// Filters spare the search for an ID in tables that do not have it. The last level has most of the keys. Its filters are
+		// read for new IDs alone (lookReader), because other IDs are there as a rule.
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		o.Levels[i].Compression = func() *block.CompressionProfile { return block.FastestCompression }
 	}
 	return o

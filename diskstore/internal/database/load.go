@@ -65,6 +65,7 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 		return c, errkind.Corruptf("the store does not know which numbers are used up")
 	}
 	db.last = beUint(meta[metaTxn])
+	db.applied.Store(db.last)
 	if err := db.checkDurable(durable); err != nil {
 		return c, err
 	}
@@ -79,6 +80,7 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 	for _, i := range infos {
 		t := newTopic(i.Name, i.Num)
 		t.live, t.dead, t.lowest = i.Live, i.Dead, i.Lowest
+		t.remembers.Store(db.remembering.Load()) // unless a sweep finds nothing
 		if t.dead > 0 {
 			t.deadFrom = record.MinPosition
 		}

@@ -41,6 +41,8 @@ type modelMessage struct {
 	at    record.Position
 	body  string
 	died  punctual.DeathReason
+	// attempts were counted by records that were written anew.
+	attempts int
 }
 
 func (m model) clone() model {
@@ -109,13 +111,15 @@ type run struct {
 	then    []model // after each transaction since the last one that was waited for, that one first
 	durable uint64
 	pending []*Tx // applied and not waited for
+	// looks are those of someIDs in the topics that there were at some time since the database was opened.
+	looks map[*Topic]*Looks
 }
 
 // TestSlowModel compares the database with the model: in a transaction, after it, in a snapshot, and after a power cut. A
 // power cut leaves what was waited for, and perhaps the first of what was not.
 func TestSlowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := &run{T: t, fs: vfs.NewCrashableMem(), handles: make(map[string]*Topic), now: model{topics: make(map[string]*modelTopic), clock: 1000}}
+		r := &run{T: t, fs: vfs.NewCrashableMem(), handles: make(map[string]*Topic), looks: make(map[*Topic]*Looks), now: model{topics: make(map[string]*modelTopic), clock: 1000}}
 		r.then = []model{r.now.clone()}
 		r.db, _ = openIn(t, r.fs, 0)
 		r.db.largeFrom = 2
@@ -127,6 +131,7 @@ func TestSlowModel(t *testing.T) {
 			"due":         func(t *rapid.T) { r.T = t; r.countDue() },
 			"snapshot":    func(t *rapid.T) { r.T = t; r.snapshot() },
 			"power cut":   func(t *rapid.T) { r.T = t; r.powerCut() },
+			"look":        func(t *rapid.T) { r.T = t; r.look() },
 			"sweep":       func(t *rapid.T) { r.T = t; r.sweepDead() },
 			"delete":      func(t *rapid.T) { r.T = t; r.deleteTopic() },
 		})
@@ -205,7 +210,7 @@ func (r *run) verb(tx *Tx) {
 	p, rec := r.find(tx, t, m, id)
 	now, until := r.now.clock, r.now.clock+rapid.Int64Range(-20, 60).Draw(r.T, "ms")
 	set := func(order Order, at record.Position, body string, died punctual.DeathReason) {
-		m.messages[id] = modelMessage{order, at, body, died}
+		m.messages[id] = modelMessage{order, at, body, died, m.messages[id].attempts}
 	}
 	switch verb := rapid.IntRange(0, 11).Draw(r.T, "verb"); {
 	case verb == 0:
@@ -250,6 +255,9 @@ func (r *run) verb(tx *Tx) {
 	case verb == 8:
 		rec.Attempts++
 		tx.Rewrite(t, p.At, rec)
+		was := m.messages[id]
+		was.attempts++
+		m.messages[id] = was
 	case verb == 9:
 		tx.Remove(t, p, id)
 		delete(m.messages, id)
@@ -267,22 +275,45 @@ func min2(p, q record.Position) record.Position {
 	return p
 }
 
-// find compares what a transaction sees of an ID with the model.
+// look looks up all IDs of a topic, for transactions that come later.
+func (r *run) look() {
+	t, _ := r.known()
+	if t == nil {
+		return
+	}
+	var asks []Ask
+	for i := range someIDs {
+		asks = append(asks, Ask{Topic: t, ID: someIDs[i], New: true}, Ask{Topic: t, ID: someIDs[i], Record: true})
+	}
+	l, err := r.db.LookUp(asks)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.looks[t].Close()
+	r.looks[t] = l
+}
+
+// looked returns what was found of an ID at some time, as that of a new message or as that of one that is there; or nil.
+func (r *run) looked(t *Topic, id string) *Look {
+	return r.looks[t].At(2*slices.Index(someIDs, id) + rapid.IntRange(0, 1).Draw(r.T, "kind of look"))
+}
+
+// find compares what a transaction sees of an ID with the model, also by looks that may be out of date.
 func (r *run) find(tx *Tx, t *Topic, m *modelTopic, id string) (Place, *record.Record) {
-	p, err := tx.Find(t, id)
+	p, err := tx.Find(t, id, r.looked(t, id))
 	want := m.messages[id]
 	if err != nil || p.Order != want.order || p.At != want.at {
 		r.Fatalf("ID %s of topic %s is at %+v, %v; want %+v", id, t.Name(), p, err, want)
 	}
-	known, err := tx.Remembered(t, id)
+	known, err := tx.Remembered(t, id, r.looked(t, id))
 	if until, ok := m.remembered[id]; err != nil || known != (ok && until > r.now.clock) {
 		r.Fatalf("ID %s of topic %s is remembered: %v, %v; want until %d at %d", id, t.Name(), known, err, until, r.now.clock)
 	}
 	if p.Nowhere() {
 		return p, nil
 	}
-	rec, err := tx.Read(t, p)
-	if err != nil || rec.ID != id || string(rec.Body) != want.body || rec.Reason != want.died {
+	rec, err := tx.Read(t, p, r.looked(t, id))
+	if err != nil || rec.ID != id || string(rec.Body) != want.body || rec.Reason != want.died || rec.Attempts != want.attempts {
 		r.Fatalf("message %s of topic %s: %+v, %v; want %+v", id, t.Name(), rec, err, want)
 	}
 	return p, rec
@@ -536,7 +567,7 @@ func (r *run) powerCut() {
 	}
 	r.now, r.durable = models[kept].clone(), r.db.LastTxn()
 	r.then = []model{r.now.clone()}
-	r.handles = make(map[string]*Topic)
+	r.handles, r.looks = make(map[string]*Topic), make(map[*Topic]*Looks)
 	for _, l := range c.Topics {
 		r.handles[l.Name()] = l.Topic
 	}
@@ -597,6 +628,12 @@ func TestForgetting(t *testing.T) {
 				}
 				commit(remember)
 				commit(func(tx *Tx) { more = tx.ForgetSwept(step) })
+			}
+			tx := db.Begin(now)
+			for id, until := range want {
+				if known, err := tx.Remembered(topic, id, nil); err != nil || of == Remembered && known != (until > now) {
+					t.Fatalf("ID %s, to be remembered until %d, is remembered at %d: %v, %v", id, until, now, known, err)
+				}
 			}
 			snap, left := db.Snapshot(), 0
 			for id, until := range want {

@@ -82,7 +82,7 @@ func (tx *Tx) RemoveSwept(s *DeadSweep) (more bool, err error) {
 	if t.deadLeft != s.left { // other transactions have removed dead messages meanwhile
 		found = nil
 		for _, d := range s.found {
-			p, err := tx.Find(t, d.id)
+			p, err := tx.Find(t, d.id, nil)
 			if err != nil {
 				return false, err
 			}
@@ -200,6 +200,9 @@ func (tx *Tx) ForgetSwept(s *ForgetSweep) (more bool) {
 	next := s.next
 	if from := s.of.endsFrom(s.now + 1); len(since) > 0 && bytes.Compare(from, next) < 0 {
 		next = from // the time of what was written since then ends later
+	}
+	if s.of == &tx.db.remembered && bytes.Equal(next, s.of.endsFrom(math.MaxInt64)) {
+		tx.db.remembering.Add(1) // nothing is remembered in any topic, because every remembered ID has its key of ends
 	}
 	s.of.setFrom(next)
 	return len(s.found) == s.limit

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -36,6 +37,10 @@ type Topic struct {
 	// version counts the changes of the topic's IDs: those of stored messages, remembered ones, and those of finished records.
 	version uint64
 
+	// remembers is DB.remembering when the topic last remembered an ID, or may have; 0 if it never did. It changes with the write
+	// lock held.
+	remembers atomic.Uint64
+
 	countedIn *Tx // the last transaction that writes the counts
 	loweredIn *Tx // the last transaction that writes lowest
 	isStale   bool
@@ -64,6 +69,9 @@ func (t *Topic) Lowest() record.Position { return t.lowest }
 
 // DeadFrom is a position below which no dead message lies, MaxPosition if there are none.
 func (t *Topic) DeadFrom() record.Position { return t.deadFrom }
+
+// mayRemember tells whether the topic may remember finished IDs. It needs no lock.
+func (t *Topic) mayRemember(db *DB) bool { return t.remembers.Load() == db.remembering.Load() }
 
 // AddTopic makes a topic. The largest number is never given out, because the one after it would overflow to that of another
 // topic.

@@ -2,6 +2,7 @@ package database
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/batchrepr"
@@ -78,7 +79,11 @@ func (tx *Tx) Apply(tokens int64) error {
 		db.limit += NumberBlock
 		tx.set([]byte(metaSeq), binary.BigEndian.AppendUint64(nil, db.limit))
 	}
-	return db.kv.ApplyNoSyncWait(tx.b, pebble.Sync)
+	if err := db.kv.ApplyNoSyncWait(tx.b, pebble.Sync); err != nil {
+		return err
+	}
+	db.applied.Store(tx.Num)
+	return nil
 }
 
 // Wait returns when the transaction and all before it are durable. It needs no lock. After an error it is unknown whether the
@@ -106,6 +111,9 @@ func must(err error) {
 
 // set writes a key. A nil value deletes the key.
 func (tx *Tx) set(key, value []byte) {
+	if key[0] == keyID || key[0] == keyFinished {
+		tx.changed(key)
+	}
 	if value == nil {
 		must(tx.batch().Delete(key, nil))
 	} else {
@@ -116,6 +124,7 @@ func (tx *Tx) set(key, value []byte) {
 // deleteRange deletes all keys that begin with prefix. The transaction must not Find or Read any of them afterwards.
 func (tx *Tx) deleteRange(prefix []byte) {
 	must(tx.batch().DeleteRange(prefix, after(prefix), nil))
+	tx.db.changes.every = tx.Num
 	tx.ranges++
 }
 
@@ -165,9 +174,13 @@ func (tx *Tx) index(size int) {
 	tx.indexed = size
 }
 
-// Find returns where the message with an ID is.
-func (tx *Tx) Find(t *Topic, id string) (Place, error) {
-	v, own, err := tx.get(idKey(keyID, t.num, id))
+// Find returns where the message with an ID is. l is what was found of the ID without the write lock; it may be nil.
+func (tx *Tx) Find(t *Topic, id string, l *Look) (Place, error) {
+	key := idKey(keyID, t.num, id)
+	if tx.holds(l, t, key) {
+		return l.place, nil
+	}
+	v, own, err := tx.get(key)
 	if err != nil || v == nil {
 		return Place{}, err
 	}
@@ -176,8 +189,14 @@ func (tx *Tx) Find(t *Topic, id string) (Place, error) {
 	return p, err
 }
 
-// Read returns the record of a message that must be there.
-func (tx *Tx) Read(t *Topic, p Place) (*record.Record, error) {
+// Read returns the record of a message that must be there. l is what was found of its ID without the write lock; it may be nil,
+// and is used up.
+func (tx *Tx) Read(t *Topic, p Place, l *Look) (*record.Record, error) {
+	if l != nil && l.record != nil && l.place == p && tx.holds(l, t, idKey(keyID, t.num, l.record.ID)) {
+		r := l.record
+		l.record = nil // the caller changes it
+		return r, nil
+	}
 	v, _, err := tx.get(posKey(p.Order, t.num, p.At))
 	if err != nil {
 		return nil, err
@@ -194,16 +213,33 @@ func (tx *Tx) Read(t *Topic, p Place) (*record.Record, error) {
 	return r, nil
 }
 
-// Remembered tells whether an ID is that of a finished message which the topic remembers.
-func (tx *Tx) Remembered(t *Topic, id string) (bool, error) {
-	v, _, err := tx.get(idKey(keyFinished, t.num, id))
-	if err != nil || v == nil {
+// Remembered tells whether an ID is that of a finished message which the topic remembers. l is what was found of the ID without
+// the write lock; it may be nil.
+func (tx *Tx) Remembered(t *Topic, id string, l *Look) (bool, error) {
+	if !t.mayRemember(tx.db) {
+		return false, nil
+	}
+	key := idKey(keyFinished, t.num, id)
+	if tx.holds(l, t, key) && l.remembers {
+		return l.until > tx.now, nil
+	}
+	v, _, err := tx.get(key)
+	if err != nil {
 		return false, err
 	}
-	if len(v) != 8 {
-		return false, errkind.Corruptf("remembered ID %s of topic %s has the time %x", id, t.name, v)
+	until, err := rememberedUntil(t, id, v)
+	return until > tx.now, err
+}
+
+// rememberedUntil reads the value of a remembered ID. Of an ID that is not remembered it is the earliest time there is.
+func rememberedUntil(t *Topic, id string, v []byte) (int64, error) {
+	switch {
+	case v == nil:
+		return math.MinInt64, nil
+	case len(v) != 8:
+		return math.MinInt64, errkind.Corruptf("remembered ID %s of topic %s has the time %x", id, t.name, v)
 	}
-	return record.Time(v) > tx.now, nil
+	return record.Time(v), nil
 }
 
 // Put stores a message as a live one, at the due time of its record, which must not be that of a dead message. from is where
@@ -223,6 +259,7 @@ func (tx *Tx) Put(t *Topic, from Place, r *record.Record) record.Stored {
 // Rewrite changes the record of a live message that stays where it is.
 func (tx *Tx) Rewrite(t *Topic, at record.Position, r *record.Record) {
 	tx.set(posKey(Live, t.num, at), r.Encode())
+	tx.changed(idKey(keyID, t.num, r.ID))
 }
 
 // Remove deletes a message, dead or alive.
@@ -302,6 +339,7 @@ func (db *DB) noteRemoved(t *Topic, n int64) {
 
 // Remember keeps the ID of a message that is finished until a time in Unix milliseconds.
 func (tx *Tx) Remember(t *Topic, id string, until int64) {
+	t.remembers.Store(tx.db.remembering.Load())
 	tx.keep(&tx.db.remembered, t, id, record.AppendTime(nil, until))
 }
 

@@ -40,7 +40,7 @@ type Maintenance interface {
 	SetClock()
 	SetLowest(*database.Topic, record.Position)
 	PutSettings(*database.Topic, punctual.Settings)
-	Remembered(*database.Topic, string) (bool, error)
+	Remembered(*database.Topic, string, *database.Look) (bool, error)
 	Forget(*database.Topic, string)
 	SweepDead(*database.Topic, record.Position, int) (*database.DeadSweep, error)
 	RemoveSwept(*database.DeadSweep) (bool, error)
@@ -141,9 +141,10 @@ type Found struct {
 func (f Found) Exists() bool { return !f.Place.Nowhere() }
 
 // Find returns the message that holds an ID, also one that this transaction stores. A message that was acked, or that is dead
-// and past its retention, counts as not there; Find deletes it.
-func (tx *Tx) Find(t *topics.Topic, id string) (Found, error) {
-	p, err := tx.disk.Find(t.Disk, id)
+// and past its retention, counts as not there; Find deletes it. look is what was found of the ID without the write lock; it may
+// be nil.
+func (tx *Tx) Find(t *topics.Topic, id string, look *database.Look) (Found, error) {
+	p, err := tx.disk.Find(t.Disk, id, look)
 	if err != nil || p.Nowhere() {
 		return Found{}, err
 	}
@@ -168,12 +169,14 @@ func RetentionEnd(s *punctual.Settings, now int64) record.Position {
 	return record.Position{Ms: lifecycle.DeadSince(s, now)}
 }
 
-// Read returns the stored record of a message that was found, without what its leases added.
-func (tx *Tx) Read(f Found) (*record.Record, error) { return tx.disk.Read(f.Topic.Disk, f.Place) }
+// Read returns the stored record of a message that was found, without what its leases added. look is that with which it was found.
+func (tx *Tx) Read(f Found, look *database.Look) (*record.Record, error) {
+	return tx.disk.Read(f.Topic.Disk, f.Place, look)
+}
 
 // ReadHeld returns the record of a message with its lease, which may have run out, and with what its leases added.
 func (tx *Tx) ReadHeld(h memory.Held) (*record.Record, error) {
-	r, err := tx.disk.Read(tx.topic(h.Topic).Disk, database.Place{Order: database.Live, At: h.Lease.At})
+	r, err := tx.disk.Read(tx.topic(h.Topic).Disk, database.Place{Order: database.Live, At: h.Lease.At}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +213,7 @@ func (tx *Tx) Cancel(f Found) (d memory.Detached, leased, ok bool, err error) {
 		d, ok = tx.took(f, d)
 		return d, false, ok, nil
 	}
-	r, err := tx.Read(f)
+	r, err := tx.Read(f, nil)
 	if err != nil {
 		return d, true, false, err
 	}

@@ -209,7 +209,7 @@ func TestOrderOfACommit(t *testing.T) {
 		t.Fatalf("no transaction can begin during an fsync: %v", err)
 	}
 	step("lock given back")
-	if f, err := tx.Find(r.opt.Topics.Get("o"), "second"); err != nil || !f.Exists() {
+	if f, err := tx.Find(r.opt.Topics.Get("o"), "second", nil); err != nil || !f.Exists() {
 		t.Errorf("P7: a transaction does not see the one before it: %v", err)
 	}
 	tx.Close(&err)
@@ -258,7 +258,7 @@ func TestNobodyWritesBesideACommit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f, err := next.Find(topic, id); err != nil || !f.Exists() {
+		if f, err := next.Find(topic, id, nil); err != nil || !f.Exists() {
 			t.Fatalf("a transaction begins before the one before it is applied: %v", err)
 		}
 		if next.Close(&err); err != nil {
@@ -349,7 +349,7 @@ func (r *rig) forgetWaiting() {
 func TestUnfinishedChangesEndTheStore(t *testing.T) {
 	errRead := errors.New("reading failed")
 	detach := func(tx *Tx) memory.Detached {
-		f, err := tx.Find(tx.w.opt.Topics.Get("o"), "a")
+		f, err := tx.Find(tx.w.opt.Topics.Get("o"), "a", nil)
 		if err != nil || !f.Exists() {
 			panic("the message is not there")
 		}

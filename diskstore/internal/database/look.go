@@ -1,0 +1,242 @@
+package database
+
+import (
+	"errors"
+	"hash/maphash"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+)
+
+// To find a message by its ID costs several times what a change of the message costs, because the place of an ID is anywhere
+// on disk. So a call looks its IDs up before it waits for the write lock, on all processors, and beside other calls. With
+// the lock held it looks an ID up again only if a transaction has changed that ID since.
+//
+// What the transactions have changed is known by a table of a fixed size: each ID has an entry by its hash, with the number of the
+// last transaction that changed an ID of this entry. A look has the number of the last transaction that was applied before it
+// read. It holds while the entry of its ID has no greater number. Two IDs that share an entry cost a read that was not needed.
+
+const (
+	// changeEntries is the length of the table, which has 8 bytes for each. In the time from a look to the lock some thousand
+	// IDs change in a busy store.
+	changeEntries = 1 << 16
+	// lookShare is how many IDs a goroutine looks up at a time.
+	lookShare = 32
+	// lookBytes is what the records may take that were read ahead and not used yet, over all calls. What is beyond is read
+	// with the write lock held, one transaction after the other.
+	lookBytes = 16 << 20
+)
+
+// changes is the table of changed IDs. An ID is given as its key without the letter, so that it contains the topic.
+type changes struct {
+	seed maphash.Seed
+	last []uint64 // the last transaction that has changed an ID of this entry
+	// every is the last transaction that has changed a range of IDs.
+	every uint64
+}
+
+func newChanges() changes {
+	return changes{seed: maphash.MakeSeed(), last: make([]uint64, changeEntries)}
+}
+
+func (c *changes) entry(id []byte) *uint64 { return &c.last[maphash.Bytes(c.seed, id)%changeEntries] }
+
+// Ask is an ID to be looked up.
+type Ask struct {
+	Topic *Topic // nil if there is none: then the ID is not looked up
+	ID    string
+	// New says that the ID is to be the ID of a new message. Most such IDs are not there, and whether the topic remembers them
+	// matters, too.
+	New bool
+	// Record says that the record of the message is of use if there is one. RecordIfRemembers says so of a record with a
+	// Remember.
+	Record, RecordIfRemembers bool
+}
+
+// Look is what was found of an ID without the write lock. The zero Look has found out nothing.
+type Look struct {
+	topic  *Topic
+	seen   uint64 // the last transaction that was applied before the ID was read
+	place  Place
+	record *record.Record // nil if it was not read
+	// until is until when the ID of an Ask with New is remembered, in Unix milliseconds. It is known with remembers.
+	until     int64
+	remembers bool
+}
+
+// Looks are those of one call, in the order of its asks. Close must be called.
+type Looks struct {
+	db    *DB
+	each  []Look
+	bytes atomic.Int64 // what the records take
+}
+
+// At returns the i-th look, nil if nothing was asked.
+func (l *Looks) At(i int) *Look {
+	if l == nil {
+		return nil
+	}
+	return &l.each[i]
+}
+
+// Close gives back the memory of the records for those of other calls.
+func (l *Looks) Close() {
+	if l != nil {
+		l.db.ahead.Add(-l.bytes.Load())
+	}
+}
+
+// LookUp looks IDs up. It needs no lock.
+func (db *DB) LookUp(asks []Ask) (*Looks, error) {
+	l := &Looks{db: db, each: make([]Look, len(asks))}
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	work := func() {
+		for failed.Load() == nil {
+			end := int(next.Add(lookShare))
+			from := end - lookShare
+			if from >= len(asks) {
+				return
+			}
+			if err := l.share(asks, from, min(end, len(asks))); err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+		}
+	}
+	var others sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), (len(asks)+lookShare-1)/lookShare) - 1 {
+		others.Go(work)
+	}
+	work()
+	others.Wait()
+	if err := failed.Load(); err != nil {
+		l.Close()
+		return nil, *err
+	}
+	return l, nil
+}
+
+// share looks up the IDs [from, end).
+func (l *Looks) share(asks []Ask, from, end int) (err error) {
+	r := lookReader{db: l.db, seen: l.db.applied.Load()}
+	defer func() { err = l.db.state.ReadError("look an ID up", errors.Join(err, r.close())) }()
+	for i := from; i < end; i++ {
+		a := &asks[i]
+		if a.Topic == nil {
+			continue
+		}
+		k := Look{topic: a.Topic, seen: r.seen}
+		if a.New {
+			err = r.lookNew(a, &k)
+		} else {
+			err = l.lookOld(a, &k)
+		}
+		if err != nil {
+			return err
+		}
+		l.each[i] = k
+	}
+	return nil
+}
+
+// lookOld finds the place of an ID that is probably there, and its record if that is asked for.
+func (l *Looks) lookOld(a *Ask, k *Look) (err error) {
+	v, err := l.db.get(idKey(keyID, a.Topic.num, a.ID))
+	if err != nil || v == nil {
+		return err
+	}
+	if k.place, err = parsePlace(v); err != nil {
+		return err
+	}
+	if a.Record || a.RecordIfRemembers && k.place.Remembers {
+		k.record, err = l.record(posKey(k.place.Order, a.Topic.num, k.place.At))
+	}
+	return err
+}
+
+// record reads a record, unless the records that were read ahead take too much memory. It is nil also when the message has gone
+// since its place was read.
+func (l *Looks) record(key []byte) (r *record.Record, err error) {
+	v, closer, err := l.db.kv.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errkind.JoinClose(err, closer) }()
+	n := int64(len(v))
+	l.bytes.Add(n)
+	if l.db.ahead.Add(n) > lookBytes {
+		l.bytes.Add(-n)
+		l.db.ahead.Add(-n)
+		return nil, nil
+	}
+	return record.Decode(append(make([]byte, 0, n), v...))
+}
+
+// lookReader looks up IDs that are probably not there. Its iterator asks the filters of all levels, also those of the last
+// one. A Get does not ask those, and would read a block of the last level for each ID.
+type lookReader struct {
+	db   *DB
+	seen uint64
+	it   *pebble.Iterator // nil until it is needed
+}
+
+func (r *lookReader) lookNew(a *Ask, k *Look) error {
+	v, err := r.value(idKey(keyID, a.Topic.num, a.ID))
+	if err != nil {
+		return err
+	}
+	if v != nil {
+		if k.place, err = parsePlace(v); err != nil {
+			return err
+		}
+	}
+	k.until = math.MinInt64
+	if a.Topic.mayRemember(r.db) {
+		if v, err = r.value(idKey(keyFinished, a.Topic.num, a.ID)); err != nil {
+			return err
+		}
+		if k.until, err = rememberedUntil(a.Topic, a.ID, v); err != nil {
+			return err
+		}
+	}
+	k.remembers = true
+	return nil
+}
+
+// value reads a key; nil if it is not there. The value is valid until the next call.
+func (r *lookReader) value(key []byte) (v []byte, err error) {
+	if r.it == nil {
+		if r.it, err = r.db.kv.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
+			return nil, err
+		}
+	}
+	if !r.it.SeekPrefixGE(key) {
+		return nil, r.it.Error()
+	}
+	return r.it.ValueAndErr()
+}
+
+func (r *lookReader) close() error {
+	if r.it == nil {
+		return nil
+	}
+	return r.it.Close()
+}
+
+// holds tells whether a look still says the truth about an ID of a topic.
+func (tx *Tx) holds(l *Look, t *Topic, key []byte) bool {
+	c := &tx.db.changes
+	return l != nil && l.topic == t && *c.entry(key[1:]) <= l.seen && c.every <= l.seen
+}
+
+// changed notes that the transaction changes an ID.
+func (tx *Tx) changed(key []byte) { *tx.db.changes.entry(key[1:]) = tx.Num }
