@@ -135,7 +135,8 @@ func (d *Delivery) Late() time.Duration { return d.Delivered.Sub(d.Due) }
 
 // ReadyFor is how long the message was ready before it was claimed: since the due time of this attempt, or since its push if
 // that came later. For example, a message pushed at 12:00 with a due time of 11:00 and claimed at 12:01 was ready for a
-// minute, while Late says an hour and a minute. Metrics and the console show ReadyFor as lateness.
+// minute, while Late says an hour and a minute. After a lease that ran out, ReadyFor contains that lease, because the due time of
+// the message stays. Metrics and the console show ReadyFor as lateness.
 func (d *Delivery) ReadyFor() time.Duration {
 	if d.Created.After(d.Due) {
 		return d.Delivered.Sub(d.Created)

@@ -9,6 +9,6 @@
 //
 // The table of routes (routes.go) says for each route which access.Action on which topic it needs. A route without an
 // action is refused to everybody, unless the table marks it as public or for any principal. A page is a struct with what
-// it shows (such as topicsPage) and a template of the same name. It is made anew for each request, from a bounded number
+// it shows and a template named after it (topicsPage and topics.html). It is made anew for each request, from a bounded number
 // of calls of the store. All forms work without the script, which only renews what is shown and handles keys.
 package console

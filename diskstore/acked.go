@@ -12,8 +12,8 @@ const (
 	ackedMax  = 64_000 // beyond that acks wait for the deletion
 )
 
-// ensureAcks makes acks survive the process that could not be written to the claim log because of failed: it deletes the
-// messages. It also limits how many acked messages stay on disk; left is how many there are.
+// ensureAcks makes sure that acks survive the process. If the claim log could not take them, which failed says, their messages are
+// deleted from disk at once. It also bounds how many acked messages wait on disk for their deletion; left is how many there are.
 func (s *Store) ensureAcks(ctx context.Context, left int, failed error) error {
 	if failed != nil {
 		s.log.Warn("the claim log takes no acks; deleting the messages at once", "dir", s.dir, "error", failed)

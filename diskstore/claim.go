@@ -14,9 +14,10 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Claim leases due messages; see punctual.Store. A claim waits for no fsync, because due messages are in memory already and
-// the claim log is written but not synced. The exception are messages that must not be delivered any more: until they are
-// ended, a claim waits for slowWait at most, and longer only if it has nothing to deliver.
+// Claim leases due messages; see punctual.Store. A claim waits for no fsync, because the claim log is written
+// but not synced. It reads the disk only where more messages are due than memory holds. Messages that must not be delivered any
+// more have to be ended first: for that, and for a read of the disk, a claim waits for slowWait at most, and longer only if it
+// has nothing to deliver.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if err := s.admit(ctx, storekit.CheckClaim(&c)); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
@@ -58,7 +59,7 @@ const (
 )
 
 // attempt is one attempt of a claim at its topics. It leases everything at once, in the end, so that the time which one topic
-// needs does not use up the leases of another topic's messages. It reads the clock once, because with a later time a slow
+// needs does not use up the leases of another topic's messages. It judges what is due by one reading of the clock, because with a later time a slow
 // attempt could encounter again the messages that it has handed over or put back.
 type attempt struct {
 	s    *Store

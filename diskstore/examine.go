@@ -10,7 +10,7 @@ import (
 
 // Examine says what the store in a directory stands on, or would stand on, without opening it; see
 // punctual.Examiner. It is for stores that refuse to open; an open one has a method of the
-// same name. Of the options Clock, ReserveBytes and CommitTimeout count; o may be nil.
+// same name. Of the options Clock, CacheBytes, ReserveBytes and CommitTimeout count; o may be nil.
 //
 // Nothing is changed, but where it is allowed one small file is made, written, synced and removed. It is in the
 // directory, or in the nearest one above that exists. The lock is tried for an instant, and held only to look again

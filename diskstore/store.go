@@ -121,9 +121,9 @@ type Store struct {
 
 	// topics are those that there are.
 	topics *topics.Registry
-	// index has every message in memory.
+	// index holds those messages that are in memory: leased ones, and those that are due soon. All others are on disk alone.
 	index *memory.Index
-	// writer has the write lock, which comes before all others: then the claim log, then the index.
+	// writer has the write lock. It is taken before the locks of the claim log and of the index, and inside archiving and forgetting.
 	writer *writer.Writer
 	// watermarksAt is db.NextNumber when watermarks were written last; guarded by the write lock.
 	watermarksAt uint64

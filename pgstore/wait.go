@@ -32,7 +32,7 @@ const (
 	// pollsAtOnce bounds the polls under way. One is enough unless its connection hangs (P11).
 	pollsAtOnce = 4
 	// cheapWhole is how long a whole scan may take, in ms, to be made each second. A longer one rests for wholeRest times its own
-	// length, so that whole scans take a tenth of the time at most.
+	// length, so that whole scans take a tenth of the time at most, or half of it while messages are expected before the scan start.
 	cheapWhole = 100
 	wholeRest  = 9
 	// sinceSlack is subtracted from a time on the store's clock that this process has guessed, in ms.

@@ -111,7 +111,7 @@ func (p *pushing) ask(ctx context.Context, c *chunk, args []any) (int64, func() 
 	}, nil
 }
 
-// pack makes the arguments of push.lua. The parts of the records behind the due times are slices of one allocation.
+// pack builds the arguments of push.lua. The bytes of the records that follow each due time share one allocation.
 func (p *pushing) pack(c *chunk) []any {
 	size, all := record.PackedBytes, 0
 	for _, i := range c.Items {

@@ -130,7 +130,7 @@ func (s *Store) open(ctx context.Context) error {
 	}
 }
 
-// Between two attempts to become the owner or to find one passes pause, when a store is opened doubling up to lastPause.
+// pause is the wait between two attempts to become the owner or to find one. While a store is opened it doubles up to lastPause.
 const (
 	pause     = 10 * time.Millisecond
 	lastPause = 80 * time.Millisecond
@@ -327,8 +327,8 @@ func (s *Store) enter() (f full, owned *diskstore.Store, err error) {
 	return s.remote, nil, nil
 }
 
-// do calls the store. It calls the next owner as long as the call did not reach one, or unsure says that it may be
-// made anew.
+// do calls the store. After a call that reached no owner, or that may have been lost if unsure is set, it tries the next owner
+// until Options.RetryFor is over.
 func do[R any](ctx context.Context, s *Store, call func(f full, anew bool) (R, error), unsure bool) (R, error) {
 	anew := false
 	var until time.Time // when to give up; zero before the first failure

@@ -33,14 +33,18 @@ import (
 //	clock.go     the upper bound of the store's clock
 //	context.go   the contexts of handlers and their ends
 //	run.go       Start, Run, Stop, Drain: a worker's life
+//	order.go     in which order a claim names its topics
+//	parts.go     a claim for more topics than one call may name, in parts
+//	observer.go  the hooks of Config.Observer
 //	panic.go     panics as errors
+//	errors.go    errors with a sentence in front
 //	backoff.go   growing delays
 //
 // The goroutines, and what each owns:
 //
 //   - the poller (Worker.poller), one while the worker runs. It alone reserves free slots and decides which claims
 //     are sent. At the end it waits for all slots and ends the renewer and the watcher. Stop waits for it.
-//   - a claim (poller.ask), one for each call of Store.Claim under way, where there are several topics. One more
+//   - a claim (poller.ask), one for each call of Store.Claim under way. One more
 //     goroutine reads the store's clock (Store.Now), once a minute when claims do not show it. The poller waits
 //     for them.
 //   - the renewer (Worker.renewLeases), one while the worker runs or drains. It renews the leases of messages in
@@ -62,8 +66,9 @@ type Config struct {
 	// MaxClaim. Default 16.
 	Concurrency int
 	// Strict asks for the topics in the order of their Handle calls: a later one is only
-	// served when the earlier ones have nothing due. Otherwise each claim asks in a random
-	// order drawn by Weight, so that no topic starves.
+	// served when the earlier ones have nothing due. Otherwise claims ask in a random
+	// order drawn by Weight, so that no topic starves. The order is drawn anew for each claim, or with more than 256 topics every
+	// half second.
 	Strict bool
 	// Lease overrides the topics' lease length, MinLease to MaxLease. A lease is renewed as long as its handler runs,
 	// so it need not be as long as a handler takes. When a worker dies, its messages are delivered again once their leases

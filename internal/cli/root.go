@@ -41,7 +41,7 @@ func Run(ctx context.Context, s Streams, args []string) int {
 }
 
 // app is one run of the command line. Its fields do not change any more once a command's own
-// code runs; out, errs and children are safe for concurrent use.
+// code runs, but for log, which top replaces; out, errs and children are safe for concurrent use.
 type app struct {
 	in     io.Reader
 	out    *output

@@ -134,7 +134,7 @@ func (o *pgOrigin) describe(ctx context.Context) error {
 	return err
 }
 
-// columns returns the types of the columns of a table by name, and puts the names of the columns that can be written into t.
+// columns returns the type of each column of a table by name, and sets t.columns to those that an insert may write.
 func (o *pgOrigin) columns(ctx context.Context, t *pgTable) (map[string]string, error) {
 	rows, err := o.conn.Query(ctx, `select attname::text, format_type(atttypid, atttypmod), attgenerated = '' from pg_attribute
 		where attrelid = $1::text::regclass and attnum > 0 and not attisdropped order by attnum`, t.name)

@@ -66,7 +66,7 @@ func (s *source) taskKeys(keys []string, es []*entry) []string {
 	return keys
 }
 
-// setKeys returns the keys of the set, of its staging hash, and those that belong to the set.
+// setKeys returns the keys of the set and of its staging hash, beside if it is not empty, and the keys of asynq's tasks.
 func (s *source) setKeys(beside string, es []*entry) []string {
 	keys := []string{s.set, stagingKey(s.set)}
 	if beside != "" {

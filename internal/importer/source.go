@@ -91,7 +91,7 @@ type Reject struct {
 	Text string
 }
 
-// sources returns the sets or tables to import from, in the order of their names.
+// sources returns the sets or tables to import from, in the order of Options.Names, or of their names if those were found.
 func (im *Importer) sources(ctx context.Context) ([]*source, error) {
 	names := im.opt.Names
 	if len(names) == 0 {

@@ -14,7 +14,7 @@ import (
 // A store that has to read every message to count them, a punctual.Surveyor, is read in two ways. A survey counts all
 // messages and all pictures in one pass. It is costly, so the next one begins only after surveyShare times as long as it
 // took, and what an open page costs is bounded whatever the size of the store. Heads, the next due time of each topic, are
-// cheap and read every second. They tell what is ready, for how long, and what is paused.
+// cheap and read anew after headShare times as long as that took, at least a second, when somebody asks. They tell what is ready, for how long, and what is paused.
 
 const (
 	// surveyShare and headShare are how many times as long as it took a survey, or a reading of the heads, is used.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Value is what was read, and is read again when it is used later than an interval behind that. Make one with New. It is safe for
-// concurrent use.
+// Value caches what was read, from a file for instance. Get reads it again if the last reading is older than the interval. Make a
+// Value with New. It is safe for concurrent use.
 type Value[T any] struct {
 	interval time.Duration
 	read     func(before T) T

@@ -25,8 +25,8 @@ type Setting struct {
 	Zero string
 	// Fixed settings cannot change once the topic exists.
 	Fixed bool
-	// Quiet settings came after the first release. A store keeps one only where its value differs from the default, so that
-	// older programs go on until somebody uses the setting.
+	// A store keeps a Quiet setting only where its value differs from the default, so that programs that do not know the setting
+	// go on until somebody uses it. Every setting that is added is Quiet.
 	Quiet bool
 	// Pause settings are changed by a command and a button of their own, and stay behind when a topic is copied.
 	Pause bool

@@ -20,7 +20,8 @@ type Info struct {
 	Limits  Limits `json:"limits"`
 }
 
-// Limits are the limits of a server. A request beyond one of them is refused as a whole.
+// Limits are the limits of a server. A request beyond one of them is refused as a whole, but for
+// MaxBody: of a push of many messages only those are refused whose bodies are too large.
 type Limits struct {
 	// MaxBody bounds the body of one message, MaxRequest that of one request, in bytes.
 	MaxBody    int64 `json:"max_body"`

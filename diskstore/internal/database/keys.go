@@ -31,7 +31,7 @@ import (
 // Every 'm' has its 'i' with kind live, every 'd' its 'i' with kind dead, and the reverse. 'n' counts them. Every 'f'
 // has its 'x', and every 's' its 'u'. Verifier checks all this. There may be an 'x' whose 'f' or topic was deleted, and
 // an 'x' with an earlier time than its 'f', when the ID was finished again. The same goes for 'u' and 's'. 'M' "topic" is
-// missing until a topic is made, and in stores of the first releases.
+// missing until a topic is made, and in stores that were made before it was kept.
 //
 // The compatibility rules: a new kind of key gets a new letter; the meaning of a letter never
 // changes. A change that an older program would misread raises the format, and gets a step where
