@@ -200,17 +200,17 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 
 // lister lists the messages of one partition, some at a time.
 type lister struct {
-	s     *Store
-	p     keys.Partition
-	sel   selection
+	s   *Store
+	p   keys.Partition
+	sel selection
 	// backwards tells that the list begins with the latest message.
 	backwards bool
-	after place    // of the last that was read
-	ahead []listed // read and not yet on the page
-	most  int      // how many may still be wanted
-	share int      // among how many listers a script's reach is divided
-	begun bool     // a script was sent
-	ended bool     // there are no more to read
+	after     place    // of the last that was read
+	ahead     []listed // read and not yet on the page
+	most      int      // how many may still be wanted
+	share     int      // among how many listers a script's reach is divided
+	begun     bool     // a script was sent
+	ended     bool     // there are no more to read
 
 	reason int // of the dead to list, as in a state; 0 for all
 }
