@@ -117,6 +117,9 @@ func (db *DB) LookUp(asks []Ask) (*Looks, error) {
 	others.Wait()
 	if err := failed.Load(); err != nil {
 		l.Close()
+		if db.state.HasFailed() { // it met damage
+			return nil, db.state.Failure()
+		}
 		return nil, *err
 	}
 	return l, nil
