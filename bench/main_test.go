@@ -77,7 +77,7 @@ func TestRun(t *testing.T) {
 	for scenario, values := range map[string][]string{
 		"schedule/batch-100":           {"rate", "limit", "ratio", "cpu_us_per_message", "call_p99_ms"},
 		"drain":                        {"rate", "ratio", "start_p99_ms", "rss_peak_bytes"},
-		"steady/2k":                    {"start_p50_ms", "start_p999_ms", "claim_p99_ms", "handled_rate", "cpu_us_per_message"},
+		"steady/2k":                    {"start_p50_ms", "start_p999_ms", "claim_p99_ms", "handled_rate", "cpu_us_per_message", "disk_bytes_per_life", "disk_bytes_per_body_byte", "syncs_per_life"},
 		"pending/fill":                 {"rate", "ratio", "rss_peak_bytes", "disk_bytes_per_message"},
 		"pending/reopen":               {"open_ms", "first_push_ms"},
 		"pending/reopen-killed":        {"open_ms", "first_push_ms"},
