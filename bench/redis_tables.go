@@ -150,6 +150,7 @@ func redisScheduleTable(r run) string {
 	}
 	return scenarioTable(r, "scheduled by", rows,
 		value("messages/s", "rate", digits),
+		value("with chosen IDs/s", "chosen_rate", digits),
 		value("pairs/s", "raw_rate", digits),
 		value("ratio", "ratio", ratio),
 		value("pairs, 64 in a pipeline/s", "piped_rate", digits),
@@ -191,7 +192,7 @@ func redisDrainTable(r run) string {
 
 // systemLabel names a system in a table.
 func systemLabel(system string) string {
-	return map[string]string{sysPunctual: "Punctual", sysAsynq: "asynq, defaults", sysAsynqFast: "asynq, polls down"}[system]
+	return map[string]string{sysPunctual: "Punctual", sysAsynq: "asynq, defaults", sysAsynqFast: "asynq, polls down", sysBullMQ: "BullMQ", sysRiver: "River"}[system]
 }
 
 func redisLatenessTable(r run) string {
@@ -241,6 +242,8 @@ func redisCostTable(r run) string {
 	const push, batch, drain = "redis-schedule/single-64", "redis-schedule/batch-1000", "redis-drain/1x64"
 	put("Redis CPU µs, push, 64 callers one by one", push, "redis_us_per_message", digits, "", "raw_", "asynq_")
 	put("Redis CPU µs, push, batches of 1000", batch, "redis_us_per_message", digits, "", "raw_", none)
+	put("the same with chosen IDs, 64 callers one by one", push, "chosen_redis_us_per_message", digits, "", none, none)
+	put("the same with chosen IDs, batches of 1000", batch, "chosen_redis_us_per_message", digits, "", none, none)
 	put("Redis CPU µs, claim and ack, 1 process", drain, "redis_us_per_message", digits, "", "raw_", "asynq_fast_")
 	put("commands, push, 64 callers one by one", push, "commands_per_message", digits, "", "raw_", "asynq_")
 	put("commands, claim and ack, 1 process", drain, "commands_per_message", digits, "", "raw_", "asynq_fast_")

@@ -21,7 +21,7 @@ func peerLabel(name string) string {
 	return map[string]string{
 		peerLibrary: "the store as a library", peerServer: "Punctual's server", peerHTTP: "Punctual's server, net/http alone",
 		peerBeanstalk: "beanstalkd, in memory",
-		peerBinlog: "beanstalkd, -b -f0", peerNATS: "NATS JetStream",
+		peerBinlog:    "beanstalkd, -b -f0", peerNATS: "NATS JetStream",
 	}[name]
 }
 
