@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -65,5 +66,12 @@ func TestCountingFS(t *testing.T) {
 	w.note(out, diskWritten{37, syncs - 1}, 2)
 	if v := out.Values; v["disk_bytes_per_life"] != 50 || v["disk_bytes_per_body_byte"] != 50.0/bodyBytes || v["syncs_per_life"] != 1 {
 		t.Errorf("100 bytes and 2 syncs for 2 lives are noted as %v", v)
+	}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }

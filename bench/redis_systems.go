@@ -118,6 +118,8 @@ func openSystem(ctx context.Context, name string, s *redisServer, callers int) (
 		return openRaw(ctx, s, callers, name == sysLists)
 	case sysAsynq, sysAsynqFast:
 		return openAsynq(s), nil
+	case sysBullMQ:
+		return openBullMQ(ctx, s.addr)
 	}
 	return nil, fmt.Errorf("there is no system %q", name)
 }

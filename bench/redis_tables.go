@@ -13,13 +13,14 @@ var redisTables = []table{
 	{"redis-schedule", redisScheduleTable},
 	{"redis-drain", redisDrainTable},
 	{"redis-lateness", redisLatenessTable},
+	{"redis-bullmq", bullmqTable},
 	{"redis-cost", redisCostTable},
 	{"redis-idle", redisIdleTable},
 }
 
 func redisMachineTable(r run) string {
 	m, z := r.machine, r.machine.Sizes
-	return r.machineTable("beside it", fmt.Sprintf("redis-server %s on loopback, asynq %s", orUnknown(m.Redis), orUnknown(m.Asynq)),
+	return r.machineTable("beside it", fmt.Sprintf("redis-server %s on loopback, asynq %s, BullMQ %s", orUnknown(m.Redis), orUnknown(m.Asynq), orUnknown(m.BullMQ)),
 		fmt.Sprintf("rates over %v, lateness over %v, %s messages due in one instant, %s pending",
 			z.RedisSpan, z.RedisWindow, commas(int64(z.RedisBurst)), commas(int64(z.RedisPending))))
 }
