@@ -14,25 +14,35 @@ import (
 
 const (
 	amendSingles = 64
-	amendBatch   = 100
 	amendRounds  = 2
 )
 
+// amendments are the ways of amending that are measured.
+func amendments() []amendment {
+	var all []amendment
+	for _, verb := range []string{"cancel", "reschedule"} {
+		all = append(all, amendment{verb, 1, amendSingles}, amendment{verb, 100, 1}, amendment{verb, 1000, 1})
+	}
+	return all
+}
+
+func (a amendment) name() string {
+	if a.batch == 1 {
+		return fmt.Sprintf("pending/%s-single-%d", a.verb, a.callers)
+	}
+	return fmt.Sprintf("pending/%s-batch-%d", a.verb, a.batch)
+}
+
 func amendScenarios() []scenario {
 	var all []scenario
-	for _, verb := range []string{"cancel", "reschedule"} {
-		for _, n := range []int{1, amendBatch} {
-			a := amendment{verb: verb, batch: n, callers: 1}
-			name, about := fmt.Sprintf("batch-%d", n), fmt.Sprintf("%s in lists of %d by one goroutine", verb, n)
-			if n == 1 {
-				a.callers = amendSingles
-				name, about = fmt.Sprintf("single-%d", amendSingles), fmt.Sprintf("%s one by one by %d goroutines", verb, amendSingles)
-			}
-			all = append(all, scenario{
-				name: "pending/" + verb + "-" + name, about: about, pending: true, maxRounds: amendRounds,
-				takes: spans(1.4, 3*time.Second), run: a.run,
-			})
+	for _, a := range amendments() {
+		about := fmt.Sprintf("%s one by one by %d goroutines", a.verb, a.callers)
+		if a.batch > 1 {
+			about = fmt.Sprintf("%s in lists of %d by one goroutine", a.verb, a.batch)
 		}
+		all = append(all, scenario{
+			name: a.name(), about: about, pending: true, maxRounds: amendRounds, takes: spans(1.4, 3*time.Second), run: a.run,
+		})
 	}
 	return all
 }
@@ -45,7 +55,11 @@ type amendment struct {
 }
 
 func (a amendment) run(ctx context.Context, e *env) error {
-	ids, err := takeIDs(e.kept, min(e.sizes.Pending, sampleMax)/(4*amendRounds))
+	share := min(e.sizes.Pending, sampleMax) / (len(amendments()) * amendRounds)
+	if share < a.batch {
+		return fmt.Errorf("of %d pending messages each way of amending gets %d, fewer than a list of %d: give more with -pending", e.sizes.Pending, share, a.batch)
+	}
+	ids, err := takeIDs(e.kept, share)
 	if err != nil {
 		return err
 	}

@@ -107,8 +107,8 @@ func scheduleChart(r run) chart {
 	return chart{
 		title: "Durable rates, as shares of raw append and fdatasync of the same bytes; medians, thin lines span all rounds",
 		panels: sameScale([]*panel{
-			ratioPanel(r, "schedule", scheduleRows, "1 at a time", "64 at a time", "lists of 100", "of 1000"),
-			ratioPanel(r, "with "+short(float64(r.machine.Sizes.Pending))+" pending", amendRows, "cancel, 64", "lists of 100", "resched., 64", "lists of 100"),
+			ratioPanel(r, "schedule", chartedSchedules(), "1 at a time", "64 at a time", "lists of 100", "of 1000"),
+			ratioPanel(r, "with "+short(float64(r.machine.Sizes.Pending))+" pending", chartedAmends(), "cancel, 64", "lists of 100", "resched., 64", "lists of 100"),
 		}),
 	}
 }

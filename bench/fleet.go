@@ -26,12 +26,13 @@ type member struct {
 	cmd     *exec.Cmd
 	stdin   io.Closer
 	records string
-	ready   chan struct{} // closed when it waits for messages
-	heard   chan struct{} // closed when it has ended and all it said was read
-	handled int64         // so far; only listen uses it
-	done    bool          // it said so; read after heard is closed
-	cpu     time.Duration // likewise
-	wrong   error         // likewise: what it said was no report
+	read    func(path string) ([]record, error) // reads the file that records names
+	ready   chan struct{}                       // closed when it waits for messages
+	heard   chan struct{}                       // closed when it has ended and all it said was read
+	handled int64                               // so far; only listen uses it
+	done    bool                                // it said so; read after heard is closed
+	cpu     time.Duration                       // likewise
+	wrong   error                               // likewise: what it said was no report
 }
 
 // startFleet starts n consumers and returns when all of them wait for messages.
@@ -67,8 +68,14 @@ func (f *fleet) start(ctx context.Context, t consumerTask) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &member{records: t.Records, ready: make(chan struct{}), heard: make(chan struct{})}
+	m := &member{records: t.Records, read: readRecords, ready: make(chan struct{}), heard: make(chan struct{})}
 	m.cmd = exec.CommandContext(ctx, self, consumerVerb, string(arg))
+	if t.System == sysBullMQ {
+		m.read = readBullMQRecords
+		if m.cmd, err = bullmqConsumer(ctx, t); err != nil {
+			return nil, err
+		}
+	}
 	m.cmd.Stderr = os.Stderr
 	if m.stdin, err = m.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -139,7 +146,7 @@ func (f *fleet) deliveries() ([]record, error) {
 	var wg sync.WaitGroup
 	for _, m := range f.members {
 		wg.Go(func() {
-			list, err := readRecords(m.records)
+			list, err := m.read(m.records)
 			mu.Lock()
 			defer mu.Unlock()
 			all, errs = append(all, list...), append(errs, err)

@@ -4,7 +4,7 @@
 //
 //	bench run                     measure everything (about 30 minutes) and note the results
 //	bench run -only ^redis        measure the store on Redis (about 15 minutes)
-//	bench run -only ^postgres     measure the store on PostgreSQL, beside River (about 20 minutes, half of them for postgres-size)
+//	bench run -only ^postgres     measure the store on PostgreSQL, beside River (about 45 minutes: 10 for postgres-size, 20 for postgres-held)
 //	bench run -only ^server       measure the server beside others (about 6 minutes)
 //	bench run -only steady -quick measure a part, much smaller
 //	bench report                  turn the results into docs/performance.md and docs/img/*.svg
@@ -97,6 +97,7 @@ func runCommand(ctx context.Context, args []string, stderr io.Writer) error {
 	flags.DurationVar(&o.sizes.RedisWindow, "redis-window", full.RedisWindow, "length of each measurement of lateness on Redis")
 	flags.IntVar(&o.sizes.RedisBurst, "redis-burst", full.RedisBurst, "messages due in one instant on Redis")
 	flags.IntVar(&o.sizes.RedisPending, "redis-pending", full.RedisPending, "messages pending in redis-cost/memory")
+	flags.DurationVar(&o.sizes.PostgresHeld, "postgres-held", full.PostgresHeld, "how long postgres-held/* hold a snapshot")
 	flags.IntVar(&o.sizes.PostgresLives, "postgres-lives", full.PostgresLives, "messages of postgres-size")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -129,12 +130,15 @@ type sizes struct {
 
 	// PostgresLives are the messages that postgres-size takes through their lives.
 	PostgresLives int `json:"postgres_lives,omitempty"`
+	// PostgresHeld is how long postgres-held/* hold a snapshot.
+	PostgresHeld time.Duration `json:"postgres_held,omitempty"`
 }
 
 func fullSizes() sizes {
 	return sizes{
 		Span: 5 * time.Second, Window: 30 * time.Second, Burst: 1_000_000, Pending: 10_000_000,
 		RedisSpan: 1200 * time.Millisecond, RedisWindow: 8 * time.Second, RedisBurst: 100_000, RedisPending: 1_000_000, PostgresLives: 10_000_000,
+		PostgresHeld: 10 * time.Minute,
 	}
 }
 
@@ -142,10 +146,11 @@ func quickSizes() sizes {
 	return sizes{
 		Span: 500 * time.Millisecond, Window: 2 * time.Second, Burst: 20_000, Pending: 200_000,
 		RedisSpan: 200 * time.Millisecond, RedisWindow: 2 * time.Second, RedisBurst: 20_000, RedisPending: 100_000, PostgresLives: 100_000,
+		PostgresHeld: 10 * time.Second,
 	}
 }
 
 // positive tells whether every size is.
 func (z sizes) positive() bool {
-	return min(z.Burst, z.Pending, z.RedisBurst, z.RedisPending, z.PostgresLives) > 0 && min(z.Span, z.Window, z.RedisSpan, z.RedisWindow) > 0
+	return min(z.Burst, z.Pending, z.RedisBurst, z.RedisPending, z.PostgresLives) > 0 && min(z.Span, z.Window, z.RedisSpan, z.RedisWindow, z.PostgresHeld) > 0
 }

@@ -48,8 +48,9 @@ func (l *lockedText) String() string {
 
 func tinySizes() sizes {
 	return sizes{
-		Span: 30 * time.Millisecond, Window: 100 * time.Millisecond, Burst: 200, Pending: 3000,
+		Span: 30 * time.Millisecond, Window: 100 * time.Millisecond, Burst: 200, Pending: 12_000,
 		RedisSpan: 30 * time.Millisecond, RedisWindow: 200 * time.Millisecond, RedisBurst: 200, RedisPending: 3000, PostgresLives: 3000,
+		PostgresHeld: time.Second,
 	}
 }
 
@@ -61,7 +62,7 @@ func TestRun(t *testing.T) {
 	}
 	o := runOptions{
 		dir: filepath.Join(t.TempDir(), "data"), results: filepath.Join(t.TempDir(), "results", "r.ndjson"),
-		rounds: 1, sizes: tinySizes(), only: mustCompile(`^(schedule/batch-100|drain|steady/2k|pending/(fill|reopen.*|cancel-batch-100|reschedule-single-64))$`),
+		rounds: 1, sizes: tinySizes(), only: mustCompile(`^(schedule/(chosen-)?batch-100|schedule/chosen-single-64|drain|steady/2k|pending/(fill|reopen.*|cancel-batch-100|reschedule-single-64|reschedule-batch-1000|schedule/chosen-batch-100))$`),
 	}
 	var progress lockedText
 	if err := runAll(t.Context(), o, &progress); err != nil {
@@ -75,14 +76,18 @@ func TestRun(t *testing.T) {
 		t.Fatalf("%d runs in the file of results, want 1", len(runs))
 	}
 	for scenario, values := range map[string][]string{
-		"schedule/batch-100":           {"rate", "limit", "ratio", "cpu_us_per_message", "call_p99_ms"},
-		"drain":                        {"rate", "ratio", "start_p99_ms", "rss_peak_bytes"},
-		"steady/2k":                    {"start_p50_ms", "start_p999_ms", "claim_p99_ms", "handled_rate", "cpu_us_per_message"},
-		"pending/fill":                 {"rate", "ratio", "rss_peak_bytes", "disk_bytes_per_message"},
-		"pending/reopen":               {"open_ms", "first_push_ms"},
-		"pending/reopen-killed":        {"open_ms", "first_push_ms"},
-		"pending/cancel-batch-100":     {"rate", "ratio"},
-		"pending/reschedule-single-64": {"rate", "ratio"},
+		"schedule/batch-100":                {"rate", "limit", "ratio", "cpu_us_per_message", "call_p99_ms"},
+		"schedule/chosen-batch-100":         {"rate", "limit", "ratio", "cpu_us_per_message", "call_p99_ms"},
+		"schedule/chosen-single-64":         {"rate", "ratio"},
+		"drain":                             {"rate", "ratio", "start_p99_ms", "rss_peak_bytes"},
+		"steady/2k":                         {"start_p50_ms", "start_p999_ms", "claim_p99_ms", "handled_rate", "cpu_us_per_message", "disk_bytes_per_life", "disk_bytes_per_body_byte", "syncs_per_life"},
+		"pending/fill":                      {"rate", "ratio", "rss_peak_bytes", "disk_bytes_per_message"},
+		"pending/reopen":                    {"open_ms", "first_push_ms"},
+		"pending/reopen-killed":             {"open_ms", "first_push_ms"},
+		"pending/cancel-batch-100":          {"rate", "ratio"},
+		"pending/reschedule-single-64":      {"rate", "ratio"},
+		"pending/reschedule-batch-1000":     {"rate", "ratio"},
+		"pending/schedule/chosen-batch-100": {"rate", "ratio"},
 	} {
 		for _, v := range append(values, "others_cpu") {
 			if _, ok := runs[0].over(scenario, v); !ok {
@@ -93,7 +98,7 @@ func TestRun(t *testing.T) {
 	if s, _ := runs[0].over("pending/reopen", "pending"); s.median != float64(o.sizes.Pending) {
 		t.Errorf("after %d pushes and a close the store has %v messages (P1)", o.sizes.Pending, s.median)
 	}
-	if s, _ := runs[0].over("pending/reopen-killed", "pending"); s.median < float64(o.sizes.Pending)-2*float64(o.sizes.Pending)/8+fillBatch {
+	if s, _ := runs[0].over("pending/reopen-killed", "pending"); s.median < float64(o.sizes.Pending)-2*float64(o.sizes.Pending)/12+fillBatch {
 		t.Errorf("after kill -9 the store has %v messages: fewer than were pushed and not cancelled (P1)", s.median)
 	}
 	if _, err := os.Stat(o.dir); !errors.Is(err, os.ErrNotExist) {

@@ -261,3 +261,37 @@ func TestDiskUse(t *testing.T) {
 		t.Errorf("a file of 100,000 bytes takes %d, %v", after-before, err)
 	}
 }
+
+// pushedStore keeps what it is given to push.
+type pushedStore struct {
+	punctual.Store
+	pushed []punctual.NewMessage
+}
+
+func (s *pushedStore) Push(_ context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	s.pushed = append(s.pushed, ms...)
+	return make([]punctual.PushResult, len(ms)), nil
+}
+
+// Chosen IDs are on every message, each another one and as long as those that the store makes. Without, the store makes them.
+func TestChosenIDs(t *testing.T) {
+	for _, chosen := range []bool{true, false} {
+		store := new(pushedStore)
+		sys := &punctualSystem{queue: punctual.NewQueue(store, nil), chosen: chosen}
+		for _, n := range []int{1, 50} {
+			if err := sys.push(t.Context(), 0, farLetters(n, new(atomic.Uint32))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ids := map[string]bool{}
+		for _, m := range store.pushed {
+			ids[m.ID] = true
+			if chosen && len(m.ID) != idBytes || !chosen && m.ID != "" {
+				t.Fatalf("chosen is %v and a message has the ID %q", chosen, m.ID)
+			}
+		}
+		if want := 51; len(store.pushed) != want || chosen && len(ids) != want {
+			t.Errorf("chosen is %v: %d messages have %d IDs, want %d", chosen, len(store.pushed), len(ids), want)
+		}
+	}
+}

@@ -40,6 +40,17 @@ func farMessages(ms []punctual.NewMessage) {
 	}
 }
 
+// chosenID is an ID as a caller may choose one: as long as those that the store makes, and random, so that each falls into
+// another place of the store. That is the worst case for a store that has to see whether it knows the ID.
+func chosenID() string {
+	const digits = "0123456789abcdefghijklmnopqrstuv" // 32 of them: the low bits of a random byte choose one
+	b := randomBytes(idBytes)
+	for i := range b {
+		b[i] = digits[b[i]%32]
+	}
+	return string(b)
+}
+
 // openStore opens the store of a round as a user would who sets nothing.
 func openStore(e *env) (*diskstore.Store, error) {
 	return diskstore.Open(e.dir, nil)

@@ -46,7 +46,7 @@ func pendingScenarios() []scenario {
 		})
 	}
 	all = append(all, amendScenarios()...)
-	return append(all,
+	all = append(all,
 		scenario{
 			name: loadScenario, about: "push in batches of 1000 until killed", pending: true, hidden: true,
 			takes: spans(0, 4*time.Second), run: runLoad,
@@ -55,6 +55,7 @@ func pendingScenarios() []scenario {
 			name: "pending/reopen-killed", about: "open the store after kill -9 while it was pushed to in batches of 1000",
 			pending: true, after: loadScenario, takes: spans(0, 6*time.Second), run: runReopen,
 		})
+	return append(all, pendingScheduleScenarios()...) // last, because the store grows by them
 }
 
 // runFill pushes the pending messages and notes how it went as the store grew.

@@ -9,6 +9,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+
 	"github.com/punctualmq/punctual"
 )
 
@@ -32,9 +37,16 @@ type lifeSystem interface {
 }
 
 func (p *punctualOnPostgres) finish(ctx context.Context, n int) (int, time.Duration, error) {
+	wait := time.Second
+	if p.polls {
+		wait = 0
+	}
 	began := time.Now()
-	ds, err := p.store.Claim(ctx, punctual.Claim{Topics: []string{topic}, Max: n, Wait: time.Second})
+	ds, err := p.store.Claim(ctx, punctual.Claim{Topics: []string{topic}, Max: n, Wait: wait})
 	took := time.Since(began)
+	if err == nil && len(ds) == 0 && p.polls {
+		err = sleepUntil(ctx, time.Now().Add(time.Millisecond))
+	}
 	if err != nil || len(ds) == 0 {
 		return 0, took, err
 	}
@@ -70,13 +82,48 @@ func (r *rowsSystem) finish(ctx context.Context, n int) (int, time.Duration, err
 	return got, time.Since(began), errors.Join(err, rows.Err())
 }
 
+// finish is what River's producer and completer do, by the calls of its driver: available jobs are set to running, many at
+// once, and then to completed. Rows of completed jobs stay for a day.
+func (r *riverSystem) finish(ctx context.Context, n int) (int, time.Duration, error) {
+	exec := riverpgxv5.New(r.pool).GetExecutor()
+	began := time.Now()
+	got, err := exec.JobGetAvailable(ctx, &riverdriver.JobGetAvailableParams{ClientID: "bench", MaxAttemptedBy: 100, MaxToLock: n, Queue: river.QueueDefault})
+	took := time.Since(began)
+	if err != nil {
+		return 0, took, err
+	}
+	many := len(got.Jobs)
+	if many == 0 {
+		return 0, took, sleepUntil(ctx, time.Now().Add(time.Millisecond))
+	}
+	now := time.Now()
+	set := &riverdriver.JobSetStateIfRunningManyParams{
+		Attempt: make([]*int, many), ErrData: make([][]byte, many), MetadataDoMerge: make([]bool, many),
+		MetadataUpdates: make([][]byte, many), ScheduledAt: make([]*time.Time, many),
+	}
+	for _, j := range got.Jobs {
+		set.ID = append(set.ID, j.ID)
+		set.FinalizedAt = append(set.FinalizedAt, &now)
+		set.State = append(set.State, rivertype.JobStateCompleted)
+	}
+	rows, err := exec.JobSetStateIfRunningMany(ctx, set)
+	if err == nil && len(rows) != many {
+		err = fmt.Errorf("river completed %d of %d jobs", len(rows), many)
+	}
+	return many, took, err
+}
+
 // lives is messages on their way through their lives.
 type lives struct {
 	sys lifeSystem
+	// batch is how many messages each call takes at most; 0 is lifeBatch. rate is how many a second are pushed at most; 0 is no
+	// bound.
+	batch, rate int
 	// enough tells, for how many are done, whether no more are to be pushed; claimed notes what a claim took.
 	enough  func(done int64) bool
 	claimed func(took time.Duration)
 	room    chan struct{} // has one for each batch that is pushed and not finished
+	began   time.Time
 
 	mu           sync.Mutex
 	pushed, done int64 // guarded by mu
@@ -87,6 +134,10 @@ type lives struct {
 func (l *lives) run(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if l.batch == 0 {
+		l.batch = lifeBatch
+	}
+	l.began = time.Now()
 	l.room = make(chan struct{}, lifeAhead)
 	var calls sync.WaitGroup
 	for range lifeCalls {
@@ -111,14 +162,19 @@ func (l *lives) push(ctx context.Context) error {
 		l.mu.Lock()
 		from, over := l.pushed, l.over
 		if !over {
-			l.pushed += lifeBatch
+			l.pushed += int64(l.batch)
 		}
 		l.mu.Unlock()
 		if over {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
-		ls := make([]letter, lifeBatch)
+		if l.rate > 0 {
+			if err := sleepUntil(ctx, l.began.Add(time.Duration(from)*time.Second/time.Duration(l.rate))); err != nil {
+				return err
+			}
+		}
+		ls := make([]letter, l.batch)
 		due := time.Now()
 		for i := range ls {
 			ls[i] = letter{uint32(from) + uint32(i), due}
@@ -132,15 +188,15 @@ func (l *lives) push(ctx context.Context) error {
 // finish claims and acks until all are finished.
 func (l *lives) finish(ctx context.Context) error {
 	for ctx.Err() == nil {
-		n, took, err := l.sys.finish(ctx, lifeBatch)
+		n, took, err := l.sys.finish(ctx, l.batch)
 		if err != nil {
 			return err
 		}
 		l.mu.Lock()
-		batches := l.done / lifeBatch
+		batches := l.done / int64(l.batch)
 		l.done += int64(n)
 		l.over = l.over || l.enough(l.done)
-		batches = l.done/lifeBatch - batches
+		batches = l.done/int64(l.batch) - batches
 		all := l.over && l.done == l.pushed
 		if n > 0 {
 			l.claimed(took)
@@ -227,28 +283,60 @@ func sizePostgres(ctx context.Context, e *env) error {
 		if err != nil {
 			return err
 		}
-		release, err := s.holdSnapshot(ctx)
+		held, err := s.holdSnapshot(ctx)
 		if err != nil {
 			return err
 		}
 		e.say("a snapshot is held from here")
 		err = manyLives(ctx, e, sys.(lifeSystem), "held_", int64(max(1, e.sizes.PostgresLives/heldShare)))
-		return errors.Join(err, release(), expectPending(ctx, sys, 0))
+		if err == nil {
+			err = held.check(ctx)
+		}
+		return errors.Join(err, held.release(), expectPending(ctx, sys, 0))
 	})
 }
 
-// holdSnapshot opens a snapshot, because of which no row that is finished from here on can be cleared away until release is called.
-func (s *postgresServer) holdSnapshot(ctx context.Context) (release func() error, err error) {
+// heldSnapshot is a snapshot, because of which no row that is finished since it was opened can be cleared away.
+type heldSnapshot struct {
+	server *postgresServer
+	tx     pgx.Tx
+	oldest string // the oldest transaction whose rows it may need
+}
+
+func (s *postgresServer) holdSnapshot(ctx context.Context) (*heldSnapshot, error) {
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		return nil, err
 	}
-	release = func() error { return tx.Rollback(context.WithoutCancel(ctx)) }
-	if _, err := tx.Exec(ctx, "select count(*) from punctual.topic"); err != nil {
-		return nil, errors.Join(err, release())
+	h := &heldSnapshot{server: s, tx: tx}
+	if _, err := tx.Exec(ctx, "select 1"); err != nil { // the first statement opens it
+		return nil, errors.Join(err, h.release())
 	}
-	return release, nil
+	if h.oldest, err = h.holds(ctx); err != nil {
+		return nil, errors.Join(err, h.release())
+	}
+	return h, nil
 }
+
+// holds asks the server, by another connection, which rows the snapshot keeps.
+func (h *heldSnapshot) holds(ctx context.Context) (oldest string, err error) {
+	err = h.server.pool.QueryRow(ctx, "select backend_xmin::text from pg_stat_activity where pid = $1 and backend_xmin is not null", h.tx.Conn().PgConn().PID()).Scan(&oldest)
+	if err != nil {
+		return "", fmt.Errorf("the server holds no snapshot for the connection that opened one: %w", err)
+	}
+	return oldest, nil
+}
+
+// check makes sure that the snapshot was held all the time, since without it the figures would tell nothing.
+func (h *heldSnapshot) check(ctx context.Context) error {
+	oldest, err := h.holds(ctx)
+	if err == nil && oldest != h.oldest {
+		err = fmt.Errorf("the snapshot keeps rows from transaction %s on, and was opened at %s", oldest, h.oldest)
+	}
+	return err
+}
+
+func (h *heldSnapshot) release() error { return h.tx.Rollback(context.Background()) }
 
 // manyLives takes want messages through their lives, and notes what claims take in the first and the last tenth. It says how far
 // it is each tenth.

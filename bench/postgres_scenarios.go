@@ -37,11 +37,11 @@ func postgresScenarios() []scenario {
 	for _, x := range postgresSchedules {
 		all = append(all, scenario{
 			name: postgresScheduleName(x.callers, x.batch), about: fmt.Sprintf("PostgreSQL: %s, beside rows and River", callersLabel(x.callers, x.batch)),
-			takes: func(z sizes) time.Duration { return 3*z.RedisSpan + 10*time.Second },
+			takes: func(z sizes) time.Duration { return 4*z.RedisSpan + 12*time.Second },
 			run:   func(ctx context.Context, e *env) error { return schedulePostgres(ctx, e, x.callers, x.batch) },
 		})
 	}
-	return append(all,
+	all = append(all,
 		scenario{
 			name: postgresDrain, about: "PostgreSQL: a backlog drained by 64 handlers, beside rows and River", maxRounds: 2,
 			takes: func(z sizes) time.Duration {
@@ -68,11 +68,16 @@ func postgresScenarios() []scenario {
 			name: postgresLateness, about: "PostgreSQL: lateness at 2,000 messages a second", maxRounds: 2,
 			takes: func(z sizes) time.Duration { return z.RedisWindow + 10*time.Second }, run: latenessPostgres,
 		})
+	return append(all, heldScenarios()...)
 }
 
+// postgresSchedulers are compared where messages are only scheduled. The tuned River is left out, because it schedules as the
+// other one does.
+var postgresSchedulers = []contender{{sysPunctual, ""}, {sysChosen, "chosen_"}, {sysRows, "rows_"}, {sysRiver, "river_"}}
+
 // eachOnPostgres runs f with each system, on a server of its own.
-func (e *env) eachOnPostgres(ctx context.Context, f func(s *postgresServer, sys postgresSystem, c contender) error) error {
-	for _, c := range postgresSystems {
+func (e *env) eachOnPostgres(ctx context.Context, systems []contender, f func(s *postgresServer, sys postgresSystem, c contender) error) error {
+	for _, c := range systems {
 		err := e.withPostgres(ctx, func(s *postgresServer) error {
 			sys, err := openPostgresSystem(ctx, c.system, s)
 			if err != nil {
@@ -93,10 +98,7 @@ func (r *Result) timesRiver() {
 }
 
 func schedulePostgres(ctx context.Context, e *env, callers, batch int) error {
-	err := e.eachOnPostgres(ctx, func(s *postgresServer, sys postgresSystem, c contender) error {
-		if c.system == sysRiverFast { // it schedules as the other one
-			return nil
-		}
+	err := e.eachOnPostgres(ctx, postgresSchedulers, func(s *postgresServer, sys postgresSystem, c contender) error {
 		e.say("%s for %v", c.system, e.sizes.RedisSpan)
 		var seq atomic.Uint32
 		warm := farLetters(batch, &seq) // connections are made, plans too
@@ -184,7 +186,7 @@ func (h *handled) await(ctx context.Context) error {
 // drainPostgres schedules a backlog that is due, and then starts its consumers. The rate is counted from the first delivery. River
 // gets a fifth of it as shipped, so that it takes about as long.
 func drainPostgres(ctx context.Context, e *env) error {
-	err := e.eachOnPostgres(ctx, func(s *postgresServer, sys postgresSystem, c contender) error {
+	err := e.eachOnPostgres(ctx, postgresSystems, func(s *postgresServer, sys postgresSystem, c contender) error {
 		n := int64(e.sizes.RedisBurst)
 		if c.system == sysRiver {
 			n = max(1, n/20)

@@ -77,12 +77,12 @@ type postgresSystem interface {
 
 func openPostgresSystem(ctx context.Context, name string, s *postgresServer) (postgresSystem, error) {
 	switch name {
-	case sysPunctual:
+	case sysPunctual, sysChosen:
 		store, err := pgstore.Open(ctx, s.pool, &pgstore.Options{Migrate: true})
 		if err != nil {
 			return nil, err
 		}
-		return &punctualOnPostgres{store, punctual.NewQueue(store, nil)}, nil
+		return &punctualOnPostgres{store, punctual.NewQueue(store, nil), name == sysChosen, false}, nil
 	case sysRows:
 		_, err := s.pool.Exec(ctx, `create table rows (id bigint generated always as identity primary key, due bigint not null, body bytea not null);
 			create index on rows (due)`)
@@ -94,12 +94,14 @@ func openPostgresSystem(ctx context.Context, name string, s *postgresServer) (po
 }
 
 type punctualOnPostgres struct {
-	store *pgstore.Store
-	queue *punctual.Queue
+	store  *pgstore.Store
+	queue  *punctual.Queue
+	chosen bool
+	polls  bool // finish does not wait for what becomes due, so that what its claims take is work alone
 }
 
 func (p *punctualOnPostgres) push(ctx context.Context, who int, ls []letter) error {
-	return (&punctualSystem{queue: p.queue}).push(ctx, who, ls)
+	return (&punctualSystem{queue: p.queue, chosen: p.chosen}).push(ctx, who, ls)
 }
 
 func (p *punctualOnPostgres) pending(ctx context.Context) (int64, error) {
@@ -202,6 +204,9 @@ type riverSystem struct {
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx] // that inserts
 	fast   bool
+	// atOnce has jobs available as they are inserted. With a time, even one that is over, they wait for the scheduler, which looks
+	// each 5 s.
+	atOnce bool
 }
 
 func openRiver(ctx context.Context, pool *pgxpool.Pool, fast bool) (*riverSystem, error) {
@@ -213,7 +218,7 @@ func openRiver(ctx context.Context, pool *pgxpool.Pool, fast bool) (*riverSystem
 		return nil, err
 	}
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: warnings()})
-	return &riverSystem{pool, client, fast}, err
+	return &riverSystem{pool: pool, client: client, fast: fast}, err
 }
 
 // push inserts one job, or many by COPY, which is River's fastest way.
@@ -224,7 +229,10 @@ func (r *riverSystem) push(ctx context.Context, _ int, ls []letter) error {
 	}
 	params := make([]river.InsertManyParams, len(ls))
 	for i, l := range ls {
-		params[i] = river.InsertManyParams{Args: riverLetter{l.body()}, InsertOpts: &river.InsertOpts{ScheduledAt: l.due}}
+		params[i] = river.InsertManyParams{Args: riverLetter{l.body()}}
+		if !r.atOnce {
+			params[i].InsertOpts = &river.InsertOpts{ScheduledAt: l.due}
+		}
 	}
 	n, err := r.client.InsertManyFast(ctx, params)
 	if err == nil && n != len(ls) {

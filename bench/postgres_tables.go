@@ -16,6 +16,7 @@ var postgresTables = []table{
 	{"postgres-lateness", postgresLatenessTable},
 	{"postgres-life", postgresLifeTable},
 	{"postgres-size", postgresSizeTable},
+	{"postgres-held", heldTable},
 }
 
 func postgresMachineTable(r run) string {
@@ -48,11 +49,13 @@ func postgresScheduleTable(r run) string {
 	}
 	return scenarioTable(r, "scheduled by", rows,
 		value("messages/s", "rate", digits),
+		value("with chosen IDs/s", "chosen_rate", digits),
 		value("rows/s", "rows_rate", digits),
 		value("River/s", "river_rate", digits),
 		value("times River", "times_river", ratio),
 		value("CPU µs per message", "cpu_us_per_message", digits),
 		value("server's", "server_us_per_message", digits),
+		value("server's with chosen IDs", "chosen_server_us_per_message", digits),
 		othersColumn, roundsColumn)
 }
 

@@ -21,7 +21,7 @@ func TestPostgresRun(t *testing.T) {
 	}
 	o := runOptions{
 		dir: filepath.Join(dir, "data"), results: filepath.Join(t.TempDir(), "r.ndjson"), rounds: 1, sizes: tinySizes(),
-		only: mustCompile(`^postgres-(schedule/batch-1000|drain/.*|lateness/2k|life/.*|size)$`),
+		only: mustCompile(`^postgres-(schedule/batch-1000|drain/.*|lateness/2k|life/.*|size|held/.*)$`),
 	}
 	var progress lockedText
 	if err := runAll(t.Context(), o, &progress); err != nil {
@@ -32,11 +32,13 @@ func TestPostgresRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for scenario, values := range map[string][]string{
-		"postgres-schedule/batch-1000": {"rate", "rows_rate", "river_rate", "times_river", "wal_bytes_per_message"},
+		"postgres-schedule/batch-1000": {"rate", "rows_rate", "river_rate", "times_river", "wal_bytes_per_message", "chosen_rate", "chosen_server_us_per_message"},
 		postgresDrain:                  {"rate", "rows_rate", "river_rate", "river_fast_rate", "times_river", "server_us_per_message", "river_fast_transactions_per_message"},
 		postgresFleet:                  {"rate", "river_fast_rate", "times_river", "server_us_per_message"},
 		postgresLife:                   {"rate", "rows_rate", "ratio", "cpu_us_per_message", "server_us_per_message"},
 		postgresSize:                   {"messages", "rate", "table_bytes", "index_bytes", "last_claim_p99_ms", "held_messages", "held_last_claim_p50_ms"},
+		heldName(sysPunctual):          {"messages", "first_rate", "last_claim_p50_ms", "last_claim_p99_ms", "database_bytes", "server_us_per_message"},
+		heldName(sysRiver):             {"messages", "first_rate", "last_claim_p50_ms", "last_claim_p99_ms", "database_bytes", "server_us_per_message"},
 		postgresLateness:               {"start_p99_ms", "early", "transactions_per_message"},
 	} {
 		for _, v := range values {

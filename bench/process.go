@@ -161,7 +161,7 @@ func describeMachine(dir string, z sizes) Machine {
 	return Machine{
 		Kind: "machine", Run: time.Now().UTC().Format(time.RFC3339), Cores: runtime.NumCPU(),
 		CPU: fieldOf("/proc/cpuinfo", "model name"), MemoryGiB: memoryGiB(), Kernel: kernel(),
-		Go: runtime.Version(), FileSystem: fileSystem(dir), Redis: redisVersion(), Peers: peerVersions(), Asynq: asynqVersion(),
+		Go: runtime.Version(), FileSystem: fileSystem(dir), Redis: redisVersion(), Peers: peerVersions(), Asynq: asynqVersion(), BullMQ: bullmqVersion(),
 		Postgres: postgresVersion(), River: moduleVersion("github.com/riverqueue/river"), Sizes: z,
 	}
 }

@@ -56,9 +56,10 @@ func (x redisDrain) takes(z sizes) time.Duration {
 	return d
 }
 
-// drainSize is how many messages a system gets: asynq a fifth, so that it takes about as long.
+// drainSize is how many messages a system gets: asynq and BullMQ a fifth, so that they take about as long.
 func drainSize(system string, z sizes) int {
-	if system == sysAsynq || system == sysAsynqFast {
+	switch system {
+	case sysAsynq, sysAsynqFast, sysBullMQ:
 		return max(1, z.RedisBurst/5)
 	}
 	return z.RedisBurst
@@ -67,8 +68,11 @@ func drainSize(system string, z sizes) int {
 // drainFill is how long a system may take to schedule them before they are due.
 func drainFill(system string, z sizes) time.Duration {
 	each := 20 * time.Microsecond
-	if system == sysAsynq || system == sysAsynqFast {
+	switch system {
+	case sysAsynq, sysAsynqFast:
 		each = 60 * time.Microsecond
+	case sysBullMQ:
+		each = 150 * time.Microsecond
 	}
 	return time.Second + time.Duration(drainSize(system, z))*each
 }
@@ -167,6 +171,9 @@ func (x redisDrain) drainOnce(ctx context.Context, e *env, system string, fill t
 
 func (x redisDrain) drainServer(ctx context.Context, e *env, s *redisServer, sys system, system string, d *drained) error {
 	start := time.Duration(x.processes) * processStart
+	if system == sysBullMQ {
+		start = time.Duration(x.processes) * bullmqStart
+	}
 	// A whole second, because asynq knows nothing finer.
 	d.due = time.Now().Add(start + d.fill + time.Second).Truncate(time.Second)
 	f, err := e.startFleet(ctx, x.processes, consumerTask{System: system, Addr: s.addr, Slots: x.slots, Instant: d.due})
@@ -239,6 +246,10 @@ const (
 
 // fillFor schedules n letters for one instant.
 func fillFor(ctx context.Context, sys system, system string, n int64, due time.Time) error {
+	if b, ok := sys.(*bullmqSystem); ok {
+		_, err := b.ask(bullmqRequest{Do: "fill", N: n, Due: due.UnixMilli(), Callers: 2, Batch: bullmqBatch})
+		return err
+	}
 	callers, batch := 2, int64(redisFill)
 	if system == sysAsynq || system == sysAsynqFast {
 		callers, batch = fillers, 1

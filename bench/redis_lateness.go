@@ -39,7 +39,7 @@ func redisLatenesses(rate int) []redisLateness {
 		all = append(all, redisLateness{rate, sysPunctual, 32})
 	}
 	if rate <= 2_000 {
-		all = append(all, redisLateness{rate, sysAsynq, 8})
+		all = append(all, redisLateness{rate, sysAsynq, 8}, redisLateness{rate, sysBullMQ, 1}, redisLateness{rate, sysBullMQ, 8})
 	}
 	if rate <= 10_000 {
 		all = append(all, redisLateness{rate, sysAsynqFast, 8})
@@ -133,6 +133,10 @@ func (x redisLateness) note(out *Result, f *fleet, n int64) error {
 // pushEvenly pushes n letters one by one at a rate, each lateLead before it is due. It counts
 // those that were not stored before they were due, because the system or the machine was too busy.
 func pushEvenly(ctx context.Context, sys system, n int64, rate int) (overdue int64, err error) {
+	if b, ok := sys.(*bullmqSystem); ok {
+		a, err := b.ask(bullmqRequest{Do: "evenly", N: n, Rate: rate, Callers: redisCallers, LeadMS: lateLead.Milliseconds()})
+		return a.Overdue, err
+	}
 	begin := time.Now()
 	var next, behind atomic.Int64
 	err = inParallel(ctx, redisCallers, func(ctx context.Context, who int) error {

@@ -46,7 +46,7 @@ func redisScheduleScenarios() []scenario {
 	for _, x := range redisSchedules() {
 		all = append(all, scenario{
 			name: x.name(), about: fmt.Sprintf("%s, appendfsync %s", callersLabel(x.callers, x.batch), x.fsync),
-			takes: func(z sizes) time.Duration { return 5*z.RedisSpan + time.Second }, run: x.run,
+			takes: func(z sizes) time.Duration { return 6*z.RedisSpan + time.Second }, run: x.run,
 		})
 	}
 	return all
@@ -62,12 +62,14 @@ func (x redisSchedule) run(ctx context.Context, e *env) error {
 	// The same, by pairs of commands.
 	piped := &pushing{redisSchedule: lists.redisSchedule, system: sysRaw}
 	own, rival := &pushing{redisSchedule: x, system: sysPunctual}, &pushing{redisSchedule: x, system: sysAsynq}
+	chosen := &pushing{redisSchedule: x, system: sysChosen}
 	steps := []func() error{
 		func() error { return pairs.measure(ctx, e, half) },
 		func() error { return lists.measure(ctx, e, half) },
 		func() error { return piped.measure(ctx, e, half) },
 		func() error { return own.measure(ctx, e, whole) },
 		func() error { return rival.measure(ctx, e, whole) },
+		func() error { return chosen.measure(ctx, e, whole) },
 		func() error { return pairs.measure(ctx, e, half) },
 		func() error { return lists.measure(ctx, e, half) },
 		func() error { return piped.measure(ctx, e, half) },
@@ -85,6 +87,8 @@ func (x redisSchedule) run(ctx context.Context, e *env) error {
 		}
 	}
 	x.note(e.out, pairs, lists, piped, own, rival)
+	chosen.note(e.out, "chosen_")
+	e.out.set("chosen_share", chosen.rate()/own.rate())
 	return nil
 }
 

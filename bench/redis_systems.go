@@ -22,6 +22,8 @@ import (
 // messages. Each has a program of its own and a server of its own.
 const (
 	sysPunctual = "punctual"
+	// sysChosen is Punctual with IDs that the caller chooses; without, the store makes them.
+	sysChosen = "punctual-chosen"
 	// sysRaw is the reference of redis_raw.go, with a ZADD and an HSET for each message. sysLists
 	// is the same with one of each for a whole list.
 	sysRaw   = "raw"
@@ -37,6 +39,9 @@ const (
 	fastDelayedCheck = 100 * time.Millisecond
 	fastTaskCheck    = 10 * time.Millisecond
 )
+
+// sysBullMQ is BullMQ with its defaults, in a program for Node (bullmq.go).
+const sysBullMQ = "bullmq"
 
 const asynqQueue = "default"
 
@@ -102,20 +107,28 @@ type system interface {
 
 func openSystem(ctx context.Context, name string, s *redisServer, callers int) (system, error) {
 	switch name {
-	case sysPunctual:
-		return openPunctual(ctx, s)
+	case sysPunctual, sysChosen:
+		sys, err := openPunctual(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		sys.chosen = name == sysChosen
+		return sys, nil
 	case sysRaw, sysLists:
 		return openRaw(ctx, s, callers, name == sysLists)
 	case sysAsynq, sysAsynqFast:
 		return openAsynq(s), nil
+	case sysBullMQ:
+		return openBullMQ(ctx, s.addr)
 	}
 	return nil, fmt.Errorf("there is no system %q", name)
 }
 
 // punctualSystem schedules through a Queue.
 type punctualSystem struct {
-	store *redisstore.Store
-	queue *punctual.Queue
+	store  *redisstore.Store
+	queue  *punctual.Queue
+	chosen bool
 }
 
 // openRedisStore opens a store as a user would who sets nothing.
@@ -133,17 +146,24 @@ func openPunctual(ctx context.Context, s *redisServer) (*punctualSystem, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &punctualSystem{store, punctual.NewQueue(store, nil)}, nil
+	return &punctualSystem{store: store, queue: punctual.NewQueue(store, nil)}, nil
 }
 
 func (p *punctualSystem) push(ctx context.Context, _ int, ls []letter) error {
 	if len(ls) == 1 {
-		_, err := p.queue.Push(ctx, topic, ls[0].body(), punctual.At(ls[0].due))
+		options := []punctual.PushOption{punctual.At(ls[0].due)}
+		if p.chosen {
+			options = append(options, punctual.ID(chosenID()))
+		}
+		_, err := p.queue.Push(ctx, topic, ls[0].body(), options...)
 		return err
 	}
 	ms := make([]punctual.NewMessage, len(ls))
 	for i, l := range ls {
 		ms[i] = punctual.NewMessage{Topic: topic, Body: l.body(), Due: l.due}
+		if p.chosen {
+			ms[i].ID = chosenID()
+		}
 	}
 	return checkPushed(p.queue.PushMany(ctx, ms))
 }

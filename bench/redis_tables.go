@@ -13,13 +13,14 @@ var redisTables = []table{
 	{"redis-schedule", redisScheduleTable},
 	{"redis-drain", redisDrainTable},
 	{"redis-lateness", redisLatenessTable},
+	{"redis-bullmq", bullmqTable},
 	{"redis-cost", redisCostTable},
 	{"redis-idle", redisIdleTable},
 }
 
 func redisMachineTable(r run) string {
 	m, z := r.machine, r.machine.Sizes
-	return r.machineTable("beside it", fmt.Sprintf("redis-server %s on loopback, asynq %s", orUnknown(m.Redis), orUnknown(m.Asynq)),
+	return r.machineTable("beside it", fmt.Sprintf("redis-server %s on loopback, asynq %s, BullMQ %s", orUnknown(m.Redis), orUnknown(m.Asynq), orUnknown(m.BullMQ)),
 		fmt.Sprintf("rates over %v, lateness over %v, %s messages due in one instant, %s pending",
 			z.RedisSpan, z.RedisWindow, commas(int64(z.RedisBurst)), commas(int64(z.RedisPending))))
 }
@@ -150,6 +151,7 @@ func redisScheduleTable(r run) string {
 	}
 	return scenarioTable(r, "scheduled by", rows,
 		value("messages/s", "rate", digits),
+		value("with chosen IDs/s", "chosen_rate", digits),
 		value("pairs/s", "raw_rate", digits),
 		value("ratio", "ratio", ratio),
 		value("pairs, 64 in a pipeline/s", "piped_rate", digits),
@@ -191,7 +193,7 @@ func redisDrainTable(r run) string {
 
 // systemLabel names a system in a table.
 func systemLabel(system string) string {
-	return map[string]string{sysPunctual: "Punctual", sysAsynq: "asynq, defaults", sysAsynqFast: "asynq, polls down"}[system]
+	return map[string]string{sysPunctual: "Punctual", sysAsynq: "asynq, defaults", sysAsynqFast: "asynq, polls down", sysBullMQ: "BullMQ", sysRiver: "River"}[system]
 }
 
 func redisLatenessTable(r run) string {
@@ -241,6 +243,8 @@ func redisCostTable(r run) string {
 	const push, batch, drain = "redis-schedule/single-64", "redis-schedule/batch-1000", "redis-drain/1x64"
 	put("Redis CPU µs, push, 64 callers one by one", push, "redis_us_per_message", digits, "", "raw_", "asynq_")
 	put("Redis CPU µs, push, batches of 1000", batch, "redis_us_per_message", digits, "", "raw_", none)
+	put("the same with chosen IDs, 64 callers one by one", push, "chosen_redis_us_per_message", digits, "", none, none)
+	put("the same with chosen IDs, batches of 1000", batch, "chosen_redis_us_per_message", digits, "", none, none)
 	put("Redis CPU µs, claim and ack, 1 process", drain, "redis_us_per_message", digits, "", "raw_", "asynq_fast_")
 	put("commands, push, 64 callers one by one", push, "commands_per_message", digits, "", "raw_", "asynq_")
 	put("commands, claim and ack, 1 process", drain, "commands_per_message", digits, "", "raw_", "asynq_fast_")

@@ -33,7 +33,7 @@ func TestRedisRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for scenario, values := range map[string][]string{
-		"redis-schedule/single-64":        {"rate", "ratio", "lists_ratio", "piped_ratio", "times_asynq", "redis_us_per_message", "asynq_redis_us_per_message", "commands_per_message", "call_p99_ms"},
+		"redis-schedule/single-64":        {"rate", "ratio", "lists_ratio", "piped_ratio", "times_asynq", "redis_us_per_message", "asynq_redis_us_per_message", "commands_per_message", "call_p99_ms", "chosen_rate", "chosen_share", "chosen_redis_us_per_message"},
 		"redis-schedule/batch-100-always": {"rate", "ratio", "lists_ratio"},
 		"redis-drain/1x64":                {"rate", "ratio", "times_asynq", "first_ms", "asynq_first_ms", "cpu_us_per_message", "asynq_fast_redis_us_per_message"},
 		"redis-lateness/2k-punctual-8":    {"start_p50_ms", "start_p99_ms", "early_share", "commands_per_message", "redis_us_per_message"},

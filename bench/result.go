@@ -25,8 +25,9 @@ type Machine struct {
 	FileSystem string `json:"file_system"`
 	Redis      string `json:"redis,omitempty"` // version of redis-server
 	// Peers are the versions of what the server is compared with.
-	Peers string `json:"peers,omitempty"`
-	Asynq string `json:"asynq,omitempty"` // version of asynq
+	Peers  string `json:"peers,omitempty"`
+	Asynq  string `json:"asynq,omitempty"`  // version of asynq
+	BullMQ string `json:"bullmq,omitempty"` // version of BullMQ
 	// Postgres is the version of the server, and River that of River.
 	Postgres string `json:"postgres,omitempty"`
 	River    string `json:"river,omitempty"`

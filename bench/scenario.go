@@ -51,6 +51,7 @@ func scenarios() []scenario {
 	all = append(all, redisScheduleScenarios()...)
 	all = append(all, redisDrainScenarios()...)
 	all = append(all, redisLatenessScenarios()...)
+	all = append(all, bullmqScenarios()...)
 	all = append(all, redisCostScenarios()...)
 	all = append(all, redisTopicsScenarios()...)
 	all = append(all, postgresScenarios()...)

@@ -10,18 +10,81 @@ import (
 
 // How many messages a second can be scheduled durably, due 1 to 25 hours ahead.
 
+// schedule is a way of scheduling: n callers with one message each, or one caller with n messages.
+type schedule struct {
+	n       int
+	batches bool
+	chosen  bool // the caller chooses the IDs
+}
+
+func (x schedule) name() string {
+	name := "schedule/"
+	if x.chosen {
+		name += "chosen-"
+	}
+	if x.batches {
+		return fmt.Sprintf("%sbatch-%d", name, x.n)
+	}
+	return fmt.Sprintf("%ssingle-%d", name, x.n)
+}
+
+// label names it in tables, as those have it.
+func (x schedule) label() string {
+	label := fmt.Sprintf("%d goroutines, one by one", x.n)
+	switch {
+	case x.batches:
+		label = fmt.Sprintf("1 goroutine, batches of %d", x.n)
+	case x.n == 1:
+		label = "1 goroutine, one by one"
+	}
+	if x.chosen {
+		label += ", chosen IDs"
+	}
+	return label
+}
+
+func (x schedule) run(ctx context.Context, e *env) error {
+	if x.batches {
+		return scheduleBatches(ctx, e, x.n, x.chosen)
+	}
+	return scheduleSingles(ctx, e, x.n, x.chosen)
+}
+
+// schedules are measured on an empty store: with IDs that the store makes, and with chosen ones.
+func schedules() []schedule {
+	var all []schedule
+	for _, chosen := range []bool{false, true} {
+		all = append(all, schedule{1, false, chosen}, schedule{64, false, chosen}, schedule{100, true, chosen}, schedule{1000, true, chosen})
+	}
+	return all
+}
+
+// pendingSchedules are measured beside the pending messages, where a chosen ID has to be looked for among many.
+func pendingSchedules() []schedule {
+	var all []schedule
+	for _, chosen := range []bool{false, true} {
+		all = append(all, schedule{64, false, chosen}, schedule{100, true, chosen})
+	}
+	return all
+}
+
 func scheduleScenarios() []scenario {
 	var all []scenario
-	for _, n := range []int{1, 64} {
-		all = append(all, scenario{
-			name: fmt.Sprintf("schedule/single-%d", n), about: fmt.Sprintf("Queue.Push by %d goroutines", n),
-			takes: spans(1.4, time.Second), run: func(ctx context.Context, e *env) error { return scheduleSingles(ctx, e, n) },
-		})
+	for _, x := range schedules() {
+		all = append(all, scenario{name: x.name(), about: x.label(), takes: spans(1.4, time.Second), run: x.run})
 	}
-	for _, n := range []int{100, 1000} {
+	return all
+}
+
+// pendingName is the name of x beside the pending messages.
+func (x schedule) pendingName() string { return "pending/" + x.name() }
+
+func pendingScheduleScenarios() []scenario {
+	var all []scenario
+	for _, x := range pendingSchedules() {
 		all = append(all, scenario{
-			name: fmt.Sprintf("schedule/batch-%d", n), about: fmt.Sprintf("Queue.PushMany of %d messages by one goroutine", n),
-			takes: spans(1.4, time.Second), run: func(ctx context.Context, e *env) error { return scheduleBatches(ctx, e, n) },
+			name: x.pendingName(), about: x.label() + ", beside the pending ones", pending: true, maxRounds: 2,
+			takes: spans(1.4, 3*time.Second), run: x.run,
 		})
 	}
 	return all
@@ -29,20 +92,29 @@ func scheduleScenarios() []scenario {
 
 // scheduleSingles has n goroutines push one message each, again and again. The limit is that of
 // n messages to one fdatasync, because n goroutines cannot have more on their way.
-func scheduleSingles(ctx context.Context, e *env, n int) error {
+func scheduleSingles(ctx context.Context, e *env, n int, chosen bool) error {
 	return e.scheduleRate(n, func(q *punctual.Queue) (*tally, error) {
 		return flatOut(ctx, n, e.sizes.Span, func(ctx context.Context, _ int) (int, error) {
-			_, err := q.Push(ctx, topic, randomBody(), punctual.At(farDue(time.Now())))
+			options := []punctual.PushOption{punctual.At(farDue(time.Now()))}
+			if chosen {
+				options = append(options, punctual.ID(chosenID()))
+			}
+			_, err := q.Push(ctx, topic, randomBody(), options...)
 			return 1, err
 		})
 	})
 }
 
-func scheduleBatches(ctx context.Context, e *env, n int) error {
+func scheduleBatches(ctx context.Context, e *env, n int, chosen bool) error {
 	ms := make([]punctual.NewMessage, n)
 	return e.scheduleRate(n, func(q *punctual.Queue) (*tally, error) {
 		return flatOut(ctx, 1, e.sizes.Span, func(ctx context.Context, _ int) (int, error) {
 			farMessages(ms)
+			if chosen {
+				for i := range ms {
+					ms[i].ID = chosenID()
+				}
+			}
 			return n, checkPushed(q.PushMany(ctx, ms))
 		})
 	})

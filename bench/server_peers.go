@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +33,7 @@ import (
 const (
 	peerLibrary   = "library"
 	peerServer    = "punctual"
+	peerHTTP      = "http" // the same server, to which requests are sent without remotestore
 	peerBeanstalk = "beanstalkd"
 	peerBinlog    = "beanstalkd-binlog" // with -b -f0: fsync before every answer
 	peerNATS      = "nats"              // file storage with its defaults: fsync every two minutes
@@ -60,7 +63,7 @@ func openPeer(ctx context.Context, e *env, name string, callers int) (peer, erro
 			return nil, err
 		}
 		return &storePeer{store: store, queue: punctual.NewQueue(store, nil)}, nil
-	case peerServer:
+	case peerServer, peerHTTP:
 		p, err := startSelf(ctx, servePunctualVerb, e.dir)
 		if err != nil {
 			return nil, err
@@ -69,7 +72,11 @@ func openPeer(ctx context.Context, e *env, name string, callers int) (peer, erro
 		if err != nil {
 			return nil, errors.Join(err, p.stop())
 		}
-		return &storePeer{store: store, queue: punctual.NewQueue(store, nil), server: p}, nil
+		own := &storePeer{store: store, queue: punctual.NewQueue(store, nil), server: p}
+		if name == peerHTTP {
+			return newHTTPPeer(own), nil
+		}
+		return own, nil
 	case peerBeanstalk, peerBinlog:
 		return openBeanstalk(ctx, e, callers, name == peerBinlog)
 	case peerNATS:
@@ -245,6 +252,44 @@ func dialAndSay(ctx context.Context, addr, text string) (net.Conn, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// httpPeer pushes to Punctual's server as a program in any language does: a request for each message, by the HTTP client of
+// its language, on a connection that is kept.
+type httpPeer struct {
+	*storePeer
+	client *http.Client
+	to     string
+}
+
+func newHTTPPeer(p *storePeer) *httpPeer {
+	return &httpPeer{p, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: fillers}}, "http://" + p.server.addr + "/v1/topics/" + topic + "/messages?due="}
+}
+
+func (p *httpPeer) push(ctx context.Context, _ int, ls []letter) error {
+	for _, l := range ls {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.to+l.due.UTC().Format(time.RFC3339Nano), bytes.NewReader(l.body()))
+		if err != nil {
+			return err
+		}
+		answer, err := p.client.Do(req)
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(answer.Body) // to the end, so that the connection is used again
+		if err = errors.Join(err, answer.Body.Close()); err != nil {
+			return err
+		}
+		if answer.StatusCode/100 != 2 {
+			return fmt.Errorf("the server answers a push with %s: %s", answer.Status, text)
+		}
+	}
+	return nil
+}
+
+func (p *httpPeer) close() error {
+	p.client.CloseIdleConnections()
+	return p.storePeer.close()
 }
 
 // beanstalk is beanstalkd. It delays by whole seconds: a delay is rounded down, so messages come up to a second early.

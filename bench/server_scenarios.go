@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,10 @@ const (
 	serverHands   = 64
 	serverRate    = 2_000
 	serverWaiting = 10_000
+
+	// serverAlone is one caller that pushes one message in each request, and waits for the answer.
+	serverAlone = "schedule-single-1"
+	serverWaits = "waiting-10k"
 )
 
 // serverWork is what every system does.
@@ -31,7 +36,7 @@ type serverWork struct {
 
 func serverWorks() []serverWork {
 	var all []serverWork
-	for _, x := range []struct{ callers, batch int }{{16, 1}, {64, 1}, {16, 100}, {64, 100}} {
+	for _, x := range []struct{ callers, batch int }{{1, 1}, {16, 1}, {64, 1}, {16, 100}, {64, 100}} {
 		name := fmt.Sprintf("schedule-single-%d", x.callers)
 		if x.batch > 1 {
 			name = fmt.Sprintf("schedule-batch-%d", x.callers)
@@ -57,9 +62,20 @@ func serverWorks() []serverWork {
 			takes: func(z sizes) time.Duration { return z.RedisWindow + lateLead + 2*time.Second }, run: serverLateness,
 		},
 		serverWork{
-			name: "waiting-10k", about: "10,000 clients that wait for a message", callers: 1,
+			name: serverWaits, about: "10,000 clients that wait for a message", callers: 1,
 			takes: func(sizes) time.Duration { return 10 * time.Second }, run: serverMemory,
 		})
+}
+
+// peers are the systems that do this work.
+func (w serverWork) peers() []string {
+	switch w.name {
+	case serverAlone: // one push in a request is what a program without the library sends
+		return slices.Insert(slices.Clone(peerNames), 2, peerHTTP)
+	case serverWaits: // the library has no clients
+		return peerNames[1:]
+	}
+	return peerNames
 }
 
 func serverName(work, peer string) string { return "server/" + work + "/" + peer }
@@ -67,10 +83,7 @@ func serverName(work, peer string) string { return "server/" + work + "/" + peer
 func serverScenarios() []scenario {
 	var all []scenario
 	for _, w := range serverWorks() {
-		for _, name := range peerNames {
-			if name == peerLibrary && w.name == "waiting-10k" {
-				continue // it has no clients
-			}
+		for _, name := range w.peers() {
 			all = append(all, scenario{
 				name: serverName(w.name, name), about: w.about + ", " + peerLabel(name), takes: w.takes,
 				run: func(ctx context.Context, e *env) error {

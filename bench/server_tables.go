@@ -19,8 +19,9 @@ func onServer(scenario string) bool { return strings.HasPrefix(scenario, "server
 
 func peerLabel(name string) string {
 	return map[string]string{
-		peerLibrary: "the store as a library", peerServer: "Punctual's server", peerBeanstalk: "beanstalkd, in memory",
-		peerBinlog: "beanstalkd, -b -f0", peerNATS: "NATS JetStream",
+		peerLibrary: "the store as a library", peerServer: "Punctual's server", peerHTTP: "Punctual's server, net/http alone",
+		peerBeanstalk: "beanstalkd, in memory",
+		peerBinlog:    "beanstalkd, -b -f0", peerNATS: "NATS JetStream",
 	}[name]
 }
 
@@ -36,7 +37,7 @@ func serverRows(works ...string) []row {
 			if w.name != want {
 				continue
 			}
-			for _, name := range peerNames {
+			for _, name := range w.peers() {
 				rows = append(rows, row{w.about + ": " + peerLabel(name), serverName(w.name, name)})
 			}
 		}
@@ -52,7 +53,7 @@ var serverCPU = []column{
 }
 
 func serverScheduleTable(r run) string {
-	rows := serverRows("schedule-single-16", "schedule-single-64", "schedule-batch-16", "schedule-batch-64")
+	rows := serverRows(serverAlone, "schedule-single-16", "schedule-single-64", "schedule-batch-16", "schedule-batch-64")
 	return scenarioTable(r, "scheduled by", rows, append([]column{
 		value("messages/s", "rate", digits), value("call p50 ms", "call_p50_ms", digits), value("p99 ms", "call_p99_ms", digits),
 	}, serverCPU...)...)
@@ -73,6 +74,6 @@ func serverLatenessTable(r run) string {
 }
 
 func serverWaitingTable(r run) string {
-	return scenarioTable(r, "memory", serverRows("waiting-10k"),
+	return scenarioTable(r, "memory", serverRows(serverWaits),
 		value("MB before", "rss_before_bytes", inMB), value("MB", "rss_bytes", inMB), value("bytes per client", "bytes_per_client", digits), roundsColumn)
 }

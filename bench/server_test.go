@@ -11,10 +11,10 @@ func TestServerRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers and processes")
 	}
-	only := `^server/(schedule-batch-16|drain)/(punctual|nats|beanstalkd)$`
+	only := `^server/((schedule-batch-16|drain)/(punctual|nats|beanstalkd)|schedule-single-1/(library|punctual|http|nats))$`
 	systems := []string{peerServer, peerNATS, peerBeanstalk}
 	if _, err := exec.LookPath("beanstalkd"); err != nil {
-		only, systems = `^server/(schedule-batch-16|drain)/(punctual|nats)$`, systems[:2]
+		only, systems = `^server/((schedule-batch-16|drain)/(punctual|nats)|schedule-single-1/(library|punctual|http|nats))$`, systems[:2]
 	}
 	o := runOptions{
 		dir: filepath.Join(t.TempDir(), "data"), results: filepath.Join(t.TempDir(), "r.ndjson"), rounds: 1, sizes: tinySizes(),
@@ -37,6 +37,13 @@ func TestServerRun(t *testing.T) {
 				if _, ok := runs[0].over(serverName(work, system), v); !ok {
 					t.Errorf("%s has no value %s", serverName(work, system), v)
 				}
+			}
+		}
+	}
+	for _, system := range []string{peerLibrary, peerServer, peerHTTP, peerNATS} {
+		for _, v := range []string{"rate", "call_p50_ms", "server_us_per_message", "clients_us_per_message", "others_cpu"} {
+			if _, ok := runs[0].over(serverName(serverAlone, system), v); !ok {
+				t.Errorf("%s has no value %s", serverName(serverAlone, system), v)
 			}
 		}
 	}

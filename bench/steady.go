@@ -50,6 +50,7 @@ type load struct {
 	rate int // messages a second
 	busy int // handlers that compute all the time
 
+	writes  *diskWrites
 	queue   *punctual.Queue
 	pushes  *recorder // duration of each PushMany
 	claimed *recorder // Delivery.Late
@@ -66,6 +67,7 @@ type load struct {
 
 // runSteady opens the round's store, puts the load on it and notes lateness and cost.
 func runSteady(ctx context.Context, e *env, l *load) error {
+	l.writes = countDiskWrites()
 	store, err := openStore(e)
 	if err != nil {
 		return err
@@ -114,6 +116,7 @@ func (l *load) measure(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	written := l.writes.now()
 	begin := time.Now()
 	if err := l.produce(ctx); err != nil {
 		return err
@@ -129,6 +132,7 @@ func (l *load) measure(ctx context.Context, e *env) error {
 		return fmt.Errorf("%d messages were delivered before they were due (P2)", n)
 	}
 	l.note(e, cpuEnd-cpu, time.Since(begin))
+	l.writes.note(e.out, written, l.handled.Load())
 	return e.out.setMemory()
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -211,25 +212,51 @@ var rateColumns = []column{
 	roundsColumn,
 }
 
-var scheduleRows = []row{
-	{"1 goroutine, one by one", "schedule/single-1"},
-	{"64 goroutines, one by one", "schedule/single-64"},
-	{"1 goroutine, batches of 100", "schedule/batch-100"},
-	{"1 goroutine, batches of 1000", "schedule/batch-1000"},
+// scheduleRows are the ways of scheduling, first on an empty store and then beside the pending messages.
+func scheduleRows(z sizes) []row {
+	var rows []row
+	for _, x := range schedules() {
+		rows = append(rows, row{x.label(), x.name()})
+	}
+	for _, x := range pendingSchedules() {
+		rows = append(rows, row{x.label() + ", beside " + short(float64(z.Pending)), x.pendingName()})
+	}
+	return rows
 }
 
 func scheduleTable(r run) string {
-	return scenarioTable(r, "scheduled by", scheduleRows, rateColumns...)
+	return scenarioTable(r, "scheduled by", scheduleRows(r.machine.Sizes), rateColumns...)
 }
 
-var amendRows = []row{
-	{"cancel, 64 goroutines, one by one", "pending/cancel-single-64"},
-	{"cancel, 1 goroutine, lists of 100", "pending/cancel-batch-100"},
-	{"reschedule, 64 goroutines, one by one", "pending/reschedule-single-64"},
-	{"reschedule, 1 goroutine, lists of 100", "pending/reschedule-batch-100"},
+func amendRows() []row {
+	var rows []row
+	for _, a := range amendments() {
+		who := fmt.Sprintf("%d goroutines, one by one", a.callers)
+		if a.batch > 1 {
+			who = fmt.Sprintf("%d goroutine, lists of %d", a.callers, a.batch)
+		}
+		rows = append(rows, row{a.verb + ", " + who, a.name()})
+	}
+	return rows
 }
 
-func amendTable(r run) string { return scenarioTable(r, "amended by", amendRows, rateColumns...) }
+// chartedSchedules are the rows of the chart: those with IDs that the store makes, on an empty store.
+func chartedSchedules() []row {
+	var rows []row
+	for _, x := range schedules() {
+		if !x.chosen {
+			rows = append(rows, row{x.label(), x.name()})
+		}
+	}
+	return rows
+}
+
+// chartedAmends are the rows of the chart: those of callers, and of the shorter lists.
+func chartedAmends() []row {
+	return slices.DeleteFunc(amendRows(), func(w row) bool { return strings.HasSuffix(w.scenario, "-1000") })
+}
+
+func amendTable(r run) string { return scenarioTable(r, "amended by", amendRows(), rateColumns...) }
 
 // steadyRows are the steady scenarios, alone and beside the pending ones.
 func steadyRows(z sizes) []row {
@@ -250,6 +277,9 @@ func steadyTable(r run) string {
 		value("claimed p99 ms", "claim_p99_ms", digits),
 		value("handler start p50 ms", "start_p50_ms", digits),
 		value("p99 ms", "start_p99_ms", digits),
+		value("bytes written per life", "disk_bytes_per_life", digits),
+		value("times the body", "disk_bytes_per_body_byte", digits),
+		value("fsyncs per life", "syncs_per_life", digits),
 		value("p99.9 ms", "start_p999_ms", digits),
 		value("max ms", "start_max_ms", digits),
 		value("CPU µs per message", "cpu_us_per_message", digits),
