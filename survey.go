@@ -6,16 +6,16 @@ import (
 )
 
 // Surveyor is an optional interface of stores that have to read every message in order to count them, such as pgstore. With
-// Survey a console gets all its counts from one reading; with Heads it gets quickly what needs no count. As[Surveyor] finds
+// Survey a console gets all its counts from one reading; with NextDue it gets quickly what needs no count. As[Surveyor] finds
 // it. A store that keeps counts does not need it, because its Inspector is quick.
 type Surveyor interface {
 	// Survey reads all messages once. It counts the messages of every topic, as Inspector.Topics does, and the messages due
 	// between the edges of q.
 	Survey(ctx context.Context, q SurveyQuery) (Survey, error)
-	// Heads returns for every topic, sorted by name, what the store knows without counting its messages: its settings, its
-	// ready messages up to HeadReady, and the message to be claimed next. The time that it takes grows with the number of
+	// NextDue returns for every topic, sorted by name, what the store knows without counting its messages: its settings, its
+	// ready messages up to MaxReadyCount, and the message to be claimed next. The time that it takes grows with the number of
 	// topics, not of messages.
-	Heads(ctx context.Context) (Heads, error)
+	NextDue(ctx context.Context) (NextDueTimes, error)
 }
 
 // Bounds of a SurveyQuery.
@@ -60,21 +60,22 @@ type DueCounts struct {
 	Overdue, Beyond int64
 }
 
-// HeadReady is the number up to which Heads counts the ready messages of a topic.
-const HeadReady = 1000
+// MaxReadyCount is the number up to which Surveyor.NextDue counts the ready messages of a topic.
+const MaxReadyCount = 1000
 
-// Heads is what a store knows of its topics without counting their messages.
-type Heads struct {
+// NextDueTimes has the next due time of every topic, and what else a store knows of its topics without counting their
+// messages.
+type NextDueTimes struct {
 	// At is the store's clock when the store read it.
 	At     time.Time
-	Topics []TopicHead
+	Topics []TopicNextDue
 }
 
-// TopicHead is what a store knows of one topic without counting its messages.
-type TopicHead struct {
+// TopicNextDue has the next due time of one topic, and what else a store knows of the topic without counting its messages.
+type TopicNextDue struct {
 	Topic    string
 	Settings Settings
-	// Ready is the number of ready messages, or HeadReady when there are as many or more.
+	// Ready is the number of ready messages, or MaxReadyCount when there are as many or more.
 	Ready int64
 	// Due is the due time of the ready message that is claimed next; zero when none is ready.
 	Due time.Time

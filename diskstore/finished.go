@@ -25,7 +25,7 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
 	}
 	if f.Topic = topic; !ok || storekit.Millis(f.KeptUntil) <= tv.now {
-		return punctual.Finished{}, storekit.NoStoryError(topic, id)
+		return punctual.Finished{}, storekit.NoFinishedRecordError(topic, id)
 	}
 	return f, nil
 }

@@ -238,7 +238,7 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	}
 	looks, size := 0, 0 // of those that are not in the page
 	err = tv.scan(ctx, q.State, tv.bounds(q, after), func(order database.Order, at, key record.Position) (bool, error) {
-		if len(page.Messages) == q.Limit || looks >= storekit.MaxLooks || size >= claimBytes {
+		if len(page.Messages) == q.Limit || looks >= storekit.ReadLimit || size >= claimBytes {
 			page.Next = cursor(after)
 			return false, nil
 		}

@@ -80,7 +80,7 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 		return punctual.Finished{}, err
 	}
 	if t == nil || t.records.byID[id] == nil {
-		return punctual.Finished{}, storekit.NoStoryError(topic, id)
+		return punctual.Finished{}, storekit.NoFinishedRecordError(topic, id)
 	}
 	f := t.records.byID[id].Finished
 	f.Failures = slices.Clone(f.Failures)

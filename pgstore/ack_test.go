@@ -198,7 +198,7 @@ func TestAnswersWaitForTheDisk(t *testing.T) {
 			_, err := s.Forecast(t.Context(), punctual.ForecastQuery{Topic: d.Topic, Step: time.Minute, Buckets: 1})
 			return err
 		},
-		"next_due": func(punctual.Delivery) error { _, err := s.Heads(t.Context()); return err },
+		"next_due": func(punctual.Delivery) error { _, err := s.NextDue(t.Context()); return err },
 	} {
 		pushed, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: name, Due: time.Unix(1, 0)}})
 		if err != nil || pushed[0].Err != nil {

@@ -94,20 +94,21 @@ func (r *surveyRow) addTo(out *punctual.Survey, steps int) {
 	}
 }
 
-// Heads counts of each topic what is ready, up to a bound; see punctual.Surveyor.
-func (s *Store) Heads(ctx context.Context) (punctual.Heads, error) {
-	return call(ctx, s, "heads of the topics", "", nil, func() (punctual.Heads, error) { return s.topicHeads(ctx) })
+// NextDue returns the next due time of every topic and counts its ready messages up to punctual.MaxReadyCount; see
+// punctual.Surveyor.
+func (s *Store) NextDue(ctx context.Context) (punctual.NextDueTimes, error) {
+	return call(ctx, s, "next due times of the topics", "", nil, func() (punctual.NextDueTimes, error) { return s.topicsNextDue(ctx) })
 }
 
-func (s *Store) topicHeads(ctx context.Context) (out punctual.Heads, err error) {
+func (s *Store) topicsNextDue(ctx context.Context) (out punctual.NextDueTimes, err error) {
 	var micros int64
 	err = s.read(ctx, func() *step {
-		out.Topics = []punctual.TopicHead{}
-		return s.step().add("topic_heads", s.reading(punctual.HeadReady), func(rows scanner) error {
+		out.Topics = []punctual.TopicNextDue{}
+		return s.step().add("topic_heads", s.reading(punctual.MaxReadyCount), func(rows scanner) error {
 			var name *string
 			var settings []byte
 			var due *int64
-			var h punctual.TopicHead
+			var h punctual.TopicNextDue
 			if err := rows.Scan(&micros, &name, &settings, &h.Ready, &due); err != nil || name == nil {
 				return err
 			}

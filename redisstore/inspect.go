@@ -175,7 +175,7 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 		lists = append(lists, l)
 	}
 	page := punctual.Page{Messages: []punctual.Info{}}
-	for looks := storekit.MaxLooks; ; {
+	for looks := storekit.ReadLimit; ; {
 		first, open, err := earliest(ctx, lists, &looks)
 		switch {
 		case err != nil:

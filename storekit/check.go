@@ -16,8 +16,8 @@ func CheckTopic(name string) error {
 		return invalidf("topic name has %d bytes: use at most %d", len(name), punctual.MaxTopicBytes)
 	}
 	for i := range len(name) {
-		// The bytes from - to : are - . / the digits and : which are all allowed, so that one comparison does for them. A claim
-		// may name a thousand topics.
+		// The bytes from - to : are - . / the digits and : which are all allowed, so that one comparison does for them.
+		// A claim may name a thousand topics.
 		if c := name[i]; (c < 'a' || c > 'z') && (c < '-' || c > ':') && (c < 'A' || c > 'Z') && c != '_' {
 			return invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ : / -", name, i+1)
 		}
@@ -41,8 +41,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckPush returns an ErrInvalid or ErrTooLarge that says what is wrong with the message, or nil. maxBody is the greatest length
-// of a body that the store accepts, in bytes.
+// CheckPush returns an ErrInvalid or ErrTooLarge that says what is wrong with the message, or nil. maxBody is the
+// greatest length of a body that the store accepts, in bytes.
 func CheckPush(m *punctual.NewMessage, maxBody int) error {
 	if err := CheckTopic(m.Topic); err != nil {
 		return err
@@ -176,8 +176,10 @@ func CheckBatch(n int) error {
 	return nil
 }
 
-// MaxLooks is about how many messages a store reads for one page of a list by reason (ListQuery.Reason).
-const MaxLooks = 10_000
+// ReadLimit is about how many messages a store reads for one page of a list by reason (ListQuery.Reason). A store that
+// has read that many returns what it has found, with a cursor, so that one call stays short where few messages have the
+// reason.
+const ReadLimit = 10_000
 
 // CheckList returns q with the default Limit filled in, or an ErrInvalid that says what is wrong with the query.
 func CheckList(q punctual.ListQuery) (punctual.ListQuery, error) {

@@ -57,7 +57,7 @@ func (deadMessage) Remedy() string {
 	return "It is dead: POST /v1/topics/TOPIC/messages/ID/requeue delivers it again, POST …/delete removes it."
 }
 
-// NoStoryError returns the ErrNotFound of FinishedKeeper.Finished for an ID without a finished record.
-func NoStoryError(topic, id string) error {
+// NoFinishedRecordError returns the ErrNotFound of FinishedKeeper.Finished for an ID without a finished record.
+func NoFinishedRecordError(topic, id string) error {
 	return fmt.Errorf("finished record of %s in %s: %w", id, topic, punctual.ErrNotFound)
 }

@@ -50,7 +50,7 @@ func closeMethods(s *harness) {
 			_, err := v.Survey(s.ctx, punctual.SurveyQuery{Edges: []time.Time{noon, noon.Add(time.Hour)}})
 			return err
 		}
-		calls["Heads"] = func() error { _, err := v.Heads(s.ctx); return err }
+		calls["NextDue"] = func() error { _, err := v.NextDue(s.ctx); return err }
 	}
 	for name, call := range calls {
 		s.wantErr(call(), punctual.ErrClosed, "%s after Close", name)

@@ -38,7 +38,7 @@ func inspectCases() []testCase {
 		{"forecast in steps of broken milliseconds", p13, inspectForecastFine},
 		{"malformed forecast", p13, inspectForecastMalformed},
 		{"survey", p13, inspectSurvey},
-		{"heads", p13, inspectHeads},
+		{"next due times", p13, inspectNextDue},
 		{"malformed survey", p13, inspectSurveyMalformed},
 	}
 }
@@ -361,7 +361,7 @@ func inspectReason(s *harness) {
 // inspectReasonFew: more are dead for another reason than a store looks at for one page.
 func inspectReasonFew(s *harness) {
 	s.inspector()
-	const most = storekit.MaxLooks * 5 / 4
+	const most = storekit.ReadLimit * 5 / 4
 	ms := make([]punctual.NewMessage, 0, punctual.MaxBatch)
 	for i := range most {
 		if i%(most/2) == most/4 {

@@ -73,25 +73,25 @@ func (s *harness) wantDue(got, want punctual.DueCounts) {
 	}
 }
 
-// inspectHeads: what is ready is known without a count, and how long the first one has been.
-func inspectHeads(s *harness) {
+// inspectNextDue: a Surveyor tells without a full count how many messages of a topic are ready, and which due time comes next.
+func inspectNextDue(s *harness) {
 	v := s.surveyor()
-	if got, err := v.Heads(s.ctx); err != nil || len(got.Topics) > 0 || !got.At.Equal(s.now()) {
-		s.fail("the heads of an empty store: %+v, %v", got, err)
+	if got, err := v.NextDue(s.ctx); err != nil || len(got.Topics) > 0 || !got.At.Equal(s.now()) {
+		s.fail("the next due times of an empty store: %+v, %v", got, err)
 	}
-	for i := range punctual.HeadReady + 1 {
+	for i := range punctual.MaxReadyCount + 1 {
 		s.push(order(fmt.Sprint(i), time.Duration(i)*time.Millisecond))
 	}
 	s.push(punctual.NewMessage{Topic: mails, ID: x, Delay: time.Hour})
 	s.configure(mails, punctual.SettingsPatch{DeliveryPaused: new(true)})
 	heads := func(ready int64, due time.Time) {
 		s.Helper()
-		got, err := v.Heads(s.ctx)
+		got, err := v.NextDue(s.ctx)
 		if err != nil || len(got.Topics) != 2 || got.Topics[0].Topic != mails || got.Topics[1].Topic != orders {
-			s.fail("Heads: %+v, %v", got, err)
+			s.fail("NextDue: %+v, %v", got, err)
 		}
 		if h := got.Topics[0]; h.Ready != 0 || !h.Due.IsZero() || !h.Settings.DeliveryPaused {
-			s.fail("the head of a topic in which nothing is ready: %+v", h)
+			s.fail("the next due time of a topic in which nothing is ready: %+v", h)
 		}
 		if h := got.Topics[1]; h.Ready != ready || !h.Due.Equal(due) {
 			s.fail("%d are ready, the first since %v; want %d since %v", h.Ready, h.Due, ready, due)
@@ -103,7 +103,7 @@ func inspectHeads(s *harness) {
 	s.take(orders, 1)
 	heads(1, noon.Add(2*time.Millisecond))
 	s.advance(time.Minute) // the lease has run out
-	heads(punctual.HeadReady, noon.Add(2*time.Millisecond))
+	heads(punctual.MaxReadyCount, noon.Add(2*time.Millisecond))
 }
 
 func inspectSurveyMalformed(s *harness) {

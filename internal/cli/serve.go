@@ -94,16 +94,18 @@ type serveJSON struct {
 
 // serve answers requests until ctx ends, a listener fails, or the store does.
 func (a *app) serve(ctx context.Context, f serveFlags) error {
-	return a.withStore(ctx, orCreate, func(s punctual.Store) error {
+	return a.withStore(ctx, orCreate, func(s punctual.Store) (err error) {
 		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
 		o := server.Options{
 			Hosts: f.hosts, Origins: f.origins, Version: a.version(),
 			OnStoreFailed: func(err error) { end(&storeFailure{err}) },
 		}
-		if err := f.run.apply(&o, s, a.logger()); err != nil {
+		endMetrics, err := f.run.apply(&o, s, a.logger())
+		if err != nil {
 			return err
 		}
+		defer func() { err = errors.Join(err, endMetrics()) }()
 		var h *server.Server // set before the first request comes
 		pages, err := a.newConsole(s, &f.run, consoleServer{
 			authenticate: func(r *http.Request) (*access.Principal, error) { return h.Authenticate(r) },

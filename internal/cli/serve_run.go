@@ -122,13 +122,14 @@ func (a *app) printConfig(c *config, cmd *cobra.Command) error {
 	return nil
 }
 
-// apply sets the options of the server that the flags name: access, metrics and logs.
-func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) error {
+// apply sets the options of the server that the flags name: access, metrics and logs. The returned function ends the
+// metrics, which read s, and has to be called before s is closed.
+func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) (end func() error, err error) {
 	o.Logger, o.Limits = log, f.limits
 	if f.tokens != "" {
 		file, err := tokens.Open(f.tokens, log)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		o.Authenticator = file
 	}
@@ -136,18 +137,18 @@ func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) 
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics, err := punctualprom.New(registry, &punctualprom.Options{TopicLimit: f.topicLimit})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := punctual.As[punctual.Inspector](s); err == nil {
 		if err := metrics.AddStore(s); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	o.Observer = metrics.Observer()
 	if f.objective != "" {
 		objective, err := slo.Parse(f.objective)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		lateness := slo.New(objective)
 		registry.MustRegister(lateness)
@@ -157,7 +158,7 @@ func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) 
 		})
 	}
 	o.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)})
-	return nil
+	return metrics.Close, nil
 }
 
 // fromSystemd returns the sockets that systemd has passed to the process, if any. They take the place of --listen.

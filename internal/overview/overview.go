@@ -50,7 +50,7 @@ type Overview struct {
 	// Counting is true while the messages are being counted for the first time; nothing else is known then.
 	Counting bool
 	// Partial is true while the first count is not finished, but the store has told the next due times of the topics. Of each
-	// topic only the ready messages are known then, up to punctual.HeadReady.
+	// topic only the ready messages are known then, up to punctual.MaxReadyCount.
 	Partial bool
 	// Counted is the store's clock when scheduled, leased and dead messages were counted. A store that is a
 	// punctual.Surveyor counts them less often than what is ready, so Counted may be before AsOf. It is zero before the
@@ -105,7 +105,7 @@ type Reader struct {
 	cancel context.CancelFunc
 
 	counts cached[topicCounts]
-	heads  cached[punctual.Heads] // of a surveyor
+	heads  cached[punctual.NextDueTimes] // of a surveyor
 	doctor cached[[]punctual.Finding]
 
 	mu     sync.Mutex

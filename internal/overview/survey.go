@@ -13,11 +13,13 @@ import (
 
 // A store that has to read every message to count them, a punctual.Surveyor, is read in two ways. A survey counts all
 // messages and all pictures in one pass. It is costly, so the next one begins only after surveyShare times as long as it
-// took, and what an open page costs is bounded whatever the size of the store. Heads, the next due time of each topic, are
-// cheap and read anew after headShare times as long as that took, at least a second, when somebody asks. They tell what is ready, for how long, and what is paused.
+// took, and what an open page costs is bounded whatever the size of the store. The next due times of the topics are cheap. They are
+// read anew, when somebody asks, after headShare times as long as that took, at least after a second. With them come the number of
+// ready messages and what is paused.
 
 const (
-	// surveyShare and headShare are how many times as long as it took a survey, or a reading of the heads, is used.
+	// A survey that took one second is used for surveyShare seconds, and next due times that took as long for headShare
+	// seconds.
 	surveyShare, headShare = 400, 1000
 	// surveyTopics is how many topics a survey counts one by one, at least: as many as a page of a table shows.
 	surveyTopics = 50
@@ -158,7 +160,7 @@ func (r *Reader) beginHeads() <-chan struct{} {
 		return nil
 	}
 	fresh := func(took time.Duration) time.Duration { return max(leastAge, headShare*took) }
-	return r.heads.begin(r, policy{timeout: r.o.Timeout, fresh: fresh}, r.surveyor.Heads)
+	return r.heads.begin(r, policy{timeout: r.o.Timeout, fresh: fresh}, r.surveyor.NextDue)
 }
 
 // surveyedAhead answers from the last survey. It returns nil if the survey does not have the answer, and ErrCounting before
@@ -224,8 +226,8 @@ func (r *Reader) surveyedTopics(ctx context.Context, running <-chan struct{}) (C
 	return Counts{AsOf: h.value.At, Counted: c.value.now, Partial: c.read.IsZero(), Topics: topics}, nil
 }
 
-// addHeads brings an overview up to date with what the heads tell.
-func (o *Overview) addHeads(h answer[punctual.Heads]) {
+// addHeads brings an overview up to date with the next due times of the topics.
+func (o *Overview) addHeads(h answer[punctual.NextDueTimes]) {
 	if o.Err == nil {
 		o.Err = h.err
 	}
@@ -235,9 +237,9 @@ func (o *Overview) addHeads(h answer[punctual.Heads]) {
 	o.AsOf, o.Topics = h.value.At, withHeads(o.Topics, h.value)
 }
 
-// withHeads returns the topics that there are, with what the heads tell: what is ready, for how long, and what is paused. All
-// other numbers are as they were counted.
-func withHeads(counted []punctual.TopicStats, h punctual.Heads) []punctual.TopicStats {
+// withHeads returns the topics that there are, with what the store returned beside their next due times: what is ready,
+// for how long, and what is paused. All other numbers are as they were counted.
+func withHeads(counted []punctual.TopicStats, h punctual.NextDueTimes) []punctual.TopicStats {
 	out := make([]punctual.TopicStats, 0, len(h.Topics))
 	for _, head := range h.Topics {
 		if head.Topic == access.AuditTopic {
@@ -251,7 +253,7 @@ func withHeads(counted []punctual.TopicStats, h punctual.Heads) []punctual.Topic
 			counted = counted[1:]
 		}
 		t.Settings = head.Settings
-		if head.Ready < punctual.HeadReady {
+		if head.Ready < punctual.MaxReadyCount {
 			t.Ready = head.Ready
 		} else {
 			t.Ready = max(t.Ready, head.Ready)

@@ -63,7 +63,7 @@ func (s surveying) Survey(ctx context.Context, q punctual.SurveyQuery) (out punc
 	return out, nil
 }
 
-func (s surveying) Heads(ctx context.Context) (out punctual.Heads, err error) {
+func (s surveying) NextDue(ctx context.Context) (out punctual.NextDueTimes, err error) {
 	if err := s.called(ctx, "heads"); err != nil {
 		return out, err
 	}
@@ -72,7 +72,7 @@ func (s surveying) Heads(ctx context.Context) (out punctual.Heads, err error) {
 	}
 	all, err := s.Store.Topics(ctx)
 	for _, t := range all {
-		h := punctual.TopicHead{Topic: t.Topic, Settings: t.Settings, Ready: min(t.Ready, punctual.HeadReady)}
+		h := punctual.TopicNextDue{Topic: t.Topic, Settings: t.Settings, Ready: min(t.Ready, punctual.MaxReadyCount)}
 		if h.Ready > 0 {
 			h.Due = t.NextDue
 		}

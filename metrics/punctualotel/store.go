@@ -11,12 +11,16 @@ import (
 	"github.com/punctualmq/punctual/metrics/internal/reading"
 )
 
-// AddStore measures what s holds whenever the metrics are read. It measures messages by state, how far ahead they are
-// due, how old the oldest ready one is, and how much room there is. A store with many messages takes a while to count
-// them. It spends at most a tenth of the time on that; in between it answers with what it counted last. Unregister
-// what it returns before closing the store.
+// AddStore measures what s holds whenever the metrics are collected: the messages by state, how far ahead they are due,
+// how long the oldest ready message has waited, and how much space is left. Because a store with many messages takes a
+// while to count them, it spends at most a tenth of the time on such readings: a reading that took 1 s is shown again
+// for the next 9 s.
 //
-// ErrUnsupported: s cannot be inspected.
+// Call Unregister of the returned Registration before s is closed. It ends a reading that is under way and waits for
+// it. A store that ignores the end of its context holds Unregister up for at most Options.ReadTimeout; Unregister then
+// returns an error, which wraps context.DeadlineExceeded.
+//
+// AddStore returns ErrUnsupported when s cannot be inspected (punctual.Inspector).
 func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 	r, err := reading.NewReader(s, t.topics, t.opt.ReadTimeout)
 	if err != nil {
@@ -56,7 +60,20 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register the metrics of a store: %w", err)
 	}
-	return registration, nil
+	return &storeRegistration{Registration: registration, reader: r}, nil
+}
+
+// storeRegistration also closes the reader of the store when it is unregistered, so that no reading outlives the
+// registration.
+type storeRegistration struct {
+	metric.Registration
+	reader *reading.Reader
+}
+
+// Unregister implements metric.Registration. It closes the reader first, because OpenTelemetry lets a collection under way end before it
+// removes the callback, and the collection waits for the reading.
+func (r *storeRegistration) Unregister() error {
+	return errors.Join(r.reader.Close(), r.Registration.Unregister())
 }
 
 // storeGauges turns readings of a store into metrics.
@@ -68,8 +85,9 @@ type storeGauges struct {
 	read, oldest                                                   metric.Float64ObservableGauge
 }
 
-// observe shows nothing of what the store holds when it cannot be read: old figures would look like a store at rest. The
-// error reaches the handler that OpenTelemetry has for errors.
+// observe is the callback that OpenTelemetry calls for a collection. When the store cannot be read, punctual.store.up
+// is 0 and all figures of what the store holds are left out, because old figures would look like those of a store in
+// which nothing happens. OpenTelemetry passes the returned error to its error handler.
 func (g *storeGauges) observe(_ context.Context, o metric.Observer) error {
 	if g.durability != "" {
 		o.ObserveInt64(g.info, 1, with("durability", g.durability))

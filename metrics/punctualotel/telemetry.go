@@ -1,20 +1,22 @@
-// Package punctualotel tells OpenTelemetry what Punctual does: in metrics, and in traces that reach from the push of
-// a message to its handlers.
+// Package punctualotel reports to OpenTelemetry what Punctual does: as metrics, and as traces that reach from the push
+// of a message to its handlers.
 //
 //	t, err := punctualotel.New(nil)
 //	queue := punctual.NewQueue(store, &punctual.QueueConfig{Observer: t.Observer(), Prepare: t.Prepare})
 //	w := worker.New(store, &worker.Config{Observer: t.Observer(), Middleware: []worker.Middleware{t.Middleware}})
 //	registration, err := t.AddStore(store)
+//	defer registration.Unregister() // before the store is closed
 //
-// A push makes a span "create TOPIC" and writes its context to the header "traceparent" of the message. Each attempt to
-// handle the message makes a span "process TOPIC" whose parent is that one. So one trace has the request that pushed, the
-// wait of seconds or months, all attempts, and what they call. It is a parent and not a link because a message has one
-// cause. Whoever looks for what became of a request has one trace to look at. The decision whether a trace is sampled
-// is made once, by whoever pushes.
+// A push makes a span "create TOPIC" and writes the context of the span to the header "traceparent" of the message.
+// Each attempt to handle the message makes a span "process TOPIC", whose parent is the span of the push. So a single
+// trace shows the request that pushed, the wait of seconds or months, all attempts, and the calls that the handlers
+// made. The span of the push is a parent and not a link because a message has exactly one cause, and because then all
+// that became of a request is found in one trace. Whether a trace is sampled is decided once, when the message is
+// pushed.
 //
-// The metrics have the names, labels and meaning of those of package punctualprom, with dots.
+// The metrics have the names, labels and meanings of those of package punctualprom, written with dots.
 //
-// It is a module of its own, so that OpenTelemetry is required only of those who use it.
+// The package is a module of its own, so that only programs that use it depend on OpenTelemetry.
 package punctualotel
 
 import (
@@ -38,17 +40,17 @@ const scope = "github.com/punctualmq/punctual/metrics/punctualotel"
 
 // Options adjusts the telemetry. The zero value has the defaults.
 type Options struct {
-	// MeterProvider and TracerProvider take what is measured. Default: those that were given to
-	// OpenTelemetry for the whole process.
+	// MeterProvider and TracerProvider receive the metrics and the spans. Default: the global providers of the process
+	// (otel.GetMeterProvider and otel.GetTracerProvider) at the time of New.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
 	// Propagator carries the context of a span in the headers of a message. Default
 	// propagation.TraceContext, the headers traceparent and tracestate of W3C.
 	Propagator propagation.TextMapPropagator
-	// TopicLimit is how many topics have an attribute of their own in metrics, the first ones that
-	// are met. All others share "other". Spans always have the topic's name. Default 100.
+	// TopicLimit is the number of topics that metrics show by name; the first topics that are seen get their name. All
+	// others are shown together as "other". Spans always have the topic's name. Default 100.
 	TopicLimit int
-	// ReadTimeout bounds one look into a store. Default 5 s.
+	// ReadTimeout bounds one reading of a store. Default 5 s.
 	ReadTimeout time.Duration
 }
 
@@ -84,7 +86,7 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, nil
 }
 
-// Telemetry is what one process tells. Its methods are safe for concurrent use.
+// Telemetry has the tracer and the instruments of one process. Its methods are safe for concurrent use.
 type Telemetry struct {
 	opt    Options
 	tracer trace.Tracer
@@ -102,7 +104,7 @@ type Telemetry struct {
 	errors      metric.Int64Counter
 }
 
-// New makes the instruments.
+// New makes the tracer and the instruments from the providers of o.
 func New(o *Options) (*Telemetry, error) {
 	opt, err := o.withDefaults()
 	if err != nil {
@@ -141,7 +143,7 @@ func New(o *Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// Observer returns an Observer that measures. It may be given to any number of Queues and Workers.
+// Observer returns an Observer that records the metrics. It may be given to any number of Queues and Workers.
 func (t *Telemetry) Observer() *punctual.Observer {
 	return &punctual.Observer{
 		OnPush:      t.pushed,
@@ -190,7 +192,7 @@ func (t *Telemetry) failed(ctx context.Context, op string, err error) {
 	t.errors.Add(ctx, 1, with("operation", op, "code", punctual.ErrorCode(err)))
 }
 
-// with makes attributes of names and values in turn.
+// with returns attributes made from pairs, which has names and values in turn: with("topic", "mail", "verb", "ack").
 func with(pairs ...string) metric.MeasurementOption {
 	attributes := make([]attribute.KeyValue, 0, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {

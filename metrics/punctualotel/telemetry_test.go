@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,7 +157,8 @@ func TestOneTraceSpansTheWait(t *testing.T) {
 	})
 }
 
-// TestTraceContextOfMessages shows what happens with a message that has a context, that has no room for one, and that has none.
+// TestTraceContextOfMessages shows what happens with a message that has a context, that has no room for one, and that
+// has none.
 func TestTraceContextOfMessages(t *testing.T) {
 	r := newRig(t)
 	const given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -255,6 +257,59 @@ func TestMetrics(t *testing.T) {
 		}
 		if got != string(want) {
 			t.Errorf("the metrics are not those of %s (go test -update writes it):\n%s", golden, got)
+		}
+	})
+}
+
+// slow is a store in which a reading lasts until its context ends and a second longer.
+type slow struct {
+	*memstore.Store
+	began chan struct{} // closed when a reading has begun
+	ended atomic.Bool
+}
+
+func (s *slow) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
+	close(s.began)
+	<-ctx.Done()
+	time.Sleep(time.Second)
+	s.ended.Store(true)
+	return nil, ctx.Err()
+}
+
+// Unregister ends the reading under way and waits for it, so that the store can be closed afterwards. The collection during which it is
+// called ends early.
+func TestUnregisterWaitsForTheReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		told, err := punctualotel.New(&punctualotel.Options{
+			MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), ReadTimeout: time.Minute,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := &slow{Store: memstore.New(nil), began: make(chan struct{})}
+		registration, err := told.AddStore(store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		collected := make(chan error, 1)
+		go func() {
+			var all metricdata.ResourceMetrics
+			collected <- reader.Collect(t.Context(), &all)
+		}()
+		<-store.began
+		if err := registration.Unregister(); err != nil {
+			t.Errorf("Unregister: %v", err)
+		}
+		if took := time.Since(began); !store.ended.Load() || took != time.Second {
+			t.Errorf("Unregister returned after %v; the reading had ended: %v; want a second and true", took, store.ended.Load())
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-collected; !errors.Is(err, context.Canceled) {
+			t.Errorf("the collection under way: %v, want Canceled", err)
 		}
 	})
 }

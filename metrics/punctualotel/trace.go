@@ -11,11 +11,13 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Prepare is for QueueConfig.Prepare: it makes the span of a message and writes its context to the headers. A message that
-// has a context in its headers already, say one that is passed on, keeps it. A context for which the headers have no room
-// is left out: a trace must not fail a push.
+// Prepare is the function for QueueConfig.Prepare: it makes the span of a message and writes the context of the span to
+// the message's headers. A message whose headers have a context already, for instance because a handler passes it on,
+// keeps that context. When the headers have no room for the context it is left out, because a trace must not make a
+// push fail.
 //
-// A push whose ID is taken keeps the first message with its headers. So the handler's trace is that of the first push.
+// When the ID of a push is already in use, the first message stays with its headers. The handler's span then belongs to
+// the trace of the first push.
 func (t *Telemetry) Prepare(ctx context.Context, m *punctual.NewMessage) error {
 	if t.carried(m.Headers) {
 		return nil
@@ -41,13 +43,14 @@ func (t *Telemetry) Prepare(ctx context.Context, m *punctual.NewMessage) error {
 	return nil
 }
 
-// carried tells that headers have the context of a span.
+// carried reports whether the headers have the context of a span.
 func (t *Telemetry) carried(headers map[string]string) bool {
 	return trace.SpanContextFromContext(t.opt.Propagator.Extract(context.Background(), propagation.MapCarrier(headers))).IsValid()
 }
 
-// Middleware is for worker.Config.Middleware: it makes a span of each attempt, whose parent is that of the push. An attempt
-// at a message without a context begins a trace. A failed attempt sets the status of the span, a snooze does not.
+// Middleware is the function for worker.Config.Middleware: it makes a span for each attempt, whose parent is the span
+// of the push. When the message has no context, the attempt begins a trace of its own. A failed attempt sets the status
+// of the span to an error; a snooze does not, because it is no failure.
 func (t *Telemetry) Middleware(next punctual.Handler) punctual.Handler {
 	return punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
 		options := []trace.SpanStartOption{
@@ -64,7 +67,7 @@ func (t *Telemetry) Middleware(next punctual.Handler) punctual.Handler {
 			options = append(options, trace.WithNewRoot())
 		}
 		ctx, span := t.tracer.Start(ctx, "process "+d.Topic, options...)
-		defer span.End() // which also notes a panic
+		defer span.End() // also records a panic of the handler as an event of the span
 		returned := false
 		defer func() {
 			if !returned {
@@ -83,8 +86,9 @@ func (t *Telemetry) Middleware(next punctual.Handler) punctual.Handler {
 	})
 }
 
-// messaging has the attributes that the conventions of OpenTelemetry ask of every span about a message. A store that
-// makes the ID has not made it yet when the span of a push begins.
+// messaging returns the attributes that OpenTelemetry's conventions require of every span about a message. The ID is
+// empty, and left out, in the span of a push that lets the store make the ID, because the span begins before the store
+// is called.
 func messaging(operation, topic, id string) []attribute.KeyValue {
 	as := []attribute.KeyValue{
 		attribute.String("messaging.system", "punctual"),

@@ -1,18 +1,20 @@
-// Package punctualprom counts what Punctual does in metrics of Prometheus. Its Observer is for a Queue, a
-// Worker or a server; AddStore adds what a store holds.
+// Package punctualprom shows in Prometheus what Punctual does. Give its Observer to a Queue, a Worker or a server, and
+// call AddStore to show also what a store holds.
 //
 //	m, err := punctualprom.New(registry, nil)
 //	queue := punctual.NewQueue(store, &punctual.QueueConfig{Observer: m.Observer()})
 //	w := worker.New(store, &worker.Config{Observer: m.Observer()})
 //	err = m.AddStore(store)
+//	defer m.Close() // before the store is closed
 //
-// All metrics are of one process, but for those of AddStore: these are of the store, and every process
-// that adds it shows the same.
+// The metrics of the Observer count what this process does. The metrics of AddStore describe the store, so that all
+// processes that add the same store show the same figures.
 package punctualprom
 
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,14 +25,15 @@ import (
 
 // Options adjusts the metrics. The zero value has the defaults.
 type Options struct {
-	// TopicLimit is how many topics have a label of their own, the first ones that are met. All others
-	// share the label "other", so that whoever makes up topics does not make up time series. Default 100.
+	// TopicLimit is the number of topics that get a label of their own; the first topics that are seen get them. All
+	// others share the label "other", so that a client that invents topics cannot create time series without bound.
+	// Default 100.
 	TopicLimit int
 	// LatenessBuckets are the upper bounds of the lateness histogram, in seconds. The default goes
 	// from 1 ms to 1 h.
 	LatenessBuckets []float64
-	// ReadTimeout bounds one look into a store. Default 5 s, half of Prometheus' own limit for a scrape, so that
-	// the other metrics arrive when the store does not answer.
+	// ReadTimeout bounds one reading of a store. Default 5 s, which is half of Prometheus' own limit for a scrape, so
+	// that the other metrics arrive even when the store does not answer.
 	ReadTimeout time.Duration
 }
 
@@ -62,7 +65,7 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, nil
 }
 
-// callBuckets are for what takes as long as a call to a store, handlerBuckets for what takes as long as a handler.
+// callBuckets fit the time that a call to a store takes, and handlerBuckets the time that a handler takes.
 var (
 	callBuckets    = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	handlerBuckets = []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600}
@@ -73,6 +76,10 @@ type Metrics struct {
 	registry prometheus.Registerer
 	opt      Options
 	topics   *reading.Topics
+
+	mu     sync.Mutex
+	closed bool              // guarded by mu: no store can be added any more
+	stores []*storeCollector // guarded by mu: what AddStore has registered
 
 	lateness    *prometheus.HistogramVec
 	pushes      *prometheus.CounterVec
@@ -85,7 +92,7 @@ type Metrics struct {
 	errors      *prometheus.CounterVec
 }
 
-// New makes the metrics and registers them. It fails when r has metrics of these names already.
+// New makes the metrics and registers them with r. It fails when r has metrics of these names already.
 func New(r prometheus.Registerer, o *Options) (*Metrics, error) {
 	opt, err := o.withDefaults()
 	if err != nil {
@@ -128,7 +135,7 @@ func New(r prometheus.Registerer, o *Options) (*Metrics, error) {
 	return m, nil
 }
 
-// Observer returns an Observer that counts. It may be given to any number of Queues and Workers.
+// Observer returns an Observer that counts in these metrics. It may be given to any number of Queues and Workers.
 func (m *Metrics) Observer() *punctual.Observer {
 	return &punctual.Observer{
 		OnPush:      m.pushed,

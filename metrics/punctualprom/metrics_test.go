@@ -265,8 +265,8 @@ func TestStoreThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A store that hangs and does not heed its context delays the other metrics by no more than the limit, and bears one call, however many
-// scrapes there are. It is up again as soon as it answers.
+// A store that hangs and does not heed its context delays the other metrics by no more than the limit, and bears one
+// call, however many scrapes there are. It is up again as soon as it answers.
 func TestStoreThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, &punctualprom.Options{ReadTimeout: 3 * time.Second})
@@ -318,6 +318,111 @@ func (d *deaf) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	d.calls.Add(1)
 	<-d.mended
 	return d.Store.Topics(ctx)
+}
+
+// slow is a store in which a reading lasts until its context ends and a second longer.
+type slow struct {
+	*memstore.Store
+	began chan struct{} // closed when the first reading has begun
+	calls atomic.Int64
+	ended atomic.Int64
+}
+
+func (s *slow) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
+	if s.calls.Add(1) == 1 {
+		close(s.began)
+	}
+	<-ctx.Done()
+	time.Sleep(time.Second)
+	s.ended.Add(1)
+	return nil, ctx.Err()
+}
+
+// Close ends the reading under way and waits for it, so that the store can be closed: no call reaches the store afterwards.
+func TestCloseWaitsForTheReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, registry := newMetrics(t, &punctualprom.Options{ReadTimeout: time.Minute})
+		store := &slow{Store: memstore.New(nil), began: make(chan struct{})}
+		if err := m.AddStore(store); err != nil {
+			t.Fatal(err)
+		}
+		var scrape sync.WaitGroup
+		scrape.Go(func() {
+			if got := text(t, registry); !strings.Contains(got, "punctual_store_up 0") {
+				t.Errorf("a scrape whose reading was ended by Close:\n%s", got)
+			}
+		})
+		<-store.began
+		began := time.Now()
+		if err := m.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if took, ended := time.Since(began), store.ended.Load(); ended != 1 || took != time.Second {
+			t.Errorf("Close returned after %v, when %d of %d readings had ended; want 1 of 1 after a second", took, ended, store.calls.Load())
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		scrape.Wait()
+		if got := text(t, registry); strings.Contains(got, "punctual_store") || store.calls.Load() != 1 {
+			t.Errorf("a scrape after Close, %d readings in all:\n%s", store.calls.Load(), got)
+		}
+		if err := m.AddStore(store); !errors.Is(err, punctual.ErrClosed) {
+			t.Errorf("AddStore after Close: %v, want ErrClosed", err)
+		}
+		if err := m.Close(); err != nil {
+			t.Errorf("a second Close: %v", err)
+		}
+	})
+}
+
+// A registry that still scrapes the collector after Close starts no reading.
+func TestNoReadingBeginsAfterClose(t *testing.T) {
+	kept := &keeper{Registry: prometheus.NewPedanticRegistry()}
+	m, err := punctualprom.New(kept, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &failing{Store: memstore.New(nil)}
+	defer store.Close()
+	if err := m.AddStore(store); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(t, kept); !strings.Contains(got, "punctual_store_up 0") || store.looks != 0 {
+		t.Errorf("the store was read %d times after Close:\n%s", store.looks, got)
+	}
+}
+
+// keeper is a registry that keeps what is taken out of it.
+type keeper struct{ *prometheus.Registry }
+
+func (*keeper) Unregister(prometheus.Collector) bool { return false }
+
+// A store that ignores the end of its context holds Close up no longer than a reading may take, and Close says so.
+func TestCloseOfAStoreThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, registry := newMetrics(t, &punctualprom.Options{ReadTimeout: 3 * time.Second})
+		store := &deaf{Store: memstore.New(nil), mended: make(chan struct{})}
+		defer store.Close()
+		if err := m.AddStore(store); err != nil {
+			t.Fatal(err)
+		}
+		if got := text(t, registry); !strings.Contains(got, "punctual_store_up 0") {
+			t.Fatalf("a store that hangs:\n%s", got)
+		}
+		began := time.Now()
+		if err := m.Close(); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
+			t.Errorf("Close took %v: %v; want DeadlineExceeded after 3 s", time.Since(began), err)
+		}
+		close(store.mended)
+		synctest.Wait()
+		if err := m.Close(); err != nil {
+			t.Errorf("Close after the store has answered: %v", err)
+		}
+	})
 }
 
 func TestMetricsRefuse(t *testing.T) {

@@ -1,6 +1,7 @@
 package punctualprom
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,13 +10,17 @@ import (
 	"github.com/punctualmq/punctual/metrics/internal/reading"
 )
 
-// AddStore registers metrics of what s holds. They show messages by state, how far ahead they are due, the age of the
-// oldest ready one, and how much room there is. They are read when they are asked for. A store with many messages
-// takes a while to count them. It spends at most a tenth of the time on that; in between it answers with what it
-// counted last. How far ahead they are due is left out when that cannot be counted in time.
+// AddStore registers metrics of what s holds: the messages by state, how far ahead they are due, how long the oldest
+// ready message has waited, and how much space is left. A scrape reads them from the store. Because a store with many
+// messages takes a while to count them, it spends at most a tenth of the time on such readings: a reading that took 1 s
+// is shown again for the next 9 s. The metric of how far ahead messages are due is left out when the store cannot count
+// that within Options.ReadTimeout.
 //
-// ErrUnsupported: s cannot be inspected. A second store needs a registry of its own, or one with labels
-// (prometheus.WrapRegistererWith), and metrics of its own.
+// Call Close before s is closed, so that no reading is under way in s then.
+//
+// AddStore returns ErrUnsupported when s cannot be inspected (punctual.Inspector), and ErrClosed after Close. A second
+// store needs Metrics of its own with a registry of its own, or with one that adds labels
+// (prometheus.WrapRegistererWith).
 func (m *Metrics) AddStore(s punctual.Store) error {
 	r, err := reading.NewReader(s, m.topics, m.opt.ReadTimeout)
 	if err != nil {
@@ -25,13 +30,37 @@ func (m *Metrics) AddStore(s punctual.Store) error {
 	if d, err := punctual.As[punctual.DurabilityReporter](s); err == nil {
 		c.durability = string(d.Durability())
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return fmt.Errorf("register the metrics of a store: %w", punctual.ErrClosed)
+	}
 	if err := m.registry.Register(c); err != nil {
 		return fmt.Errorf("register the metrics of a store: %w", err)
 	}
+	m.stores = append(m.stores, c)
 	return nil
 }
 
-// storeCollector turns readings of a store into metrics.
+// Close takes the metrics of the store out of the registry, ends a reading that is under way, and waits for it. After
+// Close the store may be closed. The metrics of the Observer stay registered.
+//
+// A store that ignores the end of its context holds Close up for at most Options.ReadTimeout. Close then returns an
+// error, which wraps context.DeadlineExceeded, and the store still has one call under way. Close may be called more
+// than once.
+func (m *Metrics) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	var failed []error
+	for _, c := range m.stores {
+		m.registry.Unregister(c)
+		failed = append(failed, c.reader.Close())
+	}
+	return errors.Join(failed...)
+}
+
+// storeCollector is the collector that AddStore registers: it turns readings of a store into metrics.
 type storeCollector struct {
 	reader     *reading.Reader
 	durability string
@@ -61,8 +90,8 @@ func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. When the store cannot be read it says so, and nothing of what the
-// store holds: old figures would look like a store at rest.
+// Collect implements prometheus.Collector. When the store cannot be read, punctual_store_up is 0 and all figures of
+// what the store holds are left out, because old figures would look like those of a store in which nothing happens.
 func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)

@@ -27,8 +27,8 @@ type raceWorker struct {
 
 	mu     sync.Mutex
 	rnd    *rand.Rand              // guarded by mu
-	events []Event                 // guarded by mu
-	known  map[raceLease]string    // the Event.Life of what was delivered; guarded by mu
+	events []event                 // guarded by mu
+	known  map[raceLease]string    // the event.Life of what was delivered; guarded by mu
 	asked  map[raceLease]time.Time // the store's clock, read before a message could start; guarded by mu
 	lapsed int                     // deliveries held back until their leases had ended; guarded by mu
 	err    error                   // guarded by mu
@@ -72,12 +72,12 @@ func (w *raceWorker) few(most time.Duration) time.Duration {
 	return time.Duration(w.rnd.Int64N(int64(most)))
 }
 
-func (w *raceWorker) record(e Event, call int64) {
+func (w *raceWorker) record(e event, call int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e.Topic, e.Call, e.Return = orders, call, w.order.Add(1)
 	w.events = append(w.events, e)
-	if e.Op == OpDeliver {
+	if e.Op == opDeliver {
 		w.known[raceLease{e.ID, e.Token}] = e.Life
 	}
 }
@@ -92,10 +92,10 @@ func (w *raceWorker) handle(ctx context.Context, d *punctual.Delivery) error {
 	w.mu.Lock()
 	asked := w.asked[raceLease{d.ID, d.Token}]
 	w.mu.Unlock()
-	w.record(Event{Op: OpStart, ID: d.ID, Life: string(d.Body), Token: d.Token, Now: asked, After: now}, call)
+	w.record(event{Op: opStart, ID: d.ID, Life: string(d.Body), Token: d.Token, Now: asked, After: now}, call)
 	defer func() {
 		call := w.order.Add(1)
-		w.record(Event{Op: OpEnd, ID: d.ID, Life: string(d.Body), Token: d.Token}, call)
+		w.record(event{Op: opEnd, ID: d.ID, Life: string(d.Body), Token: d.Token}, call)
 	}()
 	select {
 	case <-time.After(w.few(2 * w.lease)):
@@ -155,7 +155,7 @@ func (s raceStore) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 	after, nowErr := s.store.Now(s.w.ctx)
 	s.w.failed(nowErr)
 	for i, x := range ss {
-		e := Event{Op: OpSettle, ID: x.ID, Token: x.Token, Verb: x.Verb, Delay: x.Delay, Now: now, After: after, Err: err}
+		e := event{Op: opSettle, ID: x.ID, Token: x.Token, Verb: x.Verb, Delay: x.Delay, Now: now, After: after, Err: err}
 		if err == nil {
 			e.Err = answers[i]
 		}
@@ -183,9 +183,9 @@ func (s raceStore) Now(ctx context.Context) (time.Time, error) { return s.store.
 // Close implements punctual.Store.
 func (s raceStore) Close() error { return s.store.Close() }
 
-func deliveryEvent(d punctual.Delivery) Event {
-	return Event{
-		Op: OpDeliver, ID: d.ID, Life: string(d.Body), Token: d.Token, Attempt: d.Attempt,
+func deliveryEvent(d punctual.Delivery) event {
+	return event{
+		Op: opDeliver, ID: d.ID, Life: string(d.Body), Token: d.Token, Attempt: d.Attempt,
 		Due: d.Due, Delivered: d.Delivered, LeaseUntil: d.LeaseUntil,
 	}
 }

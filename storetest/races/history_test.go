@@ -21,55 +21,55 @@ const x = "x"
 
 func at(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
 
-func pushed(life string, due int) Event {
-	return Event{Op: OpPush, Life: life, Push: punctual.PushStored, Due: at(due)}
+func pushed(life string, due int) event {
+	return event{Op: opPush, Life: life, Push: punctual.PushStored, Due: at(due)}
 }
 
-func pushedAs(life string, due int, status punctual.PushStatus, err error) Event {
-	return Event{Op: OpPush, Life: life, Push: status, Due: at(due), Err: err}
+func pushedAs(life string, due int, status punctual.PushStatus, err error) event {
+	return event{Op: opPush, Life: life, Push: status, Due: at(due), Err: err}
 }
 
-func delivered(life string, token int64, attempt, due, when, until int) Event {
-	return Event{Op: OpDeliver, Life: life, Token: token, Attempt: attempt, Due: at(due), Delivered: at(when), LeaseUntil: at(until)}
+func delivered(life string, token int64, attempt, due, when, until int) event {
+	return event{Op: opDeliver, Life: life, Token: token, Attempt: attempt, Due: at(due), Delivered: at(when), LeaseUntil: at(until)}
 }
 
-func settled(life string, token int64, v punctual.Verb, now, delay int, err error) Event {
-	return Event{Op: OpSettle, Life: life, Token: token, Verb: v, Now: at(now), Delay: time.Duration(delay) * time.Millisecond, Err: err}
+func settled(life string, token int64, v punctual.Verb, now, delay int, err error) event {
+	return event{Op: opSettle, Life: life, Token: token, Verb: v, Now: at(now), Delay: time.Duration(delay) * time.Millisecond, Err: err}
 }
 
-func acked(life string, token int64) Event {
+func acked(life string, token int64) event {
 	return settled(life, token, punctual.SettleAck, 0, 0, nil)
 }
 
 // started is a handler's start between two readings of the store's clock.
-func handlerStarted(life string, token int64, from, to int) Event {
-	return Event{Op: OpStart, Life: life, Token: token, Now: at(from), After: at(to)}
+func handlerStarted(life string, token int64, from, to int) event {
+	return event{Op: opStart, Life: life, Token: token, Now: at(from), After: at(to)}
 }
 
-func handlerEnded(life string, token int64) Event { return Event{Op: OpEnd, Life: life, Token: token} }
+func handlerEnded(life string, token int64) event { return event{Op: opEnd, Life: life, Token: token} }
 
 // until tells when a settlement was over by the store's clock.
-func (e Event) until(ms int) Event {
+func (e event) until(ms int) event {
 	e.After = at(ms)
 	return e
 }
 
-func cancelled(o error) Event { return Event{Op: OpCancel, Err: o} }
+func cancelled(o error) event { return event{Op: opCancel, Err: o} }
 
-func rescheduled(due int) Event {
-	return Event{Op: OpReschedule, Err: nil, Due: at(due)}
+func rescheduled(due int) event {
+	return event{Op: opReschedule, Err: nil, Due: at(due)}
 }
 
-func dead(life string) Event { return Event{Op: OpDead, Life: life} }
+func dead(life string) event { return event{Op: opDead, Life: life} }
 
 // during makes the call of an event overlap others: event i of a history takes 10i to
 // 10i+5 unless it says otherwise.
-func (e Event) during(call, ret int64) Event {
+func (e event) during(call, ret int64) event {
 	e.Call, e.Return = call, ret
 	return e
 }
 
-func history(events ...Event) []Event {
+func history(events ...event) []event {
 	for i := range events {
 		e := &events[i]
 		e.Topic = orders
@@ -88,7 +88,7 @@ var lost = punctual.ErrLeaseLost
 func TestCheckHistoryCatches(t *testing.T) {
 	for name, c := range map[string]struct {
 		promise string
-		events  []Event
+		events  []event
 	}{
 		"lost": {promise.P1, history(pushed("a", 0))},
 		"lost after a delivery": {promise.P1, history(
@@ -147,7 +147,7 @@ func TestCheckHistoryCatches(t *testing.T) {
 		"snooze counted": {promise.P6, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleSnooze, 0, 0, nil), delivered("a", 2, 2, 0, 10, 20), acked("a", 2))},
 		"begun at attempt 2": {promise.P6, history(pushed("a", 0), delivered("a", 1, 2, 0, 0, 10), acked("a", 1))},
-		"too many attempts": {promise.P6, func() []Event {
+		"too many attempts": {promise.P6, func() []event {
 			p := pushed("a", 0)
 			p.MaxAttempts = 1
 			return history(p, delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 10, 20), acked("a", 2))
@@ -158,16 +158,16 @@ func TestCheckHistoryCatches(t *testing.T) {
 			pushed("a", 0), pushedAs("b", 0, punctual.PushNone, punctual.ErrDuplicate), delivered("b", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := CheckHistory(c.events)
-			if !slices.ContainsFunc(found, func(v Violation) bool { return v.Promise == c.promise && v.Text != "" }) {
-				t.Errorf("CheckHistory found %v; want a violation of %s", found, c.promise)
+			found := checkHistory(c.events, false)
+			if !slices.ContainsFunc(found, func(v violation) bool { return v.Promise == c.promise && v.Text != "" }) {
+				t.Errorf("checkHistory found %v; want a violation of %s", found, c.promise)
 			}
 		})
 	}
 }
 
 func TestCheckHistoryPasses(t *testing.T) {
-	for name, events := range map[string][]Event{
+	for name, events := range map[string][]event{
 		"nothing": nil,
 		"plain":   history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1)),
 		"delivery seen before its push returned": history(
@@ -236,12 +236,12 @@ func TestCheckHistoryPasses(t *testing.T) {
 		"released and snoozed": history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRelease, 0, 0, nil), delivered("a", 2, 1, 0, 1, 10),
 			settled("a", 2, punctual.SettleSnooze, 2, 3, nil), delivered("a", 3, 1, 5, 5, 10), acked("a", 3)),
-		"two IDs": history(pushed("a", 0), Event{Op: OpPush, ID: "y", Life: "b", Push: punctual.PushStored, Due: at(0)},
-			delivered("a", 1, 1, 0, 0, 10), Event{Op: OpCancel, ID: "y", Err: nil}, acked("a", 1)),
+		"two IDs": history(pushed("a", 0), event{Op: opPush, ID: "y", Life: "b", Push: punctual.PushStored, Due: at(0)},
+			delivered("a", 1, 1, 0, 0, 10), event{Op: opCancel, ID: "y", Err: nil}, acked("a", 1)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, v := range CheckHistory(events) {
-				t.Errorf("CheckHistory found what is no violation: %v", v)
+			for _, v := range checkHistory(events, false) {
+				t.Errorf("checkHistory found what is no violation: %v", v)
 			}
 		})
 	}

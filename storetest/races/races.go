@@ -32,7 +32,7 @@ const (
 const orders = "orders"
 
 // Run lets goroutines push, claim, settle, cancel and reschedule the same few messages, and workers handle them.
-// It uses the real clock, with leases so short that many run out, and judges what they saw with CheckHistory. It is
+// It uses the real clock, with leases so short that many run out, and judges what they saw with checkHistory. It is
 // worth most under -race. It takes a few seconds.
 func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 	r := &race{ctx: t.Context(), store: open(t, nil), lasts: raceTime}
@@ -46,7 +46,7 @@ func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 }
 
 // reportHistory fails the test with the first few violations.
-func reportHistory(t storetest.T, history []Event, lossyClaims bool) {
+func reportHistory(t storetest.T, history []event, lossyClaims bool) {
 	t.Helper()
 	found := checkHistory(history, lossyClaims)
 	for i, v := range found {
@@ -64,24 +64,24 @@ func reportHistory(t storetest.T, history []Event, lossyClaims bool) {
 }
 
 // raceKind names what happened, for the count that shows how much raced.
-func raceKind(e Event) string {
+func raceKind(e event) string {
 	switch e.Op {
-	case OpPush:
+	case opPush:
 		if e.Err != nil {
 			return "push refused"
 		}
 		return "push " + e.Push.String()
-	case OpDeliver:
+	case opDeliver:
 		return "delivered"
-	case OpSettle:
+	case opSettle:
 		return e.Verb.String() + " " + punctual.ErrorCode(e.Err)
-	case OpCancel:
+	case opCancel:
 		return "cancel " + cmp.Or(punctual.ErrorCode(e.Err), "done")
-	case OpReschedule:
+	case opReschedule:
 		return "reschedule " + cmp.Or(punctual.ErrorCode(e.Err), "done")
-	case OpStart:
+	case opStart:
 		return "handler started"
-	case OpEnd:
+	case opEnd:
 		return "handler ended"
 	}
 	return "dead"
@@ -93,13 +93,13 @@ type race struct {
 	store punctual.Store
 	lasts time.Duration
 	ops   atomic.Int64 // steps made
-	order atomic.Int64 // gives Event.Call and Event.Return
+	order atomic.Int64 // gives event.Call and event.Return
 
 	workers []*raceWorker // those of run
 }
 
 // run lets all clients run, then drains the store, and returns what all of them saw.
-func (r *race) run() ([]Event, error) {
+func (r *race) run() ([]event, error) {
 	over := time.Now().Add(r.lasts)
 	var clients []*raceClient
 	ctx, end := context.WithCancel(r.ctx)
@@ -125,7 +125,7 @@ func (r *race) run() ([]Event, error) {
 	working.Wait()
 	last := &raceClient{race: r}
 	last.err = last.drain()
-	var history []Event
+	var history []event
 	var errs []error
 	for _, c := range append(clients, last) {
 		history = append(history, c.events...)
@@ -152,8 +152,8 @@ type raceClient struct {
 	number    int
 	rnd       *rand.Rand
 	made      int     // messages pushed
-	events    []Event // what it saw
-	unsettled []Event // deliveries that it has forgotten to settle
+	events    []event // what it saw
+	unsettled []event // deliveries that it has forgotten to settle
 	err       error
 }
 
@@ -165,7 +165,7 @@ func (c *raceClient) few(most time.Duration) time.Duration {
 }
 
 // record completes an event with the order of its call.
-func (c *raceClient) record(e Event, call int64) {
+func (c *raceClient) record(e event, call int64) {
 	e.Topic, e.Call, e.Return = orders, call, c.order.Add(1)
 	c.events = append(c.events, e)
 }
@@ -193,23 +193,23 @@ func (c *raceClient) produce() error {
 	if err != nil {
 		return err
 	}
-	c.record(Event{Op: OpPush, ID: m.ID, Life: string(m.Body), Push: rs[0].Status, Due: rs[0].Due, Err: rs[0].Err, MaxAttempts: m.MaxAttempts}, call)
+	c.record(event{Op: opPush, ID: m.ID, Life: string(m.Body), Push: rs[0].Status, Due: rs[0].Due, Err: rs[0].Err, MaxAttempts: m.MaxAttempts}, call)
 	return nil
 }
 
 func (c *raceClient) amend() error {
 	a := punctual.Amendment{Change: punctual.ChangeCancel, Topic: orders, ID: c.id()}
-	op := OpCancel
+	op := opCancel
 	if c.rnd.IntN(3) > 0 {
 		a.Change, a.Delay = punctual.ChangeReschedule, c.few(5*time.Millisecond)
-		op = OpReschedule
+		op = opReschedule
 	}
 	call := c.order.Add(1)
 	os, err := c.store.Amend(c.ctx, []punctual.Amendment{a})
 	if err != nil {
 		return err
 	}
-	c.record(Event{Op: op, ID: a.ID, Err: os[0].Err, Due: os[0].Due}, call)
+	c.record(event{Op: op, ID: a.ID, Err: os[0].Err, Due: os[0].Due}, call)
 	if err := os[0].Err; !errors.Is(err, punctual.ErrLeased) && !errors.Is(err, punctual.ErrNotFound) {
 		return err
 	}
@@ -225,7 +225,7 @@ func (c *raceClient) attempts() int {
 }
 
 // claim records each delivery.
-func (c *raceClient) claim(q punctual.Claim) ([]Event, error) {
+func (c *raceClient) claim(q punctual.Claim) ([]event, error) {
 	call := c.order.Add(1)
 	ds, err := c.store.Claim(c.ctx, q)
 	from := len(c.events)
@@ -235,7 +235,7 @@ func (c *raceClient) claim(q punctual.Claim) ([]Event, error) {
 	return slices.Clone(c.events[from:]), err
 }
 
-func (c *raceClient) settle(d Event, v punctual.Verb, delay time.Duration) error {
+func (c *raceClient) settle(d event, v punctual.Verb, delay time.Duration) error {
 	now, err := c.store.Now(c.ctx)
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (c *raceClient) settle(d Event, v punctual.Verb, delay time.Duration) error
 	if err != nil {
 		return err
 	}
-	c.record(Event{Op: OpSettle, ID: d.ID, Life: d.Life, Token: d.Token, Verb: v, Delay: delay, Now: now, Err: errs[0]}, call)
+	c.record(event{Op: opSettle, ID: d.ID, Life: d.Life, Token: d.Token, Verb: v, Delay: delay, Now: now, Err: errs[0]}, call)
 	return nil
 }
 
@@ -267,7 +267,7 @@ func (c *raceClient) consume() error {
 	return err
 }
 
-func (c *raceClient) handle(d Event) error {
+func (c *raceClient) handle(d event) error {
 	switch c.rnd.IntN(10) {
 	case 0, 1, 2:
 		c.unsettled = append(c.unsettled, d)
@@ -286,7 +286,7 @@ func (c *raceClient) handle(d Event) error {
 
 // any settles with any verb but discard, which would leave too many dead. An extended
 // lease stays unsettled.
-func (c *raceClient) any(d Event) error {
+func (c *raceClient) any(d event) error {
 	switch c.rnd.IntN(5) {
 	case 0:
 		return c.settle(d, punctual.SettleAck, 0)
@@ -328,7 +328,7 @@ func (c *raceClient) noteDead() error {
 	}
 	dead, err := compare.List(c.ctx, in, punctual.ListQuery{Topic: orders, State: punctual.StateDead})
 	for _, i := range dead {
-		c.record(Event{Op: OpDead, ID: i.ID, Life: string(i.Body)}, c.order.Add(1))
+		c.record(event{Op: opDead, ID: i.ID, Life: string(i.Body)}, c.order.Add(1))
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // shortRace lets clients race on a store for a moment and returns the promises that
-// CheckHistory finds broken, with one text each.
+// checkHistory finds broken, with one text each.
 func shortRace(t *testing.T, store punctual.Store) map[string]string {
 	t.Helper()
 	r := &race{ctx: t.Context(), store: store, lasts: 500 * time.Millisecond}
@@ -24,7 +24,7 @@ func shortRace(t *testing.T, store punctual.Store) map[string]string {
 		t.Fatal(err)
 	}
 	broken := make(map[string]string)
-	for _, v := range CheckHistory(history) {
+	for _, v := range checkHistory(history, false) {
 		broken[v.Promise] = v.Text
 	}
 	return broken
@@ -56,7 +56,7 @@ func TestRacesSeeLateWorkers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found := CheckHistory(history); len(found) > 0 {
+		if found := checkHistory(history, false); len(found) > 0 {
 			t.Fatalf("%.2000v", found)
 		}
 		if r.lapsed() > 0 {

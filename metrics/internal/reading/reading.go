@@ -1,5 +1,6 @@
-// Package reading looks into a store for metrics: what waits, since when and how far ahead, and how much
-// room there is. It bounds what a look costs, and how many topics have a label of their own.
+// Package reading reads from a store what its metrics show: how many messages wait, how long the oldest ready one has
+// waited, how far ahead the others are due, and how much space is left. It bounds the cost of a reading and the number
+// of topics that have a label of their own.
 package reading
 
 import (
@@ -17,30 +18,30 @@ import (
 
 // Reading is what a store holds at one instant.
 type Reading struct {
-	// Topics are sorted by label. Those that share the label Other are one.
+	// Topics are sorted by label. All topics with the label Other are added up in one element.
 	Topics []Topic
-	// Known is how many topics there are.
+	// Known is the number of topics in the store, with and without a label of their own.
 	Known int
 	// Ahead counts the messages that are not dead by how far ahead they are due, in the order of Spans. It is
-	// nil when there are so many that they could not be counted in time.
+	// nil when there are so many messages that the store could not count them before the timeout.
 	Ahead []int64
-	// Space is nil where the store does not tell.
+	// Space is nil when the store does not report its free space.
 	Space *punctual.Space
-	// Took is how long the look took.
+	// Took is the time that the reading took.
 	Took time.Duration
 }
 
-// Topic is what a topic holds, or all topics that share a label.
+// Topic has the counts of one topic, or the sums of all topics that share a label.
 type Topic struct {
 	Label                          string
 	Scheduled, Ready, Leased, Dead int64
-	// OldestReady is how long ago the first of the ready messages fell due; 0 when none is ready.
+	// OldestReady is how long the oldest ready message has been due; 0 when no message is ready.
 	OldestReady time.Duration
 	// PushPaused and DeliveryPaused count the topics of this label that are paused.
 	PushPaused, DeliveryPaused int
 }
 
-// Result is the label of what became of one message: done, or the code of the error.
+// Result returns the label for the outcome of an operation on one message: "done", or the code of the error.
 func Result(err error) string {
 	if err == nil {
 		return "done"
@@ -48,7 +49,7 @@ func Result(err error) string {
 	return punctual.ErrorCode(err)
 }
 
-// PushResult is the label of what became of a pushed message: the name of its status, or the code of the error.
+// PushResult returns the label for the outcome of a push: the name of its status, or the code of the error.
 func PushResult(r punctual.PushResult) string {
 	if r.Err != nil {
 		return punctual.ErrorCode(r.Err)
@@ -56,7 +57,7 @@ func PushResult(r punctual.PushResult) string {
 	return r.Status.String()
 }
 
-// Brought is the label of a claim that brought n messages: some, or none.
+// Brought returns the label of a claim that returned n messages: "some", or "none" when n is 0.
 func Brought(n int) string {
 	if n == 0 {
 		return "none"
@@ -64,47 +65,80 @@ func Brought(n int) string {
 	return "some"
 }
 
-// Spans are the names of the counts in Reading.Ahead. Each is of what is due within that time and
-// not within the one before; so their sum is all.
+// Spans returns the names of the counts in Reading.Ahead. Every message is counted once: "overdue" counts the ready and
+// leased messages, "10m" those due in less than 10 minutes that "1m" does not count already, and so on.
 func Spans() []string { return []string{"overdue", "1m", "10m", "1h", "6h", "1d", "beyond"} }
 
-// Reader looks into one store. Its methods are safe for concurrent use.
+// Reader reads one store, with at most one reading at a time. Its methods are safe for concurrent use. Close it before
+// the store.
 type Reader struct {
 	store     punctual.Store
 	inspector punctual.Inspector
 	topics    *Topics
 	timeout   time.Duration
+	ctx       context.Context    // of every reading; Close ends it
+	stop      context.CancelFunc // ends ctx
 
-	mu   sync.Mutex
-	last Reading       // guarded by mu
-	read time.Time     // guarded by mu: when last was made; zero before the first
-	err  error         // guarded by mu: of last
-	done chan struct{} // guarded by mu: closed when the reading under way ends; nil while there is none
+	mu     sync.Mutex
+	last   Reading       // guarded by mu
+	read   time.Time     // guarded by mu: when last was made; zero before the first reading
+	err    error         // guarded by mu: of last
+	done   chan struct{} // guarded by mu: closed when the reading under way ends; nil while there is none
+	closed bool          // guarded by mu: no reading begins any more
 }
 
-// idle is how many times as long as a look took its answer is used again. So a store of many messages spends at most
-// a tenth of the time on looks, however often somebody asks.
+// idle bounds the load on the store: a reading that took 1 s is used again for the next 9 s. So a store with many
+// messages spends at most a tenth of the time on readings, however often it is scraped.
 const idle = 9
 
-// NewReader returns a Reader of s, or ErrUnsupported when s is not a punctual.Inspector. A look that takes
-// longer than timeout fails. Its context ends then, and who asked is answered even if the store does not heed the context.
+// NewReader returns a Reader of s, or ErrUnsupported when s is not a punctual.Inspector. After timeout the context of a
+// reading ends and the reading fails. Read then returns even if the store ignores the end of the context.
 func NewReader(s punctual.Store, topics *Topics, timeout time.Duration) (*Reader, error) {
 	i, err := punctual.As[punctual.Inspector](s)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{store: s, inspector: i, topics: topics, timeout: timeout}, nil
+	r := &Reader{store: s, inspector: i, topics: topics, timeout: timeout}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	return r, nil
 }
 
-// Read looks into the store, or returns the answer of the last look while it is fresh. It returns within the
-// timeout and a tenth, which a look that the context ends needs to say what it has. A look that is under
-// way still is waited for, and no second one begins beside it, so a store that does not answer has one call to bear.
+// Close ends the reading under way and waits for it, so that no call reaches the store afterwards. Read returns
+// ErrClosed from then on. Close waits for at most the timeout of a reading, because a store that ignores the end of its
+// context must not keep the process from exiting; it then returns an error, and one call is still under way in the
+// store. Close may be called more than once.
+func (r *Reader) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	done := r.done
+	r.mu.Unlock()
+	r.stop()
+	if done == nil {
+		return nil
+	}
+	timer := time.NewTimer(r.timeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("end the reading of the store: its call goes on %v after its context has ended: %w", r.timeout, context.DeadlineExceeded)
+	}
+}
+
+// Read reads the store, or returns the last reading while that is fresh. When a reading is under way already, Read
+// waits for that one and begins no second one, so that a store that does not answer has only one call to bear. Read
+// returns at the latest after the timeout and a tenth of it: the tenth is for a reading whose context has just ended
+// and which returns what it has counted so far.
 func (r *Reader) Read() (Reading, error) {
 	began := time.Now()
 	timer := time.NewTimer(r.timeout + r.timeout/10)
 	defer timer.Stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return Reading{}, fmt.Errorf("read the store: %w", punctual.ErrClosed)
+	}
 	if r.done == nil {
 		if !r.read.IsZero() && time.Since(r.read) < idle*r.last.Took {
 			return r.last, r.err
@@ -127,12 +161,13 @@ func (r *Reader) Read() (Reading, error) {
 	return r.last, r.err
 }
 
-// refresh makes one reading. It lasts as long as the store's calls, whose context ends with the timeout.
+// refresh makes one reading and closes r.done, which Read and Close wait for. It ends when the store's calls return;
+// their context ends after the timeout, or with Close.
 func (r *Reader) refresh() {
-	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
+	ctx, cancel := context.WithTimeout(r.ctx, r.timeout)
 	defer cancel()
 	began := time.Now()
-	last, err := r.tryLook(ctx)
+	last, err := r.tryCount(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last, r.err, r.read = last, err, time.Now()
@@ -141,17 +176,19 @@ func (r *Reader) refresh() {
 	r.done = nil
 }
 
-// tryLook makes a panic of the store the error of this reading, because it would end the process otherwise.
-func (r *Reader) tryLook(ctx context.Context) (_ Reading, err error) {
+// tryCount calls count. It turns a panic of the store into the error of this reading, because a panic would end the process.
+func (r *Reader) tryCount(ctx context.Context) (_ Reading, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("read the store: it panicked: %v\n%s", v, debug.Stack())
 		}
 	}()
-	return r.look(ctx)
+	return r.count(ctx)
 }
 
-func (r *Reader) look(ctx context.Context) (Reading, error) {
+// count reads everything that a Reading has. A store that runs out of time while it counts how far ahead the messages
+// are due has answered the cheaper questions already, so that their answers are returned without an error.
+func (r *Reader) count(ctx context.Context) (Reading, error) {
 	var out Reading
 	now, err := r.store.Now(ctx)
 	if err != nil {
@@ -178,7 +215,7 @@ func (r *Reader) look(ctx context.Context) (Reading, error) {
 	return out, err
 }
 
-// label adds up the topics that share a label.
+// label gives every topic its label and adds up the topics with the same label.
 func (r *Reader) label(stats []punctual.TopicStats, now time.Time) []Topic {
 	sums := make(map[string]*Topic)
 	for i := range stats {
@@ -211,8 +248,9 @@ func (r *Reader) label(stats []punctual.TopicStats, now time.Time) []Topic {
 	return out
 }
 
-// ahead counts by minutes for the next hour and by hours for the next day. The two looks are not of one
-// instant: what is counted in one hour and is due in the next can be missing or twice.
+// ahead counts the messages by due time: the next hour from a forecast in minutes, the rest of the day from a forecast
+// in hours. The store makes the two forecasts one after the other. A message at the border of the first hour can
+// therefore be counted twice or not at all.
 func (r *Reader) ahead(ctx context.Context) ([]int64, error) {
 	hour, err := r.inspector.Forecast(ctx, punctual.ForecastQuery{Step: time.Minute, Buckets: 60})
 	if err != nil {

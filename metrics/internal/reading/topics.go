@@ -5,8 +5,9 @@ import "sync"
 // Other is the label of all topics beyond the limit.
 const Other = "other"
 
-// Topics gives each topic a label. The first ones have their own name, as many as the limit allows;
-// all others share Other. So a client that makes up topics cannot make up time series.
+// Topics gives each topic its label in the metrics. The first topics, up to the limit, have their own name as the
+// label, and all others share the label Other. A client that invents topics can therefore not create time series
+// without bound.
 type Topics struct {
 	limit int
 
@@ -14,12 +15,13 @@ type Topics struct {
 	named map[string]struct{} // guarded by mu; never more than limit
 }
 
-// NewTopics returns labels for at most limit topics of their own, at least one.
+// NewTopics returns Topics that give at most limit topics a label of their own. A limit below 1 counts as 1.
 func NewTopics(limit int) *Topics {
 	return &Topics{limit: max(limit, 1), named: make(map[string]struct{})}
 }
 
-// Admit returns the label of a topic that exists, and gives it one of its own while there is room.
+// Admit returns the label of a topic that exists. A topic that has no label of its own yet gets one unless the limit is
+// reached.
 func (t *Topics) Admit(topic string) string {
 	if label := t.Label(topic); label != Other {
 		return label
@@ -33,7 +35,8 @@ func (t *Topics) Admit(topic string) string {
 	return topic
 }
 
-// Label returns the label of a topic, which may be a name that does not exist or cannot be.
+// Label returns the label of a topic and never gives it a new one. So topic may come from a client without a check: a
+// name of a topic that does not exist, or that no topic may have, gets the label Other.
 func (t *Topics) Label(topic string) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -43,8 +46,8 @@ func (t *Topics) Label(topic string) string {
 	return Other
 }
 
-// LabelOf is the label of a topic that a call with this outcome has named. One that was met with an error alone may be made
-// up, and gets no label of its own.
+// LabelOf returns the label of the topic that a call named, given the error of the call. When the call failed the topic
+// may be invented, so that only a call without an error gives the topic a label of its own.
 func (t *Topics) LabelOf(topic string, err error) string {
 	if err != nil {
 		return t.Label(topic)

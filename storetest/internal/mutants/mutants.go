@@ -462,7 +462,7 @@ var All = map[string]struct {
 	"keeps no story of what is cancelled": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
 		story: func(_ *mutant, f *punctual.Finished, err error) error {
 			if f.Outcome == punctual.OutcomeCancelled {
-				return storekit.NoStoryError(f.Topic, f.ID)
+				return storekit.NoFinishedRecordError(f.Topic, f.ID)
 			}
 			return err
 		},
@@ -488,7 +488,7 @@ var All = map[string]struct {
 	"keeps a story only of those that remember IDs": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
 		story: func(m *mutant, f *punctual.Finished, err error) error {
 			if set, _ := m.Settings(context.Background(), f.Topic); err == nil && set.DedupeWindow == 0 {
-				return storekit.NoStoryError(f.Topic, f.ID)
+				return storekit.NoFinishedRecordError(f.Topic, f.ID)
 			}
 			return err
 		},
