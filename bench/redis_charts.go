@@ -58,6 +58,8 @@ func redisLatenessChart(r run) chart {
 			switch x.system {
 			case sysAsynq:
 				name = "asynq " + name
+			case sysBullMQ:
+				name = "BullMQ " + name
 			case sysAsynqFast:
 				name = "fast " + name
 			}
