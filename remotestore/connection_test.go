@@ -2,6 +2,7 @@ package remotestore_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -57,6 +58,33 @@ func TestProtocols(t *testing.T) {
 			t.Errorf("HTTP/1.1 %v, HTTP/2 %v: requests came by %v, want %v", x.http1, x.http2, spoken, want)
 		}
 		mu.Unlock()
+	}
+}
+
+// TestPushesByHTTP1: a server that says farewell gets what has a key by HTTP/1.1, which costs both sides less.
+func TestPushesByHTTP1(t *testing.T) {
+	h, err := server.New(closing(t, memstore.New(nil), nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Serve(ctx, nil, l) }()
+	t.Cleanup(func() {
+		end()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	p := newDeafProxy(t, l.Addr().String())
+	s := connect(t, nil, "http://"+p.listener.Addr().String())
+	pushOne(t, s, pushMark)
+	if got := p.byHTTP1.Load(); got != 1 {
+		t.Errorf("%d pushes came by HTTP/1.1, want 1", got)
 	}
 }
 
@@ -153,6 +181,7 @@ type deafProxy struct {
 	server   string
 	work     sync.WaitGroup
 	unheard  atomic.Int64 // pushes that were thrown away
+	byHTTP1  atomic.Int64 // pushes by HTTP/1.1 that were carried
 
 	mu   sync.Mutex
 	open map[net.Conn]*atomic.Bool // guarded by mu: both ends of each connection, and whether it is deaf
@@ -226,6 +255,9 @@ func (p *deafProxy) carry(from, to net.Conn, deaf *atomic.Bool) {
 				p.unheard.Add(1)
 			}
 		case n > 0:
+			if bytes.HasPrefix(b[:n], []byte("POST "+wire.PathPush+" HTTP/1.1")) {
+				p.byHTTP1.Add(1)
+			}
 			if _, err := to.Write(b[:n]); err != nil {
 				return
 			}

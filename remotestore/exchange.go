@@ -392,7 +392,7 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 		timer := time.AfterFunc(r.wait+s.opt.Timeout, func() { end(errTimeout) })
 		defer timer.Stop()
 	}
-	var connected atomic.Bool
+	var connected, reused atomic.Bool
 	fail := func(err error) error {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -410,7 +410,7 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 	// The transport asks for another connection only when the server has not begun the request on the one before.
 	trace := &httptrace.ClientTrace{
 		GetConn: func(string) { connected.Store(false) },
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+		GotConn: func(got httptrace.GotConnInfo) { connected.Store(true); reused.Store(got.Reused) },
 	}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), r.method, e.base+r.path, bytes.NewReader(body))
 	if err != nil {
@@ -428,6 +428,17 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 		header.Set(wire.HeaderAnswered, keys)
 	}
 	resp, err := client.Do(req)
+	for err == nil && resp.Header.Get(wire.HeaderNotBegun) != "" {
+		if err = resp.Body.Close(); err == nil && !reused.Load() {
+			return nil, unsent{fmt.Errorf("%s: the server ends connections without a request on them", e.name)}
+		}
+		if err == nil {
+			req.Body, err = req.GetBody()
+		}
+		if err == nil {
+			resp, err = client.Do(req) // on another connection, since this one has ended
+		}
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			e.forget()
@@ -505,6 +516,7 @@ func (s *Store) ask(ctx context.Context, e *endpoint) (*wire.Info, error) {
 	err := s.look(ctx, e, wire.PathInfo, &info)
 	if err == nil {
 		e.compact.Store(info.Compact == wire.CompactVersion)
+		e.farewell.Store(info.Farewell)
 		e.asked.Store(true)
 	}
 	return &info, err

@@ -24,14 +24,15 @@ type endpoint struct {
 	spoken atomic.Pointer[spoken]
 	// instance is the memory of answers that the server at this URL has, as it said last; nil before it said anything.
 	instance atomic.Pointer[string]
-	// asked tells that the server was asked what it is, compact that it then knew the compact form.
-	asked, compact atomic.Bool
+	// asked tells that the server was asked what it is, compact that it then knew the compact form, and farewell that it says which
+	// requests it has not begun when it ends an HTTP/1.1 connection.
+	asked, compact, farewell atomic.Bool
 }
 
 // spoken are the clients for an endpoint's requests.
 type spoken struct {
 	changes *http.Client // for what is carried out once
-	anew    *http.Client // for what can be carried out again
+	anew    *http.Client // for what can be carried out again, or is told apart by a farewell
 }
 
 func newClient(t *http.Transport) *http.Client {
@@ -57,9 +58,10 @@ func (s *Store) unixEndpoint(path string) *endpoint {
 
 // tcpEndpoint speaks what TLS agrees on. Without TLS, and if no proxy is configured, it speaks HTTP/2 where the server does.
 //
-// At the end of an HTTP/2 connection the server says which requests it has not begun, and the transport sends those again. An
-// HTTP/1.1 request that meets the end of an idle connection may have been carried out. What can be carried out again speaks
-// HTTP/1.1 all the same, because that costs both sides less and nothing waits behind another request's bytes.
+// HTTP/1.1 costs both sides less, and nothing waits behind another request's bytes. But at the end of an HTTP/2 connection the
+// server says which requests it has not begun, and the transport sends those again. An HTTP/1.1 request that meets the end of an
+// idle connection may have been carried out, unless the server says a farewell. So HTTP/1.1 is for what can be carried out again,
+// and with a farewell for all requests that have a key.
 func (s *Store) tcpEndpoint(base string, u *url.URL) *endpoint {
 	t := s.tcpTransport()
 	e := &endpoint{base: base, name: base, client: newClient(t)}
@@ -121,7 +123,7 @@ func (e *endpoint) choose(ctx context.Context, a again) (*http.Client, error) {
 		}
 		e.spoken.Store(c)
 	}
-	if a == anew {
+	if a == anew || a == keyed && e.farewell.Load() {
 		return c.anew, nil
 	}
 	return c.changes, nil

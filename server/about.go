@@ -11,7 +11,11 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-func (c *call) showInfo() error { return c.json(http.StatusOK, c.server.info) }
+func (c *call) showInfo() error {
+	info := c.server.info
+	info.Farewell = connOf(c.r) != nil && c.r.TLS == nil
+	return c.json(http.StatusOK, info)
+}
 
 func (c *call) showOpenAPI() error {
 	return c.write(http.StatusOK, wire.TypeJSON, c.server.openAPI)

@@ -9,9 +9,11 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // connections are the open connections of all listeners, at most limit. A connection is known after a client was authenticated on it. At the
@@ -37,6 +39,46 @@ type countedConn struct {
 	known  bool          // a client was authenticated
 	client string        // the client that was authenticated last
 	closed bool
+
+	turn atomic.Int32 // notSaid, answering, between or over, and not guarded by mu
+}
+
+// Whose turn it is on a connection. A client whose request meets the end of a connection cannot know by itself whether the request was carried
+// out. HTTP/2 tells it (GOAWAY). HTTP/1.1 does not, so a connection that ends between two requests ends with farewell. From farewell until the
+// connection is gone no request of it begins, even if net/http has read one meanwhile.
+const (
+	notSaid   = iota // no request without TLS has come by HTTP/1.1, so farewell does not apply
+	answering        // a request has begun, and its answer is not sent
+	between          // all requests are answered
+	over             // farewell was said
+)
+
+// farewell is the answer to the request that a client may just be sending on a connection that ends. By the status 408 other clients know as
+// well that they may send the request again, and clients that send none ignore it.
+const farewell = "HTTP/1.1 408 Request Timeout\r\n" + wire.HeaderNotBegun + ": 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+// farewellWait bounds the writing of farewell. The buffer of a connection without a request nearly always has room for it.
+const farewellWait = 50 * time.Millisecond
+
+// begin notes that a request begins. It returns false if the client was told that the request does not begin.
+func (c *countedConn) begin(r *http.Request) bool {
+	if r.ProtoMajor != 1 || r.TLS != nil {
+		return true
+	}
+	return c.turn.CompareAndSwap(between, answering) || c.turn.CompareAndSwap(notSaid, answering) || c.turn.Load() == answering
+}
+
+// sayFarewell writes farewell if the connection is between two requests.
+func (c *countedConn) sayFarewell() {
+	if c.turn.CompareAndSwap(between, over) && c.Conn.SetWriteDeadline(time.Now().Add(farewellWait)) == nil {
+		_, _ = io.WriteString(c.Conn, farewell) // without it the client finds out by its request's key
+	}
+}
+
+// Write writes to the connection. What net/http writes between two requests is the refusal of a malformed one, behind which comes no farewell.
+func (c *countedConn) Write(data []byte) (int, error) {
+	c.turn.CompareAndSwap(between, answering)
+	return c.Conn.Write(data)
 }
 
 // take counts a new connection, and closes another one if there is no room. It returns nil if all open connections have requests.
@@ -134,6 +176,9 @@ func (cs *connections) changed(conn net.Conn, state http.ConnState) {
 	if c == nil {
 		return
 	}
+	if state == http.StateIdle {
+		c.turn.CompareAndSwap(answering, between)
+	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	switch {
@@ -172,8 +217,9 @@ func connOf(r *http.Request) *countedConn {
 	return c
 }
 
-// Close closes the connection.
+// Close closes the connection, with a farewell where one applies.
 func (c *countedConn) Close() error {
+	c.sayFarewell()
 	c.in.mu.Lock()
 	c.in.remove(c)
 	c.in.mu.Unlock()
@@ -183,6 +229,7 @@ func (c *countedConn) Close() error {
 // CloseWrite closes the sending side, or returns errors.ErrUnsupported if the connection cannot do that.
 func (c *countedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		c.sayFarewell()
 		return half.CloseWrite()
 	}
 	return errors.ErrUnsupported

@@ -144,6 +144,9 @@ func (s *Server) isDraining() bool { return s.draining.Err() != nil }
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if conn := connOf(r); conn != nil && !conn.begin(r) {
+		panic(http.ErrAbortHandler) // the client knows that this request is not carried out
+	}
 	c := &call{server: s, w: w, r: r, started: time.Now()}
 	defer c.report()
 	defer func() {

@@ -22,6 +22,8 @@ const (
 	HeaderInstance = "Punctual-Instance"
 	// HeaderAnswered lists keys of requests, separated by commas, whose answers have arrived and may be forgotten.
 	HeaderAnswered = "Punctual-Answered"
+	// HeaderNotBegun is 1 in an answer without a body, which tells that the connection ends and that the request was not begun on it.
+	HeaderNotBegun = "Punctual-Not-Begun"
 	// HeaderConsumer is a name that the sender of a claim gives itself, which people see who inspect the topic: see MaxConsumerName.
 	HeaderConsumer = "Punctual-Consumer"
 	// HeaderID, HeaderTopic, HeaderToken, HeaderDue, HeaderAttempt and HeaderLeaseUntil describe a message whose body is the body of the

@@ -16,8 +16,11 @@ type Info struct {
 	// Repeats is how long the server keeps the answer to a request with a key.
 	Repeats Duration `json:"repeats,omitzero"`
 	// Compact is the version of the compact form that the server knows. A server that does not know it leaves it out.
-	Compact int    `json:"compact,omitzero"`
-	Limits  Limits `json:"limits"`
+	Compact int `json:"compact,omitzero"`
+	// Farewell says that an HTTP/1.1 connection which the server ends between two requests ends with an answer that has a HeaderNotBegun. A
+	// client can then send changes by HTTP/1.1 and loses none of what HTTP/2 would tell it.
+	Farewell bool   `json:"farewell,omitzero"`
+	Limits   Limits `json:"limits"`
 }
 
 // Limits are the limits of a server. A request beyond one of them is refused as a whole, but for
