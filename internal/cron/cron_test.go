@@ -57,7 +57,10 @@ func TestEveryChangeOfEveryZone(t *testing.T) {
 			}
 			seen[k] = true
 			changes++
-			compare(t, name, loc, change.Unix()-6*3600, change.Unix()+6*3600, step, texts)
+			// Twice in the hour that is repeated and not again for a year, so that a search which looks ahead too far misses it.
+			last := change.Add(-time.Second).In(loc)
+			sparse := "20-21 " + last.Format("15 2 1") + " *"
+			compare(t, name, loc, change.Unix()-6*3600, change.Unix()+6*3600, step, append(texts[:len(texts):len(texts)], sparse))
 		}
 	}
 	for name, day := range map[string]string{"Pacific/Apia": "2011-12-30", "Pacific/Kwajalein": "1993-08-21"} {
@@ -116,6 +119,16 @@ func compare(t *testing.T, name string, loc *time.Location, from, to, step int64
 				break
 			}
 			got, at = append(got, next.Unix()), next
+		}
+		// Next is asked at instants between the times, too, such as inside an hour that is repeated.
+		for i := from; i < to; i += 7 * step {
+			n, _ := slices.BinarySearch(want, i+1)
+			if n == len(want) {
+				break
+			}
+			if next, ok := s.Next(time.Unix(i, 0), loc); !ok || next.Unix() != want[n] {
+				t.Errorf("%s in %s: after %v comes %v, want %v", text, name, time.Unix(i, 0).In(loc), next, time.Unix(want[n], 0).In(loc))
+			}
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s in %s from %v:\n got %v\nwant %v", text, name, time.Unix(from, 0).UTC(), got, want)
