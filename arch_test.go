@@ -95,6 +95,7 @@ var architecture = map[string]rule{
 	"internal/rigs/rights":     {ours: []string{"access", "access/tokens"}},
 	"internal/httproute":       {},
 	"internal/batch":           {},
+	"internal/cron":            {},
 	"internal/heap":            {},
 	"internal/archive":         {ours: []string{"."}},
 	"internal/notation":        {ours: []string{"."}},

@@ -1,0 +1,198 @@
+package cron
+
+import (
+	"archive/zip"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata"
+)
+
+// zones are the names of all zones that this Go release brings.
+func zones(t *testing.T) (names []string) {
+	root, err := exec.Command("go", "env", "GOROOT").Output() // runtime.GOROOT is empty in a binary built with -trimpath
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := zip.OpenReader(filepath.Join(strings.TrimSpace(string(root)), "lib/time/zoneinfo.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, f := range r.File {
+		if !strings.HasSuffix(f.Name, "/") {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// TestEveryChangeOfEveryZone steps the minutes around each change of offset and compares what Next gives with what the wall
+// showed: fixed times at the first instant at which the wall reaches or passes them, intervals whenever it matches.
+func TestEveryChangeOfEveryZone(t *testing.T) {
+	texts := []string{"30 2 * * *", "0 0 * * *", "15 2 * * SUN", "15,45 0,1,3,12 * * *", "*/15 * * * *", "7 1-3 * * *", "15 * * * *"}
+	seen := make(map[[40]byte]bool)
+	changes := 0
+	step := int64(60)
+	for _, name := range zones(t) {
+		loc, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for day := time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2030; day = day.AddDate(0, 0, 1) {
+			_, before := day.In(loc).Zone()
+			_, after := day.AddDate(0, 0, 1).In(loc).Zone()
+			if before == after {
+				continue
+			}
+			_, change := day.In(loc).ZoneBounds()
+			var k [40]byte
+			copy(k[:], change.In(time.UTC).Format("200601021504")+string(rune(before/60+2000))+string(rune(after/60+2000)))
+			if seen[k] {
+				continue
+			}
+			seen[k] = true
+			changes++
+			// Twice in the hour that is repeated and not again for a year, so that a search which looks ahead too far misses it.
+			last := change.Add(-time.Second).In(loc)
+			sparse := "20-21 " + last.Format("15 2 1") + " *"
+			compare(t, name, loc, change.Unix()-6*3600, change.Unix()+6*3600, step, append(texts[:len(texts):len(texts)], sparse))
+		}
+	}
+	for name, day := range map[string]string{"Pacific/Apia": "2011-12-30", "Pacific/Kwajalein": "1993-08-21"} {
+		loc, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := time.Parse(time.DateOnly, day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compare(t, name, loc, d.Unix()-2*daySeconds, d.Unix()+3*daySeconds, step, texts)
+	}
+	if changes < 100 {
+		t.Fatalf("only %d changes of zones were looked at", changes)
+	}
+}
+
+// compare steps from one instant to another and compares.
+func compare(t *testing.T, name string, loc *time.Location, from, to, step int64, texts []string) {
+	t.Helper()
+	for _, text := range texts {
+		s, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		matches := func(wall int64) bool {
+			w := time.Unix(wall, 0).UTC()
+			return s.dates.minute>>w.Minute()&1 == 1 && s.dates.hour>>w.Hour()&1 == 1 && s.dates.dayOfWeek>>w.Weekday()&1 == 1
+		}
+		var want []int64
+		reached := int64(-1 << 62)
+		for i := from - 2*daySeconds; i <= to; i += step {
+			_, offset := time.Unix(i, 0).In(loc).Zone()
+			wall := i + int64(offset)
+			hit := false
+			if s.fixed {
+				for w := max(reached+step, wall-2*daySeconds); w <= wall; w += step {
+					hit = hit || matches(w)
+				}
+			} else {
+				hit = matches(wall)
+			}
+			reached = max(reached, wall)
+			if hit && i > from {
+				want = append(want, i)
+			}
+		}
+		var got []int64
+		for at := time.Unix(from, 0); ; {
+			next, ok := s.Next(at, loc)
+			if ok && !next.After(at) {
+				t.Fatalf("%s in %s: after %v comes %v", text, name, at, next)
+			}
+			if !ok || next.Unix() > to {
+				break
+			}
+			got, at = append(got, next.Unix()), next
+		}
+		// Next is asked at instants between the times, too, such as inside an hour that is repeated.
+		for i := from; i < to; i += 7 * step {
+			n, _ := slices.BinarySearch(want, i+1)
+			if n == len(want) {
+				break
+			}
+			if next, ok := s.Next(time.Unix(i, 0), loc); !ok || next.Unix() != want[n] {
+				t.Errorf("%s in %s: after %v comes %v, want %v", text, name, time.Unix(i, 0).In(loc), next, time.Unix(want[n], 0).In(loc))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s in %s from %v:\n got %v\nwant %v", text, name, time.Unix(from, 0).UTC(), got, want)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"0 9 * * MON-FRI": "at 09:00 on Monday to Friday", "*/5 * * * *": "every 5 minutes", "30 2 1 * MON": "at 02:30 on the 1st and on every Monday",
+		"0 12 1 * +MON": "at 12:00 on the 1st, only if it is a Monday", "@hourly": "every hour", "@every 90m": "every 1h30m, counted from 1970",
+		"*/7 * * * *": "at every 7th minute from 0 to 59 of every hour", "0 0 9 * * * 2027": "at 09:00 every day in 2027",
+	} {
+		if s, err := Parse(text); err != nil || s.Words() != want {
+			t.Errorf("%s: %q, %v; want %q", text, s.Words(), err, want)
+		}
+	}
+	s, err := Parse("0 12 1 * MON")
+	if want := "on the 1st and on every Monday; +MON for Mondays that are the 1st"; err != nil || !slices.Equal(s.Warnings(), []string{want}) {
+		t.Errorf("%q, %v; want %q", s.Warnings(), err, want)
+	}
+}
+
+func TestErrorsNameThePlace(t *testing.T) {
+	for text, want := range map[string]string{
+		"0 25 * * *":     `schedule "0 25 * * *": hour, at character 3: 25 is out of range: use 0 to 23`,
+		"0 0 10-5 * *":   `schedule "0 0 10-5 * *": day of month, at character 5: the range 10-5 runs backwards: write 10-31,1-5`,
+		"0 0 /30 * *":    `schedule "0 0 /30 * *": day of month, at character 5: the step "/30" has no base: write */30`,
+		"@Daily":         `schedule "@Daily": nickname, at character 1: nicknames are in small letters: write @daily`,
+		"0 12 +1 * MON":  `schedule "0 12 +1 * MON": day of month, at character 6: + stands only at the start of the day of week: write it like +MON`,
+		"? 12 * * *":     `schedule "? 12 * * *": minute, at character 1: ? is for the two day fields: write *`,
+		"@daily 0 0 * *": `schedule "@daily 0 0 * *": nickname, at character 8: @daily stands alone: leave out "0"`,
+	} {
+		if _, err := Parse(text); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := Parse("* * 31 2 *"); !errors.Is(err, ErrNever) {
+		t.Errorf("31 February: %v", err)
+	}
+}
+
+func FuzzNext(f *testing.F) {
+	for _, text := range []string{"0 9 * * MON-FRI", "@every 90s", "0 0 L-3 * FRI#2", "CRON_TZ=UTC 0 0 1W * ?", "* * * * * * 1970-2199/2"} {
+		f.Add(text, int64(1_800_000_000))
+	}
+	loc, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string, at int64) {
+		s, err := Parse(text)
+		if err != nil {
+			return
+		}
+		_, _ = s.Words(), s.Warnings()
+		after := time.Unix(at%(1<<33), 0)
+		if next, ok := s.Next(after, loc); ok {
+			if !next.After(after) {
+				t.Fatalf("%q: after %v comes %v", text, after, next)
+			}
+			if prev, ok := s.Prev(next.Add(time.Second), loc); !ok || !prev.Equal(next) {
+				t.Fatalf("%q: the last before %v+1s is %v", text, next, prev)
+			}
+		}
+	})
+}
