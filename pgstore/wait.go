@@ -63,7 +63,8 @@ type waits struct {
 	writers writers            // guarded by mu
 }
 
-// wholeScans says when a poll is to read the topics from their beginning, and not from the scan start alone.
+// wholeScans says when a poll is to read the topics from their beginning, and not from the scan start alone. Its fields are guarded by
+// waits.mu.
 type wholeScans struct {
 	underWay bool
 	soon     bool  // what lies before a scan start may have changed

@@ -21,8 +21,8 @@ import (
 //	'w' topic(4)                       -> time(8) seq(8)    watermark: no 'm' key lies below
 //	'm' topic(4) due(8) seq(8)         -> record       a live message, in order of due time
 //	'd' topic(4) died(8) seq(8)        -> record       a dead message, in order of death
-//	'i' topic(4) id                    -> kind(1) time(8) seq(8) [1]   where the message with this ID is, and whether
-//	                                                   its record has a Remember
+//	'i' topic(4) id                    -> kind(1) time(8) seq(8) [1]   where the message with this ID is (kind is
+//	                                                   'm' or 'd'), and whether its record has a Remember
 //	'f' topic(4) id                    -> until(8)     a finished ID that is remembered
 //	'x' until(8) topic(4) id           -> empty        finished IDs in the order they are forgotten
 //	's' topic(4) id                    -> record       finished record of the message with this ID that finished last

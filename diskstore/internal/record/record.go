@@ -30,8 +30,9 @@ import (
 //	count { attempt, at, len error }                  failures, oldest first
 //	body                                              the rest
 //
-// The compatibility rules: a new field takes a new flag and stands before the ID. The version rises only when an older
-// program would misread the rest. Blocks of the database carry checksums, so the record has none of its own.
+// The compatibility rules: a new field takes a new flag and stands before the ID, and directory.FormatVersion rises, because an older
+// program refuses a record with a flag that it does not know. The version of the record rises only when an older program would
+// misread the rest. Blocks of the database carry checksums, so the record has none of its own.
 type Record struct {
 	// The facts on which the life of the message depends. Token and LeaseUntil are not among the stored bytes, because the
 	// claim log has them: they are zero after Decode, until Lease.AddTo sets them.
