@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/consumers"
 	"github.com/punctualmq/punctual/internal/httproute"
@@ -222,43 +219,6 @@ func (c *call) answer() error {
 	return c.route.handle(c)
 }
 
-// checkOrigin refuses requests that a page of another site has sent through a browser. That includes reads, because some reads, such as a check
-// of the store, are expensive. Links from other sites to pages of the console are allowed.
-func (s *Server) checkOrigin(r *http.Request, forConsole bool) error {
-	changes := *r
-	if !forConsole || r.Header.Get("Sec-Fetch-Mode") != "navigate" {
-		changes.Method = http.MethodPost // net/http lets every GET through
-	}
-	if err := s.origin.Check(&changes); err != nil {
-		return fmt.Errorf("a page of another site sent this request: %w", punctual.ErrForbidden)
-	}
-	return nil
-}
-
-// checkHost refuses a request whose Host is not a name of this server, because a page in a browser can send it by DNS rebinding.
-func (s *Server) checkHost(r *http.Request) error {
-	if r.TLS != nil {
-		return nil // the browser has compared the name with the certificate
-	}
-	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && a.Network() == "unix" {
-		return nil // browsers cannot connect to unix sockets
-	}
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if host == "localhost" || net.ParseIP(host) != nil {
-		return nil
-	}
-	for _, allowed := range s.options.Hosts {
-		if allowed == "*" || strings.EqualFold(allowed, host) {
-			return nil
-		}
-	}
-	return fmt.Errorf("host %q is not one of this server's names: use localhost or an IP address, or have the name allowed: %w", host, punctual.ErrForbidden)
-}
-
 // checkInstance refuses a request that was first sent to another instance of the server, because it may have been carried out there and its
 // answer was kept in the memory of that instance.
 func (c *call) checkInstance() error {
@@ -269,79 +229,5 @@ func (c *call) checkInstance() error {
 	return &refusal{
 		status: wire.StatusOtherInstance,
 		err:    fmt.Errorf("the request is for the instance %q of the server, which has ended: %w", asked, punctual.ErrClosed),
-	}
-}
-
-// Authenticate finds out who sends a request, and counts the request against the rate of that principal. Its errors wrap
-// punctual.ErrUnauthenticated or punctual.ErrOverloaded. It makes the Server an access.Authenticator for other handlers, such as
-// Options.Console. Without Options.Authenticator it returns a principal that may do everything.
-func (s *Server) Authenticate(r *http.Request) (*access.Principal, error) {
-	p, err := s.authenticate(r)
-	if err != nil {
-		return nil, err
-	}
-	_, err = s.admit(r, p)
-	return p, err
-}
-
-// anyone is the principal of each request to a server without an Authenticator.
-var anyone = &access.Principal{
-	Name: "anyone", Grants: []access.Grant{access.Everything(), {Actions: access.All, Topics: access.AuditTopic}},
-}
-
-// authenticate asks the Authenticator who sends a request.
-func (s *Server) authenticate(r *http.Request) (*access.Principal, error) {
-	a := s.options.Authenticator
-	if a == nil {
-		return anyone, nil
-	}
-	p, err := a.Authenticate(r)
-	if err == nil && p == nil {
-		err = errors.New("the authenticator returned nobody")
-	}
-	if err != nil && !errors.Is(err, punctual.ErrUnauthenticated) {
-		s.log.Error("the authenticator failed", "error", err)
-		err = fmt.Errorf("who sends this cannot be found out: %w", punctual.ErrOverloaded)
-	}
-	return p, err
-}
-
-// admit counts a request against its principal's rate, and its connection as one of the principal.
-func (s *Server) admit(r *http.Request, p *access.Principal) (*client, error) {
-	s.mu.Lock()
-	k := s.clients[p.Key()]
-	if k == nil {
-		k = &client{rate: rate.NewLimiter(rate.Limit(s.limits.Rate), s.limits.Burst)}
-		s.clients[p.Key()] = k
-	}
-	s.mu.Unlock()
-	if k.rate.Allow() {
-		if conn := connOf(r); conn != nil {
-			return k, conn.in.letIn(conn, p.Key())
-		}
-		return k, nil
-	}
-	return k, &refusal{
-		status: http.StatusTooManyRequests,
-		err:    fmt.Errorf("%s sends more than %v requests a second: %w", p.Name, s.limits.Rate, punctual.ErrOverloaded),
-	}
-}
-
-// authorize checks the client's right to the route's action on the topic in the path, or on all topics. For a route marked perItem it only checks
-// that there is some topic with this right; the handler checks the topics of the body.
-func (c *call) authorize() error {
-	switch need := c.route.action; {
-	case c.route.public, c.route.anyPrincipal:
-		return nil
-	case need == 0:
-		return fmt.Errorf("nobody may use this route: %w", punctual.ErrForbidden)
-	case c.route.takes(inPath, "topic"):
-		return c.principal.Check(need, c.path["topic"])
-	case c.route.perItem && (c.principal.AllowsSomewhere(need) || c.route.orAction != 0 && c.principal.AllowsSomewhere(c.route.orAction)):
-		return nil // the right on each topic is checked when the topic is known
-	case c.route.perItem: // before the body is read
-		return fmt.Errorf("%s may not %s in any topic: %w", c.principal.Name, need, punctual.ErrForbidden)
-	default:
-		return c.principal.Check(need, "")
 	}
 }

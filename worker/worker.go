@@ -29,7 +29,8 @@ import (
 //	ahead.go     what is claimed before a slot is free
 //	handle.go    one message in a slot: slot, work, attempt, finish
 //	settle.go    its last step: settle
-//	lease.go     the leases held: which handler may start, renewal, loss
+//	lease.go     the leases held: which handler may start, loss
+//	renew.go     the renewer of leases
 //	clock.go     the upper bound of the store's clock
 //	context.go   the contexts of handlers and their ends
 //	run.go       Start, Run, Stop, Drain: a worker's life
