@@ -27,6 +27,9 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	answers := make([]punctual.Amended, len(as))
 	next := 0
 	looks, err := s.lookUpAmended(as)
+	if err != nil {
+		return nil, fmt.Errorf("amend: %w", err)
+	}
 	defer looks.Close()
 	for next < len(as) && err == nil { // in as many transactions as they need
 		next, err = s.writer.Some(ctx, next, len(as), func(tx *writer.Tx, i int) (err error) {

@@ -26,6 +26,9 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	results := make([]punctual.PushResult, len(ms))
 	next := 0
 	looks, err := s.lookUpPushed(ms)
+	if err != nil {
+		return nil, fmt.Errorf("push: %w", err)
+	}
 	defer looks.Close()
 	for next < len(ms) && err == nil { // in as many transactions as they need
 		if err = s.owned.CheckSpace(); err == nil {
