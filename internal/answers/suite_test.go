@@ -16,7 +16,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/random"
 )
 
-func TestStore(t *testing.T)  { storetest.Run(t, open) }
+// A claim whose callers have all left gives back what it leased.
+func TestStore(t *testing.T)  { storetest.Run(t, open, storetest.WithLossyClaims()) }
 func TestRandom(t *testing.T) { random.Run(t, open) }
 func TestRaces(t *testing.T)  { races.Run(t, open, storetest.WithLossyClaims()) }
 
