@@ -246,11 +246,7 @@ func (s Spec) Warnings() []string {
 		size        int
 	}{{s.second, "second", "minute", 60}, {s.minute, "minute", "hour", 60}, {s.hour, "hour", "day", 24}} {
 		for _, i := range f.items {
-			switch {
-			case !i.star || i.step == 1 || f.size%i.step == 0:
-			case i.step >= f.size:
-				out = append(out, fmt.Sprintf("*/%d in the field %s is %s 0 only; @every counts on over the end of the %s", i.step, f.unit, f.unit, f.whole))
-			default:
+			if i.star && f.size%i.step != 0 {
 				out = append(out, fmt.Sprintf("*/%d in the field %s starts anew with each %s, so the last step is shorter; @every counts on", i.step, f.unit, f.whole))
 			}
 		}
