@@ -59,8 +59,8 @@ const (
 )
 
 // attempt is one attempt of a claim at its topics. It leases everything at once, in the end, so that the time which one topic
-// needs does not use up the leases of another topic's messages. It judges what is due by one reading of the clock, because with a later time a slow
-// attempt could encounter again the messages that it has handed over or put back.
+// needs does not use up the leases of another topic's messages. It judges what is due by one reading of the clock, because with
+// a later time a slow attempt could encounter again the messages that it has handed over or put back.
 type attempt struct {
 	s    *Store
 	c    *punctual.Claim

@@ -1,7 +1,6 @@
 package redisrig
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -98,38 +97,49 @@ func (c *Cluster) AwaitSound() error {
 	}); err != nil {
 		return err
 	}
-	for end := time.Now().Add(startTimeout); ; time.Sleep(5 * time.Millisecond) {
-		views := make(map[string]bool)
-		var failed error
-		for _, n := range c.Nodes {
-			if !n.alive() {
-				continue
+	return agree("who serves which slots", func() []*Server {
+		return slices.DeleteFunc(slices.Clone(c.Nodes), func(n *Server) bool { return !n.alive() })
+	},
+		func(n *Server) string {
+			var out []string
+			for _, words := range n.primaries() {
+				ranges := slices.DeleteFunc(words[8:], func(r string) bool { return strings.HasPrefix(r, "[") }) // a move that a node alone knows of
+				out = append(out, words[0]+" "+strings.Join(ranges, " "))
 			}
-			owners, err := n.owners()
-			failed = errors.Join(failed, err)
-			views[owners] = true
+			slices.Sort(out)
+			return strings.Join(out, "\n")
+		})
+}
+
+// agree waits until all nodes have the same view of something, and one at all: an empty view is none.
+func agree(what string, nodes func() []*Server, view func(n *Server) string) error {
+	for end := time.Now().Add(startTimeout); ; time.Sleep(time.Millisecond) {
+		views := make(map[string]bool)
+		for _, n := range nodes() {
+			views[view(n)] = true
 		}
-		if failed == nil && len(views) == 1 {
+		if len(views) == 1 && !views[""] {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("waited %v in vain until all nodes name the same primaries: %v, they name %q", startTimeout, failed, slices.Collect(maps.Keys(views)))
+			return fmt.Errorf("waited %v in vain until the nodes agree on %s: their views are %q", startTimeout, what, slices.Collect(maps.Keys(views)))
 		}
 	}
 }
 
-// owners is who serves which slots, as one node sees it: a line for each primary with its ID and its slots.
-func (s *Server) owners() (string, error) {
+// primaries are the lines of CLUSTER NODES of the primaries that serve slots, as one node sees them, in words: ID ADDR FLAGS PRIMARY PING
+// PONG EPOCH LINK SLOTS... There are none if the node does not answer.
+func (s *Server) primaries() (lines [][]string) {
 	text, err := s.Do("CLUSTER", "NODES")
-	var out []string
+	if err != nil {
+		return nil
+	}
 	for line := range strings.Lines(text) {
 		if words := strings.Fields(line); len(words) > 8 && strings.Contains(words[2], "master") {
-			ranges := slices.DeleteFunc(words[8:], func(r string) bool { return strings.HasPrefix(r, "[") }) // a move that a node alone knows of
-			out = append(out, words[0]+" "+strings.Join(ranges, " "))
+			lines = append(lines, words)
 		}
 	}
-	slices.Sort(out)
-	return strings.Join(out, "\n"), err
+	return lines
 }
 
 // until waits for a condition on every node that has not been killed.
@@ -216,33 +226,15 @@ func (c *Cluster) Move(key string, to *Server) error {
 	if err != nil {
 		return err
 	}
-	for end := time.Now().Add(startTimeout); ; time.Sleep(time.Millisecond) {
-		views := make(map[string]bool)
-		for n := range c.Primaries() {
-			views[n.view(target, number)] = true
+	primaries := func() []*Server { return slices.Collect(maps.Keys(c.Primaries())) }
+	return agree("the primary of slot "+slot+" and its epoch", primaries, func(n *Server) string {
+		for _, words := range n.primaries() {
+			if words[0] == target && slices.ContainsFunc(words[8:], func(r string) bool { return inRange(r, number) }) {
+				return words[6]
+			}
 		}
-		if len(views) == 1 && !views[""] {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("waited %v in vain until all primaries name %s as that of slot %d", startTimeout, to.Addr, number)
-		}
-	}
-}
-
-// view is the epoch of a primary as one node knows it, if the node names it as that of a slot; else it is empty.
-func (s *Server) view(primary string, slot int) string {
-	text, err := s.Do("CLUSTER", "NODES")
-	if err != nil {
 		return ""
-	}
-	for line := range strings.Lines(text) {
-		words := strings.Fields(line) // ID ADDR FLAGS PRIMARY PING PONG EPOCH LINK SLOTS...
-		if len(words) > 8 && words[0] == primary && slices.ContainsFunc(words[8:], func(r string) bool { return inRange(r, slot) }) {
-			return words[6]
-		}
-	}
-	return ""
+	})
 }
 
 // ownerOf returns the primary that serves a key, and its ID. It asks for slots and not for keys. While a slot is moved,
@@ -275,16 +267,10 @@ func (c *Cluster) Owner(t testing.TB, key string) *Server {
 func (c *Cluster) Primaries() map[*Server]func(slot int) bool {
 	out := make(map[*Server]func(int) bool)
 	for _, n := range c.Nodes {
-		text, err := n.Do("CLUSTER", "NODES")
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(text) {
-			words := strings.Fields(line) // ID ADDR FLAGS PRIMARY PING PONG EPOCH LINK SLOTS...
-			if len(words) > 8 && strings.Contains(words[2], "myself") && strings.Contains(words[2], "master") {
-				ranges := words[8:]
+		for _, words := range n.primaries() {
+			if strings.Contains(words[2], "myself") {
 				out[n] = func(slot int) bool {
-					return slices.ContainsFunc(ranges, func(r string) bool { return inRange(r, slot) })
+					return slices.ContainsFunc(words[8:], func(r string) bool { return inRange(r, slot) })
 				}
 			}
 		}
