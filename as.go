@@ -49,6 +49,10 @@ func lacking[T any]() string {
 		return "does not tell how much room it has"
 	case *ConsumerReporter:
 		return "does not know who claims"
+	case *AbilityReporter:
+		return "does not tell what it can do"
+	case *TopicNamer:
+		return "does not name its topics without counting them"
 	case *Surveyor:
 		return "makes no surveys"
 	}

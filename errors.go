@@ -28,7 +28,7 @@ var (
 	// ErrNotFound: there is no such message or topic.
 	ErrNotFound = errors.New("not found")
 	// ErrDuplicate: the ID of a pushed message is already in use. Either a dead message holds the ID, or the push was made
-	// with FailIfExists.
+	// with IfExistsFail.
 	ErrDuplicate = errors.New("ID is already in use")
 	// ErrLeaseLost: the token of a settlement is not the current one. The message was claimed again, so that somebody else
 	// may work on it, or it is finished, replaced, purged or deleted.
@@ -42,6 +42,9 @@ var (
 	ErrLeased = errors.New("message is leased")
 	// ErrNotDead: the message to requeue is scheduled, ready or leased. Only a dead message can be requeued.
 	ErrNotDead = errors.New("message is not dead")
+	// ErrChanged: the message is not due at the instant that the call named (IfDue), or is gone. Somebody has changed it since
+	// the caller read it; read it again.
+	ErrChanged = errors.New("message has changed")
 	// ErrPaused: the topic refuses pushes because its setting PushPaused is on.
 	ErrPaused = errors.New("topic is paused")
 )
@@ -149,6 +152,7 @@ func ErrorKinds() []ErrorKind {
 		{ErrCancelled, "cancelled", true, "The message was cancelled while leased; it ends with this attempt."},
 		{ErrLeased, "leased", true, "Somebody works on the message; after a cancel no further attempt will be made."},
 		{ErrNotDead, "not_dead", true, "Only a dead message can be requeued."},
+		{ErrChanged, "changed", true, "The message is not due at the instant named any more; somebody changed it meanwhile."},
 		{ErrPaused, "paused", true, "The topic takes no messages for now."},
 		{ErrClosed, "closed", true, "The store, queue or worker was closed."},
 		{ErrOverloaded, "overloaded", true, "Too much is under way; try again later."},

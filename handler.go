@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -16,10 +17,11 @@ import (
 //	Snooze(d)              delivered again after d; does not count as an attempt
 //	RetryAfter(d, err)     delivered again after d; counts as an attempt
 //	Discard(err)           dead at once, with err in its history
+//	Follow(err, ms...)     as err says, with ms stored in the same step
 //	any other error        delivered again when the topic's backoff says; counts as an attempt
 //	a panic, a Goexit      as any other error, with the stack in its history
 //
-// A Snooze, RetryAfter or Discard that is wrapped in another error counts as well (errors.As); of several the outermost one
+// A Snooze, RetryAfter, Discard or Follow that is wrapped in another error counts as well (errors.As); of several the outermost one
 // counts.
 //
 // ctx ends when the work is no longer wanted, and context.Cause(ctx) says why:
@@ -64,11 +66,38 @@ func RetryAfter(d time.Duration, err error) error {
 // its history keeps the text of err.
 func Discard(err error) error { return &decisionError{verb: SettleDiscard, err: err} }
 
-// decisionError is the error that Snooze, RetryAfter and Discard return: it says how to settle the message.
+// Follow returns the error with which a handler has ms stored together with what becomes of its message (Settlement.Then):
+// either both happen or neither, whatever crashes. err is what the handler would return otherwise, and says what becomes of the
+// message: nil acks it, a Snooze puts it off, a Discard gives up on it. With any other error the message is retried and ms are
+// not stored, because the next attempt returns them again. For example,
+//
+//	bill, err := invoices.Compose(Invoice{o.Number}, punctual.ID(d.ID+"~invoice"), punctual.In(48*time.Hour))
+//	return punctual.Follow(err, bill)
+//
+// acks the order and stores its invoice in one step. If a follow-up is refused, the message is neither acked nor lost: Worker
+// puts it off by the topic's backoff without counting an attempt when the reason passes by itself (ErrPaused, ErrNoSpace,
+// ErrOverloaded), and otherwise retries it with the reason in its history.
+func Follow(err error, ms ...NewMessage) error {
+	d := decisionError{verb: SettleAck}
+	if said := (*decisionError)(nil); errors.As(err, &said) {
+		d = *said
+		d.err = err
+	} else if err != nil {
+		return err
+	}
+	if d.verb == SettleRetry {
+		return err
+	}
+	d.then = slices.Concat(d.then, ms)
+	return &d
+}
+
+// decisionError is the error that Snooze, RetryAfter, Discard and Follow return: it says how to settle the message.
 type decisionError struct {
 	verb  Verb
 	delay time.Duration
-	err   error // may be nil
+	then  []NewMessage // of Follow
+	err   error        // may be nil
 }
 
 func (e *decisionError) Error() string {
@@ -79,6 +108,8 @@ func (e *decisionError) Error() string {
 		return e.err.Error()
 	case e.verb == SettleRetry:
 		return fmt.Sprintf("retry after %v", e.delay)
+	case e.verb == SettleAck:
+		return fmt.Sprintf("ack with %d follow-ups", len(e.then))
 	}
 	return "discarded by the handler"
 }
@@ -91,7 +122,9 @@ type Decision struct {
 	Verb Verb
 	// Delay is the Settlement.Delay: the time until the next attempt, or UseBackoff. It is 0 for SettleAck and SettleDiscard.
 	Delay time.Duration
-	// Err is what the handler returned.
+	// Then are the messages of Follow, for Settlement.Then; none for SettleRetry.
+	Then []NewMessage
+	// Err is what the handler returned. After Follow(nil, ...) it is not nil although the verb is SettleAck.
 	Err error
 }
 
@@ -103,7 +136,7 @@ func DecisionOf(err error) Decision {
 	}
 	var said *decisionError
 	if errors.As(err, &said) {
-		return Decision{Verb: said.verb, Delay: said.delay, Err: err}
+		return Decision{Verb: said.verb, Delay: said.delay, Then: said.then, Err: err}
 	}
 	return Decision{Verb: SettleRetry, Delay: UseBackoff, Err: err}
 }

@@ -3,6 +3,7 @@ package punctual_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -35,6 +36,29 @@ func TestDecisionOf(t *testing.T) {
 			}
 			if !errors.Is(d.Err, c.err) || c.err != nil && c.text != "" && d.Err.Error() != c.text {
 				t.Errorf("got error %q, want %q", d.Err, c.text)
+			}
+		})
+	}
+	bill, mail := punctual.NewMessage{Topic: "invoice", ID: "a"}, punctual.NewMessage{Topic: "mail", ID: "b"}
+	for _, c := range []struct {
+		name string
+		err  error
+		verb punctual.Verb
+		then []punctual.NewMessage
+	}{
+		{"nil", punctual.Follow(nil, bill, mail), punctual.SettleAck, []punctual.NewMessage{bill, mail}},
+		{"snooze", punctual.Follow(punctual.Snooze(1), bill), punctual.SettleSnooze, []punctual.NewMessage{bill}},
+		{"discard", punctual.Follow(punctual.Discard(boom), bill), punctual.SettleDiscard, []punctual.NewMessage{bill}},
+		{"retry after", punctual.Follow(punctual.RetryAfter(1, boom), bill), punctual.SettleRetry, nil},
+		{"another error", punctual.Follow(boom, bill), punctual.SettleRetry, nil},
+		{"twice", punctual.Follow(punctual.Follow(nil, bill), mail), punctual.SettleAck, []punctual.NewMessage{bill, mail}},
+		{"wrapped by middleware", fmt.Errorf("traced: %w", punctual.Follow(nil, bill)), punctual.SettleAck, []punctual.NewMessage{bill}},
+		{"discard around it", punctual.Discard(punctual.Follow(nil, bill)), punctual.SettleDiscard, nil},
+		{"nothing to store", punctual.Follow(nil), punctual.SettleAck, nil},
+	} {
+		t.Run("follow "+c.name, func(t *testing.T) {
+			if d := punctual.DecisionOf(c.err); d.Verb != c.verb || !reflect.DeepEqual(d.Then, c.then) {
+				t.Errorf("got %s with %v, want %s with %v", d.Verb, d.Then, c.verb, c.then)
 			}
 		})
 	}

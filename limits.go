@@ -15,6 +15,13 @@ const (
 	MaxErrorBytes = 1 << 10
 	// MaxClaim is the most messages that one claim may ask for (Claim.Max).
 	MaxClaim = 10_000
+	// MaxCompanionBytes is the greatest length of a companion's name behind the "@", in bytes. So the whole name of a companion
+	// topic is at most MaxTopicBytes + 1 + MaxCompanionBytes long.
+	MaxCompanionBytes = 64
+	// MaxThen is the most follow-ups of one settlement (Settlement.Then), and MaxThenBytes the most bytes that their topics,
+	// IDs, bodies and headers have together: 8 MiB.
+	MaxThen      = 64
+	MaxThenBytes = 8 << 20
 	// MaxClaimTopics is the most topics that one claim may name. A worker of more topics makes several claims.
 	MaxClaimTopics = 1000
 	// MaxBatch is the most items of one Push, Settle or Amend.

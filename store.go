@@ -13,6 +13,11 @@ import (
 // A message is named by its topic and its ID. The same ID in two topics names two messages. The first push to a topic
 // creates it, and so do its first settings.
 //
+// The topic T@x is a companion of the topic T: a topic like any other, which belongs to T. A push or a change of settings that
+// creates T@x creates T as well, and Inspector.DeleteTopic(T) deletes the companions of T, too. A companion has the Partitions
+// of T, and it has no PushPaused of its own: Inspector.Configure refuses both there with ErrInvalid. A pause of T's pushes does
+// not reach its companions. Punctual itself uses the companions events, cron, out and g.NAME; other names are free.
+//
 // All methods are safe for concurrent use. The caller may change the slices and maps that it passed in once the method has
 // returned, and owns what the method returned. The items of a call take effect in the order given, and the results are in
 // that order, one for each item. An item that fails never stops the other items. When a method returns an error for the
@@ -100,8 +105,18 @@ type Store interface {
 	// A retry or snooze under a current token after which the message would be due after MaxDue fails with ErrInvalid and
 	// changes nothing: the lease stays.
 	//
-	// Settle checks an item in this order: is it malformed, is its token current, was the message cancelled, would the
-	// message be due after MaxDue. Because items take effect in order, the second of two acks with one token fails with
+	// An ack, a snooze and a discard may carry follow-ups (Settlement.Then): messages that are stored in the same atomic step.
+	// Either the settlement and all its follow-ups take effect or none of them does, whatever crashes, and nobody sees one
+	// before the others. The follow-ups take effect behind the settlement, in order, each as a push would. For example, the ID
+	// of the acked message is free for a follow-up unless the topic remembers it, and behind a discard it is the ID of a dead
+	// message. A follow-up whose ID is in use and whose stored message is kept is not stored, which is no error. If one of
+	// them is refused (it is malformed, its topic refuses pushes, its ID is in use and the push is to fail then, there is no
+	// space), nothing changes, the lease stays, and the item fails with the error of that follow-up, whose text begins with
+	// "follow-up" and its number, from 1. When the settlement itself fails, as with ErrLeaseLost or ErrCancelled, no
+	// follow-up is stored.
+	//
+	// Settle checks an item in this order: is it malformed, its follow-ups included, is its token current, was the message
+	// cancelled, would the message be due after MaxDue, is a follow-up refused. Because items take effect in order, the second of two acks with one token fails with
 	// ErrLeaseLost.
 	Settle(ctx context.Context, ss []Settlement) ([]error, error)
 
@@ -121,7 +136,8 @@ type Store interface {
 
 // NewMessage is a message to be pushed.
 type NewMessage struct {
-	// Topic is required: 1 to 128 bytes of [A-Za-z0-9._:/-].
+	// Topic is required: 1 to 128 bytes of [A-Za-z0-9._:/-]. A companion topic has "@" and 1 to 64 bytes of [A-Za-z0-9._-]
+	// behind that, as in orders@events; see Store.
 	Topic string
 	// ID names the message within its topic: 1 to 128 printable ASCII bytes. When it is empty the store makes a new
 	// time-ordered ID (storekit.NewID).
@@ -152,6 +168,11 @@ type NewMessage struct {
 	Remember time.Duration
 	// IfExists says what the push does when the ID is already in use. Default IfExistsKeep.
 	IfExists IfExists
+	// IfDue, with IfExistsReplace, replaces only a stored message whose Due is this instant, so that a program which has read
+	// a message does not overwrite what somebody else has made of it since. If the stored message is due at another instant,
+	// or no message has the ID, the push fails with ErrChanged. The Due of a dead message counts as well. IfDue is rounded up to
+	// whole milliseconds; the zero Time sets no condition. An IfDue with another IfExists is ErrInvalid.
+	IfDue time.Time
 }
 
 // IfExists says what a push does when its ID is already in use: when its topic holds a message with the ID in any state, or
@@ -277,6 +298,15 @@ type Settlement struct {
 	// Error is the text that SettleRetry and SettleDiscard add to the history of the message, shortened by the store to
 	// MaxErrorBytes. The other verbs ignore it.
 	Error string
+	// Due, for SettleRetry and SettleSnooze, is the instant at which the message is due again, in the place of Delay. An
+	// instant in the past is at once. With another verb, or together with a Delay, it is ErrInvalid.
+	Due time.Time
+	// Then are the follow-ups: messages that the store stores in the same atomic step, with SettleAck, SettleSnooze or
+	// SettleDiscard; see Settle. They are at most MaxThen, and at most MaxThenBytes with their bodies and headers, and no two
+	// of them have the same topic and ID; else the item fails with ErrInvalid or ErrTooLarge. A store that cannot store a
+	// follow-up in one step with this settlement fails the item with ErrUnsupported; Abilities.Follow says which it can store.
+	// Then with any other verb is ErrInvalid.
+	Then []NewMessage
 }
 
 // Change is what an Amendment does.
@@ -312,6 +342,13 @@ type Amendment struct {
 	// time, either of them is ErrInvalid.
 	Due   time.Time
 	Delay time.Duration
+	// IfDue changes only a message whose Due is this instant, so that a program which has read the message does not undo what
+	// somebody else has made of it since. A message that is due at another instant stays as it is, and the answer is
+	// ErrChanged. The state of the message is judged first: where the change would fail without IfDue and without any effect,
+	// it fails with the same error. For example, a reschedule of a leased message is ErrLeased in any case, while a cancel of
+	// it is recorded only if the message is due at that instant. Rounded up to whole milliseconds; the zero Time sets no
+	// condition.
+	IfDue time.Time
 }
 
 // name returns the word of the i-th value of an enumeration, or "invalid" when there is none.
@@ -333,6 +370,7 @@ type Amended struct {
 	//     nothing.
 	//   - ErrNotFound: a cancel or reschedule found no scheduled, ready or leased message with this ID, or a requeue or
 	//     delete found none in any state.
+	//   - ErrChanged: the message is due at another instant than IfDue; nothing was changed.
 	//   - ErrNotDead: the message to requeue is scheduled, ready or leased.
 	//   - another error of the vocabulary; then nothing was changed, unless Definite(Err) is false.
 	Err error

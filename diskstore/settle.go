@@ -108,7 +108,7 @@ func (s *Store) settleOne(tx *writer.Tx, st *punctual.Settlement, told *settled)
 		told.left = done.Finished
 		return done.Errs[0], nil
 	}
-	if result = storekit.CheckSettlement(st); result != nil {
+	if result = storekit.CheckSettlement(st, punctual.DefaultMaxBody); result != nil {
 		return result, nil
 	}
 	h, ok := s.index.Holder(st)

@@ -25,7 +25,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 }
 
 func (s *Store) settle(x *punctual.Settlement, now instant) error {
-	if err := storekit.CheckSettlement(x); err != nil {
+	if err := storekit.CheckSettlement(x, s.maxBody); err != nil {
 		return err
 	}
 	t, m := s.find(x.Topic, x.ID, now)

@@ -15,7 +15,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 		c := &settling{s: s, ss: ss, out: make([]error, len(ss))}
 		var fit []int
 		for i := range ss {
-			if c.out[i] = storekit.CheckSettlement(&ss[i]); c.out[i] == nil {
+			if c.out[i] = storekit.CheckSettlement(&ss[i], s.opt.MaxBody); c.out[i] == nil {
 				fit = append(fit, i)
 			}
 		}

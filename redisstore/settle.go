@@ -40,7 +40,7 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 	results := make([]error, len(ss))
 	items := make([]int, 0, len(ss))
 	for i := range ss {
-		if results[i] = storekit.CheckSettlement(&ss[i]); results[i] == nil {
+		if results[i] = storekit.CheckSettlement(&ss[i], s.opt.MaxBody); results[i] == nil {
 			items = append(items, i)
 		}
 	}

@@ -145,7 +145,8 @@ func (s *Store) makesUpIDs(ctx context.Context) bool {
 
 // Settle implements punctual.Store.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
-	return batch(ctx, s, "settle", ss, storekit.CheckSettlement,
+	return batch(ctx, s, "settle", ss,
+		func(x *punctual.Settlement) error { return storekit.CheckSettlement(x, int(s.limits.MaxBody)) },
 		s.settle,
 		func(_ *punctual.Settlement, err error) error { return err })
 }

@@ -7,24 +7,6 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// CheckTopic returns an ErrInvalid unless name is 1 to 128 bytes of [A-Za-z0-9._:/-].
-func CheckTopic(name string) error {
-	if name == "" {
-		return invalidf("topic is empty: name it with 1 to %d of A-Z a-z 0-9 . _ : / -", punctual.MaxTopicBytes)
-	}
-	if len(name) > punctual.MaxTopicBytes {
-		return invalidf("topic name has %d bytes: use at most %d", len(name), punctual.MaxTopicBytes)
-	}
-	for i := range len(name) {
-		// The bytes from - to : are - . / the digits and : which are all allowed, so that one comparison does for them.
-		// A claim may name a thousand topics.
-		if c := name[i]; (c < 'a' || c > 'z') && (c < '-' || c > ':') && (c < 'A' || c > 'Z') && c != '_' {
-			return invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ : / -", name, i+1)
-		}
-	}
-	return nil
-}
-
 // CheckID returns an ErrInvalid unless id is 1 to 128 printable ASCII bytes.
 func CheckID(id string) error {
 	if id == "" {
@@ -74,6 +56,9 @@ func CheckPush(m *punctual.NewMessage, maxBody int) error {
 	if m.IfExists > punctual.IfExistsReplaceDead {
 		return invalidf("unknown IfExists %d", m.IfExists)
 	}
+	if !m.IfDue.IsZero() && m.IfExists != punctual.IfExistsReplace {
+		return invalidf("a due time that the stored message must have, but the push does not replace it: use IfExistsReplace")
+	}
 	return checkWhen(m.Due, m.Delay)
 }
 
@@ -115,8 +100,9 @@ func CheckClaim(c *punctual.Claim) error {
 	return nil
 }
 
-// CheckSettlement returns an ErrInvalid that says what is wrong with the settlement, or nil.
-func CheckSettlement(s *punctual.Settlement) error {
+// CheckSettlement returns an ErrInvalid or ErrTooLarge that says what is wrong with the settlement or its follow-ups, or nil.
+// maxBody is the greatest length of a body that the store accepts, in bytes.
+func CheckSettlement(s *punctual.Settlement, maxBody int) error {
 	if err := CheckTopic(s.Topic); err != nil {
 		return err
 	}
@@ -126,6 +112,12 @@ func CheckSettlement(s *punctual.Settlement) error {
 	switch {
 	case s.Verb < punctual.SettleAck || s.Verb > punctual.SettleExtend:
 		return invalidf("unknown verb %d", s.Verb)
+	case !s.Due.IsZero() && s.Verb != punctual.SettleRetry && s.Verb != punctual.SettleSnooze:
+		return invalidf("%s with a due time: only a retry and a snooze have one", s.Verb)
+	case !s.Due.IsZero() && s.Delay != 0:
+		return invalidf("both a due time and a delay are given: use one")
+	case s.Due.After(punctual.MaxDue):
+		return invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
 	case s.Verb == punctual.SettleRetry && s.Delay == punctual.UseBackoff:
 		return nil
 	case s.Delay < 0:
@@ -135,7 +127,7 @@ func CheckSettlement(s *punctual.Settlement) error {
 	case s.Verb == punctual.SettleExtend && s.Delay != 0 && (s.Delay < punctual.MinLease || s.Delay > punctual.MaxLease):
 		return invalidf("lease %v: use %v to %v, or 0 for the topic's", s.Delay, punctual.MinLease, punctual.MaxLease)
 	}
-	return nil
+	return CheckThen(s, maxBody)
 }
 
 // delays reports whether Settlement.Delay has a meaning with the verb.

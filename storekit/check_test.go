@@ -11,12 +11,18 @@ import (
 )
 
 func TestCheckTopic(t *testing.T) {
-	for _, name := range []string{"a", "order.cancel", "A-Z_0:9/x", strings.Repeat("t", punctual.MaxTopicBytes)} {
+	for _, name := range []string{
+		"a", "order.cancel", "A-Z_0:9/x", strings.Repeat("t", punctual.MaxTopicBytes),
+		"a@b", "a/b:c@g.mail-2_X", strings.Repeat("t", punctual.MaxTopicBytes) + "@" + strings.Repeat("c", punctual.MaxCompanionBytes),
+	} {
 		if err := CheckTopic(name); err != nil {
 			t.Errorf("topic %q: %v", name, err)
 		}
 	}
-	for _, name := range []string{"", " ", "a b", "a\n", "ä", "a*", "a\x00", "a,b", strings.Repeat("t", punctual.MaxTopicBytes+1)} {
+	for _, name := range []string{
+		"", " ", "a b", "a\n", "ä", "a*", "a\x00", "a,b", strings.Repeat("t", punctual.MaxTopicBytes+1),
+		"@", "@a", "a@", "a@b@c", "a@b/c", "a@b:c", "a@b c", "a@" + strings.Repeat("c", punctual.MaxCompanionBytes+1), strings.Repeat("t", punctual.MaxTopicBytes+1) + "@b",
+	} {
 		if err := CheckTopic(name); !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("topic %q: %v: want ErrInvalid", name, err)
 		}
@@ -48,17 +54,18 @@ func TestNewMessageCheck(t *testing.T) {
 		change func(m *punctual.NewMessage)
 		kind   error
 	}{
-		"topic":             {func(m *punctual.NewMessage) { m.Topic = "" }, punctual.ErrInvalid},
-		"ID":                {func(m *punctual.NewMessage) { m.ID = "\n" }, punctual.ErrInvalid},
-		"body":              {func(m *punctual.NewMessage) { m.Body = make([]byte, 11) }, punctual.ErrTooLarge},
-		"headers":           {func(m *punctual.NewMessage) { m.Headers["kk"] = "" }, punctual.ErrTooLarge},
-		"negative delay":    {func(m *punctual.NewMessage) { m.Delay = -1 }, punctual.ErrInvalid},
-		"due and delay":     {func(m *punctual.NewMessage) { m.Due = time.Unix(1, 0) }, punctual.ErrInvalid},
-		"after MaxDue":      {func(m *punctual.NewMessage) { m.Due, m.Delay = punctual.MaxDue.Add(1), 0 }, punctual.ErrInvalid},
-		"negative attempts": {func(m *punctual.NewMessage) { m.MaxAttempts = -1 }, punctual.ErrInvalid},
-		"too many attempts": {func(m *punctual.NewMessage) { m.MaxAttempts = punctual.MaxAttemptsLimit + 1 }, punctual.ErrInvalid},
-		"negative expiry":   {func(m *punctual.NewMessage) { m.ExpireAfter = -1 }, punctual.ErrInvalid},
-		"if exists":         {func(m *punctual.NewMessage) { m.IfExists = punctual.IfExistsReplaceDead + 1 }, punctual.ErrInvalid},
+		"topic":              {func(m *punctual.NewMessage) { m.Topic = "" }, punctual.ErrInvalid},
+		"ID":                 {func(m *punctual.NewMessage) { m.ID = "\n" }, punctual.ErrInvalid},
+		"body":               {func(m *punctual.NewMessage) { m.Body = make([]byte, 11) }, punctual.ErrTooLarge},
+		"headers":            {func(m *punctual.NewMessage) { m.Headers["kk"] = "" }, punctual.ErrTooLarge},
+		"negative delay":     {func(m *punctual.NewMessage) { m.Delay = -1 }, punctual.ErrInvalid},
+		"due and delay":      {func(m *punctual.NewMessage) { m.Due = time.Unix(1, 0) }, punctual.ErrInvalid},
+		"after MaxDue":       {func(m *punctual.NewMessage) { m.Due, m.Delay = punctual.MaxDue.Add(1), 0 }, punctual.ErrInvalid},
+		"negative attempts":  {func(m *punctual.NewMessage) { m.MaxAttempts = -1 }, punctual.ErrInvalid},
+		"too many attempts":  {func(m *punctual.NewMessage) { m.MaxAttempts = punctual.MaxAttemptsLimit + 1 }, punctual.ErrInvalid},
+		"negative expiry":    {func(m *punctual.NewMessage) { m.ExpireAfter = -1 }, punctual.ErrInvalid},
+		"if due, no replace": {func(m *punctual.NewMessage) { m.IfDue = time.Unix(1, 0) }, punctual.ErrInvalid},
+		"if exists":          {func(m *punctual.NewMessage) { m.IfExists = punctual.IfExistsReplaceDead + 1 }, punctual.ErrInvalid},
 	} {
 		bad := good
 		bad.Headers = map[string]string{"k": good.Headers["k"]}
@@ -97,11 +104,11 @@ func TestClaimCheck(t *testing.T) {
 func TestSettlementCheck(t *testing.T) {
 	for verb := punctual.SettleAck; verb <= punctual.SettleExtend; verb++ {
 		s := punctual.Settlement{Topic: "t", ID: "a", Verb: verb}
-		if err := CheckSettlement(&s); err != nil {
+		if err := CheckSettlement(&s, punctual.DefaultMaxBody); err != nil {
 			t.Errorf("%s: %v", verb, err)
 		}
 		s.Delay = punctual.UseBackoff
-		if err := CheckSettlement(&s); errors.Is(err, punctual.ErrInvalid) == (verb == punctual.SettleRetry) {
+		if err := CheckSettlement(&s, punctual.DefaultMaxBody); errors.Is(err, punctual.ErrInvalid) == (verb == punctual.SettleRetry) {
 			t.Errorf("%s with UseBackoff: %v", verb, err)
 		}
 	}
@@ -118,7 +125,7 @@ func TestSettlementCheck(t *testing.T) {
 		{Topic: "t", ID: "a", Verb: punctual.SettleRelease, Delay: time.Hour},
 	}
 	for _, s := range bad {
-		if err := CheckSettlement(&s); !errors.Is(err, punctual.ErrInvalid) {
+		if err := CheckSettlement(&s, punctual.DefaultMaxBody); !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("%+v: %v: want ErrInvalid", s, err)
 		}
 	}

@@ -30,24 +30,7 @@ func SumOfPush(ms []punctual.NewMessage) Sum { return sumOf(func(h hash.Hash) { 
 func HashPush(to hash.Hash, ms []punctual.NewMessage) {
 	h := newSummer(to, "push", len(ms))
 	for i := range ms {
-		m := &ms[i]
-		h.text(m.Topic)
-		h.text(m.ID)
-		h.bytes(m.Body)
-		h.number(int64(len(m.Headers)))
-		if len(m.Headers) > 0 { // most have none, and to sort them allocates
-			for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-				h.text(name)
-				h.text(m.Headers[name])
-			}
-		}
-		h.at(m.Due)
-		h.number(int64(m.Delay))
-		h.number(int64(m.MaxAttempts))
-		h.number(int64(m.ExpireAfter))
-		h.truth(m.DropExpired)
-		h.bytes(NewAttributes(m).Block())
-		h.number(int64(m.IfExists))
+		h.push(&ms[i])
 	}
 	_ = h.Flush()
 }
@@ -82,6 +65,19 @@ func HashSettle(to hash.Hash, ss []punctual.Settlement) {
 		h.number(int64(s.Verb))
 		h.number(int64(s.Delay))
 		h.text(s.Error)
+		// What follows is written only where it is set, because most settlements have none of it. The words before it keep the
+		// bytes of two calls apart.
+		if !s.Due.IsZero() {
+			h.text("due")
+			h.at(s.Due)
+		}
+		if len(s.Then) > 0 {
+			h.text("then")
+			h.number(int64(len(s.Then)))
+			for j := range s.Then {
+				h.push(&s.Then[j])
+			}
+		}
 	}
 	_ = h.Flush()
 }
@@ -99,6 +95,7 @@ func HashAmend(to hash.Hash, as []punctual.Amendment) {
 		h.text(a.ID)
 		h.at(a.Due)
 		h.number(int64(a.Delay))
+		h.ifDue(a.IfDue)
 	}
 	_ = h.Flush()
 }
@@ -112,6 +109,36 @@ func newSummer(to hash.Hash, call string, items int) summer {
 	h.text(call)
 	h.number(int64(items))
 	return h
+}
+
+// push writes a message that is to be pushed.
+func (h summer) push(m *punctual.NewMessage) {
+	h.text(m.Topic)
+	h.text(m.ID)
+	h.bytes(m.Body)
+	h.number(int64(len(m.Headers)))
+	if len(m.Headers) > 0 { // most have none, and to sort them allocates
+		for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+			h.text(name)
+			h.text(m.Headers[name])
+		}
+	}
+	h.at(m.Due)
+	h.number(int64(m.Delay))
+	h.number(int64(m.MaxAttempts))
+	h.number(int64(m.ExpireAfter))
+	h.truth(m.DropExpired)
+	h.bytes(NewAttributes(m).Block())
+	h.number(int64(m.IfExists))
+	h.ifDue(m.IfDue)
+}
+
+// ifDue writes the condition of a push or an amendment, if there is one.
+func (h summer) ifDue(at time.Time) {
+	if !at.IsZero() {
+		h.text("if due")
+		h.at(at)
+	}
 }
 
 // A hash never returns an error, so the methods drop the errors of their writes.

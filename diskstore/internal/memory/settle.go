@@ -38,7 +38,7 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 	done.Errs = make([]error, len(ss))
 	for i := range ss {
 		st := &ss[i]
-		if done.Errs[i] = storekit.CheckSettlement(st); done.Errs[i] != nil {
+		if done.Errs[i] = storekit.CheckSettlement(st, punctual.DefaultMaxBody); done.Errs[i] != nil {
 			continue
 		}
 		switch m := x.holder(st); {

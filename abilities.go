@@ -1,0 +1,51 @@
+package punctual
+
+import "context"
+
+// AbilityReporter is an optional interface of stores that can do more than every store must. As[AbilityReporter] finds it. A
+// store that is no AbilityReporter has none of the abilities, and refuses what needs one with ErrUnsupported.
+type AbilityReporter interface {
+	// Abilities returns what the store can do. For a store behind a network the answer may be some minutes old.
+	Abilities(ctx context.Context) (Abilities, error)
+}
+
+// Abilities are what a store can do beside what every store must do.
+type Abilities struct {
+	// Follow says where the follow-ups of a settlement may go (Settlement.Then).
+	Follow Reach
+}
+
+// Reach says which topics a store reaches in one atomic step with a message.
+type Reach uint8
+
+// How far a store reaches, from nowhere to everywhere.
+const (
+	// ReachNone: the store has no follow-ups.
+	ReachNone Reach = iota
+	// ReachFamily: the topic of the message, the topic that it is a companion of, and the companions of that topic. In a topic
+	// of several partitions only IDs in the partition of the message are reached, which those with the same stem always are:
+	// the stem is the part of an ID before its first "~" (storekit.Stem). A follow-up without an ID gets one within reach.
+	ReachFamily
+	// ReachAny: every topic and every ID.
+	ReachAny
+)
+
+var reachNames = [...]string{"none", "family", "any"}
+
+// String returns "none", "family" or "any".
+func (r Reach) String() string { return name(reachNames[:], int(r)) }
+
+// TopicNamer is an optional interface of stores that can name their topics without counting messages, which Inspector.Topics
+// does. As[TopicNamer] finds it. A process that has to find certain topics again and again, such as the companions that need a
+// duty, asks it.
+type TopicNamer interface {
+	// TopicNames returns the names of the topics that q selects, sorted. An empty result is an empty slice.
+	TopicNames(ctx context.Context, q NameQuery) ([]string, error)
+}
+
+// NameQuery selects topics by their names; the zero value selects all.
+type NameQuery struct {
+	// Prefix and Suffix are what the name begins and ends with: "orders@" selects the companions of orders, and "@cron" the
+	// companions cron of all topics.
+	Prefix, Suffix string
+}

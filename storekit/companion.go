@@ -1,0 +1,78 @@
+package storekit
+
+import (
+	"strings"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Companion divides the name of a companion topic, such as orders@events, into the topic that it belongs to and its own name:
+// "orders" and "events". For any other topic it returns the whole name and "".
+func Companion(topic string) (parent, name string) {
+	parent, name, _ = strings.Cut(topic, "@")
+	return parent, name
+}
+
+// Stem returns the part of an ID that decides in which partition of its topic the message lies: what stands before the first
+// "~", unless the ID begins with it, and else the whole ID. So a message with the ID A-17, its follow-up A-17~invoice and the
+// follow-up of that, A-17~invoice~2, lie in one partition, in the topic and in its companions.
+func Stem(id string) string {
+	if i := strings.IndexByte(id, '~'); i > 0 {
+		return id[:i]
+	}
+	return id
+}
+
+// CheckTopic returns an ErrInvalid unless name is 1 to 128 bytes of [A-Za-z0-9._:/-], or a companion's: behind that "@" and 1
+// to 64 bytes of [A-Za-z0-9._-].
+func CheckTopic(name string) error {
+	if name == "" {
+		return invalidf("topic is empty: name it with 1 to %d of A-Z a-z 0-9 . _ : / -", punctual.MaxTopicBytes)
+	}
+	for i := range len(name) {
+		// The bytes from - to : are - . / the digits and : which are all allowed, so that one comparison does for them.
+		// A claim may name a thousand topics.
+		c := name[i]
+		if c == '@' && i > 0 {
+			if i > punctual.MaxTopicBytes {
+				return invalidf("topic name has %d bytes before the @: use at most %d", i, punctual.MaxTopicBytes)
+			}
+			return checkCompanion(name, name[i+1:])
+		}
+		if (c < 'a' || c > 'z') && (c < '-' || c > ':') && (c < 'A' || c > 'Z') && c != '_' {
+			return invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ : / -", name, i+1)
+		}
+	}
+	if len(name) > punctual.MaxTopicBytes {
+		return invalidf("topic name has %d bytes: use at most %d", len(name), punctual.MaxTopicBytes)
+	}
+	return nil
+}
+
+// checkCompanion checks what stands behind the "@" of a topic.
+func checkCompanion(topic, name string) error {
+	if name == "" || len(name) > punctual.MaxCompanionBytes {
+		return invalidf("topic %q: name its companion with 1 to %d bytes behind the @", topic, punctual.MaxCompanionBytes)
+	}
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && c != '.' && c != '_' && c != '-' {
+			return invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ -", topic, len(topic)-len(name)+i+1)
+		}
+	}
+	return nil
+}
+
+// CheckCompanionPatch returns an ErrInvalid if topic is a companion and the patch has a setting that a companion takes from the
+// topic that it belongs to, or nil.
+func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
+	parent, name := Companion(topic)
+	switch {
+	case name == "":
+		return nil
+	case p.Partitions != nil:
+		return invalidf("%s: a companion has the partitions of its topic: set those of %s", topic, parent)
+	case p.PushPaused != nil:
+		return invalidf("%s: pushes to a companion cannot be paused: pause those to %s", topic, parent)
+	}
+	return nil
+}
