@@ -37,12 +37,8 @@ func CheckPush(m *punctual.NewMessage, maxBody int) error {
 	if len(m.Body) > maxBody {
 		return errorf(punctual.ErrTooLarge, "body has %d bytes: at most %d are allowed", len(m.Body), maxBody)
 	}
-	headers := 0
-	for name, value := range m.Headers {
-		headers += len(name) + len(value)
-	}
-	if headers > punctual.MaxHeaderBytes {
-		return errorf(punctual.ErrTooLarge, "headers have %d bytes: at most %d are allowed", headers, punctual.MaxHeaderBytes)
+	if n := sizeOfHeaders(m.Headers); n > punctual.MaxHeaderBytes {
+		return errorf(punctual.ErrTooLarge, "headers have %d bytes: at most %d are allowed", n, punctual.MaxHeaderBytes)
 	}
 	if m.MaxAttempts < 0 || m.MaxAttempts > punctual.MaxAttemptsLimit {
 		return invalidf("max attempts %d: use 1 to %d, or 0 for the topic's", m.MaxAttempts, punctual.MaxAttemptsLimit)

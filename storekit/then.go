@@ -2,6 +2,9 @@ package storekit
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/punctualmq/punctual"
 )
@@ -35,15 +38,71 @@ func CheckThen(x *punctual.Settlement, maxBody int) error {
 			}
 			named[n] = i + 1
 		}
-		size += len(m.Topic) + len(m.ID) + len(m.Body)
-		for k, v := range m.Headers {
-			size += len(k) + len(v)
-		}
+		size += sizeOfFollowUp(m)
 	}
 	if size > punctual.MaxThenBytes {
 		return errorf(punctual.ErrTooLarge, "follow-ups have %d bytes: at most %d are allowed", size, punctual.MaxThenBytes)
 	}
 	return nil
+}
+
+// sizeOfFollowUp returns the bytes of a follow-up that count towards punctual.MaxThenBytes.
+func sizeOfFollowUp(m *punctual.NewMessage) int {
+	return len(m.Topic) + len(m.ID) + len(m.Body) + sizeOfHeaders(m.Headers)
+}
+
+func sizeOfHeaders(h map[string]string) int {
+	n := 0
+	for name, value := range h {
+		n += len(name) + len(value)
+	}
+	return n
+}
+
+// AfterHeader is the header that a Worker and a server give to each follow-up, so that people see what a message came from. Its value
+// names the settled message: the topic, in which "/" is written as "%2F", then "/" and the ID, such as orders/A-17.
+const AfterHeader = "punctual-after"
+
+// SetAfter gives the follow-ups of x the AfterHeader, in place of one that they have. x.Then becomes a new slice, and the maps of
+// headers are copied before they change. A follow-up keeps its headers as they are where the header would take it beyond
+// punctual.MaxHeaderBytes, or all of them beyond punctual.MaxThenBytes, because a note for people must not have the settlement refused.
+func SetAfter(x *punctual.Settlement) {
+	if len(x.Then) == 0 {
+		return
+	}
+	value := afterValue(x.Topic, x.ID)
+	x.Then = slices.Clone(x.Then)
+	room := punctual.MaxThenBytes
+	for i := range x.Then {
+		room -= sizeOfFollowUp(&x.Then[i])
+	}
+	for i := range x.Then {
+		m := &x.Then[i]
+		old, has := m.Headers[AfterHeader]
+		more := len(value) - len(old)
+		if !has {
+			more += len(AfterHeader)
+		}
+		if old == value || more > room || sizeOfHeaders(m.Headers)+more > punctual.MaxHeaderBytes {
+			continue
+		}
+		room -= more
+		m.Headers = maps.Clone(m.Headers)
+		if m.Headers == nil {
+			m.Headers = make(map[string]string, 1)
+		}
+		m.Headers[AfterHeader] = value
+	}
+}
+
+func afterValue(topic, id string) string { return strings.ReplaceAll(topic, "/", "%2F") + "/" + id }
+
+// ParseAfter returns the topic and the ID that the value of an AfterHeader names. ok is false if the value names no message, since a
+// client may push any header.
+func ParseAfter(value string) (topic, id string, ok bool) {
+	topic, id, _ = strings.Cut(value, "/")
+	topic = strings.ReplaceAll(topic, "%2F", "/")
+	return topic, id, CheckTopic(topic) == nil && CheckID(id) == nil
 }
 
 // FollowUpError returns the error of a settlement whose i-th follow-up, from 0, is refused with err. The text numbers them from 1.

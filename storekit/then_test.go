@@ -83,3 +83,72 @@ func TestCompanion(t *testing.T) {
 		}
 	}
 }
+
+// A follow-up says which message it came from, also when topic and ID contain what the header separates them by.
+func TestAfterHeader(t *testing.T) {
+	for _, c := range []struct{ topic, id, value string }{
+		{"orders", "A-17", "orders/A-17"},
+		{"eu/orders@events", "a/b~c%2F", "eu%2Forders@events/a/b~c%2F"},
+		{"orders", " ", "orders/ "},
+	} {
+		own := map[string]string{"kind": "bill"}
+		x := punctual.Settlement{Topic: c.topic, ID: c.id, Verb: punctual.SettleAck, Then: []punctual.NewMessage{
+			{Topic: "a"},
+			{Topic: "b", Headers: own},
+			{Topic: "c", Headers: map[string]string{AfterHeader: "forged/1"}},
+		}}
+		given := x.Then
+		SetAfter(&x)
+		for i, m := range x.Then {
+			if m.Headers[AfterHeader] != c.value {
+				t.Errorf("follow-up %d of %s in %s has the header %q instead of %q", i+1, c.id, c.topic, m.Headers[AfterHeader], c.value)
+			}
+		}
+		if x.Then[1].Headers["kind"] != "bill" {
+			t.Error("a header of the follow-up is lost")
+		}
+		if len(own) != 1 || given[0].Headers != nil || given[2].Headers[AfterHeader] != "forged/1" {
+			t.Error("SetAfter changed what its caller owns")
+		}
+		topic, id, ok := ParseAfter(c.value)
+		if topic != c.topic || id != c.id || !ok {
+			t.Errorf("%q names %q in %q, %v", c.value, id, topic, ok)
+		}
+	}
+	for _, value := range []string{"", "orders", "orders/", "/1", "or ders/1", "orders/é"} {
+		if topic, id, ok := ParseAfter(value); ok {
+			t.Errorf("%q names %q in %q", value, id, topic)
+		}
+	}
+}
+
+// The header never has a settlement refused that would pass without it.
+func TestAfterHeaderWithoutRoom(t *testing.T) {
+	full := punctual.NewMessage{Topic: "t", ID: "1", Headers: map[string]string{"h": strings.Repeat("x", punctual.MaxHeaderBytes-1)}}
+	x := punctual.Settlement{Topic: "orders", ID: "A-17", Token: 1, Verb: punctual.SettleAck, Then: []punctual.NewMessage{full, {Topic: "t", ID: "2"}}}
+	SetAfter(&x)
+	if _, has := x.Then[0].Headers[AfterHeader]; has {
+		t.Error("a message with full headers has got another one")
+	}
+	if x.Then[1].Headers[AfterHeader] != "orders/A-17" {
+		t.Error("the message beside it has not got the header")
+	}
+	x.Then = make([]punctual.NewMessage, 8)
+	left := punctual.MaxThenBytes - len(AfterHeader) - len("orders/A-17")
+	for i := range x.Then {
+		n := min(left-1, 1<<20)
+		x.Then[i] = punctual.NewMessage{Topic: "t", Body: make([]byte, n)}
+		left -= n + 1
+	}
+	SetAfter(&x)
+	n := 0
+	for _, m := range x.Then {
+		n += len(m.Headers)
+	}
+	if n != 1 {
+		t.Errorf("%d follow-ups have the header where there is room for one", n)
+	}
+	if err := CheckSettlement(&x, punctual.DefaultMaxBody); err != nil {
+		t.Errorf("the settlement is refused now: %v", err)
+	}
+}
