@@ -91,7 +91,7 @@ func (a *app) forecast(ctx context.Context, i punctual.Inspector, s punctual.Sto
 	if err != nil {
 		return err
 	}
-	f, err := overview.Look(ctx, i, overview.AheadQuery{Topic: topic, Step: step.Step, Steps: step.buckets, Zone: zone}, now)
+	f, err := overview.Forecast(ctx, i, overview.AheadQuery{Topic: topic, Step: step.Step, Steps: step.buckets, Zone: zone}, now)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func withoutAudit(ctx context.Context, i punctual.Inspector, f *overview.Ahead, 
 	case err != nil:
 		return err
 	}
-	audit, err := overview.Look(ctx, i, q, now)
+	audit, err := overview.Forecast(ctx, i, q, now)
 	if err != nil {
 		return err
 	}

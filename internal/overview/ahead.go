@@ -3,7 +3,9 @@ package overview
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -156,8 +158,8 @@ func (a *Ahead) take(other *Ahead) {
 	}
 }
 
-// Look counts ahead as of now, a time that the store's clock has just told.
-func Look(ctx context.Context, i punctual.Inspector, q AheadQuery, now time.Time) (*Ahead, error) {
+// Forecast counts ahead as of now, which is a time that the caller has just read from the store's clock.
+func Forecast(ctx context.Context, i punctual.Inspector, q AheadQuery, now time.Time) (*Ahead, error) {
 	edges := q.edges(now)
 	width := commonWidth(edges)
 	f, err := i.Forecast(ctx, punctual.ForecastQuery{
@@ -187,4 +189,122 @@ func commonWidth(edges []time.Time) time.Duration {
 		}
 	}
 	return width
+}
+
+// Ahead counts ahead as q says, for a page of one topic for instance. Callers share its answers, of which at most mostAsked
+// are kept. It fails with ErrCounting when the first answer takes the store longer than Options.Patience.
+func (r *Reader) Ahead(ctx context.Context, q AheadQuery) (*Ahead, error) {
+	if r.inspector == nil {
+		return nil, fmt.Errorf("count ahead: the store cannot be inspected: %w", punctual.ErrUnsupported)
+	}
+	if q.Zone == nil {
+		q.Zone = r.o.Zone
+	}
+	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
+	defer cancel()
+	if r.surveyor != nil {
+		if a, err := r.surveyedAhead(patient, q); a != nil || err != nil {
+			return a, err
+		}
+	}
+	c := r.askedFor(q)
+	a := c.await(patient, c.begin(r, r.picturePolicy(q.Step), func(ctx context.Context) (*Ahead, error) {
+		now, err := r.store.Now(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the store's clock: %w", err)
+		}
+		return r.forecast(ctx, q, now)
+	}))
+	switch {
+	case a.err != nil:
+		return a.value, a.err
+	case a.value == nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case a.value == nil:
+		return nil, ErrCounting
+	}
+	return a.value, nil
+}
+
+// AheadOf counts ahead for the rows of a table: as q says, but for each of the topics. It waits for all of them together no
+// longer than Options.Patience, and returns without the topics that are not counted by then. All rows together may cost what
+// one picture may, so each answer is used the longer, the more topics there are.
+func (r *Reader) AheadOf(ctx context.Context, q AheadQuery, topics []string) map[string]*Ahead {
+	out := make(map[string]*Ahead, len(topics))
+	if r.inspector == nil {
+		return out
+	}
+	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
+	defer cancel()
+	var c answer[topicCounts]
+	if r.surveyor != nil {
+		if c = r.counts.await(patient, nil); c.read.IsZero() {
+			c = r.counts.await(patient, r.beginCount())
+		}
+		if c.read.IsZero() {
+			return out // the survey that is being made has most of them
+		}
+	}
+	var once sync.Once
+	var now time.Time
+	var failed error
+	clock := func(ctx context.Context) (time.Time, error) {
+		once.Do(func() { now, failed = r.store.Now(ctx) })
+		return now, failed
+	}
+	fresh := freshFor(math.MaxInt64, share*time.Duration(len(topics)))
+	waiting := make(map[string]*cached[*Ahead])
+	running := make(map[string]<-chan struct{})
+	for _, topic := range topics {
+		q := q
+		q.Topic, q.row = topic, true
+		if a, ok := c.value.surveyed.ahead(q, c.value.now.Add(time.Since(c.read))); ok {
+			out[topic] = a
+			continue
+		}
+		waiting[topic] = r.askedFor(q)
+		var own time.Duration // without the wait for others
+		p := policy{timeout: time.Minute, fresh: func(time.Duration) time.Duration { return fresh(own) }}
+		running[topic] = waiting[topic].begin(r, p, func(ctx context.Context) (a *Ahead, err error) {
+			now, err := clock(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("read the store's clock: %w", err)
+			}
+			a, own, err = r.timedForecast(ctx, q, now)
+			return a, err
+		})
+	}
+	for topic, k := range waiting {
+		if a := k.await(patient, running[topic]); a.value != nil {
+			out[topic] = a.value
+		}
+	}
+	return out
+}
+
+// askedFor returns the place where the answer to q is kept; see place.
+func (r *Reader) askedFor(q AheadQuery) *cached[*Ahead] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return place(r.asked, q, mostAsked)
+}
+
+// forecast counts ahead in the store. At most two counts run at a time, because those of all pictures at once would slow down a store of
+// many messages.
+func (r *Reader) forecast(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error) {
+	a, _, err := r.timedForecast(ctx, q, now)
+	return a, err
+}
+
+// timedForecast is forecast, and also returns how long the store took. The time that it waited for other counts is not part of that.
+func (r *Reader) timedForecast(ctx context.Context, q AheadQuery, now time.Time) (a *Ahead, took time.Duration, err error) {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+		began := time.Now()
+		a, err = Forecast(ctx, r.inspector, q, now)
+		return a, time.Since(began), err
+	case <-ctx.Done():
+		return nil, 0, fmt.Errorf("count what is due by %s: %w", q.Step, context.Cause(ctx))
+	}
 }

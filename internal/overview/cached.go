@@ -38,7 +38,7 @@ type policy struct {
 
 // begin starts a reading unless the answer is fresh or a reading is under way. It returns a channel that is closed when the
 // reading ends, or nil when there is nothing to wait for.
-func (c *cached[T]) begin(r *Reader, p policy, look func(context.Context) (T, error)) <-chan struct{} {
+func (c *cached[T]) begin(r *Reader, p policy, read func(context.Context) (T, error)) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.used = time.Now()
@@ -46,7 +46,7 @@ func (c *cached[T]) begin(r *Reader, p policy, look func(context.Context) (T, er
 		return c.running
 	}
 	running := make(chan struct{})
-	if !r.start(func() { c.look(r.ctx, p, guarded(r.o.Logger, look), running) }) {
+	if !r.start(func() { c.run(r.ctx, p, guarded(r.o.Logger, read), running) }) {
 		c.err = errClosed
 		return nil
 	}
@@ -68,12 +68,12 @@ func (c *cached[T]) await(ctx context.Context, running <-chan struct{}) answer[T
 	return c.answer
 }
 
-// look makes one reading and keeps its answer.
-func (c *cached[T]) look(ctx context.Context, p policy, look func(context.Context) (T, error), running chan struct{}) {
+// run makes one reading and keeps its answer.
+func (c *cached[T]) run(ctx context.Context, p policy, read func(context.Context) (T, error), running chan struct{}) {
 	bounded, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	began := time.Now()
-	value, err := look(bounded)
+	value, err := read(bounded)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("no answer in %v: is the store at hand? %w", p.timeout, err)
 	}
@@ -93,7 +93,7 @@ func (c *cached[T]) look(ctx context.Context, p policy, look func(context.Contex
 
 // guarded turns a panic of the store into the error of that reading. The reading has a goroutine of its own, in which nobody
 // else could recover, so the panic would end the whole server.
-func guarded[T any](log *slog.Logger, look func(context.Context) (T, error)) func(context.Context) (T, error) {
+func guarded[T any](log *slog.Logger, read func(context.Context) (T, error)) func(context.Context) (T, error) {
 	return func(ctx context.Context) (value T, err error) {
 		defer func() {
 			if cause := recover(); cause != nil {
@@ -101,7 +101,7 @@ func guarded[T any](log *slog.Logger, look func(context.Context) (T, error)) fun
 				err = errPanicked
 			}
 		}()
-		return look(ctx)
+		return read(ctx)
 	}
 }
 
@@ -113,5 +113,40 @@ func (c *cached[T]) expire(times time.Duration) {
 	defer c.mu.Unlock()
 	if rested := c.read.Add(times * c.took); rested.Before(c.fresh) {
 		c.fresh = rested
+	}
+}
+
+// place returns the answer that is kept under a key, or a new one. When there are most of them already, the answer that was
+// not used for longest makes room.
+func place[K comparable, T any](all map[K]*cached[T], key K, most int) *cached[T] {
+	if c := all[key]; c != nil {
+		return c
+	}
+	if len(all) >= most {
+		var oldest K
+		var since time.Time
+		for k, c := range all {
+			if used := c.lastUsed(); since.IsZero() || used.Before(since) {
+				oldest, since = k, used
+			}
+		}
+		delete(all, oldest)
+	}
+	c := &cached[T]{used: time.Now()}
+	all[key] = c
+	return c
+}
+
+func (c *cached[T]) lastUsed() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.used
+}
+
+// freshFor returns a policy.fresh: an answer is used for share times as long as it took and at most for most, but for a second
+// and four times as long as it took in any case.
+func freshFor(most, share time.Duration) func(time.Duration) time.Duration {
+	return func(took time.Duration) time.Duration {
+		return max(leastAge, min(share*took, most), 4*took)
 	}
 }

@@ -1,6 +1,10 @@
 // Package overview reads what a person wants to know about a store at first glance: how many messages there are, what
 // falls due when, and what needs attention. The pages of the console and "punctual top" show it. Many people may have such a
 // page open, so a Reader reads the store once for all of them, and less often the longer the store takes.
+//
+// What a Reader reads stands in counts.go (the messages of each topic), pictures.go and ahead.go (what falls due when) and survey.go
+// (both in one pass, for stores that have to read every message). How answers are shared and how long they are used stands in
+// cached.go, what needs attention in attention.go and burst.go. A Meter (meter.go) reads no store: it counts what passes a process.
 package overview
 
 import (
@@ -8,13 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/access"
 )
 
 // Options of a Reader. The zero value of each field is its default.
@@ -104,9 +105,9 @@ type Reader struct {
 	ctx    context.Context // ended by Close
 	cancel context.CancelFunc
 
-	counts cached[topicCounts]
-	heads  cached[punctual.NextDueTimes] // of a surveyor
-	doctor cached[[]punctual.Finding]
+	counts  cached[topicCounts]
+	nextDue cached[punctual.NextDueTimes] // of a surveyor
+	doctor  cached[[]punctual.Finding]
 
 	mu     sync.Mutex
 	closed bool                           // guarded by mu
@@ -114,20 +115,9 @@ type Reader struct {
 	// pictures are guarded by mu: at most mostPictures.
 	pictures map[drawing]*cached[Picture]
 	costs    []time.Duration // guarded by mu: how long the last counts of the topics took, at most mostCosts
-	looks    sync.WaitGroup  // grows only under mu while not closed
+	readings sync.WaitGroup  // grows only under mu while not closed
 
 	turn chan struct{} // holds a value for each count ahead that is under way, at most two
-}
-
-// topicCounts is what count reads in one go.
-type topicCounts struct {
-	now    time.Time
-	topics []punctual.TopicStats
-	hidden []punctual.TopicStats
-	// lacking is true when the store turned out not to be a punctual.Inspector, which may be so for a store behind a server.
-	lacking bool
-	// surveyed is what a survey found to be due when; nil when the store is no surveyor.
-	surveyed *surveyed
 }
 
 const (
@@ -155,7 +145,7 @@ const (
 	examineEach = 30 * time.Second
 )
 
-var errClosed = fmt.Errorf("look into the store: the reader is closed: %w", punctual.ErrClosed)
+var errClosed = fmt.Errorf("read the store: the reader is closed: %w", punctual.ErrClosed)
 
 // ErrCounting is the error of a count ahead that the store has not finished. A later call returns the count.
 var ErrCounting = errors.New("the messages are being counted")
@@ -198,7 +188,7 @@ func (r *Reader) Close() error {
 	r.closed = true
 	r.mu.Unlock()
 	r.cancel()
-	r.looks.Wait()
+	r.readings.Wait()
 	return nil
 }
 
@@ -209,7 +199,7 @@ func (r *Reader) start(f func()) bool {
 	if r.closed {
 		return false
 	}
-	r.looks.Go(f)
+	r.readings.Go(f)
 	return true
 }
 
@@ -230,7 +220,7 @@ func (r *Reader) Expire() {
 // Recount makes the next Read count the topics anew, because something small has changed. A costly survey is not made anew
 // before ten times as long as the last one took has passed.
 func (r *Reader) Recount() {
-	r.heads.expire(0)
+	r.nextDue.expire(0)
 	if r.surveyor != nil && r.isCostly() {
 		r.counts.expire(10)
 		return
@@ -277,12 +267,12 @@ func (r *Reader) Glance(ctx context.Context) (*Overview, error) {
 
 // glance returns an overview of what is counted at least every few seconds: the topics, and the next due times of a surveyor.
 func (r *Reader) glance(ctx, patient context.Context) (*Overview, topicCounts, error) {
-	heads := r.beginHeads()
+	running := r.beginNextDue()
 	c, err := r.quick(ctx, patient)
 	if err != nil {
 		return nil, topicCounts{}, err
 	}
-	h := r.heads.await(patient, heads)
+	h := r.nextDue.await(patient, running)
 	if c.read.IsZero() && h.read.IsZero() {
 		return &Overview{Counting: true, Inspected: true, Meter: r.o.Meter}, topicCounts{}, nil
 	}
@@ -290,188 +280,9 @@ func (r *Reader) glance(ctx, patient context.Context) (*Overview, topicCounts, e
 		AsOf: c.value.now, Counted: c.value.now, Took: c.took, Err: c.err, Inspected: r.inspector != nil && !c.value.lacking, Topics: c.value.topics,
 		Partial: c.read.IsZero(), Meter: r.o.Meter,
 	}
-	out.addHeads(h)
+	out.addNextDue(h)
 	out.add()
 	return out, c.value, nil
-}
-
-// addPictures adds what falls due by the minute, hour and day. Until a picture was counted for the first time, the pictures
-// after it are not begun, because in a store of many messages they take far longer, and people want the minutes first.
-func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts, zone *time.Location) {
-	for n, p := range []*Picture{&out.Minutes, &out.Hours, &out.Days} {
-		if found, ok := c.surveyed.picture(Minute+Step(n), zone, out.AsOf); ok {
-			*p = found
-			continue
-		}
-		d := drawing{Minute + Step(n), stepZone(Minute+Step(n), c.now, zone)}
-		k := r.pictureFor(d)
-		a := k.await(ctx, k.begin(r, r.picturePolicy(d.step), func(ctx context.Context) (Picture, error) { return r.draw(ctx, d, c) }))
-		*p = a.value.in(zone)
-		p.Err = a.err
-		if a.read.IsZero() && a.err == nil {
-			return
-		}
-	}
-}
-
-// drawing names a picture: by which steps, and in which time zone.
-type drawing struct {
-	step Step
-	zone *time.Location
-}
-
-// stepZone returns the time zone in which a picture for zone is kept, so that people in many zones share a picture: UTC for
-// minutes, which begin at the same time everywhere, and for hours in zones that are whole hours from UTC, else zone.
-func stepZone(s Step, now time.Time, zone *time.Location) *time.Location {
-	steps, _ := s.picture()
-	whole := func(t time.Time) bool {
-		_, offset := t.In(zone).Zone()
-		return offset%3600 == 0
-	}
-	if s == Minute || s == Hour && whole(now) && whole(now.Add(time.Duration(steps+1)*time.Hour)) {
-		return time.UTC
-	}
-	return zone
-}
-
-// in returns the picture with the edges of its steps in a time zone.
-func (p Picture) in(zone *time.Location) Picture {
-	if p.All == nil || p.All.Zone == zone {
-		return p
-	}
-	p.All, p.Topics = p.All.in(zone), slices.Clone(p.Topics)
-	for n, a := range p.Topics {
-		p.Topics[n] = a.in(zone)
-	}
-	return p
-}
-
-// pictureFor returns the place where a picture is kept; see place.
-func (r *Reader) pictureFor(d drawing) *cached[Picture] {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return place(r.pictures, d, mostPictures)
-}
-
-// place returns the answer that is kept under a key, or a new one. When there are most of them already, the answer that was
-// not used for longest makes room.
-func place[K comparable, T any](all map[K]*cached[T], key K, most int) *cached[T] {
-	if c := all[key]; c != nil {
-		return c
-	}
-	if len(all) >= most {
-		var oldest K
-		var since time.Time
-		for k, c := range all {
-			if used := c.lastUsed(); since.IsZero() || used.Before(since) {
-				oldest, since = k, used
-			}
-		}
-		delete(all, oldest)
-	}
-	c := &cached[T]{used: time.Now()}
-	all[key] = c
-	return c
-}
-
-// Topics counts the messages of the topics. Where counting takes the store long, callers share an answer that may be some
-// minutes old. Before the first survey of a store that is a punctual.Surveyor, only what is ready is known (Counts.Partial).
-func (r *Reader) Topics(ctx context.Context) (Counts, error) {
-	if !r.isCostly() {
-		c, err := r.count(ctx)
-		if err == nil && (r.inspector == nil || c.lacking) {
-			err = fmt.Errorf("count the topics: the store cannot be inspected: %w", punctual.ErrUnsupported)
-		}
-		return Counts{AsOf: c.now, Counted: c.now, Topics: c.topics}, err
-	}
-	running := r.beginCount()
-	if r.surveyor != nil {
-		return r.surveyedTopics(ctx, running)
-	}
-	c := r.counts.await(ctx, nil)
-	if !r.isUsable(c) {
-		c = r.counts.await(ctx, running)
-	}
-	switch {
-	case c.err != nil:
-		return Counts{}, c.err
-	case c.read.IsZero():
-		return Counts{}, context.Cause(ctx)
-	}
-	return Counts{AsOf: c.value.now, Counted: c.value.now, Topics: slices.Clone(c.value.topics)}, nil
-}
-
-// Counts are the topics, as of an instant of the store's clock.
-type Counts struct {
-	AsOf time.Time
-	// Counted and Partial are as those of an Overview.
-	Counted time.Time
-	Partial bool
-	// Topics are sorted by name.
-	Topics []punctual.TopicStats
-}
-
-// countsFor returns how long counts are used that took so long.
-func (r *Reader) countsFor(took time.Duration) time.Duration {
-	if r.surveyor != nil {
-		return max(leastAge, surveyShare*took)
-	}
-	return freshFor(mostCountAge, countShare)(took)
-}
-
-// isUsable reports whether counts may be shown while new ones are read. They may not when they are too old, because nobody
-// asked for a long time.
-func (r *Reader) isUsable(a answer[topicCounts]) bool {
-	return a.err != nil || time.Since(a.read) <= max(longAgo, 2*r.countsFor(a.took))
-}
-
-// beginCount begins to count the topics, unless the last counts are still fresh. It returns what cached.begin returns.
-func (r *Reader) beginCount() <-chan struct{} {
-	return r.counts.begin(r, policy{timeout: r.o.Timeout, fresh: r.countsFor}, r.count)
-}
-
-// isCostly reports whether the last counts all took the store long, so that a single slow count changes nothing. The counts
-// of a surveyor are costly until it is known how long they take.
-func (r *Reader) isCostly() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.surveyor != nil {
-		return len(r.costs) == 0 || slices.Min(r.costs) >= costly
-	}
-	return len(r.costs) == mostCosts && slices.Min(r.costs) >= costly
-}
-
-// noteCost notes how long a count of the topics took.
-func (r *Reader) noteCost(took time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.costs = append(r.costs, took)
-	r.costs = r.costs[max(0, len(r.costs)-mostCosts):]
-}
-
-// quick returns the counts of the topics. It waits until patient ends, and then returns older counts. Where there are none,
-// or they are too old to be shown, it waits until ctx ends; with Options.Hurry it returns an empty answer instead.
-func (r *Reader) quick(ctx, patient context.Context) (answer[topicCounts], error) {
-	running := r.beginCount()
-	if r.surveyor != nil && r.isCostly() {
-		if c := r.counts.await(ctx, nil); !c.read.IsZero() && r.isUsable(c) {
-			return c, nil // a survey takes longer than anybody waits
-		}
-	}
-	c := r.counts.await(patient, running)
-	if !r.isUsable(c) {
-		if r.o.Hurry && ctx.Err() == nil {
-			return answer[topicCounts]{}, nil
-		}
-		c = r.counts.await(ctx, running)
-	}
-	switch {
-	case !c.read.IsZero():
-		return c, nil
-	case c.err != nil:
-		return c, fmt.Errorf("overview: %w", c.err)
-	}
-	return c, fmt.Errorf("overview: %w", context.Cause(ctx))
 }
 
 // add adds up the topics.
@@ -490,263 +301,4 @@ func (o *Overview) add() {
 // lateness returns for how long the first ready message of a topic has been ready; ok is false when none is.
 func lateness(t punctual.TopicStats, now time.Time) (late time.Duration, ok bool) {
 	return max(0, now.Sub(t.NextDue)), t.Ready > 0 && !t.NextDue.IsZero()
-}
-
-// count reads the store's clock and counts the topics, with a survey if the store is a surveyor.
-func (r *Reader) count(ctx context.Context) (topicCounts, error) {
-	began := time.Now()
-	now, err := r.store.Now(ctx)
-	if err != nil {
-		return topicCounts{}, fmt.Errorf("read the store's clock: %w", err)
-	}
-	out := topicCounts{now: now}
-	if r.inspector == nil {
-		return out, nil
-	}
-	if r.surveyor != nil {
-		out, err = r.survey(ctx, now)
-		r.noteCost(time.Since(began))
-		return out, err
-	}
-	all, err := r.inspector.Topics(ctx)
-	if errors.Is(err, punctual.ErrUnsupported) {
-		out.lacking = true
-		return out, nil
-	}
-	if err != nil {
-		return topicCounts{}, fmt.Errorf("count the messages of the topics: %w", err)
-	}
-	r.noteCost(time.Since(began))
-	out.keep(all)
-	return out, nil
-}
-
-// keep sorts the topics into those that are shown and those that are hidden.
-func (c *topicCounts) keep(all []punctual.TopicStats) {
-	for _, t := range all {
-		if t.Topic == access.AuditTopic {
-			c.hidden = append(c.hidden, t)
-		} else {
-			c.topics = append(c.topics, t)
-		}
-	}
-}
-
-// draw counts ahead for one picture: for all topics together, and for each of the largest.
-func (r *Reader) draw(ctx context.Context, d drawing, c topicCounts) (Picture, error) {
-	steps, _ := d.step.picture()
-	q := AheadQuery{Step: d.step, Steps: steps, Zone: d.zone}
-	now, err := r.store.Now(ctx)
-	if err != nil {
-		return Picture{}, fmt.Errorf("read the store's clock: %w", err)
-	}
-	var out Picture
-	for _, t := range largest(c.topics, r.o.Drawn) {
-		q.Topic = t.Topic
-		one, err := r.look(ctx, q, now)
-		if err != nil {
-			return Picture{}, err
-		}
-		out.Topics = append(out.Topics, one)
-	}
-	live := 0
-	for _, t := range c.topics {
-		if t.Live() > 0 {
-			live++
-		}
-	}
-	if live > 0 && live == len(out.Topics) {
-		out.All = sumOf(out.Topics) // a store that reads each message need not read it twice
-	} else if out.All, err = r.lookAtAll(ctx, q, now, c.hidden); err != nil {
-		return Picture{}, err
-	}
-	return out, r.examinePicture(ctx, &out, c.topics, r.look)
-}
-
-// lookAtAll counts ahead for all topics together, without those that are hidden.
-func (r *Reader) lookAtAll(ctx context.Context, q AheadQuery, now time.Time, hidden []punctual.TopicStats) (*Ahead, error) {
-	q.Topic = ""
-	all, err := r.look(ctx, q, now)
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range hidden {
-		q.Topic = t.Topic
-		one, err := r.look(ctx, q, now)
-		if err != nil {
-			return nil, err
-		}
-		all.take(one)
-	}
-	return all, nil
-}
-
-// picture returns how many steps a picture has, and how old it may become: the older, the longer its steps are.
-func (s Step) picture() (steps int, most time.Duration) {
-	switch s {
-	case Minute:
-		return 60, 2 * time.Minute
-	case Hour:
-		return 48, time.Hour
-	}
-	return 90, 6 * time.Hour
-}
-
-// look counts ahead. At most two counts run at a time, so that a store of many messages is not asked for all pictures at once.
-func (r *Reader) look(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error) {
-	a, _, err := r.timedLook(ctx, q, now)
-	return a, err
-}
-
-// timedLook is look, and returns how long the store took, without the time that look waited for other counts.
-func (r *Reader) timedLook(ctx context.Context, q AheadQuery, now time.Time) (a *Ahead, took time.Duration, err error) {
-	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
-		began := time.Now()
-		a, err = Look(ctx, r.inspector, q, now)
-		return a, time.Since(began), err
-	case <-ctx.Done():
-		return nil, 0, fmt.Errorf("count what is due by %s: %w", q.Step, context.Cause(ctx))
-	}
-}
-
-// largest returns the n topics with most messages that are not dead, the largest first.
-func largest(topics []punctual.TopicStats, n int) []punctual.TopicStats {
-	var out []punctual.TopicStats
-	for _, t := range topics {
-		if t.Live() == 0 || len(out) == n && t.Live() <= out[n-1].Live() {
-			continue
-		}
-		at, _ := slices.BinarySearchFunc(out, t.Live(), func(o punctual.TopicStats, live int64) int {
-			if o.Live() >= live {
-				return -1
-			}
-			return 1
-		})
-		out = slices.Insert(out, at, t)
-		out = out[:min(len(out), n)]
-	}
-	return out
-}
-
-// Ahead counts ahead as q says, for a page of one topic for instance. Callers share its answers, of which at most mostAsked
-// are kept. It fails with ErrCounting when the first answer takes the store longer than Options.Patience.
-func (r *Reader) Ahead(ctx context.Context, q AheadQuery) (*Ahead, error) {
-	if r.inspector == nil {
-		return nil, fmt.Errorf("count ahead: the store cannot be inspected: %w", punctual.ErrUnsupported)
-	}
-	if q.Zone == nil {
-		q.Zone = r.o.Zone
-	}
-	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
-	defer cancel()
-	if r.surveyor != nil {
-		if a, err := r.surveyedAhead(patient, q); a != nil || err != nil {
-			return a, err
-		}
-	}
-	c := r.askedFor(q)
-	a := c.await(patient, c.begin(r, r.picturePolicy(q.Step), func(ctx context.Context) (*Ahead, error) {
-		now, err := r.store.Now(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("read the store's clock: %w", err)
-		}
-		return r.look(ctx, q, now)
-	}))
-	switch {
-	case a.err != nil:
-		return a.value, a.err
-	case a.value == nil && ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case a.value == nil:
-		return nil, ErrCounting
-	}
-	return a.value, nil
-}
-
-// AheadOf counts ahead for the rows of a table: as q says, but for each of the topics. It waits for all of them together no
-// longer than Options.Patience, and returns without the topics that are not counted by then. All rows together may cost what
-// one picture may, so each answer is used the longer, the more topics there are.
-func (r *Reader) AheadOf(ctx context.Context, q AheadQuery, topics []string) map[string]*Ahead {
-	out := make(map[string]*Ahead, len(topics))
-	if r.inspector == nil {
-		return out
-	}
-	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
-	defer cancel()
-	var c answer[topicCounts]
-	if r.surveyor != nil {
-		if c = r.counts.await(patient, nil); c.read.IsZero() {
-			c = r.counts.await(patient, r.beginCount())
-		}
-		if c.read.IsZero() {
-			return out // the survey that is being made has most of them
-		}
-	}
-	var once sync.Once
-	var now time.Time
-	var failed error
-	clock := func(ctx context.Context) (time.Time, error) {
-		once.Do(func() { now, failed = r.store.Now(ctx) })
-		return now, failed
-	}
-	fresh := freshFor(math.MaxInt64, share*time.Duration(len(topics)))
-	waiting := make(map[string]*cached[*Ahead])
-	running := make(map[string]<-chan struct{})
-	for _, topic := range topics {
-		q := q
-		q.Topic, q.row = topic, true
-		if a, ok := c.value.surveyed.ahead(q, c.value.now.Add(time.Since(c.read))); ok {
-			out[topic] = a
-			continue
-		}
-		waiting[topic] = r.askedFor(q)
-		var own time.Duration // without the wait for others
-		p := policy{timeout: time.Minute, fresh: func(time.Duration) time.Duration { return fresh(own) }}
-		running[topic] = waiting[topic].begin(r, p, func(ctx context.Context) (a *Ahead, err error) {
-			now, err := clock(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("read the store's clock: %w", err)
-			}
-			a, own, err = r.timedLook(ctx, q, now)
-			return a, err
-		})
-	}
-	for topic, k := range waiting {
-		if a := k.await(patient, running[topic]); a.value != nil {
-			out[topic] = a.value
-		}
-	}
-	return out
-}
-
-// askedFor returns the place where the answer to q is kept; see place.
-func (r *Reader) askedFor(q AheadQuery) *cached[*Ahead] {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return place(r.asked, q, mostAsked)
-}
-
-func (c *cached[T]) lastUsed() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.used
-}
-
-// picturePolicy gives a picture a minute to be counted, and uses it for share times as long as that took.
-func (r *Reader) picturePolicy(s Step) policy {
-	_, most := s.picture()
-	if r.surveyor != nil {
-		most = math.MaxInt64
-	}
-	return policy{timeout: time.Minute, fresh: freshFor(most, share)}
-}
-
-// freshFor returns a policy.fresh: an answer is used for share times as long as it took and at most for most, but for a second
-// and four times as long as it took in any case.
-func freshFor(most, share time.Duration) func(time.Duration) time.Duration {
-	return func(took time.Duration) time.Duration {
-		return max(leastAge, min(share*took, most), 4*took)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -14,13 +13,13 @@ import (
 // A store that has to read every message to count them, a punctual.Surveyor, is read in two ways. A survey counts all
 // messages and all pictures in one pass. It is costly, so the next one begins only after surveyShare times as long as it
 // took, and what an open page costs is bounded whatever the size of the store. The next due times of the topics are cheap. They are
-// read anew, when somebody asks, after headShare times as long as that took, at least after a second. With them come the number of
+// read anew, when somebody asks, after nextDueShare times as long as that took, at least after a second. With them come the number of
 // ready messages and what is paused.
 
 const (
-	// A survey that took one second is used for surveyShare seconds, and next due times that took as long for headShare
+	// A survey that took one second is used for surveyShare seconds, and next due times that took as long for nextDueShare
 	// seconds.
-	surveyShare, headShare = 400, 1000
+	surveyShare, nextDueShare = 400, 1000
 	// surveyTopics is how many topics a survey counts one by one, at least: as many as a page of a table shows.
 	surveyTopics = 50
 )
@@ -49,18 +48,18 @@ func (r *Reader) survey(ctx context.Context, now time.Time) (topicCounts, error)
 	}
 	out := topicCounts{now: found.At, surveyed: v}
 	out.keep(found.Topics)
-	look := func(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error) {
+	forecast := func(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error) {
 		if a, ok := v.ahead(q, now); ok {
 			return a, nil
 		}
-		return r.look(ctx, q, now)
+		return r.forecast(ctx, q, now)
 	}
 	for step := Minute; step <= Day; step++ {
 		p, ok := v.picture(step, r.o.Zone, now)
 		if !ok {
 			continue
 		}
-		if err := r.examinePicture(ctx, &p, out.topics, look); err != nil {
+		if err := r.examinePicture(ctx, &p, out.topics, forecast); err != nil {
 			return out, err
 		}
 		v.found[step] = p.found
@@ -154,13 +153,13 @@ func sum(counts []int64) (n int64) {
 	return n
 }
 
-// beginHeads begins to read the heads, unless the last ones are still fresh. It returns nil for a store that is no surveyor.
-func (r *Reader) beginHeads() <-chan struct{} {
+// beginNextDue begins to read the next due times of the topics, unless the last ones are still fresh. It returns nil for a store that is no surveyor.
+func (r *Reader) beginNextDue() <-chan struct{} {
 	if r.surveyor == nil {
 		return nil
 	}
-	fresh := func(took time.Duration) time.Duration { return max(leastAge, headShare*took) }
-	return r.heads.begin(r, policy{timeout: r.o.Timeout, fresh: fresh}, r.surveyor.NextDue)
+	fresh := func(took time.Duration) time.Duration { return max(leastAge, nextDueShare*took) }
+	return r.nextDue.begin(r, policy{timeout: r.o.Timeout, fresh: fresh}, r.surveyor.NextDue)
 }
 
 // surveyedAhead answers from the last survey. It returns nil if the survey does not have the answer, and ErrCounting before
@@ -181,33 +180,16 @@ func (r *Reader) surveyedAhead(patient context.Context, q AheadQuery) (*Ahead, e
 	return a, nil
 }
 
-// Stats counts one topic. Where counting is costly it returns what Topics knows about it.
-func (r *Reader) Stats(ctx context.Context, topic string) (punctual.TopicStats, Counts, error) {
-	if r.surveyor == nil || !r.isCostly() {
-		s, err := r.inspector.Stats(ctx, topic)
-		return s, Counts{}, err
-	}
-	c, err := r.Topics(ctx)
-	if err != nil {
-		return punctual.TopicStats{}, c, err
-	}
-	n, found := slices.BinarySearchFunc(c.Topics, topic, func(s punctual.TopicStats, name string) int { return strings.Compare(s.Topic, name) })
-	if !found {
-		return punctual.TopicStats{}, c, fmt.Errorf("topic %s: %w", topic, punctual.ErrNotFound)
-	}
-	return c.Topics[n], c, nil
-}
-
 // surveyedTopics returns what is known about the topics without waiting for a survey.
 func (r *Reader) surveyedTopics(ctx context.Context, running <-chan struct{}) (Counts, error) {
-	heads := r.beginHeads()
+	reading := r.beginNextDue()
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
 	c := r.counts.await(patient, nil)
 	if c.read.IsZero() || !r.isUsable(c) {
 		c = r.counts.await(patient, running)
 	}
-	h := r.heads.await(ctx, heads)
+	h := r.nextDue.await(ctx, reading)
 	if !r.isUsable(c) {
 		c = answer[topicCounts]{err: c.err}
 	}
@@ -222,45 +204,45 @@ func (r *Reader) surveyedTopics(ctx context.Context, running <-chan struct{}) (C
 	if h.value.At.Before(c.value.now) {
 		return Counts{AsOf: c.value.now, Counted: c.value.now, Topics: slices.Clone(c.value.topics)}, nil
 	}
-	topics := withHeads(c.value.topics, h.value)
+	topics := withNextDue(c.value.topics, h.value)
 	return Counts{AsOf: h.value.At, Counted: c.value.now, Partial: c.read.IsZero(), Topics: topics}, nil
 }
 
-// addHeads brings an overview up to date with the next due times of the topics.
-func (o *Overview) addHeads(h answer[punctual.NextDueTimes]) {
+// addNextDue brings an overview up to date with the next due times of the topics.
+func (o *Overview) addNextDue(h answer[punctual.NextDueTimes]) {
 	if o.Err == nil {
 		o.Err = h.err
 	}
 	if h.read.IsZero() || h.value.At.Before(o.AsOf) {
 		return
 	}
-	o.AsOf, o.Topics = h.value.At, withHeads(o.Topics, h.value)
+	o.AsOf, o.Topics = h.value.At, withNextDue(o.Topics, h.value)
 }
 
-// withHeads returns the topics that there are, with what the store returned beside their next due times: what is ready,
+// withNextDue returns the topics that there are, with what the store returned beside their next due times: what is ready,
 // for how long, and what is paused. All other numbers are as they were counted.
-func withHeads(counted []punctual.TopicStats, h punctual.NextDueTimes) []punctual.TopicStats {
+func withNextDue(counted []punctual.TopicStats, h punctual.NextDueTimes) []punctual.TopicStats {
 	out := make([]punctual.TopicStats, 0, len(h.Topics))
-	for _, head := range h.Topics {
-		if head.Topic == access.AuditTopic {
+	for _, n := range h.Topics {
+		if n.Topic == access.AuditTopic {
 			continue
 		}
-		t := punctual.TopicStats{Topic: head.Topic}
-		for len(counted) > 0 && counted[0].Topic <= head.Topic {
-			if counted[0].Topic == head.Topic {
+		t := punctual.TopicStats{Topic: n.Topic}
+		for len(counted) > 0 && counted[0].Topic <= n.Topic {
+			if counted[0].Topic == n.Topic {
 				t = counted[0]
 			}
 			counted = counted[1:]
 		}
-		t.Settings = head.Settings
-		if head.Ready < punctual.MaxReadyCount {
-			t.Ready = head.Ready
+		t.Settings = n.Settings
+		if n.Ready < punctual.MaxReadyCount {
+			t.Ready = n.Ready
 		} else {
-			t.Ready = max(t.Ready, head.Ready)
+			t.Ready = max(t.Ready, n.Ready)
 		}
 		switch {
-		case head.Ready > 0:
-			t.NextDue = head.Due
+		case n.Ready > 0:
+			t.NextDue = n.Due
 		case !t.NextDue.After(h.At):
 			t.NextDue = time.Time{} // it was ready, and is gone
 		}

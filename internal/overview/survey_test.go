@@ -64,7 +64,7 @@ func (s surveying) Survey(ctx context.Context, q punctual.SurveyQuery) (out punc
 }
 
 func (s surveying) NextDue(ctx context.Context) (out punctual.NextDueTimes, err error) {
-	if err := s.called(ctx, "heads"); err != nil {
+	if err := s.called(ctx, "next due"); err != nil {
 		return out, err
 	}
 	if out.At, err = s.Store.Now(ctx); err != nil {
@@ -181,7 +181,7 @@ func TestShareOfSurveys(t *testing.T) {
 }
 
 // Before the first survey has ended a page shows the topics, what is ready and what is late. Then it is of now, though the survey is not.
-func TestHeads(t *testing.T) {
+func TestNextDue(t *testing.T) {
 	inSurvey(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
 		s.push("a", "1", 0)
 		s.push("b", "1", time.Hour)
