@@ -15,14 +15,15 @@ import (
 //
 //	nil                    ack: the message is finished
 //	Snooze(d)              delivered again after d; does not count as an attempt
+//	SnoozeUntil(t)         delivered again at t; does not count as an attempt
 //	RetryAfter(d, err)     delivered again after d; counts as an attempt
 //	Discard(err)           dead at once, with err in its history
 //	Follow(err, ms...)     as err says, with ms stored in the same step
 //	any other error        delivered again when the topic's backoff says; counts as an attempt
 //	a panic, a Goexit      as any other error, with the stack in its history
 //
-// A Snooze, RetryAfter, Discard or Follow that is wrapped in another error counts as well (errors.As); of several the outermost one
-// counts.
+// A Snooze, SnoozeUntil, RetryAfter, Discard or Follow that is wrapped in another error counts as well (errors.As); of several the
+// outermost one counts.
 //
 // ctx ends when the work is no longer wanted, and context.Cause(ctx) says why:
 //
@@ -50,6 +51,19 @@ func Snooze(d time.Duration) error {
 		return invalidf("snooze for %v: use a positive duration, or 0 for at once", d)
 	}
 	return &decisionError{verb: SettleSnooze, delay: d}
+}
+
+// SnoozeUntil returns the error with which a handler puts its message off until t, say until a shop opens. The message keeps its
+// attempts, and its history gets no entry. A t in the past is at once. With the zero Time or a t after MaxDue the error is an
+// ordinary one, so that the message is retried.
+func SnoozeUntil(t time.Time) error {
+	switch {
+	case t.IsZero():
+		return invalidf("snooze until the zero Time: set it, or use Snooze(0) for at once")
+	case t.After(MaxDue):
+		return invalidf("snooze until %s: use a time until %s", t.Format(time.RFC3339), MaxDue.Format(time.RFC3339))
+	}
+	return &decisionError{verb: SettleSnooze, due: t}
 }
 
 // RetryAfter returns the error with which a handler has its message retried after d instead of after the topic's backoff.
@@ -92,16 +106,19 @@ func Follow(err error, ms ...NewMessage) error {
 	return &d
 }
 
-// decisionError is the error that Snooze, RetryAfter, Discard and Follow return: it says how to settle the message.
+// decisionError is the error that Snooze, SnoozeUntil, RetryAfter, Discard and Follow return: it says how to settle the message.
 type decisionError struct {
 	verb  Verb
 	delay time.Duration
+	due   time.Time    // of SnoozeUntil
 	then  []NewMessage // of Follow
 	err   error        // may be nil
 }
 
 func (e *decisionError) Error() string {
 	switch {
+	case !e.due.IsZero():
+		return "snooze until " + e.due.Format(time.RFC3339)
 	case e.verb == SettleSnooze:
 		return fmt.Sprintf("snooze for %v", e.delay)
 	case e.err != nil:
@@ -122,6 +139,8 @@ type Decision struct {
 	Verb Verb
 	// Delay is the Settlement.Delay: the time until the next attempt, or UseBackoff. It is 0 for SettleAck and SettleDiscard.
 	Delay time.Duration
+	// Due is the Settlement.Due of SnoozeUntil: the instant of the next attempt in the place of Delay. Else it is zero.
+	Due time.Time
 	// Then are the messages of Follow, for Settlement.Then; none for SettleRetry.
 	Then []NewMessage
 	// Err is what the handler returned. After Follow(nil, ...) it is not nil although the verb is SettleAck.
@@ -136,7 +155,7 @@ func DecisionOf(err error) Decision {
 	}
 	var said *decisionError
 	if errors.As(err, &said) {
-		return Decision{Verb: said.verb, Delay: said.delay, Then: said.then, Err: err}
+		return Decision{Verb: said.verb, Delay: said.delay, Due: said.due, Then: said.then, Err: err}
 	}
 	return Decision{Verb: SettleRetry, Delay: UseBackoff, Err: err}
 }

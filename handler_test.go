@@ -62,6 +62,25 @@ func TestDecisionOf(t *testing.T) {
 			}
 		})
 	}
+	nine := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name string
+		err  error
+		verb punctual.Verb
+		due  time.Time
+	}{
+		{"an instant", fmt.Errorf("closed: %w", punctual.SnoozeUntil(nine)), punctual.SettleSnooze, nine},
+		{"with follow-ups", punctual.Follow(punctual.SnoozeUntil(nine), bill), punctual.SettleSnooze, nine},
+		{"the last instant", punctual.SnoozeUntil(punctual.MaxDue), punctual.SettleSnooze, punctual.MaxDue},
+		{"the zero Time", punctual.SnoozeUntil(time.Time{}), punctual.SettleRetry, time.Time{}},
+		{"an instant too late", punctual.SnoozeUntil(punctual.MaxDue.Add(1)), punctual.SettleRetry, time.Time{}},
+	} {
+		t.Run("snooze until "+c.name, func(t *testing.T) {
+			if d := punctual.DecisionOf(c.err); d.Verb != c.verb || !d.Due.Equal(c.due) || d.Verb == punctual.SettleSnooze && d.Delay != 0 {
+				t.Errorf("got %s at %v after %v, want %s at %v", d.Verb, d.Due, d.Delay, c.verb, c.due)
+			}
+		})
+	}
 	if !errors.Is(punctual.Discard(boom), boom) || !errors.Is(punctual.RetryAfter(0, boom), boom) {
 		t.Error("the handler's own error is not found in the decision")
 	}

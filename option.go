@@ -4,12 +4,14 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/punctualmq/punctual/internal/cron"
 )
 
 // Compose builds a message from options, for PushMany. The order of options of different kinds does not matter. Of two
 // options of the same kind the later one counts, so that a caller can override defaults: Header options of different names
 // add up, and of two with one name the later one counts. An option that is nil or has an impossible value is ErrInvalid, and
-// so is a delay (In, Level) together with an instant (At).
+// so is a delay (In, Level) together with an instant (At, AtLocal).
 func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) {
 	m := NewMessage{Topic: topic, Body: body}
 	var spread spreadOption
@@ -26,7 +28,7 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 			}
 			delay, instant = delay || o.due.IsZero(), instant || !o.due.IsZero()
 			if delay && instant {
-				return NewMessage{}, invalidf("both a delay (In or Level) and an instant (At) are given: use one")
+				return NewMessage{}, invalidf("both a delay (In or Level) and an instant (At or AtLocal) are given: use one")
 			}
 		default:
 			if err := o.applyPush(&m); err != nil {
@@ -40,13 +42,13 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 	return m, nil
 }
 
-// A PushOption sets a field of a message that is to be pushed. The options are In, At, Level, Spread, ID, Replace,
-// ReplaceDead, FailIfExists, Remember, Header, Headers, MaxAttempts, Expire and DropExpired.
+// A PushOption sets a field of a message that is to be pushed. The options are In, At, AtLocal, Level, Spread, ID,
+// Replace, ReplaceDead, FailIfExists, Remember, Header, Headers, MaxAttempts, Expire and DropExpired.
 type PushOption interface {
 	applyPush(m *NewMessage) error
 }
 
-// When is the due time of a message, made by In, At or Level. The zero When is now. A When is also a PushOption; a message
+// When is the due time of a message, made by In, At, AtLocal or Level. The zero When is now. A When is also a PushOption; a message
 // pushed without one is due now.
 type When struct {
 	due   time.Time
@@ -66,6 +68,24 @@ func At(t time.Time) When {
 		return When{err: invalidf("the due time is the zero Time: set it, or use In(0) for now")}
 	}
 	return When{due: t}
+}
+
+// AtLocal returns the due time at which the clocks of a zone first show a date and time, say for a reminder at nine in the morning
+// where the customer lives:
+//
+//	punctual.AtLocal("2026-11-20 09:00", "Europe/Berlin")
+//
+// The text may have seconds, and T in the place of the space. The zone is a name of the IANA time zone database, which Go reads from
+// the machine or from the package time/tzdata; "" is ErrInvalid, and so is a zone that this program does not know. If the clocks are
+// set back over the time, so that they show it twice, the due time is the first of the two. If they are set forward over it, so that
+// they never show it, it is the first instant behind the gap. The instant is settled now: a message that is stored keeps it when a
+// government changes the clocks afterwards.
+func AtLocal(wall, zone string) When {
+	t, err := cron.LocalTime(wall, zone)
+	if err != nil {
+		return When{err: invalidf("%v", err)}
+	}
+	return At(t.UTC())
 }
 
 // Level returns the due time of the n-th of RocketMQ's 18 delay levels (its default messageDelayLevel), for programs that

@@ -48,6 +48,23 @@ func TestComposeSetsEveryField(t *testing.T) {
 	}
 }
 
+func TestAtLocalIsAnInstant(t *testing.T) {
+	m := compose(t, punctual.AtLocal("2026-11-20 09:00", "Europe/Berlin"))
+	if want := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC); !m.Due.Equal(want) || m.Delay != 0 {
+		t.Errorf("due %v, delay %v: want %v", m.Due, m.Delay, want)
+	}
+	for _, w := range []punctual.When{
+		punctual.AtLocal("2026-11-20 09:00", ""), punctual.AtLocal("tomorrow", "UTC"), punctual.AtLocal("2026-11-20 09:00", "Mars/Olympus"),
+	} {
+		if _, err := punctual.Compose("t", nil, w); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("Compose: %v, want ErrInvalid", err)
+		}
+	}
+	if _, err := punctual.Compose("t", nil, punctual.AtLocal("2026-11-20 09:00", "UTC"), punctual.In(1)); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("an instant and a delay: %v, want ErrInvalid", err)
+	}
+}
+
 func TestComposeDefaultsAreNow(t *testing.T) {
 	m := compose(t)
 	if !m.Due.IsZero() || m.Delay != 0 || m.ID != "" || m.Headers != nil || m.IfExists != punctual.IfExistsKeep {

@@ -22,7 +22,7 @@ const (
 // observer. end is when the lease ends by local time.
 func (w *Worker) settle(m *message, o outcome, end time.Time) (err error) {
 	s := m.lease
-	s.Verb, s.Delay, s.Error = o.Verb, o.Delay, o.text
+	s.Verb, s.Delay, s.Due, s.Error = o.Verb, o.Delay, o.Due, o.text
 	began := time.Now()
 	defer func() { w.observer.OnSettle(m.ctx, s, time.Since(began), err) }()
 	var tries backoff
