@@ -29,7 +29,8 @@ type Inspector interface {
 	// are the defaults.
 	Settings(ctx context.Context, topic string) (Settings, error)
 	// Configure changes the settings whose fields are set in the patch, for every process that uses the store, and returns
-	// all settings of the topic. It creates a topic that does not exist.
+	// all settings of the topic. It creates a topic that does not exist, and with a companion the topic that the companion
+	// belongs to. A companion's Partitions and PushPaused are ErrInvalid (storekit.CheckCompanionPatch).
 	Configure(ctx context.Context, topic string, p SettingsPatch) (Settings, error)
 
 	// Purge removes messages without delivering them and returns how many. It removes leased messages too; their holders get
@@ -39,8 +40,9 @@ type Inspector interface {
 	// Settings.DedupeWindow says.
 	Purge(ctx context.Context, q PurgeQuery) (int64, error)
 	// DeleteTopic removes a topic with its settings, all its messages in any state, its finished records and the IDs that it
-	// remembers. It returns how many messages it removed, or ErrNotFound. All IDs of the topic may be used again at once. In
-	// a topic of several partitions DeleteTopic takes effect in one atomic step for each partition.
+	// remembers, and all that of its companions. It returns how many messages it removed, those of companions included, or
+	// ErrNotFound. All IDs of the topic may be used again at once. In a topic of several partitions DeleteTopic takes effect in
+	// one atomic step for each partition, and for each companion.
 	DeleteTopic(ctx context.Context, topic string) (int64, error)
 }
 

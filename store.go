@@ -116,8 +116,8 @@ type Store interface {
 	// follow-up is stored.
 	//
 	// Settle checks an item in this order: is it malformed, its follow-ups included, is its token current, was the message
-	// cancelled, would the message be due after MaxDue, is a follow-up refused. Because items take effect in order, the second of two acks with one token fails with
-	// ErrLeaseLost.
+	// cancelled, would the message be due after MaxDue, is a follow-up refused. A follow-up whose Delay leads beyond MaxDue is
+	// refused. Because items take effect in order, the second of two acks with one token fails with ErrLeaseLost.
 	Settle(ctx context.Context, ss []Settlement) ([]error, error)
 
 	// Amend cancels, reschedules, requeues or deletes messages by ID, without a lease. Each item has a definite answer. An
@@ -298,8 +298,9 @@ type Settlement struct {
 	// Error is the text that SettleRetry and SettleDiscard add to the history of the message, shortened by the store to
 	// MaxErrorBytes. The other verbs ignore it.
 	Error string
-	// Due, for SettleRetry and SettleSnooze, is the instant at which the message is due again, in the place of Delay. An
-	// instant in the past is at once. With another verb, or together with a Delay, it is ErrInvalid.
+	// Due, for SettleRetry and SettleSnooze, is the instant at which the message is due again, in the place of Delay, rounded up
+	// to whole milliseconds. An instant in the past stays the due time of the message, which is ready at once. With another
+	// verb, or together with a Delay, Due is ErrInvalid.
 	Due time.Time
 	// Then are the follow-ups: messages that the store stores in the same atomic step, with SettleAck, SettleSnooze or
 	// SettleDiscard; see Settle. They are at most MaxThen, and at most MaxThenBytes with their bodies and headers, and no two

@@ -125,7 +125,7 @@ func makeFree(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, look *data
 			return false, err
 		}
 	}
-	if !lifecycle.Push(m.IfExists, h, res) {
+	if !lifecycle.Push(m, h, res) {
 		return false, nil
 	}
 	switch {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Check implements punctual.Checker: it verifies the invariants that the comments of this package state. A problem that it
@@ -19,6 +20,7 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 	c := checker{maxToken: s.token}
 	for name := range s.topics {
 		c.topic(name, s.existing(name, now))
+		c.companion(name, s)
 		if progress != nil {
 			progress(c.report.Live + c.report.Dead)
 		}
@@ -61,6 +63,18 @@ func (c *checker) topic(name string, t *topic) {
 	for id := range t.remembered.byID {
 		c.holds(t.messages[id] == nil, "topic %s: %s is stored and finished", name, id)
 	}
+}
+
+// companion checks what a companion has from the topic that it belongs to.
+func (c *checker) companion(name string, s *Store) {
+	parent, companion := storekit.Companion(name)
+	if companion == "" {
+		return
+	}
+	t, p := s.topics[name], s.topics[parent]
+	c.holds(p != nil, "topic %s: there is no topic %s, which it belongs to", name, parent)
+	c.holds(p == nil || p.settings.Partitions == t.settings.Partitions, "topic %s: it has %d partitions, but not topic %s", name, t.settings.Partitions, parent)
+	c.holds(!t.settings.PushPaused, "topic %s: pushes to a companion are paused", name)
 }
 
 func (c *checker) queue(name string, q *[]*message, t *topic) {

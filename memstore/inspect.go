@@ -259,18 +259,19 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, _, err := s.enterTopic(ctx, topic)
+	if err = cmp.Or(err, storekit.CheckCompanionPatch(topic, &p)); err != nil {
+		return punctual.Settings{}, err
+	}
+	was := punctual.DefaultSettings()
+	if t != nil {
+		was = t.settings
+	}
+	changed, err := storekit.ApplySettings(was, p, storekit.Abilities{Partitions: 1, KeepsFinished: true})
 	if err != nil {
 		return punctual.Settings{}, err
 	}
-	if t == nil {
-		t = newTopic()
-	}
-	changed, err := storekit.ApplySettings(t.settings, p, storekit.Abilities{Partitions: 1, KeepsFinished: true})
-	if err != nil {
-		return punctual.Settings{}, err
-	}
+	t = s.ensure(topic)
 	t.settings = copySettings(changed)
-	s.topics[topic] = t
 	s.wakeClaims()
 	return copySettings(changed), nil
 }
@@ -298,17 +299,40 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 	return int64(len(found)), nil
 }
 
-// DeleteTopic implements punctual.Inspector.
+// DeleteTopic implements punctual.Inspector. It counts the messages of the companions as well.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, _, err := s.enterTopic(ctx, topic)
+	t, now, err := s.enterTopic(ctx, topic)
 	if err != nil {
 		return 0, err
 	}
 	if t == nil {
 		return 0, errNoTopic(topic)
 	}
-	delete(s.topics, topic)
-	return int64(len(t.messages)), nil
+	removed := 0
+	for name := range s.topics {
+		if parent, _ := storekit.Companion(name); name == topic || parent == topic {
+			removed += len(s.existing(name, now).messages)
+			delete(s.topics, name)
+		}
+	}
+	return int64(removed), nil
+}
+
+// TopicNames implements punctual.TopicNamer.
+func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for name := range s.topics {
+		if strings.HasPrefix(name, q.Prefix) && strings.HasSuffix(name, q.Suffix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }

@@ -3,7 +3,6 @@ package memstore
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 
 	"github.com/punctualmq/punctual"
@@ -35,30 +34,48 @@ func (s *Store) push(n *punctual.NewMessage, now instant) punctual.PushResult {
 	}
 	r.ID = m.id
 	t := s.existing(n.Topic, now)
+	if t != nil && t.settings.PushPaused {
+		r.Err = storekit.PausedError(n.Topic)
+		return r
+	}
+	if lifecycle.Push(n, t.holder(m.id, now), &r) {
+		s.put(m)
+		r.Due = storekit.FromMillis(m.Due)
+	}
+	return r
+}
+
+// holder returns what has an ID of the topic. A topic that does not exist is nil, and its IDs are free.
+func (t *topic) holder(id string, now instant) lifecycle.Holder {
 	if t == nil {
-		t = newTopic()
-		s.topics[n.Topic] = t
+		return lifecycle.Holder{}
 	}
-	if t.settings.PushPaused {
-		r.Err = fmt.Errorf("push to %s: %w", n.Topic, punctual.ErrPaused)
-		return r
+	if m := t.messages[id]; m != nil {
+		return m.Holder(now.ms)
 	}
-	var h lifecycle.Holder
-	old := t.messages[m.id]
-	if old != nil {
-		h = old.Holder(now.ms)
-	} else {
-		h.Remembered = t.remembered.byID[m.id] != nil
-	}
-	if !lifecycle.Push(n.IfExists, h, &r) {
-		return r
-	}
-	if old != nil {
+	return lifecycle.Holder{Remembered: t.remembered.byID[id] != nil}
+}
+
+// put stores a message, in the place of the one that has its ID. It makes the topic if there is none.
+func (s *Store) put(m *message) {
+	t := s.ensure(m.topic)
+	if old := t.messages[m.id]; old != nil {
 		t.remove(old)
 	}
 	t.add(m)
-	r.Due = storekit.FromMillis(m.Due)
-	return r
+}
+
+// ensure returns a topic and makes it if there is none. With a companion it makes the topic that the companion belongs to.
+func (s *Store) ensure(name string) *topic {
+	if t := s.topics[name]; t != nil {
+		return t
+	}
+	if parent, companion := storekit.Companion(name); companion != "" {
+		s.ensure(parent)
+	}
+	t := newTopic()
+	s.topics[name] = t
+	return t
 }
 
 // newMessage returns the message to store for n, or the error of a malformed n. It copies the body and the headers.

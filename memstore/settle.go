@@ -32,7 +32,48 @@ func (s *Store) settle(x *punctual.Settlement, now instant) error {
 	if m == nil {
 		return storekit.SettleError(x, punctual.ErrLeaseLost)
 	}
-	d, err := lifecycle.Settle(&m.Message, x, &t.settings, now.fine)
+	facts := m.Message // a copy, because a follow-up may be refused
+	d, err := lifecycle.Settle(&facts, x, &t.settings, now.fine)
+	var follow []*message
+	if err == nil {
+		if follow, err = s.followUps(x, facts.Behind(d, &t.settings, now.ms), now); err != nil {
+			return err
+		}
+	}
+	m.Message = facts
 	t.apply(m, d, now)
+	for _, f := range follow {
+		s.put(f)
+	}
 	return err
+}
+
+// followUps returns the messages that are to be stored behind the settlement x, or the error of a follow-up that is refused. own
+// is what has the ID of the settled message then.
+func (s *Store) followUps(x *punctual.Settlement, own lifecycle.Holder, now instant) (stored []*message, err error) {
+	for i := range x.Then {
+		n := &x.Then[i]
+		m, err := s.newMessage(n, now)
+		if err != nil {
+			return nil, storekit.FollowUpError(i, err)
+		}
+		t := s.existing(n.Topic, now)
+		h := t.holder(m.id, now)
+		if lifecycle.IsItself(x, n) {
+			h = own
+		}
+		var set *punctual.Settings
+		if t != nil {
+			set = &t.settings
+		}
+		r := punctual.PushResult{ID: m.id, Topic: m.topic}
+		store, err := lifecycle.FollowUp(x, i, h, set, &r)
+		if err != nil {
+			return nil, err
+		}
+		if store {
+			stored = append(stored, m)
+		}
+	}
+	return stored, nil
 }

@@ -27,8 +27,8 @@ type Options struct {
 }
 
 // Store keeps messages in memory. It implements punctual.Store, punctual.Inspector,
-// punctual.Checker, punctual.Examiner, punctual.FinishedKeeper and punctual.DurabilityReporter, and is safe for
-// concurrent use. Make one with New.
+// punctual.Checker, punctual.Examiner, punctual.FinishedKeeper, punctual.DurabilityReporter, punctual.AbilityReporter and
+// punctual.TopicNamer, and is safe for concurrent use. Make one with New.
 type Store struct {
 	maxBody int
 	clock   *storekit.SteadyClock
@@ -50,6 +50,8 @@ var (
 	_ punctual.Examiner           = (*Store)(nil)
 	_ punctual.FinishedKeeper     = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
+	_ punctual.AbilityReporter    = (*Store)(nil)
+	_ punctual.TopicNamer         = (*Store)(nil)
 )
 
 // New returns an empty store. If o is nil, the options have their defaults.
@@ -70,6 +72,14 @@ func New(o *Options) *Store {
 
 // Durability returns punctual.Volatile, because everything is lost when the process ends.
 func (s *Store) Durability() punctual.Durability { return punctual.Volatile }
+
+// Abilities returns what the store can do: a settlement reaches every topic.
+func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.enter(ctx)
+	return punctual.Abilities{Follow: punctual.ReachAny}, err
+}
 
 // Now returns the store's clock: the time of Options.Clock in whole milliseconds, except that it never runs backwards.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {

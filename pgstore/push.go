@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -133,7 +132,7 @@ func (p *push) push(ctx context.Context, w way, part []int) (left []int, err err
 			case !there:
 				unknown = append(unknown, i)
 			case paused:
-				p.reset(i, errPaused(p.ms[i].Topic))
+				p.reset(i, storekit.PausedError(p.ms[i].Topic))
 			default:
 				inUse = append(inUse, i)
 			}
@@ -157,8 +156,6 @@ func (p *push) reset(i int, err error) {
 	r := &p.out[i]
 	*r = punctual.PushResult{ID: r.ID, Topic: r.Topic, Err: err}
 }
-
-func errPaused(topic string) error { return fmt.Errorf("push to %s: %w", topic, punctual.ErrPaused) }
 
 // inserted is the answer of push.sql and of replace.sql.
 type inserted struct {
@@ -292,7 +289,7 @@ func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, er
 			case set == nil:
 				gone = append(gone, i)
 			case set.PushPaused:
-				p.reset(i, errPaused(p.ms[i].Topic))
+				p.reset(i, storekit.PausedError(p.ms[i].Topic))
 			case l.rows[p.name(i)] == nil:
 				gone = append(gone, i)
 			case p.decide(i, l):
@@ -317,5 +314,5 @@ func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, er
 // decide answers a push by what has its ID, and reports whether the message is to be stored.
 func (p *push) decide(i int, l *locked) bool {
 	m, old := &p.ms[i], l.rows[p.name(i)]
-	return lifecycle.Push(m.IfExists, old.holder(l.now, l.settings[m.Topic]), &p.out[i])
+	return lifecycle.Push(m, old.holder(l.now, l.settings[m.Topic]), &p.out[i])
 }

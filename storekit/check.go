@@ -114,9 +114,7 @@ func CheckSettlement(s *punctual.Settlement, maxBody int) error {
 		return invalidf("both a due time and a delay are given: use one")
 	case s.Due.After(punctual.MaxDue):
 		return invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
-	case s.Verb == punctual.SettleRetry && s.Delay == punctual.UseBackoff:
-		return nil
-	case s.Delay < 0:
+	case s.Delay < 0 && (s.Verb != punctual.SettleRetry || s.Delay != punctual.UseBackoff):
 		return invalidf("%s after %v: the delay is negative", s.Verb, s.Delay)
 	case s.Delay != 0 && !delays(s.Verb):
 		return invalidf("%s with a delay of %v: only a retry, a snooze and an extension have one", s.Verb, s.Delay)

@@ -7,6 +7,18 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
+// PausedError returns the ErrPaused of a push to a topic whose pushes are paused.
+func PausedError(topic string) error { return fmt.Errorf("push to %s: %w", topic, punctual.ErrPaused) }
+
+// ChangedError returns the ErrChanged of a push or an amendment with an IfDue. due is the due time of the stored message, or zero
+// when no message has the ID.
+func ChangedError(topic, id string, due time.Time) error {
+	if due.IsZero() {
+		return fmt.Errorf("%s in %s: %w: it is not stored any more", id, topic, punctual.ErrChanged)
+	}
+	return fmt.Errorf("%s in %s: %w: it is due at %s now", id, topic, punctual.ErrChanged, due.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+}
+
 // DuplicateError returns the ErrDuplicate of a push whose ID is already in use. died is when the stored message died, or zero
 // when it is not dead. A dead message would not be delivered, so the text then says what to do.
 func DuplicateError(topic, id string, died time.Time) error {

@@ -30,6 +30,7 @@ func TestCheckThen(t *testing.T) {
 		{"snooze", punctual.Settlement{Verb: punctual.SettleSnooze, Then: one}, nil, ""},
 		{"discard", punctual.Settlement{Verb: punctual.SettleDiscard, Then: one}, nil, ""},
 		{"retry", punctual.Settlement{Verb: punctual.SettleRetry, Then: one}, punctual.ErrInvalid, "retry with follow-ups"},
+		{"retry by the backoff", punctual.Settlement{Verb: punctual.SettleRetry, Delay: punctual.UseBackoff, Then: one}, punctual.ErrInvalid, "retry with follow-ups"},
 		{"release", punctual.Settlement{Verb: punctual.SettleRelease, Then: one}, punctual.ErrInvalid, "release with follow-ups"},
 		{"extend", punctual.Settlement{Verb: punctual.SettleExtend, Then: one}, punctual.ErrInvalid, "extend with follow-ups"},
 		{"as many as there may be", punctual.Settlement{Verb: punctual.SettleAck, Then: many[:punctual.MaxThen]}, nil, ""},

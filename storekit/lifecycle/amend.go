@@ -20,8 +20,10 @@ func AmendDue(a *punctual.Amendment, now time.Time) (time.Time, error) {
 // the message's at the moment of the change; StateNone when there is none, or when it is dead and past its retention. due
 // comes from AmendDue. m may be nil if state is StateNone. The caller has checked a (storekit.CheckAmendment).
 //
-// Of the facts a cancel, a delete and what is refused read CancelRequested alone, so a store that keeps the record of a
-// message elsewhere need not read it for these.
+// Of the facts a cancel, a delete and what is refused read CancelRequested alone, and Due if the change has an IfDue. So a store
+// that keeps the record of a message elsewhere need not read it for these.
+//
+// The state is judged before IfDue. What fails without an effect in any case fails with the same error whatever IfDue is.
 //
 // A cancel under a lease is noted, and answered with ErrLeased. A reschedule of a message that was cancelled under a lease
 // that has run out must not bring it back (P5): it finishes the message, and is answered with ErrNotFound.
@@ -29,24 +31,29 @@ func Amend(m *Message, state punctual.State, a *punctual.Amendment, due time.Tim
 	refused := func(d Decision, kind error) (Decision, punctual.Amended) {
 		return d, punctual.Amended{Err: storekit.AmendError(a, kind)}
 	}
+	dead := state == punctual.StateDead
 	switch {
 	case state == punctual.StateNone:
 		return refused(Decision{}, punctual.ErrNotFound)
+	case a.Change == punctual.ChangeRequeue && !dead:
+		return refused(Decision{}, punctual.ErrNotDead)
+	case dead && (a.Change == punctual.ChangeCancel || a.Change == punctual.ChangeReschedule):
+		return Decision{}, punctual.Amended{Err: storekit.AmendDeadError(a)}
+	case state == punctual.StateLeased && (a.Change == punctual.ChangeReschedule || a.Change == punctual.ChangeCancel && m.CancelRequested):
+		return refused(Decision{}, punctual.ErrLeased)
+	case isAtAnother(m.Due, a.IfDue):
+		return Decision{}, punctual.Amended{Err: storekit.ChangedError(a.Topic, a.ID, storekit.FromMillis(m.Due))}
+	}
+	switch {
 	case a.Change == punctual.ChangeDelete:
 		return Decision{To: Removed}, punctual.Amended{}
-	case a.Change == punctual.ChangeRequeue && state != punctual.StateDead:
-		return refused(Decision{}, punctual.ErrNotDead)
 	case a.Change == punctual.ChangeRequeue:
 		m.moveTo(storekit.Millis(due))
 		m.Attempts = 0
 		return m.wait(), punctual.Amended{Due: due}
-	case state == punctual.StateDead:
-		return Decision{}, punctual.Amended{Err: storekit.AmendDeadError(a)}
-	case state == punctual.StateLeased && a.Change == punctual.ChangeCancel && !m.CancelRequested:
+	case state == punctual.StateLeased:
 		m.CancelRequested = true
 		return refused(Decision{To: Leased}, punctual.ErrLeased)
-	case state == punctual.StateLeased:
-		return refused(Decision{}, punctual.ErrLeased)
 	case a.Change == punctual.ChangeCancel:
 		return finished(punctual.OutcomeCancelled), punctual.Amended{}
 	case m.CancelRequested:

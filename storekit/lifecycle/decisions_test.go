@@ -43,6 +43,7 @@ func TestDecisions(t *testing.T) {
 	b.leases()
 	b.settlements()
 	b.amendments()
+	b.followUps()
 	b.kept()
 	b.retention()
 	got := b.String()
@@ -172,23 +173,40 @@ func (b *book) pushes() {
 			punctual.IfExistsKeep: "keep the first", punctual.IfExistsReplace: "replace", punctual.IfExistsFail: "fail", punctual.IfExistsReplaceDead: "replace a dead one",
 		} {
 			r := punctual.PushResult{ID: "a", Topic: "orders", Due: clock, Status: punctual.PushReplaced, Existing: punctual.StateLeased, Err: punctual.ErrPaused}
-			store := lifecycle.Push(punctual.IfExists(on), x.h, &r)
-			text := "not stored"
-			if store {
-				text = "STORED"
-			}
-			if r.Status != punctual.PushNone {
-				text += fmt.Sprintf("; %s", r.Status)
-			}
-			if r.Existing != punctual.StateNone {
-				text += fmt.Sprintf("; existing %s", r.Existing)
-			}
-			if !r.Due.IsZero() {
-				text += "; due " + relative(storekit.Millis(r.Due))
-			}
-			b.row(name, text+answer(r.Err))
+			store := lifecycle.Push(&punctual.NewMessage{IfExists: punctual.IfExists(on)}, x.h, &r)
+			b.row(name, pushed(store, &r))
+		}
+		for _, y := range []struct {
+			name string
+			at   time.Time
+		}{
+			{"replace one due an hour ago", storekit.FromMillis(now - hour)},
+			{"replace one due in an hour less half a millisecond", between.Add(time.Hour - time.Millisecond)},
+			{"replace one due in an hour and half a millisecond", between.Add(time.Hour)},
+		} {
+			r := punctual.PushResult{ID: "a", Topic: "orders"}
+			store := lifecycle.Push(&punctual.NewMessage{IfExists: punctual.IfExistsReplace, IfDue: y.at}, x.h, &r)
+			b.row(y.name, pushed(store, &r))
 		}
 	}
+}
+
+// pushed is what a push does and is answered.
+func pushed(store bool, r *punctual.PushResult) string {
+	text := "not stored"
+	if store {
+		text = "STORED"
+	}
+	if r.Status != punctual.PushNone {
+		text += fmt.Sprintf("; %s", r.Status)
+	}
+	if r.Existing != punctual.StateNone {
+		text += fmt.Sprintf("; existing %s", r.Existing)
+	}
+	if !r.Due.IsZero() {
+		text += "; due " + relative(storekit.Millis(r.Due))
+	}
+	return text + answer(r.Err)
 }
 
 // topic is the settings of the decisions that depend on them: three attempts, leases of 30 s, and a backoff without chance.
@@ -313,6 +331,9 @@ func (b *book) settlements() {
 					{Verb: punctual.SettleRetry, Delay: punctual.UseBackoff, Error: "broken"},
 					{Verb: punctual.SettleSnooze},
 					{Verb: punctual.SettleSnooze, Delay: time.Hour},
+					{Verb: punctual.SettleRetry, Due: between.Add(time.Hour), Error: "broken"},
+					{Verb: punctual.SettleSnooze, Due: between.Add(time.Hour)},
+					{Verb: punctual.SettleSnooze, Due: clock.Add(-24 * time.Hour)},
 					{Verb: punctual.SettleExtend},
 					{Verb: punctual.SettleExtend, Delay: 5 * time.Second},
 					{Verb: punctual.SettleExtend, Delay: time.Hour},
@@ -351,6 +372,10 @@ func (b *book) settlements() {
 			b.settle(settlement(&y), m, y, x.at)
 		}
 	}
+	b.section("leased, attempt 1; the due time lies before the year 1, which no check of the item finds")
+	for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleSnooze} {
+		b.settle(v.String(), held(1, false, false), punctual.Settlement{Verb: v, Due: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC), Token: 7}, clock)
+	}
 	for _, x := range []struct {
 		name  string
 		m     lifecycle.Message
@@ -387,6 +412,8 @@ func settlement(x *punctual.Settlement) string {
 	switch {
 	case x.Delay == punctual.UseBackoff:
 		return x.Verb.String() + " by the backoff"
+	case !x.Due.IsZero():
+		return fmt.Sprintf("%s to %s", x.Verb, relative(storekit.CeilMillis(x.Due)))
 	case x.Verb == punctual.SettleExtend && x.Delay == 0:
 		return "extend by the topic's length"
 	case x.Verb == punctual.SettleRetry || x.Verb == punctual.SettleSnooze || x.Verb == punctual.SettleExtend:
@@ -434,6 +461,14 @@ func (b *book) amendments() {
 			{"reschedule to a day ago", punctual.Amendment{Change: punctual.ChangeReschedule, Due: storekit.FromMillis(now - 24*hour)}},
 			{"requeue for now", punctual.Amendment{Change: punctual.ChangeRequeue}},
 			{"requeue in 3h", punctual.Amendment{Change: punctual.ChangeRequeue, Delay: 3 * time.Hour}},
+			{"cancel if due half a millisecond before that", punctual.Amendment{Change: punctual.ChangeCancel, IfDue: just(x.m.Due)}},
+			{"cancel if due at another instant", punctual.Amendment{Change: punctual.ChangeCancel, IfDue: clock}},
+			{"delete if due half a millisecond before that", punctual.Amendment{Change: punctual.ChangeDelete, IfDue: just(x.m.Due)}},
+			{"delete if due at another instant", punctual.Amendment{Change: punctual.ChangeDelete, IfDue: clock}},
+			{"reschedule in 3h if due half a millisecond before that", punctual.Amendment{Change: punctual.ChangeReschedule, Delay: 3 * time.Hour, IfDue: just(x.m.Due)}},
+			{"reschedule in 3h if due at another instant", punctual.Amendment{Change: punctual.ChangeReschedule, Delay: 3 * time.Hour, IfDue: clock}},
+			{"requeue in 3h if due half a millisecond before that", punctual.Amendment{Change: punctual.ChangeRequeue, Delay: 3 * time.Hour, IfDue: just(x.m.Due)}},
+			{"requeue in 3h if due at another instant", punctual.Amendment{Change: punctual.ChangeRequeue, Delay: 3 * time.Hour, IfDue: clock}},
 		} {
 			m := x.m
 			a.a.Topic, a.a.ID = "orders", "a"
@@ -472,6 +507,75 @@ func (b *book) amendments() {
 			}
 			b.row(x.a.Change.String()+" "+x.name, text)
 		}
+	}
+}
+
+// just is half a millisecond before a due time, which is rounded up to it.
+func just(due int64) time.Time { return storekit.FromMillis(due).Add(-500 * time.Microsecond) }
+
+func (b *book) followUps() {
+	b.chapter("Follow-ups", "lifecycle.FollowUp: the first follow-up of a settlement, by what has its ID, and Message.Behind: what has the ID of\n"+
+		"the settled message behind the settlement. The follow-up is to take effect as a push would; an error refuses the settlement.")
+	paused := topic()
+	paused.PushPaused = true
+	for _, x := range []struct {
+		name string
+		h    lifecycle.Holder
+		set  *punctual.Settings
+	}{
+		{"there is no such topic", lifecycle.Holder{}, nil},
+		{"the topic's pushes are paused", lifecycle.Holder{}, paused},
+		{"the topic's pushes are paused, and a scheduled message has the ID", lifecycle.Holder{State: punctual.StateScheduled, Due: now + hour}, paused},
+		{"the ID is free", lifecycle.Holder{}, topic()},
+		{"the ID is remembered", lifecycle.Holder{Remembered: true}, topic()},
+		{"the ID is of a scheduled message, due in 1 h", lifecycle.Holder{State: punctual.StateScheduled, Due: now + hour}, topic()},
+		{"the ID is of a leased message, due 1 h ago", lifecycle.Holder{State: punctual.StateLeased, Due: now - hour}, topic()},
+		{"the ID is of a dead message, due 1 h ago", lifecycle.Holder{State: punctual.StateDead, Due: now - hour, Died: now - minute}, topic()},
+	} {
+		b.section(x.name)
+		b.behind(punctual.Settlement{Topic: "orders", ID: "a", Verb: punctual.SettleAck, Then: []punctual.NewMessage{{Topic: "bills", ID: "a"}}}, x.h, x.set)
+	}
+	for _, window := range []time.Duration{0, time.Hour} {
+		for _, x := range []punctual.Settlement{
+			{Verb: punctual.SettleAck}, {Verb: punctual.SettleDiscard}, {Verb: punctual.SettleSnooze, Delay: time.Hour}, {Verb: punctual.SettleSnooze},
+		} {
+			x.Topic, x.ID, x.Token = "orders", "a", 7
+			x.Then = []punctual.NewMessage{{Topic: "orders", ID: "a"}}
+			set := topic()
+			set.DedupeWindow = window
+			m := held(1, false, false)
+			d, err := lifecycle.Settle(&m, &x, set, clock)
+			if err != nil || !lifecycle.IsItself(&x, &x.Then[0]) {
+				panic("the table is wrong")
+			}
+			b.section(fmt.Sprintf("itself behind %s, duplicate window %s", settlement(&x), short(window)))
+			b.behind(x, m.Behind(d, set, now), set)
+		}
+	}
+	b.section("what Behind answers of a message that is removed")
+	m := held(1, false, false)
+	b.row("delete", fmt.Sprintf("%+v", m.Behind(lifecycle.Decision{To: lifecycle.Removed}, topic(), now)))
+}
+
+// behind writes what becomes of the first follow-up of x for each IfExists.
+func (b *book) behind(x punctual.Settlement, h lifecycle.Holder, set *punctual.Settings) {
+	for _, y := range []struct {
+		name  string
+		on    punctual.IfExists
+		ifDue time.Time
+	}{
+		{"keep the first", punctual.IfExistsKeep, time.Time{}},
+		{"replace", punctual.IfExistsReplace, time.Time{}},
+		{"replace one due an hour ago", punctual.IfExistsReplace, clock.Add(-time.Hour)},
+		{"fail", punctual.IfExistsFail, time.Time{}},
+		{"replace a dead one", punctual.IfExistsReplaceDead, time.Time{}},
+	} {
+		n := &x.Then[0]
+		n.IfExists, n.IfDue = y.on, y.ifDue
+		r := punctual.PushResult{ID: n.ID, Topic: n.Topic}
+		store, err := lifecycle.FollowUp(&x, 0, h, set, &r)
+		r.Err = err
+		b.row(y.name, pushed(store, &r))
 	}
 }
 

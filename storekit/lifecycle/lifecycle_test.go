@@ -107,7 +107,7 @@ func TestTheTextOfAFailureIsTrimmed(t *testing.T) {
 // Push resets what an earlier try has left in the answer; a store may come to it again for the same message.
 func TestPushAnswersAnew(t *testing.T) {
 	r := punctual.PushResult{ID: "a", Topic: "orders", Due: clock, Status: punctual.PushReplaced, Existing: punctual.StateDead, Err: punctual.ErrDuplicate}
-	if !lifecycle.Push(punctual.IfExistsFail, lifecycle.Holder{}, &r) || r != (punctual.PushResult{ID: "a", Topic: "orders", Status: punctual.PushStored}) {
+	if !lifecycle.Push(&punctual.NewMessage{IfExists: punctual.IfExistsFail}, lifecycle.Holder{}, &r) || r != (punctual.PushResult{ID: "a", Topic: "orders", Status: punctual.PushStored}) {
 		t.Errorf("a push of a free ID is answered with %+v", r)
 	}
 }
@@ -135,7 +135,7 @@ func TestFillIsTheInverseOfNew(t *testing.T) {
 // life decides about a message from its push to its ack.
 func life(n *punctual.NewMessage, set *punctual.Settings, r *punctual.PushResult, x *punctual.Settlement) lifecycle.Kept {
 	m := lifecycle.New(n, now)
-	if !lifecycle.Push(n.IfExists, lifecycle.Holder{}, r) || lifecycle.Meet(&m, set, now).To != lifecycle.Stay {
+	if !lifecycle.Push(n, lifecycle.Holder{}, r) || lifecycle.Meet(&m, set, now).To != lifecycle.Stay {
 		panic("the message is not delivered")
 	}
 	lifecycle.Lease(&m, 7, 0, set, now)
@@ -154,6 +154,9 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 	ack, retry, snooze, discard := settlement(punctual.SettleAck), settlement(punctual.SettleRetry), settlement(punctual.SettleSnooze), settlement(punctual.SettleDiscard)
 	release, extend := settlement(punctual.SettleRelease), settlement(punctual.SettleExtend)
 	r, n := punctual.PushResult{}, &punctual.NewMessage{ExpireAfter: time.Hour, Remember: time.Hour}
+	over := &punctual.NewMessage{IfExists: punctual.IfExistsReplace, IfDue: storekit.FromMillis(now - minute)}
+	followed := settlement(punctual.SettleAck)
+	followed.Then = []punctual.NewMessage{{Topic: "orders", ID: "b"}}
 	for what, f := range map[string]func(){
 		"push, claim and ack": func() { life(n, set, &r, ack) },
 		"settlements": func() {
@@ -182,9 +185,19 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 				}
 			}
 		},
+		"an ack with a follow-up": func() {
+			m := held(1, false, false)
+			d, err := lifecycle.Settle(&m, followed, set, clock)
+			if err == nil {
+				_, err = lifecycle.FollowUp(followed, 0, m.Behind(d, set, now), set, &r)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
 		"push over a message": func() {
 			m := held(1, false, false)
-			lifecycle.Push(punctual.IfExistsReplace, m.Holder(now), &r)
+			lifecycle.Push(over, m.Holder(now), &r)
 		},
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {

@@ -12,7 +12,8 @@ type Holder struct {
 	// State is that of the message with the ID, or StateNone when there is none, it has finished, or it is dead and past
 	// its retention.
 	State punctual.State
-	// Due is the due time of a live message, and Died when a dead one died. Each is read in that state alone.
+	// Due is the due time of the message, of a dead one as well because NewMessage.IfDue may ask for it. A store that has to
+	// read a dead message for it may leave it out unless the push has an IfDue. Died is when a dead message died.
 	Due, Died int64
 	// Remembered tells that the ID is that of a finished message and not forgotten yet. It counts for StateNone alone.
 	Remembered bool
@@ -24,16 +25,23 @@ func (m *Message) Holder(now int64) Holder {
 }
 
 // Push decides what a push does whose ID may be in use (P7), and reports whether the new message is to be stored. Whatever
-// has the ID then goes without a trace: the message, or the remembered ID.
+// has the ID then goes without a trace: the message, or the remembered ID. Of n it reads IfExists and IfDue.
 //
 // It answers in r, of which the caller has set ID and Topic. All other fields are set anew, whatever an earlier try has
 // left in them. If the message is to be stored, the caller sets r.Due to the new due time, and should the holder turn out
 // to have finished meanwhile, r.Status to PushStored.
-func Push(on punctual.IfExists, h Holder, r *punctual.PushResult) (store bool) {
+func Push(n *punctual.NewMessage, h Holder, r *punctual.PushResult) (store bool) {
 	*r = punctual.PushResult{ID: r.ID, Topic: r.Topic}
+	on := n.IfExists
 	dead := h.State == punctual.StateDead
 	inUse := h.State != punctual.StateNone
 	switch {
+	case !n.IfDue.IsZero() && !inUse:
+		r.Err = storekit.ChangedError(r.Topic, r.ID, time.Time{})
+		return false
+	case isAtAnother(h.Due, n.IfDue):
+		r.Err = storekit.ChangedError(r.Topic, r.ID, storekit.FromMillis(h.Due))
+		return false
 	case !inUse && (!h.Remembered || on == punctual.IfExistsReplace):
 		r.Status = punctual.PushStored
 		return true
@@ -52,4 +60,10 @@ func Push(on punctual.IfExists, h Holder, r *punctual.PushResult) (store bool) {
 	}
 	r.Status = punctual.PushReplaced
 	return true
+}
+
+// isAtAnother tells whether a message that is due at due fails the condition ifDue of a push or an amendment. The zero Time is no
+// condition.
+func isAtAnother(due int64, ifDue time.Time) bool {
+	return !ifDue.IsZero() && due != storekit.CeilMillis(ifDue)
 }

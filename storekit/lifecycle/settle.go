@@ -13,6 +13,10 @@ import (
 // A token that is not current is ErrLeaseLost (P4). A token is current also when its lease has run out. After a cancel
 // under the lease an ack and a discard succeed as ever; a retry, snooze and release finish the message and an extension
 // changes nothing, all four with ErrCancelled. A retry or snooze to behind MaxDue is ErrInvalid and changes nothing.
+//
+// If x has follow-ups (Settlement.Then) and there is no error, the caller decides on each of them with FollowUp before it carries
+// the decision out. If one is refused, the caller drops the decision and everything that Settle has changed of m, so it lets
+// Settle decide on a copy. With an error no follow-up is stored.
 func Settle(m *Message, x *punctual.Settlement, set *punctual.Settings, now time.Time) (Decision, error) {
 	if m == nil || m.Token == 0 || m.Token != x.Token {
 		return Decision{}, storekit.SettleError(x, punctual.ErrLeaseLost)
@@ -39,7 +43,7 @@ func Settle(m *Message, x *punctual.Settlement, set *punctual.Settings, now time
 		m.LeaseUntil = LeaseEnd(x.Delay, set, ms)
 		return Decision{To: Leased}, nil
 	}
-	due, err := storekit.DueAt(now, time.Time{}, retryAfter(m, x, set))
+	due, err := nextDue(m, x, set, now)
 	if err != nil {
 		return Decision{}, storekit.SettleError(x, err)
 	}
@@ -55,10 +59,11 @@ func Settle(m *Message, x *punctual.Settlement, set *punctual.Settings, now time
 	return m.wait().failed(attempt, ms, x.Error), nil
 }
 
-// retryAfter is how long a message waits that is given back by a retry or snooze.
-func retryAfter(m *Message, x *punctual.Settlement, set *punctual.Settings) time.Duration {
-	if x.Delay == punctual.UseBackoff {
-		return storekit.RetryDelay(set.Backoff, m.Attempts)
+// nextDue is when a message is due again that is given back by a retry or snooze. A time in the past stays as it is.
+func nextDue(m *Message, x *punctual.Settlement, set *punctual.Settings, now time.Time) (time.Time, error) {
+	after := x.Delay
+	if after == punctual.UseBackoff {
+		after = storekit.RetryDelay(set.Backoff, m.Attempts)
 	}
-	return x.Delay
+	return storekit.DueAt(now, x.Due, after)
 }
