@@ -115,6 +115,26 @@ func TestRecorderPassesTheRightStore(t *testing.T) {
 // bare is a store without any optional interface.
 type bare struct{ punctual.Store }
 
+// Settle refuses follow-ups, because a store that does not tell what it can do has none.
+func (b bare) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	if !slices.ContainsFunc(ss, func(x punctual.Settlement) bool { return len(x.Then) > 0 }) {
+		return b.Store.Settle(ctx, ss)
+	}
+	out := make([]error, len(ss))
+	for i := range ss {
+		if out[i] = storekit.CheckSettlement(&ss[i], punctual.DefaultMaxBody); out[i] == nil && len(ss[i].Then) > 0 {
+			out[i] = storekit.FollowUpError(0, punctual.ErrUnsupported)
+			continue
+		}
+		errs, err := b.Store.Settle(ctx, ss[i:i+1])
+		if err != nil {
+			return nil, err
+		}
+		out[i] = errs[0]
+	}
+	return out, nil
+}
+
 func TestCasesWithoutInspector(t *testing.T) {
 	o := opener{open: func(clock storekit.Clock) punctual.Store { return bare{openMemory(clock)} }}
 	for _, g := range groups() {

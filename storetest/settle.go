@@ -33,6 +33,11 @@ func settleCases() []testCase {
 		{"one failure among many", p1, settleOneOfMany},
 		{"malformed items", p13, settleMalformed},
 		{"retry and snooze beyond the end of time", p9, settleBeyond},
+		{"retry and snooze to an instant", p2, settleDue},
+		{"retry and snooze to an instant in the past", p12, settleDuePast},
+		{"retry and snooze to broken milliseconds", p2, settleDueFine},
+		{"retry to an instant counts", p6, settleDueCounts},
+		{"an instant that may not be", p9, settleDueMalformed},
 	}
 }
 
@@ -421,4 +426,131 @@ func settleBeyond(s *harness) {
 			t.fail("refused settlements left attempt %d with history %v; want 1 and none", d.Attempt, d.Failures)
 		}
 	}
+}
+
+// settleTo settles by a verb to an instant.
+func (s *harness) settleTo(d punctual.Delivery, v punctual.Verb, due time.Time) error {
+	s.Helper()
+	return s.settleAs(punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v, Due: due, Error: errorOf(v)})
+}
+
+// errorOf is the text that a verb adds to the history, if it adds any.
+func errorOf(v punctual.Verb) string {
+	if v == punctual.SettleRetry || v == punctual.SettleDiscard {
+		return "by " + v.String()
+	}
+	return ""
+}
+
+// givingBack are the verbs that may have a due time.
+func givingBack() []punctual.Verb {
+	return []punctual.Verb{punctual.SettleRetry, punctual.SettleSnooze}
+}
+
+func settleDue(s *harness) {
+	for _, v := range givingBack() {
+		t := newHarness(s.T, s.promise, s.opener)
+		d := bringLeased(t)
+		t.advance(time.Second)
+		due := noon.Add(time.Hour)
+		t.wantErr(t.settleTo(d, v, due), nil, "%s to an instant", v)
+		t.wantErr(t.settleTo(d, v, due), punctual.ErrLeaseLost, "%s again", v)
+		t.wantState(orders, x, punctual.StateScheduled)
+		if e := t.dueAt(due, "the instant of a "+v.String()); !e.Due.Equal(due) || !e.FirstDue.Equal(noon) {
+			t.fail("%s to %v: the delivery is due %v, first %v; want %v first", v, due, e.Due, e.FirstDue, noon)
+		}
+		t.wantErr(t.settleTo(t.bringAgain(v), v, punctual.MaxDue), nil, "%s to the last due time", v)
+		if t.hasInspector() {
+			if i := t.get(orders, x); !i.Due.Equal(punctual.MaxDue) {
+				t.fail("%s to the last due time: due %v", v, i.Due)
+			}
+		}
+	}
+}
+
+// bringAgain replaces orders/x and leases it.
+func (s *harness) bringAgain(v punctual.Verb) punctual.Delivery {
+	s.Helper()
+	if r := s.try(punctual.NewMessage{Topic: orders, ID: x, IfExists: punctual.IfExistsReplace}); r.Err != nil {
+		s.fail("replacing push before a %s: %v", v, r.Err)
+	}
+	return s.one(orders)
+}
+
+// settleDuePast: the message is ready at once, by that due time.
+func settleDuePast(s *harness) {
+	for _, v := range givingBack() {
+		t := newHarness(s.T, s.promise, s.opener)
+		d := bringLeased(t)
+		t.push(order(x+"~waits", 0))
+		t.advance(time.Minute)
+		past := noon.Add(-24 * time.Hour)
+		t.wantErr(t.settleTo(d, v, past), nil, "%s to an instant in the past", v)
+		t.wantState(orders, x, punctual.StateReady)
+		ds := t.take(orders, 10)
+		t.wantOrder(ds, x, x+"~waits")
+		for _, e := range ds {
+			if e.ID == x && (!e.Due.Equal(past) || !e.FirstDue.Equal(noon)) {
+				t.fail("%s to %v: the delivery is due %v, first %v", v, past, e.Due, e.FirstDue)
+			}
+		}
+	}
+}
+
+func settleDueFine(s *harness) {
+	for _, v := range givingBack() {
+		for _, f := range fractions() {
+			t := newHarness(s.T, s.promise, s.opener)
+			t.wantErr(t.settleTo(bringLeased(t), v, noon.Add(time.Minute+f)), nil, "%s to broken milliseconds", v)
+			t.dueAt(noon.Add(time.Minute+time.Millisecond), "the instant rounded up")
+		}
+	}
+}
+
+// settleDueCounts: the attempt of a retry counts and that of a snooze does not, and the last retry kills.
+func settleDueCounts(s *harness) {
+	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: 2})
+	due := noon
+	for range 3 {
+		due = due.Add(time.Minute)
+		s.wantErr(s.settleTo(s.one(orders), punctual.SettleSnooze, due), nil, "snooze to an instant")
+		s.clock.Set(due)
+	}
+	d := s.one(orders)
+	if d.Attempt != 1 || len(d.Failures) != 0 {
+		s.fail("snoozed to an instant three times, a delivery is attempt %d with history %v; want 1 and none", d.Attempt, d.Failures)
+	}
+	due = due.Add(time.Minute)
+	s.wantErr(s.settleTo(d, punctual.SettleRetry, due), nil, "retry to an instant")
+	s.clock.Set(due)
+	if d = s.one(orders); d.Attempt != 2 || len(d.Failures) != 1 || d.Failures[0].Error != errorOf(punctual.SettleRetry) {
+		s.fail("retried to an instant, a delivery is attempt %d with history %v; want 2 and one failure", d.Attempt, d.Failures)
+	}
+	s.wantErr(s.settleTo(d, punctual.SettleRetry, due.Add(time.Minute)), nil, "the last retry to an instant")
+	s.wantDead(orders, x, punctual.ReasonAttemptsUsedUp)
+}
+
+func settleDueMalformed(s *harness) {
+	d := bringLeased(s)
+	early := time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, v := range Verbs() {
+		for what, due := range map[string]time.Time{"beyond the last one": punctual.MaxDue.Add(time.Nanosecond), "before the year 1": early} {
+			s.wantErr(s.settleTo(d, v, due), punctual.ErrInvalid, "%s to a due time %s", v, what)
+		}
+		if v != punctual.SettleRetry && v != punctual.SettleSnooze {
+			s.wantErr(s.settleTo(d, v, noon.Add(time.Hour)), punctual.ErrInvalid, "%s to a due time", v)
+			continue
+		}
+		both := punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: v, Due: noon, Delay: time.Second}
+		s.wantErr(s.settleAs(both), punctual.ErrInvalid, "%s with a due time and a delay", v)
+	}
+	backoff := punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: punctual.SettleRetry, Due: noon, Delay: punctual.UseBackoff}
+	s.wantErr(s.settleAs(backoff), punctual.ErrInvalid, "retry with a due time and by the backoff")
+	s.wantState(orders, x, punctual.StateLeased)
+	if s.hasInspector() {
+		if i := s.get(orders, x); !i.Due.Equal(noon) || !i.LeaseUntil.Equal(d.LeaseUntil) || i.Attempt != 1 {
+			s.fail("refused settlements left due %v, lease until %v, attempt %d", i.Due, i.LeaseUntil, i.Attempt)
+		}
+	}
+	s.ack(d)
 }

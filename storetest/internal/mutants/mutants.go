@@ -3,7 +3,9 @@
 package mutants
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -87,6 +89,7 @@ type Bug struct {
 	now    func(*mutant) time.Time
 	stats  func(*mutant, string) (punctual.TopicStats, error)
 	story  func(*mutant, *punctual.Finished, error) error
+	remove func(*mutant, string) (int64, error)
 }
 
 // mutant is memstore with a bug.
@@ -151,6 +154,13 @@ func (m *mutant) Finished(ctx context.Context, topic, id string) (punctual.Finis
 		err = m.story(m, &f, err)
 	}
 	return f, err
+}
+
+func (m *mutant) DeleteTopic(ctx context.Context, topic string) (int64, error) {
+	if m.remove == nil {
+		return m.Store.DeleteTopic(ctx, topic)
+	}
+	return m.remove(m, topic)
 }
 
 // each calls the right store once per message, with a changed message.
@@ -493,6 +503,162 @@ var All = map[string]struct {
 			return err
 		},
 	}},
+	"stores follow-ups although the lease was lost": {Promise: promise.P4, Groups: []string{"then"}, Bug: Bug{
+		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
+			errs, err := m.Store.Settle(context.Background(), ss)
+			for i, s := range ss {
+				if err == nil && errors.Is(errs[i], punctual.ErrLeaseLost) {
+					_, _ = m.Store.Push(context.Background(), s.Then)
+				}
+			}
+			return errs, err
+		},
+	}},
+	"stores the follow-ups that it can": {Promise: promise.P13, Groups: []string{"then"}, Bug: Bug{
+		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
+			errs, err := m.Store.Settle(context.Background(), ss)
+			for i, s := range ss {
+				if err == nil && errs[i] != nil && !errors.Is(errs[i], punctual.ErrLeaseLost) {
+					_, _ = m.Store.Push(context.Background(), s.Then)
+				}
+			}
+			return errs, err
+		},
+	}},
+	"settles although a follow-up is refused": {Promise: promise.P13, Groups: []string{"then"}, Bug: Bug{
+		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
+			errs, err := m.Store.Settle(context.Background(), ss)
+			for i, s := range ss {
+				if err == nil && errs[i] != nil && len(s.Then) > 0 {
+					s.Then = nil
+					_, _ = m.Store.Settle(context.Background(), []punctual.Settlement{s})
+				}
+			}
+			return errs, err
+		},
+	}},
+	"stores one follow-up of several": {Promise: promise.P13, Groups: []string{"then"}, Bug: Bug{
+		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
+			return m.settled(ss, func(s *punctual.Settlement) {
+				if storekit.CheckThen(s, punctual.DefaultMaxBody) == nil && len(s.Then) > 1 {
+					s.Then = s.Then[:1]
+				}
+			})
+		},
+	}},
+	"pushes follow-ups before it settles": {Promise: promise.P13, Groups: []string{"then"}, Bug: Bug{
+		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
+			out := make([]error, len(ss))
+			for i, s := range ss {
+				if out[i] = storekit.CheckSettlement(&s, punctual.DefaultMaxBody); out[i] == nil {
+					out[i] = m.pushThenSettle(s)
+				}
+			}
+			return out, nil
+		},
+	}},
+	"takes a follow-up for one that was pushed long before": {Promise: promise.P7, Groups: []string{"then"}, Bug: Bug{
+		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
+			return m.settled(ss, func(s *punctual.Settlement) {
+				for i := range s.Then {
+					if s.Then[i].IfExists == punctual.IfExistsReplaceDead {
+						s.Then[i].IfExists = punctual.IfExistsKeep
+					}
+				}
+			})
+		},
+	}},
+	"does not wake claims for follow-ups": {Promise: promise.P11, Groups: []string{"then"}, Bug: Bug{
+		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+			if len(c.Topics) > 1 && c.Wait > 0 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return m.Store.Claim(ctx, c)
+		},
+	}},
+	"ignores the condition of a push": {Promise: promise.P7, Groups: []string{"ifdue"}, Bug: Bug{
+		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+			return m.each(ms, func(n *punctual.NewMessage) {
+				if n.IfExists == punctual.IfExistsReplace {
+					n.IfDue = time.Time{}
+				}
+			})
+		},
+	}},
+	"ignores the condition of an amendment": {Promise: promise.P5, Groups: []string{"ifdue"}, Bug: Bug{
+		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
+			as = slices.Clone(as)
+			for i := range as {
+				as[i].IfDue = time.Time{}
+			}
+			return m.Store.Amend(context.Background(), as)
+		},
+	}},
+	"compares a condition with the millisecond that it lies in": {Promise: promise.P13, Groups: []string{"ifdue"}, Bug: Bug{
+		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
+			as = slices.Clone(as)
+			for i := range as {
+				as[i].IfDue = as[i].IfDue.Truncate(time.Millisecond)
+			}
+			return m.Store.Amend(context.Background(), as)
+		},
+	}},
+	"rounds the due time of a settlement down": {Promise: promise.P2, Groups: []string{"settle"}, Bug: Bug{
+		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
+			return m.settled(ss, func(s *punctual.Settlement) {
+				if s.Due.Before(punctual.MaxDue) {
+					s.Due = s.Due.Truncate(time.Millisecond)
+				}
+			})
+		},
+	}},
+	"leaves companions behind": {Promise: promise.P13, Groups: []string{"companions"}, Bug: Bug{
+		remove: func(m *mutant, topic string) (int64, error) {
+			kept, err := m.companions(topic)
+			if err != nil {
+				return 0, err
+			}
+			n, err := m.Store.DeleteTopic(context.Background(), topic)
+			_, _ = m.Store.Push(context.Background(), kept)
+			return n, err
+		},
+	}},
+}
+
+// settled calls the right store with changed settlements.
+func (m *mutant) settled(ss []punctual.Settlement, change func(*punctual.Settlement)) ([]error, error) {
+	ss = slices.Clone(ss)
+	for i := range ss {
+		ss[i].Then = slices.Clone(ss[i].Then)
+		change(&ss[i])
+	}
+	return m.Store.Settle(context.Background(), ss)
+}
+
+// pushThenSettle pushes follow-ups and settles if all of them could be stored.
+func (m *mutant) pushThenSettle(s punctual.Settlement) error {
+	rs, err := m.Store.Push(context.Background(), s.Then)
+	if err != nil {
+		return err
+	}
+	for i, r := range rs {
+		if r.Err != nil {
+			return storekit.FollowUpError(i, r.Err)
+		}
+	}
+	s.Then = nil
+	errs, err := m.Store.Settle(context.Background(), []punctual.Settlement{s})
+	return cmp.Or(err, errs[0])
+}
+
+// companions returns a message for each companion of a topic.
+func (m *mutant) companions(topic string) (ms []punctual.NewMessage, err error) {
+	names, err := m.TopicNames(context.Background(), punctual.NameQuery{Prefix: topic + "@"})
+	for _, name := range names {
+		ms = append(ms, punctual.NewMessage{Topic: name})
+	}
+	return ms, err
 }
 
 func isCancel(a punctual.Amendment) bool { return a.Change == punctual.ChangeCancel }
