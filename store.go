@@ -111,8 +111,8 @@ type Store interface {
 	// of the acked message is free for a follow-up unless the topic remembers it, and behind a discard it is the ID of a dead
 	// message. A follow-up whose ID is in use and whose stored message is kept is not stored, which is no error. If one of
 	// them is refused (it is malformed, its topic refuses pushes, its ID is in use and the push is to fail then, there is no
-	// space), nothing changes, the lease stays, and the item fails with the error of that follow-up, whose text begins with
-	// "follow-up" and its number, from 1. When the settlement itself fails, as with ErrLeaseLost or ErrCancelled, no
+	// space), nothing changes, the lease stays, and the item fails with the error of the first one that is refused, whose text
+	// begins with "follow-up" and its number, from 1. When the settlement itself fails, as with ErrLeaseLost or ErrCancelled, no
 	// follow-up is stored.
 	//
 	// Settle checks an item in this order: is it malformed, its follow-ups included, is its token current, was the message

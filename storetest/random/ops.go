@@ -55,6 +55,9 @@ func (c *comparison) newMessage(t *rapid.T) punctual.NewMessage {
 		IfExists:    punctual.IfExists(rapid.IntRange(0, 3).Draw(t, "if exists")),
 	}
 	m.Due, m.Delay = c.when(t)
+	if m.IfExists == punctual.IfExistsReplace || rapid.IntRange(0, 31).Draw(t, "condition that may not be") == 31 {
+		m.IfDue = c.ifDue(t, m.Topic, m.ID)
+	}
 	if rapid.IntRange(0, 2).Draw(t, "expires") == 2 {
 		m.ExpireAfter = rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, 20 * time.Second, time.Hour}).Draw(t, "expire after")
 		m.DropExpired = rapid.Bool().Draw(t, "drop expired")
@@ -71,6 +74,21 @@ func (c *comparison) newMessage(t *rapid.T) punctual.NewMessage {
 	return m
 }
 
+// ifDue draws a condition of a change: mostly none, or one that the model's message meets, or one that it hardly does.
+func (c *comparison) ifDue(t *rapid.T, topic, id string) time.Time {
+	at := c.told
+	switch info, err := c.model.Get(c.ctx, topic, id); rapid.IntRange(0, 5).Draw(t, "condition") {
+	case 0:
+	case 1, 2:
+		if err == nil {
+			at = info.Due
+		}
+	default:
+		return time.Time{}
+	}
+	return at.Add(-rapid.SampledFrom([]time.Duration{0, 0, time.Microsecond, time.Millisecond}).Draw(t, "before"))
+}
+
 func (c *comparison) push(t *rapid.T) {
 	ms := rapid.SliceOfN(rapid.Custom(c.newMessage), 1, 4).Draw(t, "messages")
 	c.sync()
@@ -80,13 +98,22 @@ func (c *comparison) push(t *rapid.T) {
 	c.call(promise.P7, "push to the model", err, len(want), len(ms))
 	for i, w := range want {
 		g := got[i]
-		c.Logf("push %s/%s delay %v due %v, if exists %d: %q %v", ms[i].Topic, ms[i].ID, ms[i].Delay, ms[i].Due, ms[i].IfExists, g.Status, g.Err)
+		c.Logf("push %s: %q %v", showMessage(&ms[i]), g.Status, g.Err)
 		c.sameCode(promise.P7, fmt.Sprintf("push of %s/%s", ms[i].Topic, ms[i].ID), g.Err, w.Err)
 		if w.Err == nil && (g.ID != w.ID || g.Topic != w.Topic || g.Status != w.Status || g.Existing != w.Existing || !g.Due.Equal(w.Due)) {
 			c.broken(promise.P7, "push of %s/%s: got %q (existing %q), due %v; want %q (existing %q), due %v",
 				ms[i].Topic, ms[i].ID, g.Status, g.Existing, g.Due, w.Status, w.Existing, w.Due)
 		}
 	}
+}
+
+// showMessage is a new message in one line of the log.
+func showMessage(m *punctual.NewMessage) string {
+	text := fmt.Sprintf("%s/%s delay %v due %v, if exists %d", m.Topic, m.ID, m.Delay, m.Due, m.IfExists)
+	if !m.IfDue.IsZero() {
+		text += fmt.Sprintf(" and due %v", m.IfDue)
+	}
+	return text
 }
 
 // call checks what holds for the answer of every call.
@@ -265,12 +292,48 @@ func (c *comparison) settlement(t *rapid.T) (got, want punctual.Settlement) {
 	case punctual.SettleDiscard:
 		got.Error = "poison"
 	}
+	if (v == punctual.SettleRetry || v == punctual.SettleSnooze) && rapid.IntRange(0, 2).Draw(t, "to an instant") == 2 {
+		got.Delay, got.Due = 0, c.told.Add(delays().Draw(t, "instant")-time.Duration(rapid.IntRange(0, 1).Draw(t, "past"))*time.Minute)
+	}
+	got.Then = c.followUps(t, &got)
 	if rapid.IntRange(0, 9).Draw(t, "wrong token") == 9 {
 		got.Token++
 	}
 	want = got
 	want.Token = c.modelToken(got)
 	return got, want
+}
+
+// followUps draws the follow-ups of a settlement: such as the store can reach, now and then with a verb that may have none.
+func (c *comparison) followUps(t *rapid.T, x *punctual.Settlement) (then []punctual.NewMessage) {
+	may := x.Verb == punctual.SettleAck || x.Verb == punctual.SettleSnooze || x.Verb == punctual.SettleDiscard
+	if c.reach == punctual.ReachNone || !may && rapid.IntRange(0, 31).Draw(t, "follow-ups that may not be") < 31 {
+		return nil
+	}
+	for range max(0, rapid.IntRange(-2, 3).Draw(t, "follow-ups")) {
+		m := c.newMessage(t)
+		if c.reach == punctual.ReachFamily {
+			m.Topic, m.ID = rapid.SampledFrom(c.family(x.Topic)).Draw(t, "relative"), storekit.Stem(x.ID)+rapid.SampledFrom([]string{"", "~f"}).Draw(t, "rest of ID")
+		} else if rapid.IntRange(0, 3).Draw(t, "itself") == 3 {
+			m.Topic, m.ID = x.Topic, x.ID
+		}
+		if !m.IfDue.IsZero() {
+			m.IfDue = c.ifDue(t, m.Topic, m.ID)
+		}
+		then = append(then, m)
+	}
+	return then
+}
+
+// family is those of the topics that a store with ReachFamily reaches from a topic.
+func (c *comparison) family(topic string) (out []string) {
+	parent, _ := storekit.Companion(topic)
+	for _, other := range c.topics {
+		if p, _ := storekit.Companion(other); p == parent {
+			out = append(out, other)
+		}
+	}
+	return out
 }
 
 // modelToken is the model's token of a lease, or one that nobody has.
@@ -298,10 +361,15 @@ func (c *comparison) settle(t *rapid.T) {
 	want, err := c.model.Settle(c.ctx, model)
 	c.call(promise.P4, "settle of the model", err, len(want), len(mine))
 	for i, s := range mine {
-		c.Logf("%s of %s/%s token %d delay %v: %v", s.Verb, s.Topic, s.ID, s.Token, s.Delay, got[i])
+		c.Logf("%s of %s/%s token %d delay %v due %v: %v", s.Verb, s.Topic, s.ID, s.Token, s.Delay, s.Due, got[i])
+		for j := range s.Then {
+			c.Logf("    with follow-up %d: %s", j+1, showMessage(&s.Then[j]))
+		}
 		broken := promise.P4
 		if errors.Is(want[i], punctual.ErrCancelled) {
 			broken = promise.P5
+		} else if len(s.Then) > 0 {
+			broken = promise.P13
 		}
 		c.sameCode(broken, fmt.Sprintf("%s of %s/%s with token %d", s.Verb, s.Topic, s.ID, s.Token), got[i], want[i])
 	}
@@ -316,6 +384,7 @@ func (c *comparison) amendment(t *rapid.T) punctual.Amendment {
 	if storekit.Moves(a.Change) {
 		a.Due, a.Delay = c.when(t)
 	}
+	a.IfDue = c.ifDue(t, a.Topic, a.ID)
 	if rapid.IntRange(0, 15).Draw(t, "malformed") == 15 {
 		a.Change = 0
 	}
@@ -330,7 +399,7 @@ func (c *comparison) amend(t *rapid.T) {
 	want, err := c.model.Amend(c.ctx, as)
 	c.call(promise.P5, "amend of the model", err, len(want), len(as))
 	for i, a := range as {
-		c.Logf("%s of %s/%s delay %v due %v: %v", a.Change, a.Topic, a.ID, a.Delay, a.Due, got[i].Err)
+		c.Logf("%s of %s/%s delay %v due %v if due %v: %v", a.Change, a.Topic, a.ID, a.Delay, a.Due, a.IfDue, got[i].Err)
 		c.sameCode(promise.P5, fmt.Sprintf("%s of %s/%s", a.Change, a.Topic, a.ID), got[i].Err, want[i].Err)
 		if !got[i].Due.Equal(want[i].Due) {
 			c.broken(promise.P5, "%s of %s/%s: due %v; want %v", a.Change, a.Topic, a.ID, got[i].Due, want[i].Due)
@@ -420,7 +489,11 @@ func (c *comparison) deleteTopic(t *rapid.T) {
 	if got != want {
 		c.broken(promise.P13, "DeleteTopic of %s removed %d messages; want %d", topic, got, want)
 	}
-	c.withoutJitter(topic)
+	for _, other := range c.topics {
+		if parent, _ := storekit.Companion(other); other == topic || parent == topic {
+			c.withoutJitter(other)
+		}
+	}
 }
 
 // look reads what people read.

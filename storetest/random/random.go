@@ -129,6 +129,7 @@ type comparison struct {
 	leases []lease // every lease ever, newest last
 	// partitions are those of the store's topics; the model keeps each in one.
 	partitions int
+	reach      punctual.Reach // of the store's follow-ups
 }
 
 // lease is one delivery with its tokens in both stores.
@@ -142,7 +143,7 @@ type lease struct {
 const eras = 6
 
 func compareHistory(r *rapid.T, o opener) {
-	c := &comparison{T: r, opener: o, ctx: context.Background(), topics: []string{"a", "b"}}
+	c := &comparison{T: r, opener: o, ctx: context.Background(), topics: []string{"a", "b", "a@f"}}
 	c.clock, c.modelClock = storekit.NewManualClock(noon), storekit.NewManualClock(noon)
 	c.model = memstore.New(&memstore.Options{Clock: c.modelClock})
 	c.model.InPartitions(o.partition)
@@ -175,7 +176,14 @@ func (c *comparison) inspect() {
 	if err != nil {
 		c.Fatalf("the comparison needs an Inspector: %v", err)
 	}
-	c.inspector, c.keeper = i, nil
+	c.inspector, c.keeper, c.reach = i, nil, punctual.ReachNone
+	if a, err := punctual.As[punctual.AbilityReporter](c.store); err == nil {
+		can, err := a.Abilities(c.ctx)
+		if err != nil {
+			c.broken(promise.P13, "Abilities: unexpected error: %v", err)
+		}
+		c.reach = can.Follow
+	}
 	if k, err := compare.Keeper(c.ctx, c.store); err == nil {
 		c.keeper = k
 	}

@@ -77,9 +77,15 @@ func (s *scene) leased() {
 }
 
 func (s *scene) push(n punctual.NewMessage) {
+	s.pushAs(n, func(*message, *punctual.NewMessage) {})
+}
+
+// pushAs pushes n with the ID of each message; change sets what else it has.
+func (s *scene) pushAs(n punctual.NewMessage, change func(m *message, n *punctual.NewMessage)) {
 	var ms []punctual.NewMessage
 	for _, m := range s.messages {
 		n.Topic, n.ID = s.topic, m.id
+		change(m, &n)
 		ms = append(ms, n)
 	}
 	rs, err := s.store.Push(context.Background(), ms)
@@ -123,13 +129,20 @@ func (s *scene) claim() {
 }
 
 func (s *scene) settle(v punctual.Verb, delay time.Duration, token string) {
+	s.settleAs(v, token, func(x *punctual.Settlement) { x.Delay = delay })
+}
+
+// settleAs settles by a verb; change sets what else the settlement of a message has.
+func (s *scene) settleAs(v punctual.Verb, token string, change func(x *punctual.Settlement)) {
 	text := ""
 	if v == punctual.SettleRetry || v == punctual.SettleDiscard {
 		text = "no answer"
 	}
 	var ss []punctual.Settlement
 	for _, m := range s.messages {
-		ss = append(ss, punctual.Settlement{Topic: s.topic, ID: m.id, Token: m.tokenOf(token), Verb: v, Delay: delay, Error: text})
+		x := punctual.Settlement{Topic: s.topic, ID: m.id, Token: m.tokenOf(token), Verb: v, Error: text}
+		change(&x)
+		ss = append(ss, x)
 	}
 	errs, err := s.store.Settle(context.Background(), ss)
 	if err != nil || len(errs) != len(ss) {
@@ -141,10 +154,41 @@ func (s *scene) settle(v punctual.Verb, delay time.Duration, token string) {
 	}
 }
 
+// follow settles by a verb with two follow-ups: one in a companion of the topic, whose ID is free, and then.
+func (s *scene) follow(v punctual.Verb, token string, then func(x *punctual.Settlement) punctual.NewMessage) {
+	s.settleAs(v, token, func(x *punctual.Settlement) {
+		if v == punctual.SettleSnooze {
+			x.Delay = 90 * time.Minute
+		}
+		free := punctual.NewMessage{Topic: s.topic + companion, ID: x.ID + followUp, Body: []byte("followed"), Delay: 30 * time.Minute}
+		x.Then = []punctual.NewMessage{free, then(x)}
+	})
+}
+
+// The companion of the topic to which follow-ups go, and what is added to the ID of a message for its follow-up there.
+const (
+	companion = "@then"
+	followUp  = "~then"
+)
+
 func (s *scene) amend(c punctual.Change, delay time.Duration) {
+	s.amendIf(c, delay, func(*message) time.Time { return time.Time{} })
+}
+
+// dueBut is the due time of a message, moved by so much; the beginning of the scene where there is no message.
+func (s *scene) dueBut(m *message, by time.Duration) time.Time {
+	info, err := s.inspector.Get(context.Background(), s.topic, m.id)
+	if err != nil {
+		return s.begin
+	}
+	return info.Due.Add(by)
+}
+
+// amendIf amends the messages, each on its condition.
+func (s *scene) amendIf(c punctual.Change, delay time.Duration, ifDue func(m *message) time.Time) {
 	var as []punctual.Amendment
 	for _, m := range s.messages {
-		as = append(as, punctual.Amendment{Change: c, Topic: s.topic, ID: m.id, Delay: delay})
+		as = append(as, punctual.Amendment{Change: c, Topic: s.topic, ID: m.id, Delay: delay, IfDue: ifDue(m)})
 	}
 	rs, err := s.store.Amend(context.Background(), as)
 	if err != nil || len(rs) != len(as) {
@@ -189,6 +233,7 @@ func (s *scene) observe() {
 			s.failures(m, info.Failures)
 		}
 		s.finished(m)
+		s.followUp(m)
 	}
 	for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
 		page, err := s.inspector.List(ctx, punctual.ListQuery{Topic: s.topic, State: state})
@@ -197,6 +242,18 @@ func (s *scene) observe() {
 	stats, err := s.inspector.Stats(ctx, s.topic)
 	fmt.Fprintf(&s.shared, "stats: scheduled %d, ready %d, leased %d, dead %d, next due %s, %s\n",
 		stats.Scheduled, stats.Ready, stats.Leased, stats.Dead, s.relative(stats.NextDue), answer(err))
+}
+
+// followUp writes down the follow-up of a message in the companion, if there is one.
+func (s *scene) followUp(m *message) {
+	info, err := s.inspector.Get(context.Background(), s.topic+companion, m.id+followUp)
+	switch {
+	case errors.Is(err, punctual.ErrNotFound):
+	case err != nil:
+		m.note("follow-up: %s", answer(err))
+	default:
+		m.note("follow-up: %s, %s", info.State, s.facts(&info.Message))
+	}
 }
 
 func (s *scene) finished(m *message) {

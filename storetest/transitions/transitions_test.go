@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
@@ -81,6 +82,18 @@ func TestDifferencesAreFound(t *testing.T) {
 				a.Delay = 0
 			}
 		}}, "dead because it was discarded", "requeue after 1h30m0s"},
+		{"a delete ignores its condition", mutant{amend: func(a *punctual.Amendment) {
+			if a.Change == punctual.ChangeDelete {
+				a.IfDue = time.Time{}
+			}
+		}}, "leased", "delete if due as it is and -1ms"},
+		{"a replacing push ignores its condition", mutant{push: func(n *punctual.NewMessage) { n.IfDue = time.Time{} }}, "dead because it expired", "push, replace if due as it is and 1h0m0s"},
+		{"the second follow-up is forgotten", mutant{settle: func(x *punctual.Settlement) { x.Then = x.Then[:min(1, len(x.Then))] }}, "leased", "ack followed by itself, keep, current token"},
+		{"a snooze to an instant is a millisecond late", mutant{settle: func(x *punctual.Settlement) {
+			if x.Verb == punctual.SettleSnooze && !x.Due.IsZero() {
+				x.Due = x.Due.Add(time.Millisecond)
+			}
+		}}, "leased", "snooze to -1h0m0s from the beginning, current token"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			pair := newPair(func(clock storekit.Clock) punctual.Store {

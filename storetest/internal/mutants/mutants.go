@@ -503,7 +503,7 @@ var All = map[string]struct {
 			return err
 		},
 	}},
-	"stores follow-ups although the lease was lost": {Promise: promise.P4, Groups: []string{"then"}, Bug: Bug{
+	"stores follow-ups although the lease was lost": {Promise: promise.P4, Groups: []string{"then"}, Random: true, Bug: Bug{
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			errs, err := m.Store.Settle(context.Background(), ss)
 			for i, s := range ss {
@@ -514,7 +514,7 @@ var All = map[string]struct {
 			return errs, err
 		},
 	}},
-	"stores the follow-ups that it can": {Promise: promise.P13, Groups: []string{"then"}, Bug: Bug{
+	"stores the follow-ups that it can": {Promise: promise.P13, Groups: []string{"then"}, Random: true, Bug: Bug{
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			errs, err := m.Store.Settle(context.Background(), ss)
 			for i, s := range ss {
@@ -525,7 +525,7 @@ var All = map[string]struct {
 			return errs, err
 		},
 	}},
-	"settles although a follow-up is refused": {Promise: promise.P13, Groups: []string{"then"}, Bug: Bug{
+	"settles although a follow-up is refused": {Promise: promise.P13, Groups: []string{"then"}, Random: true, Bug: Bug{
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			errs, err := m.Store.Settle(context.Background(), ss)
 			for i, s := range ss {
@@ -537,7 +537,7 @@ var All = map[string]struct {
 			return errs, err
 		},
 	}},
-	"stores one follow-up of several": {Promise: promise.P13, Groups: []string{"then"}, Bug: Bug{
+	"stores one follow-up of several": {Promise: promise.P13, Groups: []string{"then"}, Random: true, Bug: Bug{
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			return m.settled(ss, func(s *punctual.Settlement) {
 				if storekit.CheckThen(s, punctual.DefaultMaxBody) == nil && len(s.Then) > 1 {
@@ -546,7 +546,7 @@ var All = map[string]struct {
 			})
 		},
 	}},
-	"pushes follow-ups before it settles": {Promise: promise.P13, Groups: []string{"then"}, Bug: Bug{
+	"pushes follow-ups before it settles": {Promise: promise.P13, Groups: []string{"then"}, Random: true, Bug: Bug{
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			out := make([]error, len(ss))
 			for i, s := range ss {
@@ -557,7 +557,7 @@ var All = map[string]struct {
 			return out, nil
 		},
 	}},
-	"takes a follow-up for one that was pushed long before": {Promise: promise.P7, Groups: []string{"then"}, Bug: Bug{
+	"takes a follow-up for one that was pushed long before": {Promise: promise.P7, Groups: []string{"then"}, Random: true, Bug: Bug{
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			return m.settled(ss, func(s *punctual.Settlement) {
 				for i := range s.Then {
@@ -577,7 +577,7 @@ var All = map[string]struct {
 			return m.Store.Claim(ctx, c)
 		},
 	}},
-	"ignores the condition of a push": {Promise: promise.P7, Groups: []string{"ifdue"}, Bug: Bug{
+	"ignores the condition of a push": {Promise: promise.P7, Groups: []string{"ifdue"}, Random: true, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			return m.each(ms, func(n *punctual.NewMessage) {
 				if n.IfExists == punctual.IfExistsReplace {
@@ -586,7 +586,7 @@ var All = map[string]struct {
 			})
 		},
 	}},
-	"ignores the condition of an amendment": {Promise: promise.P5, Groups: []string{"ifdue"}, Bug: Bug{
+	"ignores the condition of an amendment": {Promise: promise.P5, Groups: []string{"ifdue"}, Random: true, Bug: Bug{
 		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
 			as = slices.Clone(as)
 			for i := range as {
@@ -595,7 +595,7 @@ var All = map[string]struct {
 			return m.Store.Amend(context.Background(), as)
 		},
 	}},
-	"compares a condition with the millisecond that it lies in": {Promise: promise.P13, Groups: []string{"ifdue"}, Bug: Bug{
+	"compares a condition with the millisecond that it lies in": {Promise: promise.P13, Groups: []string{"ifdue"}, Random: true, Bug: Bug{
 		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
 			as = slices.Clone(as)
 			for i := range as {
@@ -604,7 +604,7 @@ var All = map[string]struct {
 			return m.Store.Amend(context.Background(), as)
 		},
 	}},
-	"rounds the due time of a settlement down": {Promise: promise.P2, Groups: []string{"settle"}, Bug: Bug{
+	"rounds the due time of a settlement down": {Promise: promise.P2, Groups: []string{"settle"}, Random: true, Bug: Bug{
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			return m.settled(ss, func(s *punctual.Settlement) {
 				if s.Due.Before(punctual.MaxDue) {
