@@ -2,6 +2,7 @@ package punctual
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -180,6 +181,19 @@ type Settings struct {
 	// A store that cannot divide topics refuses more than 1 with ErrUnsupported.
 	// Allowed: 1 to 256 (MaxPartitions). Default: 1.
 	Partitions int
+	// Groups are the names of groups, each of which gets a copy of every message of the topic once it is due; see GroupTopic.
+	// The copies are made by a Worker that handles one of the groups (worker.Worker.HandleGroup), by package duty and by the
+	// program "punctual serve". A group that is added gets what falls due afterwards; one that is removed keeps the copies that
+	// it has, in its topic. The names are unlike, and "none" is not one, because people write it for no groups. A companion
+	// topic has no groups, so that setting them there is ErrInvalid. Configure makes the topics of the groups.
+	// Allowed: none, or 1 to 32 names (MaxGroups) of 1 to 62 bytes of A-Z a-z 0-9 . _ -. Default: none.
+	Groups []string
+}
+
+// Clone returns a copy of s that shares no memory with it.
+func (s Settings) Clone() Settings {
+	s.Backoff.Delays, s.Groups = slices.Clone(s.Backoff.Delays), slices.Clone(s.Groups)
+	return s
 }
 
 // DefaultSettings returns the settings of a topic that was never configured.
@@ -209,4 +223,6 @@ type SettingsPatch struct {
 	DeliveryPaused *bool
 	// Partitions is Settings.Partitions of a topic that this change makes. Allowed: 1 to 256.
 	Partitions *int
+	// Groups changes Settings.Groups as a whole. Allowed: none, or 1 to 32 names of 1 to 62 bytes of A-Z a-z 0-9 . _ -.
+	Groups *[]string
 }

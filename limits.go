@@ -28,6 +28,10 @@ const (
 	MaxBatch = 10_000
 	// MaxAttemptsLimit is the greatest value of Settings.MaxAttempts and NewMessage.MaxAttempts.
 	MaxAttemptsLimit = 1_000_000
+	// MaxGroups is the most groups of a topic (Settings.Groups), and MaxGroupBytes the greatest length of the name of one, in
+	// bytes: that of a companion's name less the "g." in front.
+	MaxGroups     = 32
+	MaxGroupBytes = MaxCompanionBytes - 2
 	// MaxPartitions is the most partitions of a topic.
 	MaxPartitions = 256
 	// MinLease and MaxLease are the shortest and the longest lease.

@@ -153,8 +153,7 @@ func (q *Queue) Configure(ctx context.Context, topic string, change func(s *Sett
 	if err != nil {
 		return Settings{}, err
 	}
-	set := was
-	set.Backoff.Delays = append([]time.Duration(nil), was.Backoff.Delays...)
+	set := was.Clone()
 	change(&set)
 	return i.Configure(ctx, topic, patchOf(was, set))
 }
@@ -163,6 +162,9 @@ func (q *Queue) Configure(ctx context.Context, topic string, change func(s *Sett
 func patchOf(was, set Settings) SettingsPatch {
 	if len(was.Backoff.Delays) == 0 && len(set.Backoff.Delays) == 0 {
 		set.Backoff.Delays = was.Backoff.Delays
+	}
+	if len(was.Groups) == 0 && len(set.Groups) == 0 {
+		set.Groups = was.Groups
 	}
 	var p SettingsPatch
 	from, to, patch := reflect.ValueOf(was), reflect.ValueOf(set), reflect.ValueOf(&p).Elem()

@@ -71,10 +71,14 @@ func TestQueueConfigure(t *testing.T) {
 			t.Error(err)
 		}
 		s.Backoff.Delays = append(s.Backoff.Delays, time.Minute)
+		s.Groups = append(s.Groups, "billing")
 	})
 	set, serr := q.Settings(ctx, "t")
-	if err != nil || serr != nil || set.MaxAttempts != 5 || len(set.Backoff.Delays) != 1 {
+	if err != nil || serr != nil || set.MaxAttempts != 5 || len(set.Backoff.Delays) != 1 || len(set.Groups) != 1 {
 		t.Errorf("settings %+v, %v, %v; want both changes", set, err, serr)
+	}
+	if set, err = q.Configure(ctx, "t", func(s *punctual.Settings) { s.Groups = s.Groups[:0] }); err != nil || len(set.Groups) != 0 || set.MaxAttempts != 5 {
+		t.Errorf("settings %+v, %v; want no groups any more", set, err)
 	}
 	if _, err := q.Configure(ctx, "t", func(s *punctual.Settings) { s.Lease = 0 }); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("a lease of 0: %v; want ErrInvalid", err)

@@ -277,8 +277,7 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 }
 
 func copySettings(x punctual.Settings) punctual.Settings {
-	x.Backoff.Delays = slices.Clone(x.Backoff.Delays)
-	return x
+	return x.Clone()
 }
 
 // Purge implements punctual.Inspector. It takes effect in one atomic step.

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"slices"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -58,7 +57,7 @@ func (s *Store) configure(ctx context.Context, topic string, patch punctual.Sett
 		if set, err = storekit.ApplySettings(old, patch, abilities); err != nil {
 			return nil, err
 		}
-		set.Backoff.Delays = slices.Clone(set.Backoff.Delays)
+		set = set.Clone()
 		args, err := settingsArgs(set)
 		if err != nil {
 			return nil, err

@@ -145,6 +145,8 @@ func addSettings(properties object) (names []string) {
 			schema = count(row.Range())
 		case settings.Truth:
 			schema = object{"type": "boolean"}
+		case settings.List:
+			schema = object{"type": "array", "items": object{"type": "string"}}
 		}
 		schema["description"] = row.Sentence()
 		properties[row.Name] = schema

@@ -22,7 +22,11 @@ func TestBadSettings(t *testing.T) {
 				want = row.Check(&set)
 			}
 			value := text
-			if row.Kind() != settings.Count {
+			switch row.Kind() {
+			case settings.Count:
+			case settings.List:
+				value, want = `["`+text+`"]`, row.Check(&punctual.Settings{Groups: []string{text}})
+			default:
 				value = `"` + text + `"`
 			}
 			if want == nil || row.Kind() == settings.Truth || row.Kind() == settings.Count && strings.Trim(text, "-0123456789") != "" || value == "" {

@@ -71,6 +71,8 @@ func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 		return nil
 	case p.Partitions != nil:
 		return invalidf("%s: a companion has the partitions of its topic: set those of %s", topic, parent)
+	case p.Groups != nil:
+		return invalidf("%s: a companion has no groups: set those of %s", topic, parent)
 	case p.PushPaused != nil:
 		return invalidf("%s: pushes to a companion cannot be paused: pause those to %s", topic, parent)
 	}

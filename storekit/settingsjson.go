@@ -105,8 +105,7 @@ func (r *SettingsReader) Decode(text []byte) (punctual.Settings, error) {
 		}
 		r.remember(text, s)
 	}
-	s.Backoff.Delays = slices.Clone(s.Backoff.Delays)
-	return s, nil
+	return s.Clone(), nil
 }
 
 func (r *SettingsReader) remember(text []byte, s punctual.Settings) {

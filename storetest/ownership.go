@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -109,21 +110,23 @@ func ownSettings(s *harness) {
 	delays := []time.Duration{time.Second, time.Minute}
 	want := s.defaults()
 	want.Backoff = punctual.Backoff{Delays: []time.Duration{time.Second, time.Minute}}
-	got := s.configure(orders, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: delays}})
-	delays[0] = 0
+	groups := []string{"billing", "mail"}
+	want.Groups = slices.Clone(groups)
+	got := s.configure(orders, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: delays}, Groups: &groups})
+	delays[0], groups[0] = 0, "spoiled"
 	s.wantSettings(orders, want)
-	got.Backoff.Delays[1] = 0
+	got.Backoff.Delays[1], got.Groups[1] = 0, "spoiled"
 	s.wantSettings(orders, want)
 	got, err := in.Settings(s.ctx, orders)
 	if err != nil {
 		s.fail("Settings: unexpected error: %v", err)
 	}
-	got.Backoff.Delays[0] = 0
+	got.Backoff.Delays[0], got.Groups[0] = 0, "spoiled"
 	st, err := in.Stats(s.ctx, orders)
 	if err != nil {
 		s.fail("Stats: unexpected error: %v", err)
 	}
-	st.Settings.Backoff.Delays[0] = 0
+	st.Settings.Backoff.Delays[0], st.Settings.Groups[0] = 0, "spoiled"
 	s.wantSettings(orders, want)
 }
 

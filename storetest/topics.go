@@ -77,6 +77,8 @@ func everySetting(s *harness) punctual.SettingsPatch {
 			*x = i + 3
 		case *bool:
 			*x = true
+		case *[]string:
+			*x = []string{"billing", "a.b_c-9"}
 		case *punctual.Backoff:
 			*x = punctual.Backoff{Base: 1500 * time.Microsecond, Max: 90 * time.Minute, Jitter: 0.375}
 		default:
@@ -128,6 +130,8 @@ func patches() []punctual.SettingsPatch {
 		{Backoff: &punctual.Backoff{Base: time.Millisecond, Max: time.Minute, Jitter: 0.25}},
 		{DeadRetention: ptr(24 * time.Hour)},
 		{DedupeWindow: ptr(time.Hour)},
+		{Groups: ptr([]string{"billing", "mail"})},
+		{Groups: ptr([]string(nil))},
 		{PushPaused: ptr(true)},
 		{DeliveryPaused: ptr(true)},
 		{PushPaused: ptr(false)},
@@ -225,6 +229,9 @@ func topicMalformed(s *harness) {
 		"jitter above 1":     {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: 1.1}},
 		"negative jitter":    {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: -0.1}},
 		"jitter NaN":         {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: math.NaN()}},
+		"an empty group":     {Groups: ptr([]string{"billing", ""})},
+		"a group twice":      {Groups: ptr([]string{"billing", "billing"})},
+		"a group with @":     {Groups: ptr([]string{"billing@mail"})},
 		"one bad of several": {MaxAttempts: ptr(7), PushPaused: ptr(true), Lease: ptr(time.Duration(-1))},
 	}
 	for name, p := range bad {

@@ -90,6 +90,7 @@ func storedRow(t *testing.T, r *settings.Setting) string {
 	form := map[settings.Kind]string{
 		settings.Duration: "duration", settings.Count: "number", settings.Truth: "`true` or `false`",
 		settings.Backoff: "`delays`, a list of durations; or `base` and `max`, durations, and `jitter`, a number",
+		settings.List:    "a list of names",
 	}[r.Kind()]
 	if r.Quiet {
 		form += ", left out at its default"

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -23,11 +25,13 @@ const (
 	Truth
 	// Backoff is a list of delays or their exponential growth, as package notation writes it; in stores an object.
 	Backoff
+	// List is a list of unlike names: "billing,mail" for people, or "none"; an array of strings in JSON and in stores.
+	List
 )
 
 // String is the word for such a value in a command's help.
 func (k Kind) String() string {
-	return [...]string{"", "duration", "number", "true or false", "delays"}[k]
+	return [...]string{"", "duration", "number", "true or false", "delays", "names"}[k]
 }
 
 // What a JSON value is, in words.
@@ -35,10 +39,11 @@ const (
 	jsonString = "a string"
 	jsonNumber = "a number"
 	jsonTruth  = "true or false"
+	jsonArray  = "an array"
 )
 
 func (k Kind) json() string {
-	return [...]string{"", jsonString, jsonNumber, jsonTruth, jsonString}[k]
+	return [...]string{"", jsonString, jsonNumber, jsonTruth, jsonString, jsonArray}[k]
 }
 
 func jsonKind(value []byte) string {
@@ -50,7 +55,7 @@ func jsonKind(value []byte) string {
 	case value[0] == '{':
 		return "an object"
 	case value[0] == '[':
-		return "an array"
+		return jsonArray
 	case value[0] == 't', value[0] == 'f':
 		return jsonTruth
 	case value[0] == 'n':
@@ -218,6 +223,70 @@ var backoffs = &form[punctual.Backoff]{
 	},
 	problem: func(b, _, _ punctual.Backoff, _ string) string { return problemOf(b) },
 }
+
+// none is how people write an empty list of names.
+const none = "none"
+
+var names = &form[[]string]{
+	kind: List,
+	text: func(list []string) string {
+		if len(list) == 0 {
+			return none
+		}
+		return strings.Join(list, ",")
+	},
+	parse: func(text string) ([]string, error) {
+		if text == none {
+			return nil, nil
+		}
+		list := strings.Split(text, ",")
+		for i := range list {
+			list[i] = strings.TrimSpace(list[i])
+		}
+		return list, nil
+	},
+	stored: func(list []string) ([]byte, error) {
+		if list == nil {
+			list = []string{}
+		}
+		return json.Marshal(list)
+	},
+	restore: func(value []byte) ([]string, error) {
+		list, err := restoreJSON[[]string](value)
+		if len(list) == 0 {
+			list = nil
+		}
+		return list, err
+	},
+	allowed: func(_, _ []string, _ string) string { return allowedNames() },
+	problem: func(list, _, _ []string, _ string) string { return problemOfNames(list) },
+}
+
+func allowedNames() string {
+	return fmt.Sprintf("none, or 1 to %d names of 1 to %d bytes of A-Z a-z 0-9 . _ -", punctual.MaxGroups, punctual.MaxGroupBytes)
+}
+
+// problemOfNames is what is wrong with a list of names, "" when nothing is.
+func problemOfNames(list []string) string {
+	allowed := allowedNames()
+	if len(list) > punctual.MaxGroups {
+		return fmt.Sprintf("has %d names: use %s", len(list), allowed)
+	}
+	for i, name := range list {
+		switch {
+		case name == "", len(name) > punctual.MaxGroupBytes, strings.Trim(name, nameBytes) != "":
+			return fmt.Sprintf("%q: use %s", name, allowed)
+		case name == none:
+			return fmt.Sprintf("%q: this word stands for no names: use another name", name)
+		case slices.Contains(list[:i], name):
+			return fmt.Sprintf("%q is named twice: name it once", name)
+		}
+	}
+	return ""
+}
+
+// nameBytes are the bytes of which a name consists.
+const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 // maxDelay bounds every delay of a backoff; it keeps the doubling from overflowing.
 const maxDelay = 10 * 365 * 24 * time.Hour

@@ -135,8 +135,12 @@ func (r *Setting) Parse(p *punctual.SettingsPatch, text string) error {
 	return fmt.Errorf("%s: %w", r.Words(), err)
 }
 
-// JSON returns the value in s as a JSON value: the Text, in quotes unless it is a number or a truth value.
+// JSON returns the value in s as a JSON value: the Text, in quotes unless it is a number or a truth value, and for a list an array.
 func (r *Setting) JSON(s *punctual.Settings) []byte {
+	if r.Kind() == List {
+		array, _ := r.stored(s) // strings can always be written
+		return array
+	}
 	text := r.text(s)
 	if r.Kind() == Count || r.Kind() == Truth {
 		return []byte(text)
@@ -156,6 +160,12 @@ func (r *Setting) FromJSON(p *punctual.SettingsPatch, value []byte) error {
 			wanted = "a whole number"
 		}
 		return invalidf("%s: %s where %s is expected", r.Words(), given, wanted)
+	}
+	if r.Kind() == List {
+		if err := r.restore(p, value); err != nil {
+			return invalidf("%s: %s is no array of strings: use %s", r.Words(), value, r.Allowed())
+		}
+		return nil
 	}
 	text := string(value)
 	if value[0] == '"' {

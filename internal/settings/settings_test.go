@@ -3,8 +3,10 @@ package settings
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +84,12 @@ func draw(t *rapid.T, row *Setting) punctual.SettingsPatch {
 	case *field[punctual.Backoff]:
 		b := drawBackoff(t, row.Name)
 		*f.in(&p) = &b
+	case *field[[]string]:
+		list := rapid.SliceOfNDistinct(rapid.StringMatching(`[A-Za-z0-9._-]{1,62}`), 0, punctual.MaxGroups, rapid.ID).Draw(t, row.Name)
+		if list = slices.DeleteFunc(list, func(name string) bool { return name == none }); len(list) == 0 {
+			list = nil
+		}
+		*f.in(&p) = &list
 	default:
 		t.Fatalf("%s: this test draws no %T", row.Name, row.kind)
 	}
@@ -153,7 +161,7 @@ func TestBounds(t *testing.T) {
 			}
 			return row.Check(&s)
 		}
-		if row.Kind() == Truth || row.Kind() == Backoff {
+		if row.Kind() == Truth || row.Kind() == Backoff || row.Kind() == List {
 			continue
 		}
 		bad := []int64{least - 1}
@@ -171,6 +179,30 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%s of %d: %v", row.Name, n, err)
 			}
 		}
+	}
+}
+
+// TestNames: a list has at most 32 unlike names of at most 62 bytes, and the word for none is not one.
+func TestNames(t *testing.T) {
+	row := Find("groups")
+	many := make([]string, punctual.MaxGroups+1)
+	for i := range many {
+		many[i] = fmt.Sprint("g", i)
+	}
+	long := strings.Repeat("x", punctual.MaxGroupBytes)
+	for _, good := range [][]string{nil, {}, {"billing"}, {"billing", "mail"}, {"a.b_c-D9", long}, many[1:]} {
+		if err := row.Check(&punctual.Settings{Groups: good}); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range [][]string{{""}, {"billing", ""}, {"a b"}, {"a@b"}, {"a/b"}, {"ä"}, {"billing", "mail", "billing"}, {"none"}, {long + "x"}, many} {
+		if err := row.Check(&punctual.Settings{Groups: bad}); !errors.Is(err, punctual.ErrInvalid) || !strings.HasPrefix(err.Error(), "groups ") {
+			t.Errorf("%q: %v; want an ErrInvalid that names the setting", bad, err)
+		}
+	}
+	var p punctual.SettingsPatch
+	if err := row.Parse(&p, "billing, mail"); err != nil || !slices.Equal(*p.Groups, []string{"billing", "mail"}) {
+		t.Errorf("%v, %v", p.Groups, err)
 	}
 }
 

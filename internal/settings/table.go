@@ -82,4 +82,12 @@ var Table = []*Setting{
 			form: counts, least: 1, most: punctual.MaxPartitions,
 		},
 	},
+	{
+		Name: "groups", About: "which groups get a copy of each message once it is due", Quiet: true,
+		kind: &field[[]string]{
+			of:   func(s *punctual.Settings) *[]string { return &s.Groups },
+			in:   func(p *punctual.SettingsPatch) **[]string { return &p.Groups },
+			form: names,
+		},
+	},
 }

@@ -161,10 +161,13 @@ func Finished(got, want punctual.Finished, lost bool) string {
 	return History(got.Failures, want.Failures)
 }
 
-// EqualSettings compares all fields, also those that come to be; no delays are as good as an empty list.
+// EqualSettings compares all fields, also those that come to be; no delays are as good as an empty list, and so are no groups.
 func EqualSettings(a, b punctual.Settings) bool {
 	if len(a.Backoff.Delays) == 0 && len(b.Backoff.Delays) == 0 {
 		a.Backoff.Delays, b.Backoff.Delays = nil, nil
+	}
+	if len(a.Groups) == 0 && len(b.Groups) == 0 {
+		a.Groups, b.Groups = nil, nil
 	}
 	return reflect.DeepEqual(a, b)
 }

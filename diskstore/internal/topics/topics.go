@@ -34,8 +34,7 @@ func (t *Topic) Configure(s punctual.Settings) {
 // Copy returns settings that share nothing with others.
 func Copy(s punctual.Settings) punctual.Settings {
 	s.Partitions = max(s.Partitions, 1) // older versions did not write it
-	s.Backoff.Delays = slices.Clone(s.Backoff.Delays)
-	return s
+	return s.Clone()
 }
 
 // Registry has the topics of a store by name. Its methods are safe for concurrent use; it changes with the write lock held.

@@ -39,9 +39,7 @@ func (l *Layout) Size() int {
 
 // Settings returns a copy of the settings, which the caller may change.
 func (l *Layout) Settings() punctual.Settings {
-	set := l.settings
-	set.Backoff.Delays = slices.Clone(set.Backoff.Delays)
-	return set
+	return l.settings.Clone()
 }
 
 // latest is the newest version that partition 0 has had, whether or not the topic exists.
@@ -54,8 +52,7 @@ func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 	if !l.Exists() {
 		version = max(version, now)
 	}
-	next := &Layout{Version: version, Token: l.Token, settings: set}
-	next.settings.Backoff.Delays = slices.Clone(set.Backoff.Delays)
+	next := &Layout{Version: version, Token: l.Token, settings: set.Clone()}
 	var err error
 	next.fields, err = fieldsOf(set)
 	// A topic that never kept finished records does not have the field, which spares its scripts the keys of the records. A topic
