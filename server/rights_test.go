@@ -38,6 +38,7 @@ func requests(t *testing.T) map[string][]request {
 	settle := []request{{query: "?token=1"}}
 	return map[string][]request{
 		"list": {{query: "?state=dead"}}, "purge": {{query: "?state=live"}}, "reschedule": {{query: "?in=1s"}}, "configure": {{body: "{}"}},
+		"bulk":     {{name: "cancel", body: `{"do":"cancel"}`}, {name: "dry run", body: `{"do":"shift","by":"1h","dry_run":true}`}, {name: "delete", body: `{"do":"delete","state":"dead"}`}},
 		"forecast": {{name: "all topics"}, {query: "?topic=TOPIC"}},
 		"ack":      settle, "retry": settle, "snooze": settle, "discard": settle, "release": settle, "extend": settle,
 		"pushMany": {

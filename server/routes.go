@@ -358,6 +358,15 @@ func topicRoutes() []*route {
 			answer: wire.Purged{}, statuses: ok, id: "purge", summary: "Remove messages without delivering them", handle: (*call).purge,
 		},
 		{
+			method: http.MethodPost, path: pathTopic + "/bulk", action: access.Amend, perItem: true, orAction: access.Admin, body: bodyJSON,
+			params: params(paramTopic), request: wire.BulkRequest{}, answer: wire.BulkReport{}, forms: []form{bulkStream}, statuses: ok,
+			errors: []string{"unsupported"},
+			id:     "bulk", summary: "Cancel, delete, requeue, reschedule or shift all messages that match",
+			detail: "The bulk goes on for as long as the client waits. If it ends early the answer has an error beside the counts; send the request " +
+				"again, which continues a shift where it has stopped. With Accept: application/x-ndjson lines tell how far the bulk is. A delete needs the action admin.",
+			handle: (*call).bulk,
+		},
+		{
 			method: http.MethodGet, path: wire.PathForecast, action: access.Inspect, perItem: true,
 			params: params(
 				param{name: "topic", in: inQuery, text: "The topic; left out: all."},

@@ -43,6 +43,9 @@ type Server struct {
 	memory    shares       // bytes of requests and answers
 	checks    atomic.Int64 // under way
 
+	bulks         *punctual.Queue // carries out bulks
+	bulksUnderWay atomic.Int64
+
 	draining context.Context // ended by Drain
 	drain    func()
 
@@ -103,6 +106,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	s.space, _ = punctual.As[punctual.SpaceReporter](store)
 	s.backuper, _ = punctual.As[punctual.Backuper](store)
 	s.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
+	s.bulks = punctual.NewQueue(store, &punctual.QueueConfig{Observer: o.Observer})
 	s.info = wire.Info{
 		Service: "punctual", Version: o.Version, Inspector: s.inspector != nil, Checker: s.checker != nil,
 		Examiner: s.examiner != nil, Compact: wire.CompactVersion, Limits: s.limits.onWire(),

@@ -1,0 +1,274 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+const bulkHelp = `Bulk changes all messages of a topic that match: by their state, the time they are due, the reason
+they died of, a text in their last error, the beginning of their ID, and their headers. What is given
+together has to hold together.
+
+Each message is changed on the condition that its due time is still the one that was read, so what
+somebody else changes meanwhile stays, and is counted. --dry-run counts what would be changed and
+shows the first ten. A bulk that ends early, or is killed, is continued by the same command; within a
+day no message is shifted twice.`
+
+func newBulk(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bulk",
+		Short: "Change all messages that match",
+		Long:  bulkHelp,
+		Example: `  punctual bulk shift reminders --by +1h --from 'tomorrow 9:00' --to 'tomorrow 12:00' --dry-run
+  punctual bulk cancel reminders --header campaign=autumn --yes
+  punctual bulk requeue payment.notice --error 'HTTP 503' --in 10m --rate 50`,
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	for _, k := range bulkKinds {
+		cmd.AddCommand(newBulkKind(a, k))
+	}
+	return cmd
+}
+
+// bulkKind is one subcommand of bulk.
+type bulkKind struct {
+	do             punctual.BulkChange
+	short          string
+	states         string // what --state takes and means when it is left out
+	done, would    string // the words for what was done, and for what a dry run would do
+	long, example  string
+	dead           bool // it may be of dead messages, which have a reason
+	removes, moves bool // it asks before it removes messages; it gives them a new due time
+}
+
+var bulkKinds = []bulkKind{
+	{
+		do: punctual.BulkCancel, short: "Cancel all messages that match", states: "scheduled, ready or leased; left out: scheduled and ready",
+		done: "cancelled", would: "cancel", removes: true,
+		long:    "Bulk cancel takes back all messages that match and nobody works on. With --state leased, those get no further attempt.",
+		example: `  punctual bulk cancel reminders --header campaign=autumn --dry-run`,
+	},
+	{
+		do: punctual.BulkDelete, short: "Delete all messages that match", states: "scheduled, ready, leased or dead; it has to be given",
+		done: "deleted", would: "delete", removes: true, dead: true,
+		long:    "Bulk delete removes all messages that match without a trace. Whoever works on one loses its lease.",
+		example: `  punctual bulk delete payment.notice --state dead --error 'no such account' --yes`,
+	},
+	{
+		do: punctual.BulkRequeue, short: "Requeue all dead messages that match", states: "dead",
+		done: "requeued", would: "requeue", dead: true, moves: true,
+		long:    "Bulk requeue delivers all dead messages that match again, now unless --in or --at says when. Their attempts count from 1.",
+		example: `  punctual bulk requeue payment.notice --error 'HTTP 503' --in 10m --rate 50`,
+	},
+	{
+		do: punctual.BulkReschedule, short: "Give all messages that match one due time", states: "scheduled or ready; left out: both",
+		done: "rescheduled", would: "reschedule", moves: true,
+		long:    "Bulk reschedule gives all messages that match the same due time.",
+		example: `  punctual bulk reschedule reminders --id-prefix visit- --at 'mon 9:00'`,
+	},
+	{
+		do: punctual.BulkShift, short: "Move the due times of all messages that match", states: "scheduled or ready; left out: both, or scheduled when --by leads earlier",
+		done: "moved", would: "move",
+		long:    "Bulk shift moves each message that matches from its own due time: --by +1h later, --by -30m earlier.",
+		example: `  punctual bulk shift reminders --by +1h --from 'tomorrow 9:00' --to 'tomorrow 12:00'`,
+	},
+}
+
+// bulkFlags are the flags of all subcommands.
+type bulkFlags struct {
+	state, reason, text, prefix, id string
+	from, to                        timeFlag
+	headers                         []string
+	rate                            rateFlag
+	dryRun, yes                     bool
+	move                            moveFlags
+	by                              shiftFlag
+}
+
+func newBulkKind(a *app, k bulkKind) *cobra.Command {
+	var f bulkFlags
+	cmd := &cobra.Command{
+		Use:               k.do.String() + " TOPIC",
+		Short:             k.short,
+		Long:              k.long + "\n\n" + bulkHelp,
+		Example:           k.example,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeTopics(1),
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			b, err := f.bulk(k, args[0])
+			if err != nil {
+				return err
+			}
+			if k.removes && !f.dryRun {
+				if err := a.confirm(args[0], "all messages of "+args[0]+" that match", f.yes); err != nil {
+					return err
+				}
+			}
+			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
+				if _, err := topicStats(ctx, i, args[0]); err != nil {
+					return err
+				}
+				return a.bulk(ctx, s, b, k)
+			})
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.state, "state", "", "only messages in this `STATE`: "+k.states)
+	f.from.read, f.to.read = a.readTime, a.readTime
+	flags.Var(&f.from, "from", "only messages at this `TIME` or later: when they are due, or died")
+	flags.Var(&f.to, "to", "only messages before this `TIME`")
+	flags.StringVar(&f.prefix, "id-prefix", "", "only messages whose ID begins with this `TEXT`")
+	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header, `NAME=VALUE` (repeatable)")
+	flags.StringVar(&f.text, "error", "", "only messages whose last failure has this `TEXT`")
+	flags.Var(&f.rate, "rate", "change at most so many messages a second: 200 or 200/s")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "count what would be changed, and change nothing")
+	if k.dead {
+		registerReason(cmd, &f.reason)
+	}
+	if k.removes {
+		yesFlag(cmd, &f.yes)
+	}
+	if k.moves {
+		f.move.register(a, flags)
+	}
+	if k.do == punctual.BulkShift {
+		flags.Var(&f.by, "by", "move the due time by this much: +1d, 90m, -2h")
+		flags.StringVar(&f.id, "id", "", "name the shift, so that it is made once for a day however often the command is given")
+	}
+	completeFlag(cmd, "state", "scheduled", "ready", "leased", "dead")
+	return cmd
+}
+
+// bulk is what the flags say.
+func (f *bulkFlags) bulk(k bulkKind, topic string) (b punctual.Bulk, err error) {
+	b = punctual.Bulk{
+		Do: k.do, By: time.Duration(f.by), ID: f.id, DryRun: f.dryRun, Rate: int(f.rate),
+		Select: punctual.Selection{Topic: topic, Error: f.text, IDPrefix: f.prefix, Headers: map[string]string{}},
+	}
+	if f.state != "" {
+		if b.Select.State, err = typed(punctual.ParseState(f.state)); err != nil {
+			return b, err
+		}
+	}
+	if b.Select.Reason, err = parseReason(f.reason); err != nil {
+		return b, err
+	}
+	if f.from.t != nil {
+		b.Select.From = *f.from.t
+	}
+	if f.to.t != nil {
+		b.Select.To = *f.to.t
+	}
+	for _, h := range f.headers {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok || name == "" {
+			return b, usagef("header %q is not understood: write it like NAME=VALUE", h)
+		}
+		b.Select.Headers[name] = value
+	}
+	template, err := f.move.amendment(punctual.ChangeReschedule)
+	if err != nil {
+		return b, err
+	}
+	if b.When = punctual.In(template.Delay); !template.Due.IsZero() {
+		b.When = punctual.At(template.Due)
+	}
+	switch {
+	case k.do == punctual.BulkShift && b.By == 0:
+		return b, usagef("no shift is given: say how far with --by, like +1h")
+	case k.do == punctual.BulkReschedule && !f.move.given():
+		return b, usagef("no new time is given: use --in, --at or --now")
+	case k.do == punctual.BulkDelete && b.Select.State == punctual.StateNone:
+		return b, usagef("say which messages to delete: --state scheduled, ready, leased or dead")
+	}
+	return b, nil
+}
+
+// bulk carries out a bulk, with a bar of what it has done so far, and prints the report.
+func (a *app) bulk(ctx context.Context, s punctual.Store, b punctual.Bulk, k bulkKind) error {
+	bar := a.newBar("messages "+k.done, 0)
+	b.Progress = func(r punctual.BulkReport) { bar.Set(r.Done) }
+	started := time.Now()
+	r, err := punctual.NewQueue(s, nil).Bulk(ctx, b)
+	bar.Stop(err)
+	if a.json {
+		if printed := a.out.writeJSON(wire.BulkEnd(r, err)); printed != nil {
+			return printed
+		}
+	} else {
+		a.printBulk(&r, b.DryRun, k, time.Since(started))
+	}
+	switch {
+	case err != nil && r.Looked > 0:
+		return fmt.Errorf("%w (done before that: %d; the same command goes on)", err, r.Done)
+	case err == nil && r.Failed > 0:
+		return &failure{
+			code: codeSomeFailed, exit: exitError, cause: r.Failure,
+			text: fmt.Sprintf("%d of %d were refused, the first with: %v", r.Failed, r.Matched, r.Failure),
+		}
+	}
+	return err
+}
+
+// printBulk prints a report in one sentence, and for a dry run the first messages.
+func (a *app) printBulk(r *punctual.BulkReport, dryRun bool, k bulkKind, took time.Duration) {
+	if !r.Continued.IsZero() {
+		a.printf("continued what began at %s\n", when(r.Continued))
+	}
+	if dryRun {
+		a.printf("would %s %d of %d looked at\n", k.would, r.Matched, r.Looked)
+		for _, m := range r.First {
+			if m.NewDue.IsZero() {
+				a.printf("  %s  %s\n", m.ID, when(m.Due))
+			} else {
+				a.printf("  %s  %s → %s\n", m.ID, when(m.Due), when(m.NewDue))
+			}
+		}
+		return
+	}
+	parts := []string{fmt.Sprintf("%d %s", r.Done, k.done)}
+	for _, p := range []struct {
+		n    int64
+		text string
+	}{
+		{r.Changed, "had changed meanwhile"}, {r.Leased, "were being worked on"}, {r.Gone, "had ended meanwhile"}, {r.Failed, "were refused"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
+		}
+	}
+	a.printf("%s (%d looked at, %s)\n", strings.Join(parts, ", "), r.Looked, notation.FormatDuration(took.Round(time.Millisecond)))
+}
+
+// rateFlag is a flag that takes a number a second, with or without "/s"; 0 means that it was not given.
+type rateFlag int
+
+// Set, String and Type implement pflag.Value.
+func (f *rateFlag) Set(s string) error {
+	n, err := strconv.Atoi(strings.TrimSuffix(s, "/s"))
+	if err != nil || n < 1 {
+		return usagef("rate %q is not understood: write it like 200 or 200/s", s)
+	}
+	*f = rateFlag(n)
+	return nil
+}
+
+func (f *rateFlag) String() string {
+	if *f == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(*f))
+}
+
+// Type is the word for the value in a command's help.
+func (f *rateFlag) Type() string { return "number" }

@@ -1,0 +1,107 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// bulkStream is the form of the answer that tells how far a bulk is.
+var bulkStream = form{
+	mediaType: wire.TypeNDJSON, line: wire.BulkReport{},
+	text: "With Accept: application/x-ndjson. Each line is the report so far. The last one has complete, or the error that ended the bulk.",
+}
+
+// bulkInterval is how often a stream tells how far a bulk is.
+const bulkInterval = time.Second
+
+// maxBulks is how many bulks may be under way at once, because each reads a topic to its end.
+const maxBulks = 4
+
+// bulk changes all messages that a request selects, for as long as the client waits: a bulk whose connection ends stops between two of its
+// calls of the store, and what it has changed stays.
+func (c *call) bulk() error {
+	var req wire.BulkRequest
+	if err := wire.DecodeRequest(c.body, &req); err != nil {
+		return err
+	}
+	topic := c.path["topic"]
+	b, err := req.Bulk(topic)
+	if err != nil {
+		return err
+	}
+	action := access.Amend
+	if b.Do == punctual.BulkDelete {
+		action = access.Admin // the right that a purge needs
+	}
+	if err := c.allows(action, topic); err != nil {
+		return err
+	}
+	detail, err := wire.Encode(req)
+	if err != nil {
+		return notEncoded(err)
+	}
+	defer c.server.bulksUnderWay.Add(-1)
+	if c.server.bulksUnderWay.Add(1) > maxBulks {
+		return fmt.Errorf("%d bulks are under way already: wait for them: %w", maxBulks, punctual.ErrOverloaded)
+	}
+	ctx, end := c.untilDraining()
+	defer end(nil)
+	stream := bulkLines{call: c, end: end}
+	if c.wants(wire.TypeNDJSON) {
+		b.Progress = stream.progress
+	}
+	var report punctual.BulkReport
+	run := func() (int64, error) {
+		var err error
+		report, err = c.server.bulks.Bulk(ctx, b)
+		return report.Done, causeOf(ctx, err)
+	}
+	if b.DryRun {
+		_, err = run()
+	} else {
+		_, err = c.record(audit.Change{Verb: "bulk " + b.Do.String(), Topic: topic, Detail: string(detail)}, run)
+	}
+	switch {
+	case errors.Is(err, errNotSent), err != nil && stream.last.IsZero() && report.Looked == 0:
+		return err // nothing was looked at, so the error is the whole answer
+	case err != nil:
+		c.server.notice(c, err)
+	}
+	answer := wire.BulkEnd(report, err)
+	switch {
+	case b.Progress != nil:
+		c.w.Header().Set("Content-Type", wire.TypeNDJSON)
+		return c.line(answer)
+	case err != nil:
+		return c.json(wire.StatusOf(punctual.ErrorCode(err)), answer)
+	}
+	return c.json(http.StatusOK, answer)
+}
+
+// bulkLines tells a client how far its bulk is, line by line. The goroutine of the request alone uses it.
+type bulkLines struct {
+	call *call
+	end  context.CancelCauseFunc // ends the bulk
+	last time.Time               // when the last line was sent; zero: none was
+}
+
+// progress is the Bulk.Progress. A line that cannot be sent ends the bulk.
+func (l *bulkLines) progress(r punctual.BulkReport) {
+	now := time.Now()
+	if now.Sub(l.last) < bulkInterval {
+		return
+	}
+	l.last = now
+	l.call.w.Header().Set("Content-Type", wire.TypeNDJSON)
+	if err := l.call.line(wire.BulkReportOf(r)); err != nil {
+		l.end(err)
+	}
+}

@@ -1,0 +1,148 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// fillVisits pushes n messages, one due each minute after the first hour.
+func fillVisits(t *testing.T, s punctual.Store, n int) {
+	t.Helper()
+	ms := make([]punctual.NewMessage, n)
+	for i := range ms {
+		ms[i] = punctual.NewMessage{Topic: "visits", ID: fmt.Sprint("v-", i), Delay: time.Hour + time.Duration(i)*time.Minute}
+	}
+	if _, err := punctual.NewQueue(s, nil).PushMany(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBulk(t *testing.T) {
+	var recorded []audit.Change
+	r := newRig(t, &Options{Record: func(ctx context.Context, ch audit.Change, do func(context.Context) (int64, error)) (int64, error) {
+		recorded = append(recorded, ch)
+		return do(ctx)
+	}})
+	fillVisits(t, r.store, 100)
+	bulk := func(body string) answer { return r.ask("POST /v1/topics/visits/bulk", body) }
+	bulk(`{"do":"shift","by":"1h","id_prefix":"v-1","dry_run":true}`).want(t, 200, `"matched":11`, `"done":0`, `"first":[{"id":"v-19"`)
+	if len(recorded) != 0 {
+		t.Errorf("a dry run was recorded: %+v", recorded)
+	}
+	bulk(`{"do":"shift","by":"-30m","id_prefix":"v-1"}`).want(t, 200, `"matched":11`, `"done":11`)
+	bulk(`{"do":"reschedule","in":"1h","rate":1000}`).want(t, 200, `"done":100`)
+	bulk(`{"do":"cancel","state":"scheduled"}`).want(t, 200, `"done":100`)
+	if len(recorded) != 3 || recorded[0].Verb != "bulk shift" || recorded[0].Topic != "visits" || !strings.Contains(recorded[0].Detail, "v-1") || recorded[0].Amends {
+		t.Errorf("recorded %+v, want each bulk that changed messages, with what was asked", recorded)
+	}
+	for body, text := range map[string]string{
+		`{}`:                           "bulk change",
+		`{"do":"shift"}`:               "whole milliseconds",
+		`{"do":"shift","by":"soon"}`:   "by",
+		`{"do":"shift","by":"-"}`:      "no length",
+		`{"do":"cancel","in":"1h"}`:    "due time",
+		`{"do":"cancel","state":"x"}`:  "state",
+		`{"do":"cancel","from":"x"}`:   "from",
+		`{"do":"cancel","what":"x"}`:   "what",
+		`{"do":"cancel","error":""}`:   "empty",
+		`{"do":"requeue","at":"soon"}`: "at",
+	} {
+		if p := bulk(body).problem(t, 400, "invalid"); !strings.Contains(p.Detail, text) {
+			t.Errorf("%s: %q does not say %q", body, p.Detail, text)
+		}
+	}
+}
+
+// A client that leaves stops its bulk, and the same request goes on: no message is moved twice.
+func TestBulkStream(t *testing.T) {
+	store := &gatedAmends{Store: memstore.New(nil), gate: make(chan struct{})}
+	s := newServer(t, store, nil)
+	fillVisits(t, store, 300)
+	web := httptest.NewServer(s)
+	defer web.Close()
+	post := func(ctx context.Context) io.ReadCloser {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, web.URL+"/v1/topics/visits/bulk", strings.NewReader(`{"do":"shift","by":"30m","id":"night"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", wire.TypeNDJSON)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Body
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	body := post(ctx)
+	lines := bufio.NewScanner(body)
+	if !lines.Scan() || !strings.Contains(lines.Text(), `"matched":30,"done":0`) {
+		t.Fatalf("line %q, %v; want what the first window has", lines.Text(), lines.Err())
+	}
+	for range 4 {
+		store.gate <- struct{}{} // lets the messages of a window be moved
+	}
+	leave()
+	body.Close()
+	close(store.gate) // a call that is under way ends
+	for s.bulksUnderWay.Load() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	rest := post(t.Context())
+	defer rest.Close()
+	data, err := io.ReadAll(rest)
+	if err != nil || !strings.Contains(string(data), `"complete":true`) {
+		t.Fatalf("continued: %s, %v", data, err)
+	}
+	for i := range 300 {
+		m, err := store.Store.Get(t.Context(), "visits", fmt.Sprint("v-", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := m.Created.Add(time.Hour + time.Duration(i)*time.Minute + 30*time.Minute)
+		if m.Due.Sub(want).Abs() > time.Second { // a delay and the time of the push are rounded apart
+			t.Errorf("%s is due at %v, want %v", m.ID, m.Due, want)
+		}
+	}
+}
+
+// gatedAmends lets an Amend through for each value of gate, and all once gate is closed.
+type gatedAmends struct {
+	*memstore.Store
+	gate chan struct{}
+}
+
+func (s *gatedAmends) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	<-s.gate
+	return s.Store.Amend(ctx, as)
+}
+
+func TestBulksAreBounded(t *testing.T) {
+	store := &gatedAmends{Store: memstore.New(nil), gate: make(chan struct{})}
+	s := newServer(t, store, nil)
+	fillVisits(t, store, 1)
+	r := &rig{t, store.Store, s}
+	ended := make(chan answer, maxBulks)
+	for range maxBulks {
+		go func() { ended <- ask(s, r.request("POST /v1/topics/visits/bulk", `{"do":"shift","by":"1h"}`)) }()
+	}
+	for s.bulksUnderWay.Load() < maxBulks {
+		time.Sleep(time.Millisecond)
+	}
+	ask(s, r.request("POST /v1/topics/visits/bulk", `{"do":"shift","by":"1h"}`)).problem(t, 503, "overloaded")
+	close(store.gate)
+	for range maxBulks {
+		(<-ended).want(t, 200)
+	}
+}
