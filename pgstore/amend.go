@@ -66,7 +66,7 @@ func (c *amending) parts() [][]int {
 			fit = append(fit, i)
 		}
 	}
-	return parts(fit, c.name, func(int) int { return 0 })
+	return parts(fit, c.name, func(int) int { return 0 }, nil)
 }
 
 func (c *amending) name(i int) name { return name{c.as[i].Topic, c.as[i].ID} }

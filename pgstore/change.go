@@ -77,6 +77,12 @@ type changes struct {
 	removed    []*row   // messages of which no row stays
 	remembered []*row   // messages that finish, whose row stays as that of a remembered ID
 	refused    bool     // an item is answered by what was found and not by a change
+
+	// Follow-ups to be stored, as indices in then.push; see followUps.
+	inserted []int    // their IDs are free
+	replaced []int    // a row has their ID
+	unknown  []string // topics that do not exist yet
+	then     *followUps
 }
 
 func (s *Store) changes() *changes { return &changes{s: s} }
@@ -97,12 +103,17 @@ func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, no
 		if keep.Record > 0 {
 			c.recorded = append(c.recorded, r)
 		}
-		if keep.ID > 0 {
+		switch {
+		case r.replaced:
+		case keep.ID > 0:
 			c.remembered = append(c.remembered, r)
-		} else {
+		default:
 			c.removed = append(c.removed, r)
 		}
 	default:
+		if r.replaced {
+			return
+		}
 		var failure []byte
 		if d.Failed {
 			failure = encodeFailure(d.Failure)
@@ -131,6 +142,9 @@ func (c *changes) step() *step {
 			until[i] = r.forgetAt
 		}
 		x.add("remember", []any{numbers, ids, until}, nil)
+	}
+	if len(c.replaced) > 0 { // behind the records, which are of the messages that were there before
+		x.add("replace", c.then.push.args(c.replaced), nil)
 	}
 	if c.refused {
 		x.add("durable", c.s.writing(), nil)

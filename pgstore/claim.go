@@ -314,12 +314,10 @@ func (s *Store) giveBack(ds []punctual.Delivery) {
 		return
 	}
 	c := &settling{s: s, out: make([]error, len(ds))}
-	var part []int
-	for i, d := range ds {
+	for _, d := range ds {
 		c.ss = append(c.ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRelease})
-		part = append(part, i)
 	}
-	for _, some := range parts(part, c.name, func(int) int { return 0 }) {
+	for _, some := range c.parts() {
 		if err := c.settleAny(context.Background(), some, len(some)); err != nil {
 			s.opt.Logger.Warn("leases could not be given back and run out", "error", err)
 			return

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/punctualmq/punctual"
 )
@@ -11,27 +12,35 @@ import (
 // its items may take effect together.
 
 const (
-	// partItems bounds the items of a part.
+	// partItems bounds the messages that the items of a part name, unless it has one item.
 	partItems = 1000
 	// partBytes bounds its bodies, unless it has one item.
 	partBytes = 2 << 20
 )
 
-// parts divides the items with these indices; nameOf and size describe an item.
-func parts(indices []int, nameOf func(i int) name, size func(i int) int) [][]int {
+// parts divides the items with these indices; nameOf and size describe an item. If more is not nil, it returns further messages that
+// an item names.
+func parts(indices []int, nameOf func(i int) name, size func(i int) int, more func(i int) []name) [][]int {
 	var all [][]int
 	var seen map[name]bool
 	bytes := 0
 	for _, i := range indices {
 		n := nameOf(i)
+		var others []name
+		if more != nil {
+			others = more(i)
+		}
 		bytes += size(i)
 		last := len(all) - 1
-		if last < 0 || len(all[last]) == partItems || bytes > partBytes || seen[n] {
+		if last < 0 || len(seen) >= partItems || bytes > partBytes || seen[n] || slices.ContainsFunc(others, func(n name) bool { return seen[n] }) {
 			all = append(all, nil)
 			seen = make(map[name]bool)
 			last, bytes = last+1, size(i)
 		}
 		seen[n] = true
+		for _, n := range others {
+			seen[n] = true
+		}
 		all[last] = append(all[last], i)
 	}
 	return all

@@ -81,19 +81,21 @@ func halfDone(err error) error {
 	return fmt.Errorf("%w (%w)", punctual.ErrIndeterminate, err)
 }
 
-// DeleteTopic removes a topic with all that it holds; see punctual.Inspector. It takes effect in one atomic step; the rows of the
-// messages are removed behind it.
+// DeleteTopic removes a topic and its companions with all that they hold; see punctual.Inspector. It takes effect in one atomic step; the
+// rows of the messages are removed behind it.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	return call(ctx, s, "delete topic", topic, storekit.CheckTopic(topic), func() (int64, error) {
-		number, n, err := s.dropTopic(ctx, topic)
+		numbers, n, err := s.dropTopic(ctx, topic)
 		if err != nil {
 			return 0, err
 		}
-		if number == 0 {
+		if len(numbers) == 0 {
 			return 0, plain{errNoTopic(topic)}
 		}
-		if err := s.sweepTopic(ctx, number); err != nil { // the sweep of a process tries again
-			s.opt.Logger.Debug("the messages of a deleted topic were not all removed", "topic", topic, "error", err)
+		for _, number := range numbers {
+			if err := s.sweepTopic(ctx, number); err != nil { // the sweep of a process tries again
+				s.opt.Logger.Debug("the messages of a deleted topic were not all removed", "topic", topic, "error", err)
+			}
 		}
 		return n, nil
 	})
@@ -106,30 +108,37 @@ const (
 	deletionPause = 200 * time.Millisecond
 )
 
-// dropTopic removes a topic and counts what goes with it; number is 0 where there is none. It tries again as long as a transaction is
-// open that has pushed to the topic.
-func (s *Store) dropTopic(ctx context.Context, topic string) (number int32, n int64, err error) {
+// dropTopic removes a topic and its companions, and counts what goes with them; numbers is empty where there is no such topic. It tries
+// again as long as a transaction is open that has pushed to one of them.
+func (s *Store) dropTopic(ctx context.Context, topic string) (numbers []int32, n int64, err error) {
 	ctx, end := within(ctx)
 	defer end()
 	for waited := false; ; waited = true {
-		number, n, err = s.dropTopicNow(ctx, topic)
+		numbers, n, err = s.dropTopicNow(ctx, topic)
 		waits := errors.Is(err, errLockTimeout)
 		if !waits && (!waited || !ended(err) || errors.Is(err, punctual.ErrIndeterminate)) {
-			return number, n, err
+			return numbers, n, err
 		}
 		if err := sleep(ctx, deletionPause); err != nil {
-			return 0, 0, fmt.Errorf("a transaction is open that has pushed to the topic, or to one that shares its lock: end it, or try again: %w (%w)", punctual.ErrOverloaded, err)
+			return nil, 0, fmt.Errorf("a transaction is open that has pushed to the topic, or to one that shares its lock: end it, or try again: %w (%w)", punctual.ErrOverloaded, err)
 		}
 	}
 }
 
-// dropTopicNow removes a topic unless a push to it is under way for longer than a moment. None is under way meanwhile.
-func (s *Store) dropTopicNow(ctx context.Context, topic string) (number int32, n int64, err error) {
+// dropTopicNow removes a topic and its companions unless a push to one of them is under way for longer than a moment. None is under way
+// meanwhile.
+func (s *Store) dropTopicNow(ctx context.Context, topic string) (numbers []int32, n int64, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
-		number, n = 0, 0
+		numbers, n = nil, 0
 		x := s.step().add("lock_wait", []any{lockTimeoutOf(deletionLockWait)}, nil).add("topic_close", []any{s.class, topic}, nil)
-		x.add("topic_drop", s.writing(topic), func(rows scanner) error { return rows.Scan(&number, &n) })
+		x.add("topic_drop", s.writing(topic), func(rows scanner) error {
+			var number int32
+			var held int64
+			err := rows.Scan(&number, &held)
+			numbers, n = append(numbers, number), n+held
+			return err
+		})
 		return nil, tx.send(ctx, x)
 	})
-	return number, n, err
+	return numbers, n, err
 }

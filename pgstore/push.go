@@ -2,6 +2,8 @@ package pgstore
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -40,6 +42,9 @@ type push struct {
 	// lockWait is for how long the next transaction waits for a lock at most. It is 0 in a transaction of the caller's, which has a limit
 	// of its own.
 	lockWait time.Duration
+	// prove makes sure that those of the messages that a transaction of the caller's has not found are not there. It is nil in one of the
+	// store's own.
+	prove func(ctx context.Context, l *locked, names []name) error
 }
 
 // pushOf checks messages, and gives an ID to those that have none.
@@ -70,7 +75,7 @@ func (p *push) parts() [][]int {
 			fit = append(fit, i)
 		}
 	}
-	return parts(fit, p.name, func(i int) int { return len(p.ms[i].Body) })
+	return parts(fit, p.name, func(i int) int { return len(p.ms[i].Body) }, nil)
 }
 
 func (p *push) name(i int) name { return name{p.out[i].Topic, p.out[i].ID} }
@@ -81,13 +86,17 @@ func (p *push) topics(part []int) []string {
 }
 
 // share begins a step that keeps the topics of a part from being deleted.
-func (p *push) share(part []int) *step {
+func (p *push) share(part []int) *step { return p.s.shareTopics(p.topics(part), p.lockWait) }
+
+// shareTopics begins a step that keeps topics from being deleted. The transaction waits for a lock no longer than lockWait then, unless
+// that is 0.
+func (s *Store) shareTopics(topics []string, lockWait time.Duration) *step {
 	var timeout *string
-	if p.lockWait > 0 {
-		text := lockTimeoutOf(p.lockWait)
+	if lockWait > 0 {
+		text := lockTimeoutOf(lockWait)
 		timeout = &text
 	}
-	return p.s.step().add("topics_share", []any{p.s.class, p.topics(part), timeout}, nil)
+	return s.step().add("topics_share", []any{s.class, topics, timeout}, nil)
 }
 
 func distinct(part []int, topicOf func(i int) string) []string {
@@ -121,12 +130,13 @@ type stepper interface {
 // messages that have no answer yet.
 func (p *push) push(ctx context.Context, w way, part []int) (left []int, err error) {
 	for left = part; len(left) > 0; {
-		got, err := p.insert(ctx, w, left)
+		free, inUse := p.byCondition(left)
+		got, err := p.insert(ctx, w, free)
 		if err != nil {
 			return left, err
 		}
-		var unknown, inUse []int
-		for _, i := range left {
+		var unknown []int
+		for _, i := range free {
 			switch paused, there := got.paused[p.ms[i].Topic]; {
 			case p.took(i, got, punctual.PushStored):
 			case !there:
@@ -150,6 +160,24 @@ func (p *push) push(ctx context.Context, w way, part []int) (left []int, err err
 	}
 	return nil, nil
 }
+
+// byCondition divides messages into those that may have a free ID, and those that must not be stored then (NewMessage.IfDue).
+func (p *push) byCondition(part []int) (free, bound []int) {
+	if !slices.ContainsFunc(part, p.bound) {
+		return part, nil
+	}
+	for _, i := range part {
+		if p.bound(i) {
+			bound = append(bound, i)
+		} else {
+			free = append(free, i)
+		}
+	}
+	return free, bound
+}
+
+// bound reports whether a message is to be stored only in the place of one that is due at a certain time.
+func (p *push) bound(i int) bool { return !p.ms[i].IfDue.IsZero() }
 
 // reset makes err, which may be nil, the whole answer of a push. A try that was rolled back may have left another answer.
 func (p *push) reset(i int, err error) {
@@ -190,7 +218,10 @@ func (g *inserted) scan(rows scanner) error {
 
 // insert stores those messages of a part whose topic exists and takes pushes, and whose ID is free.
 func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error) {
-	var got *inserted
+	got := newInserted()
+	if len(part) == 0 {
+		return got, nil
+	}
 	err := w.write(ctx, func() *step {
 		got = newInserted()
 		return p.share(part).add("push", p.args(part), got.scan)
@@ -254,25 +285,32 @@ func (p *push) args(part []int) []any {
 	return p.s.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies, remember, attributes)
 }
 
-// createTopics makes those of the topics that do not exist. It waits for a transaction that makes one of them, lockWait at
-// most, unless that is 0.
+// createTopics makes those of the topics that do not exist, and those that they are companions of. It waits for a transaction that makes
+// one of them, lockWait at most, unless that is 0. None of them is deleted meanwhile, so no companion stays without its topic.
 func (s *Store) createTopics(ctx context.Context, w way, topics []string, lockWait time.Duration) error {
 	args, err := settingsArgs(punctual.DefaultSettings())
 	if err != nil {
 		return err
 	}
+	topics = withParents(topics)
 	return w.create(ctx, func() *step {
-		x := s.step()
-		if lockWait > 0 {
-			x.add("lock_wait", []any{lockTimeoutOf(lockWait)}, nil)
-		}
-		return x.add("topic_create", append([]any{topics}, args...), nil)
+		return s.shareTopics(topics, lockWait).add("topic_create", append([]any{topics}, args...), nil)
 	})
 }
 
-// pushInUse pushes messages whose IDs were in use a moment ago. It returns those whose ID has become free, or whose topic was deleted:
-// they are inserted again, outside this transaction, because an insert may wait for other transactions and must not hold a row then
-// that these want.
+// withParents adds to topics those that they are companions of.
+func withParents(topics []string) []string {
+	all := make(map[string]bool, len(topics))
+	for _, t := range topics {
+		parent, _ := storekit.Companion(t)
+		all[t], all[parent] = true, true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// pushInUse pushes messages whose IDs were in use a moment ago, or have to be. It returns those whose ID has become free, or whose topic
+// was deleted, unless they are refused then: they are inserted again, outside this transaction, because an insert may wait for other
+// transactions and must not hold a row then that these want.
 func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, err error) {
 	if len(part) == 0 {
 		return nil, nil
@@ -280,27 +318,39 @@ func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, er
 	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
 		gone = nil
 		l, err := p.s.lockNames(ctx, to, p.share(part), part, p.name)
+		if err == nil && p.prove != nil {
+			_, bound := p.byCondition(part)
+			err = p.prove(ctx, l, namesOfAll(bound, p.name))
+		}
 		if err != nil {
 			return err
 		}
 		var replacing []int
+		absent := false // a message is refused because none has its ID
 		for _, i := range part {
-			switch set := l.settings[p.ms[i].Topic]; {
-			case set == nil:
-				gone = append(gone, i)
-			case set.PushPaused:
+			set := l.settings[p.ms[i].Topic]
+			switch free := l.rows[p.name(i)] == nil; {
+			case set != nil && set.PushPaused:
 				p.reset(i, storekit.PausedError(p.ms[i].Topic))
-			case l.rows[p.name(i)] == nil:
+			case free && !p.bound(i):
 				gone = append(gone, i)
 			case p.decide(i, l):
 				replacing = append(replacing, i)
+			default:
+				absent = absent || free
 			}
 		}
-		if len(replacing) == 0 {
+		got, x := newInserted(), p.s.step()
+		if len(replacing) > 0 {
+			x.add("replace", p.args(replacing), got.scan)
+		}
+		if absent && p.prove == nil {
+			x.add("durable", p.s.writing(), nil)
+		}
+		if x.Len() == 0 {
 			return nil
 		}
-		got := newInserted()
-		if err := to.send(ctx, p.s.step().add("replace", p.args(replacing), got.scan)); err != nil {
+		if err := to.send(ctx, x); err != nil {
 			return err
 		}
 		for _, i := range replacing {

@@ -25,6 +25,7 @@ type row struct {
 	number     int32 // of the topic
 	live, dead bool
 	forgetAt   int64 // when the ID of a finished message is free again; 0 in a row that is live or dead
+	replaced   bool  // a follow-up of the message's own settlement takes its row, so nothing else is to be written there
 
 	// What changes.apply has decided to keep of a message that finishes. recordUntil is 0 unless a finished record is kept.
 	outcome              punctual.Outcome
@@ -76,8 +77,11 @@ func (r *row) state(now int64, set *punctual.Settings) punctual.State {
 	return punctual.StateNone
 }
 
-// holder is what a push of the row's ID meets.
+// holder is what a push of the row's ID meets. A row that is nil is a free ID.
 func (r *row) holder(now int64, set *punctual.Settings) lifecycle.Holder {
+	if r == nil {
+		return lifecycle.Holder{}
+	}
 	return lifecycle.Holder{State: r.state(now, set), Due: r.Due, Died: r.Died, Remembered: r.forgetAt > now}
 }
 

@@ -231,7 +231,7 @@ func (s *Store) beginEpoch(ctx context.Context) error {
 func inTheWay(err error) bool {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {
-		return false
+		return errors.Is(err, errIDTaken)
 	}
 	return refused.Code == codeSerialization || refused.Code == codeDeadlock || isNoToken(err)
 }

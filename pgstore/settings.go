@@ -35,6 +35,9 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	return call(ctx, s, "configure", topic, storekit.CheckTopic(topic), func() (punctual.Settings, error) {
 		// What is wrong with the patch alone must not make a topic.
+		if err := storekit.CheckCompanionPatch(topic, &patch); err != nil {
+			return punctual.Settings{}, err
+		}
 		if _, err := storekit.ApplySettings(punctual.DefaultSettings(), patch, abilities); err != nil {
 			return punctual.Settings{}, err
 		}
@@ -67,14 +70,15 @@ func (s *Store) configure(ctx context.Context, topic string, patch punctual.Sett
 	return set, err
 }
 
-// lockTopic locks a topic, which it makes if need be.
+// lockTopic locks a topic, which it makes if need be, and with it the topic that it is a companion of.
 func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string) (number int32, set punctual.Settings, err error) {
 	defaults, err := settingsArgs(punctual.DefaultSettings())
 	if err != nil {
 		return 0, set, err
 	}
-	x := s.step().add("topics_share", []any{s.class, []string{topic}, nil}, nil).
-		add("topic_create", append([]any{[]string{topic}}, defaults...), nil).
+	topics := withParents([]string{topic})
+	x := s.shareTopics(topics, 0).
+		add("topic_create", append([]any{topics}, defaults...), nil).
 		add("topic_lock", []any{topic}, func(rows scanner) (err error) {
 			var text []byte
 			if err := rows.Scan(&number, &text); err != nil {

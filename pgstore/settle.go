@@ -12,30 +12,59 @@ import (
 // Settle lets holders finish, give back, give up or extend; see punctual.Store.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	return call(ctx, s, "settle", "", storekit.CheckBatch(len(ss)), func() ([]error, error) {
-		c := &settling{s: s, ss: ss, out: make([]error, len(ss))}
-		var fit []int
-		for i := range ss {
-			if c.out[i] = storekit.CheckSettlement(&ss[i], s.opt.MaxBody); c.out[i] == nil {
-				fit = append(fit, i)
-			}
+		c := s.settlingOf(ss)
+		all := c.parts()
+		if c.then != nil {
+			all = c.apart(all)
 		}
-		all := parts(fit, c.name, func(int) int { return 0 })
 		return c.out, inParts(all, func(part []int) error { return c.settle(ctx, part) }, func(i int, err error) { c.out[i] = err })
 	})
 }
 
 // settling is a call of Settle.
 type settling struct {
-	s   *Store
-	ss  []punctual.Settlement
-	out []error
+	s    *Store
+	ss   []punctual.Settlement
+	out  []error
+	then *followUps // nil if no settlement has any
+
+	within bool // it works in a transaction of the caller's, whose commit makes the answers durable
+}
+
+// settlingOf checks the settlements, and notes the errors of those that are malformed.
+func (s *Store) settlingOf(ss []punctual.Settlement) *settling {
+	c := &settling{s: s, ss: ss, out: make([]error, len(ss))}
+	for i := range ss {
+		c.out[i] = storekit.CheckSettlement(&ss[i], s.opt.MaxBody)
+		if len(ss[i].Then) > 0 && c.then == nil {
+			c.then = s.followUpsOf(ss)
+		}
+	}
+	return c
 }
 
 func (c *settling) name(i int) name { return name{c.ss[i].Topic, c.ss[i].ID} }
 
+// parts divides the settlements that passed the checks.
+func (c *settling) parts() [][]int {
+	var fit []int
+	for i := range c.out {
+		if c.out[i] == nil {
+			fit = append(fit, i)
+		}
+	}
+	if c.then == nil {
+		return parts(fit, c.name, func(int) int { return 0 }, nil)
+	}
+	return parts(fit, c.name, c.then.bytes, c.then.names)
+}
+
 // settle carries out a part. Acks take one statement; what that statement leaves, and a part with other verbs, takes a transaction that
 // reads the messages first.
 func (c *settling) settle(ctx context.Context, part []int) error {
+	if c.then != nil && len(c.ss[part[0]].Then) > 0 {
+		return c.settleWithFollowUps(ctx, part)
+	}
 	for _, i := range part {
 		if c.ss[i].Verb != punctual.SettleAck {
 			return c.settleAny(ctx, part, len(part))
@@ -153,15 +182,23 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 	return held, err
 }
 
-// decide adds to write what becomes of a message by what its holder says, and returns the holder's answer.
+// decide adds to write what becomes of a message by what its holder says, and of its follow-ups. It returns the holder's answer. If a
+// follow-up is refused, it adds nothing.
 func (c *settling) decide(i int, l *locked, write *changes) error {
 	x := &c.ss[i]
 	r, set := l.rows[c.name(i)], l.settings[x.Topic]
-	var m *lifecycle.Message // nil for a message that is dead or finished
-	if r != nil && r.live {
-		m = &r.Message
+	if r == nil || !r.live { // there is no such message, or it is dead or finished
+		_, err := lifecycle.Settle(nil, x, set, time.UnixMicro(l.micros))
+		return err
 	}
-	d, err := lifecycle.Settle(m, x, set, time.UnixMicro(l.micros))
+	facts := r.Message
+	d, err := lifecycle.Settle(&facts, x, set, time.UnixMicro(l.micros))
+	if err == nil && len(x.Then) > 0 {
+		if err := c.then.decide(i, l, facts.Behind(d, set, l.now), write); err != nil {
+			return err
+		}
+	}
+	r.Message = facts
 	write.apply(r, d, set, l.now)
 	return err
 }

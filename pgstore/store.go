@@ -54,8 +54,8 @@ type Options struct {
 	gaveBack func(ctx context.Context, ds []punctual.Delivery)
 }
 
-// Store keeps messages in PostgreSQL. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner,
-// punctual.FinishedKeeper and punctual.DurabilityReporter, and is safe for concurrent use. Make one with Open, and close it with Close.
+// Store keeps messages in PostgreSQL. The declarations behind it name the interfaces of package punctual that it implements. It is safe for
+// concurrent use. Make one with Open, and close it with Close.
 type Store struct {
 	pool    *pgxpool.Pool
 	reserve reserve
@@ -97,6 +97,8 @@ var (
 	_ punctual.DurabilityReporter = (*Store)(nil)
 	_ punctual.FinishedKeeper     = (*Store)(nil)
 	_ punctual.Surveyor           = (*Store)(nil)
+	_ punctual.AbilityReporter    = (*Store)(nil)
+	_ punctual.TopicNamer         = (*Store)(nil)
 )
 
 // Open opens a store on a pool, which stays the caller's. PostgreSQL 13 or newer is needed.
@@ -239,6 +241,11 @@ func (s *Store) Durability() punctual.Durability {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.durability
+}
+
+// Abilities returns what the store can do; see punctual.AbilityReporter. Follow-ups may go to every topic, because all are in one database.
+func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
+	return call(ctx, s, "abilities", "", nil, func() (punctual.Abilities, error) { return punctual.Abilities{Follow: punctual.ReachAny}, nil })
 }
 
 // Close ends waiting claims, waits for calls under way and stops the store's goroutines. The pool is left open unless

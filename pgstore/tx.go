@@ -167,6 +167,7 @@ func (s *Store) pushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]
 		}
 		p := s.pushOf(ms)
 		return p.out, s.inCallers(ctx, tx, func(way *callersWay) error {
+			p.prove = func(ctx context.Context, l *locked, names []name) error { return s.proveAbsent(ctx, way, l, names) }
 			for _, part := range p.parts() {
 				err := way.write(ctx, func() *step {
 					return p.share(part).add("topics_keep", []any{p.topics(part)}, nil)
@@ -229,10 +230,8 @@ func (c *amending) amendWithin(ctx context.Context, way *callersWay, part []int)
 	if err != nil {
 		return err
 	}
-	if way.strict {
-		if err := c.proveAbsent(ctx, way, l, part); err != nil {
-			return err
-		}
+	if err := s.proveAbsent(ctx, way, l, namesOfAll(part, c.name)); err != nil {
+		return err
 	}
 	if x := c.amend(l, part); x.Len() > 0 {
 		return way.send(ctx, x)
@@ -240,33 +239,45 @@ func (c *amending) amendWithin(ctx context.Context, way *callersWay, part []int)
 	return nil
 }
 
-// proveAbsent has the server refuse the transaction, with a serialization failure, when a message that its snapshot does not show was
-// stored since. A statement that reads sees the snapshot alone; one that stores a row sees all that has the ID.
-func (c *amending) proveAbsent(ctx context.Context, way *callersWay, l *locked, part []int) error {
-	var absent []int
-	for _, i := range part {
-		if l.rows[c.name(i)] == nil {
-			absent = append(absent, i)
-		}
-	}
-	if len(absent) == 0 {
+// proveAbsent has the server refuse a transaction that has one snapshot for all its statements, with a serialization failure, when a message
+// that the snapshot does not show was stored since. A statement that reads sees the snapshot alone; one that stores a row sees all that has
+// the ID.
+func (s *Store) proveAbsent(ctx context.Context, way *callersWay, l *locked, names []name) error {
+	if !way.strict {
 		return nil
 	}
-	names, ids := make([]string, len(absent)), make([]string, len(absent))
-	for at, i := range absent {
-		names[at], ids[at] = c.as[i].Topic, c.as[i].ID
-	}
-	unknown := slices.DeleteFunc(distinct(absent, func(i int) string { return c.as[i].Topic }), func(t string) bool { return l.settings[t] != nil })
-	slices.Sort(unknown)
-	if len(unknown) > 0 {
-		if err := c.s.createTopics(ctx, way, unknown, 0); err != nil {
-			return err
+	var topics, ids, unknown []string
+	for _, n := range names {
+		if l.rows[n] != nil {
+			continue
+		}
+		topics, ids = append(topics, n.topic), append(ids, n.id)
+		if l.settings[n.topic] == nil {
+			unknown = append(unknown, n.topic)
 		}
 	}
-	return way.send(ctx, c.s.step().
-		add("absent", []any{names, ids}, nil).
-		add("absent_back", []any{names, ids}, nil).
+	if len(ids) == 0 {
+		return nil
+	}
+	slices.Sort(unknown)
+	unknown = slices.Compact(unknown)
+	defaults, err := settingsArgs(punctual.DefaultSettings())
+	if err != nil {
+		return err
+	}
+	return way.send(ctx, s.step().
+		add("topic_create", append([]any{unknown}, defaults...), nil). // without those that they are companions of, since they go again
+		add("absent", []any{topics, ids}, nil).
+		add("absent_back", []any{topics, ids}, nil).
 		add("topics_absent_back", []any{unknown}, nil))
+}
+
+// namesOfAll returns the names of the items of a part.
+func namesOfAll(part []int, nameOf func(i int) name) (all []name) {
+	for _, i := range part {
+		all = append(all, nameOf(i))
+	}
+	return all
 }
 
 // CancelTx cancels one message in a transaction of the caller's, as Queue.Cancel does. The error is nil when it was

@@ -1,9 +1,17 @@
--- Removes topic $4 and counts the messages that go with it; topic_sweep.sql removes them. The caller gets
+-- Removes topic $4 and its companions, and counts the messages that go with each of them; topic_sweep.sql removes these. The caller gets
 -- that count, so the first row is not enough. It is made here, because another process may remove rows as soon as this is committed.
--- It reads them by an index, and pushes to the topic wait for it.
--- Locks: the topic's row.
+-- It reads them by an index, and pushes to the topics wait for it.
+-- Locks: the rows of the topics.
 WITH clock AS MATERIALIZED (:clock:),
-gone AS (DELETE FROM punctual.topic WHERE name = $4::text RETURNING number, dead_retention),
+gone AS (
+    DELETE FROM punctual.topic
+    WHERE number = ANY (ARRAY(
+        SELECT t.number FROM punctual.topic AS t WHERE t.name = $4::text
+        UNION ALL
+        SELECT t.number FROM punctual.topic AS t WHERE t.name > $4::text || '@' AND t.name < $4::text || '@~'
+    ))
+    RETURNING number, dead_retention
+),
 noted AS (INSERT INTO punctual.dropped_topic (number) SELECT number FROM gone)
 SELECT gone.number,
        (SELECT count(*) FROM punctual.message AS m WHERE m.topic = gone.number AND m.visible_at IS NOT NULL)

@@ -2,5 +2,5 @@
 -- topics. A deletion that waited for those rows would hold the advisory lock, for which a later push of the transaction would wait.
 -- Locks: shared advisory locks, or nothing in a transaction that is read committed.
 SELECT count(pg_advisory_xact_lock_shared($1::integer, h.key))
-FROM (SELECT DISTINCT 1 + (hashtext(name) & 1023) AS key FROM unnest($2::text[]) AS n (name)
+FROM (SELECT DISTINCT 1 + (hashtext(split_part(name, '@', 1)) & 1023) AS key FROM unnest($2::text[]) AS n (name)
       WHERE current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') ORDER BY 1) AS h

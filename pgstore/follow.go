@@ -1,0 +1,307 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
+)
+
+// A settlement with follow-ups takes a transaction of its own kind. It locks the settled messages and whatever has the IDs of the
+// follow-ups by lock.sql, all in the order of topic and ID, decides about all of them, and only then writes anything. So a settlement that
+// is refused leaves the others of its transaction as they are, and two settlements whose follow-ups cross do not wait for each other in a
+// circle. New messages are inserted behind the locks, in the same order. If somebody has taken one of their IDs since, the transaction
+// begins anew and finds the ID in use.
+
+// followUps are the follow-ups of the settlements of a call.
+type followUps struct {
+	s        *Store
+	ss       []punctual.Settlement
+	first    []int // the index in push of the first follow-up of each settlement
+	push     *push // its messages have absolute due times once they are decided
+	refusing error // why the store takes no pushes, or nil
+}
+
+// followUpsOf gives an ID to those follow-ups that have none.
+func (s *Store) followUpsOf(ss []punctual.Settlement) *followUps {
+	f := &followUps{s: s, ss: ss, first: make([]int, len(ss)), push: &push{s: s}, refusing: s.refusal()}
+	now := time.UnixMicro(s.clock.guess())
+	for i := range ss {
+		f.first[i] = len(f.push.ms)
+		for _, m := range ss[i].Then {
+			r := punctual.PushResult{ID: m.ID, Topic: m.Topic}
+			if r.ID == "" {
+				r.ID = storekit.NewID(now)
+			}
+			f.push.ms, f.push.out = append(f.push.ms, m), append(f.push.out, r)
+		}
+	}
+	return f
+}
+
+// of returns the indices in push of the follow-ups of a settlement.
+func (f *followUps) of(i int) (all []int) {
+	for j := range f.ss[i].Then {
+		all = append(all, f.first[i]+j)
+	}
+	return all
+}
+
+// names returns the names of the follow-ups of a settlement.
+func (f *followUps) names(i int) (all []name) {
+	for _, k := range f.of(i) {
+		all = append(all, f.push.name(k))
+	}
+	return all
+}
+
+// bytes returns how many bytes the bodies of the follow-ups of a settlement have.
+func (f *followUps) bytes(i int) (n int) {
+	for _, m := range f.ss[i].Then {
+		n += len(m.Body)
+	}
+	return n
+}
+
+// topics returns the topics of the follow-ups of a part, each once.
+func (f *followUps) topics(part []int) []string {
+	var all []int
+	for _, i := range part {
+		all = append(all, f.of(i)...)
+	}
+	return f.push.topics(all)
+}
+
+// decide adds to write what becomes of the follow-ups of a settlement, which takes effect. own is what has the ID of the settled message
+// then. If one of the follow-ups is refused, it adds nothing and returns the error of the settlement.
+func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *changes) error {
+	if f.refusing != nil {
+		return storekit.FollowUpError(0, f.refusing)
+	}
+	x := &f.ss[i]
+	var stored []int
+	for j, k := range f.of(i) {
+		n := &x.Then[j]
+		due, err := storekit.DueAt(time.UnixMicro(l.micros), n.Due, n.Delay)
+		if err != nil {
+			return storekit.FollowUpError(j, err)
+		}
+		h := own
+		if !lifecycle.IsItself(x, n) {
+			h = l.rows[f.push.name(k)].holder(l.now, l.settings[n.Topic])
+		}
+		store, err := lifecycle.FollowUp(x, j, h, l.settings[n.Topic], &f.push.out[k])
+		if err != nil {
+			return err
+		}
+		if store {
+			f.push.ms[k].Due, f.push.ms[k].Delay, f.push.out[k].Due = due, 0, due
+			stored = append(stored, k)
+		}
+	}
+	write.then = f
+	for _, k := range stored {
+		n := f.push.name(k)
+		switch r := l.rows[n]; {
+		case l.settings[n.topic] == nil:
+			write.unknown = append(write.unknown, n.topic)
+		case r == nil:
+			write.inserted = append(write.inserted, k)
+		default:
+			r.replaced = n == name{x.Topic, x.ID}
+			write.replaced = append(write.replaced, k)
+		}
+	}
+	return nil
+}
+
+// apart divides each part once more, so that none has settlements with and without follow-ups. The settlements of a part name different
+// messages, so it does not matter which of them are carried out first.
+func (c *settling) apart(all [][]int) (divided [][]int) {
+	for _, part := range all {
+		var plain, followed []int
+		for _, i := range part {
+			if len(c.ss[i].Then) > 0 {
+				followed = append(followed, i)
+			} else {
+				plain = append(plain, i)
+			}
+		}
+		for _, some := range [][]int{plain, followed} {
+			if len(some) > 0 {
+				divided = append(divided, some)
+			}
+		}
+	}
+	return divided
+}
+
+// settleWithFollowUps carries out a part of settlements that have follow-ups.
+func (c *settling) settleWithFollowUps(ctx context.Context, part []int) error {
+	ctx, end := within(ctx)
+	defer end()
+	refuse := func(i int, err error) { c.out[i] = storekit.SettleError(&c.ss[i], err) }
+	err := besideHeld(part, len(c.ss) > 1, func(lockWait time.Duration, group []int) (left []int, err error) {
+		for {
+			unknown, err := c.settleOwn(ctx, lockWait, group)
+			if err == nil && len(unknown) > 0 {
+				err = c.s.createTopics(ctx, ownWay{c.s}, unknown, lockWait)
+			}
+			switch {
+			case errors.Is(err, errLockTimeout):
+				return c.lostOf(ctx, group, err)
+			case err != nil:
+				return group, err
+			case len(unknown) == 0:
+				return nil, nil
+			}
+		}
+	}, refuse)
+	if errors.Is(err, errHeld) {
+		for _, i := range part {
+			refuse(i, err)
+		}
+		return nil
+	}
+	return err
+}
+
+// settleOwn carries out settlements in a transaction of the store's own. If topics of follow-ups do not exist yet, it does nothing and
+// returns them.
+func (c *settling) settleOwn(ctx context.Context, lockWait time.Duration, part []int) (unknown []string, err error) {
+	var l *locked
+	err = c.s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+		found, write, err := c.lockAndDecide(ctx, tx, c.s.shareTopics(c.then.topics(part), lockWait), part, nil)
+		if err != nil {
+			return nil, err
+		}
+		l, unknown = found, write.unknown
+		if len(unknown) > 0 {
+			return nil, nil
+		}
+		rows, err := c.then.insert(ctx, tx, write.inserted)
+		if err == nil && len(rows) < len(write.inserted) {
+			err = errIDTaken
+		}
+		return write.step(), err
+	})
+	if err == nil && len(unknown) == 0 {
+		c.s.waits.moved(l)
+		c.s.waits.pushed(c.then.resultsOf(part))
+	}
+	return unknown, err
+}
+
+// errIDTaken has a transaction begin anew because another one has taken the ID of a follow-up since the locks.
+var errIDTaken = fmt.Errorf("somebody pushes the ID of a follow-up again and again; try again: %w", punctual.ErrOverloaded)
+
+// lockAndDecide locks the messages of a part and what has the IDs of its follow-ups, and decides about all of them. x holds the statements
+// that come before. prove, if not nil, makes sure of the messages that were not found.
+func (c *settling) lockAndDecide(ctx context.Context, to stepper, x *step, part []int, prove func(l *locked) error) (*locked, *changes, error) {
+	var names []name
+	for _, i := range part {
+		names = append(names, c.name(i))
+		if c.then != nil {
+			names = append(names, c.then.names(i)...)
+		}
+	}
+	l, err := c.s.lockNames(ctx, to, x, indices(names), func(i int) name { return names[i] })
+	if err == nil && prove != nil {
+		err = prove(l)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	write := c.s.changes()
+	for _, i := range part {
+		c.out[i] = c.decide(i, l, write)
+		write.refused = write.refused || c.out[i] != nil && !c.within
+		if c.out[i] != nil && c.then != nil {
+			c.then.reset(i)
+		}
+	}
+	return l, write, nil
+}
+
+// indices returns the indices of those names that no earlier one is equal to.
+func indices(names []name) (all []int) {
+	seen := make(map[name]bool, len(names))
+	for i, n := range names {
+		if !seen[n] {
+			seen[n] = true
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// insert stores follow-ups whose IDs are free, and returns those that it has stored: all, unless another transaction has taken an ID.
+func (f *followUps) insert(ctx context.Context, to stepper, all []int) (rows []stored, err error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	got := newInserted()
+	if err := to.send(ctx, f.s.step().add("push", f.push.args(all), got.scan)); err != nil {
+		return nil, err
+	}
+	for row := range got.due {
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// reset forgets what became of the follow-ups of a settlement, for which an earlier try may have decided otherwise.
+func (f *followUps) reset(i int) {
+	for _, k := range f.of(i) {
+		f.push.reset(k, nil)
+	}
+}
+
+// resultsOf returns what became of the follow-ups of a part.
+func (f *followUps) resultsOf(part []int) (rs []punctual.PushResult) {
+	for _, i := range part {
+		for _, k := range f.of(i) {
+			rs = append(rs, f.push.out[k])
+		}
+	}
+	return rs
+}
+
+// lostOf answers those settlements of a group that have lost their lease, and returns the others beside held, the error with which a
+// transaction that waits for somebody's lock has ended. A token that is not the current one never becomes it, so its holder need not
+// wait (P4).
+func (c *settling) lostOf(ctx context.Context, group []int, held error) (left []int, err error) {
+	topics, ids, tokens := make([]string, len(group)), make([]string, len(group)), make([]int64, len(group))
+	for at, i := range group {
+		topics[at], ids[at], tokens[at] = c.ss[i].Topic, c.ss[i].ID, c.ss[i].Token
+	}
+	var there map[name]bool
+	err = c.s.read(ctx, func() *step {
+		there = make(map[name]bool)
+		return c.s.step().add("under_token", []any{topics, ids, tokens}, func(rows scanner) error {
+			var n name
+			err := rows.Scan(&n.topic, &n.id)
+			there[n] = true
+			return err
+		}).add("durable", c.s.writing(), nil)
+	})
+	if err != nil {
+		return group, err
+	}
+	left = slices.DeleteFunc(slices.Clone(group), func(i int) bool {
+		lost := !there[c.name(i)]
+		if lost {
+			c.out[i] = storekit.SettleError(&c.ss[i], punctual.ErrLeaseLost)
+		}
+		return lost
+	})
+	if len(left) == 0 {
+		return nil, nil
+	}
+	return left, held
+}
