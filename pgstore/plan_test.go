@@ -98,6 +98,7 @@ func TestPlansInCallersTransaction(t *testing.T) {
 	if _, err := s.Push(t.Context(), stored); err != nil {
 		t.Fatal(err)
 	}
+	leased, snoozed := leaseOne(t, s, "orders", "leased"), leaseOne(t, s, "orders", "snoozed")
 	tx, conn := callersConn(t, s)
 	// The server believes the tables to be so small that it is best to read all of them, and each statement to have run often.
 	run(t, conn, inSchema("ANALYZE punctual.message, punctual.finished, punctual.topic", s.opt.Schema))
@@ -119,6 +120,17 @@ func TestPlansInCallersTransaction(t *testing.T) {
 			_, err := s.AmendManyTx(ctx, in, []punctual.Amendment{
 				{Change: punctual.ChangeReschedule, Topic: "orders", ID: "b", Delay: time.Hour},
 				{Change: punctual.ChangeCancel, Topic: "orders", ID: "c"},
+			})
+			return err
+		},
+		"settle": func(ctx context.Context, in Tx) error {
+			pushes++
+			_, err := s.SettleManyTx(ctx, in, []punctual.Settlement{
+				settlement(leased, punctual.SettleAck,
+					punctual.NewMessage{Topic: fmt.Sprint("new", pushes), ID: "a"}, // whose topic stays behind a rollback
+					punctual.NewMessage{Topic: "orders", ID: "a", IfExists: punctual.IfExistsReplace},
+					punctual.NewMessage{Topic: "orders", ID: "d"}),
+				settlement(snoozed, punctual.SettleSnooze),
 			})
 			return err
 		},
