@@ -148,7 +148,7 @@ var architecture = map[string]rule{
 	"diskstore/internal/failstop": {ours: []string{".", "diskstore/internal/errkind"}, outside: []string{"github.com/cockroachdb/pebble/v2"}},
 	"diskstore/internal/memory":   {ours: []string{".", "storekit", "storekit/lifecycle", "diskstore/internal/record", "internal/heap"}},
 	"diskstore/internal/record":   {ours: []string{".", "storekit", "storekit/lifecycle", "diskstore/internal/errkind"}},
-	"diskstore/internal/topics":   {ours: []string{".", "diskstore/internal/database", "diskstore/internal/memory"}},
+	"diskstore/internal/topics":   {ours: []string{".", "storekit", "diskstore/internal/database", "diskstore/internal/memory"}},
 	"diskstore/internal/writer": {
 		ours: []string{
 			".", "storekit", "storekit/lifecycle", "diskstore/internal/database", "diskstore/internal/errkind", "diskstore/internal/failstop",

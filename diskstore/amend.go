@@ -81,16 +81,18 @@ func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment, look *database.Look)
 }
 
 // amendFound is amend once the message with the ID was looked for. A cancel and a delete read the record of the message only
-// if something of it is to be kept. A live message leaves memory after its record was read, because a message that has left
-// memory has to be changed on disk.
+// if something of it is to be kept, or if it is dead and the change depends on its due time. A live message leaves memory after
+// its record was read, because a message that has left memory has to be changed on disk.
 func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *database.Look, due time.Time) (answer punctual.Amended, err error) {
 	r := &record.Record{ID: a.ID}
-	if f.Exists() && (storekit.Moves(a.Change) || a.Change == punctual.ChangeCancel && writer.KeepsRecord(f)) {
+	r.Due = f.Place.At.Ms // of a live message
+	dead := f.State == punctual.StateDead
+	if f.Exists() && (storekit.Moves(a.Change) || a.Change == punctual.ChangeCancel && writer.KeepsRecord(f) || dead && !a.IfDue.IsZero()) {
 		if r, err = tx.Read(f, look); err != nil {
 			return answer, err
 		}
 	}
-	if !f.Exists() || f.State == punctual.StateDead {
+	if !f.Exists() || dead {
 		to, answer := lifecycle.Amend(&r.Message, f.State, a, due)
 		switch to.To {
 		case lifecycle.Waiting:
@@ -99,6 +101,15 @@ func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *data
 			tx.RemoveDead(f)
 		}
 		return answer, nil
+	}
+	if !a.IfDue.IsZero() {
+		// The due time of a live message changes under the write lock alone. So what is refused because of it is refused before
+		// the message leaves memory, or is marked as cancelled.
+		facts := r.Message
+		facts.CancelRequested = f.Cancelled
+		if to, answer := lifecycle.Amend(&facts, f.State, a, due); to.To == lifecycle.Stay {
+			return answer, nil
+		}
 	}
 	d, state, err := detach(tx, f, a.Change)
 	if err != nil {

@@ -379,6 +379,23 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return out, nil
 }
 
+// TopicNames returns the names of the topics that q selects; see punctual.TopicNamer. It counts and reads nothing, and holds up
+// nobody.
+func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+	if err := s.admit(ctx, nil); err != nil {
+		return nil, fmt.Errorf("topic names: %w", err)
+	}
+	if err := s.state.Enter(); err != nil {
+		return nil, fmt.Errorf("topic names: %w", err)
+	}
+	defer s.state.Leave()
+	names := s.topics.Names(q)
+	if err := s.writer.WaitDurable(ctx); err != nil { // a topic may have been made or deleted a moment ago
+		return nil, fmt.Errorf("topic names: %w", err)
+	}
+	return names, nil
+}
+
 // Stats returns the statistics of one topic; see punctual.Inspector. It reads what has become due since the last look.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	tv, err := s.snapshotCounted(ctx, topic)
@@ -537,7 +554,7 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 }
 
 func (s *Store) configure(ctx context.Context, topic string, p punctual.SettingsPatch) (settings punctual.Settings, err error) {
-	if err := s.admit(ctx, storekit.CheckTopic(topic)); err != nil {
+	if err := s.admit(ctx, cmp.Or(storekit.CheckTopic(topic), storekit.CheckCompanionPatch(topic, &p))); err != nil {
 		return punctual.Settings{}, err
 	}
 	if err := s.state.Enter(); err != nil {

@@ -168,6 +168,21 @@ func settles(id string, verb punctual.Verb, delay time.Duration) func(*player) {
 	return func(p *player) { p.settle(p.of(id, verb, delay)) }
 }
 
+// follows is a step of one settlement with follow-ups.
+func follows(id string, verb punctual.Verb, delay time.Duration, then ...punctual.NewMessage) func(*player) {
+	return func(p *player) {
+		st := p.of(id, verb, delay)
+		for _, m := range then {
+			if m.Topic == "" {
+				m.Topic = "o"
+			}
+			m.Body = []byte("follows " + id)
+			st.Then = append(st.Then, m)
+		}
+		p.settle(st)
+	}
+}
+
 func claims(topic string, n int, length time.Duration) func(*player) {
 	return func(p *player) { p.claim(topic, n, length) }
 }
@@ -304,6 +319,71 @@ var killSteps = []killStep{
 	{name: "push n again", do: func(p *player) { p.push(message("n")) }},
 	{name: "claim n again", do: claims("o", 1, 0)},
 	{name: "purge what is dead", do: purges(punctual.StateDead)},
+
+	{name: "push fa to fh", do: func(p *player) {
+		var ms []punctual.NewMessage
+		for i, id := range []string{"fa", "fb", "fc", "fd", "fe", "ff", "fg", "fh"} {
+			ms = append(ms, punctual.NewMessage{ID: id, Delay: time.Duration(i) * time.Millisecond})
+		}
+		p.push(ms...)
+	}},
+	{name: "claim fa to fh", after: time.Second, do: claims("o", 8, 0), parts: fewer("o", 8)},
+	{name: "ack fa with follow-ups, which make three topics", do: follows(
+		"fa", punctual.SettleAck, 0, punctual.NewMessage{ID: "fa1", Due: testStart.Add(2 * time.Hour)},
+		punctual.NewMessage{Topic: "o@next", ID: "x1", Delay: time.Millisecond}, punctual.NewMessage{Topic: "u@next", ID: "y1", MaxAttempts: 2},
+	)},
+	{name: "ack fb with a follow-up that is refused", do: follows(
+		"fb", punctual.SettleAck, 0, punctual.NewMessage{Topic: "v", ID: "fb1"}, punctual.NewMessage{ID: "fa1", IfExists: punctual.IfExistsFail},
+	)},
+	{name: "ack fb with a follow-up in place of fc, which is leased", do: follows(
+		"fb", punctual.SettleAck, 0, punctual.NewMessage{ID: "fc", Delay: time.Hour, IfExists: punctual.IfExistsReplace},
+	)},
+	{name: "ack fc, which is replaced", quiet: true, do: settles("fc", punctual.SettleAck, 0)},
+	{name: "snooze fd with a follow-up that is there, and one in place of a message due then", do: follows(
+		"fd", punctual.SettleSnooze, 5*time.Millisecond, punctual.NewMessage{ID: "fc"},
+		punctual.NewMessage{ID: "fa1", Due: testStart.Add(3 * time.Hour), IfExists: punctual.IfExistsReplace, IfDue: testStart.Add(2 * time.Hour)},
+	)},
+	{name: "discard fe with follow-ups in place of a dead message, and of a remembered ID", do: follows(
+		"fe", punctual.SettleDiscard, 0, punctual.NewMessage{Topic: "r", ID: "s", IfExists: punctual.IfExistsReplaceDead},
+		punctual.NewMessage{Topic: "r", ID: "r", Delay: 5 * time.Millisecond, IfExists: punctual.IfExistsReplace},
+	)},
+	{name: "claim fd again", after: 5 * time.Millisecond, do: claims("o", 1, 0)},
+	{name: "ack fd with itself anew", do: follows("fd", punctual.SettleAck, 0, punctual.NewMessage{ID: "fd", Delay: 5 * time.Millisecond})},
+	{name: "claim the new fd", after: 5 * time.Millisecond, do: claims("o", 1, 0)},
+	{name: "discard fd with itself anew", do: follows(
+		"fd", punctual.SettleDiscard, 0, punctual.NewMessage{ID: "fd", Delay: 5 * time.Millisecond, IfExists: punctual.IfExistsReplaceDead},
+	)},
+	{name: "claim fd a third time", after: 5 * time.Millisecond, do: claims("o", 1, 0)},
+	{name: "snooze fd with itself in its place", do: follows(
+		"fd", punctual.SettleSnooze, time.Hour, punctual.NewMessage{ID: "fd", Delay: time.Minute, IfExists: punctual.IfExistsReplace},
+	)},
+	{name: "claim s and r, which follow", after: time.Second, do: claims("r", 2, 0), parts: []func(*player){claims("r", 1, 0)}},
+	{name: "ack r with itself anew, where IDs are remembered", do: follows(
+		"r", punctual.SettleAck, 0, punctual.NewMessage{Topic: "r", ID: "r", Delay: time.Hour, IfExists: punctual.IfExistsReplace}, punctual.NewMessage{Topic: "u", ID: "y2"},
+	)},
+	{name: "ack s with itself, which is remembered", do: follows("s", punctual.SettleAck, 0, punctual.NewMessage{Topic: "r", ID: "s"})},
+	{name: "pause pushes to u", do: func(p *player) { p.configure("u", punctual.SettingsPatch{PushPaused: ptr(true)}) }},
+	{name: "ack ff with a follow-up to a paused topic", do: follows(
+		"ff", punctual.SettleAck, 0, punctual.NewMessage{ID: "ff1"}, punctual.NewMessage{Topic: "u", ID: "ff1"},
+	)},
+	{name: "cancel ff under its lease", do: amends(punctual.ChangeCancel, "ff", 0)},
+	{name: "snooze ff, which is cancelled, with a follow-up", do: follows("ff", punctual.SettleSnooze, 0, punctual.NewMessage{ID: "ff1"})},
+	{
+		name: "ack fg, and fh with a follow-up", do: func(p *player) {
+			st := p.of("fh", punctual.SettleAck, 0)
+			st.Then = []punctual.NewMessage{{Topic: "u@next", ID: "fh1", Delay: time.Hour}}
+			p.settle(p.of("fg", punctual.SettleAck, 0), st)
+		},
+		parts: []func(p *player){settles("fg", punctual.SettleAck, 0)}, // the ack is written before the transaction
+	},
+	{name: "cancel fc if it is due when it is not", do: func(p *player) {
+		out, err := p.store.Amend(p.t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "o", ID: "fc", IfDue: testStart}})
+		p.answer("%v %v", out, err)
+	}},
+	{name: "delete u and its companion", do: func(p *player) {
+		n, err := p.store.DeleteTopic(p.t.Context(), "u")
+		p.answer("deleted %d %v", n, err)
+	}},
 	{name: "delete r", do: func(p *player) {
 		n, err := p.store.DeleteTopic(p.t.Context(), "r")
 		p.answer("deleted %d %v", n, err)
@@ -571,7 +651,7 @@ func deliverAll(p *player, round int, highest map[string]int64) (texts, low []st
 	if round == 6 {
 		p.clock.Advance(4 * time.Hour) // now all leases are over
 	}
-	for _, topic := range []string{"o", "r"} {
+	for _, topic := range []string{"o", "o@next", "r", "u", "u@next"} {
 		ds, err := p.store.Claim(p.t.Context(), punctual.Claim{Topics: []string{topic}, Max: 100})
 		p.must(err)
 		var ss []punctual.Settlement

@@ -85,6 +85,21 @@ func TestSlowNoTransactionIsLarge(t *testing.T) {
 		}},
 		{"reschedule", func() { amendAll(t, s, n, punctual.ChangeReschedule, nil) }},
 		{"snooze", func() { take(); settleAll(t, s, ds, punctual.SettleSnooze) }},
+		{"snooze with follow-ups", func() {
+			take()
+			ss := make([]punctual.Settlement, n)
+			for i, d := range ds {
+				follow := punctual.NewMessage{Topic: "p", Body: d.Body}
+				ss[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleSnooze, Then: []punctual.NewMessage{follow}}
+			}
+			before := s.db.LastTxn()
+			if errs, err := s.Settle(t.Context(), ss); errors.Join(append(errs, err)...) != nil {
+				t.Error(errs, err)
+			}
+			if made := s.db.LastTxn() - before; made < 2*n/10 { // 8 MiB and one message with its follow-up are 10
+				t.Errorf("%d MiB were written in %d transactions", 2*n, made)
+			}
+		}},
 		{"discard", func() { take(); settleAll(t, s, ds, punctual.SettleDiscard) }},
 		{"requeue", func() { amendAll(t, s, n, punctual.ChangeRequeue, nil) }},
 		{"dead-letter", func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/database"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/diskstore/internal/topics"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -242,7 +243,7 @@ func (p *purge) wants(f writer.Found) bool {
 	return !at.Less(p.span.from) && at.Less(p.span.to)
 }
 
-// DeleteTopic removes a topic with everything in it; see punctual.Inspector.
+// DeleteTopic removes a topic with everything in it, and its companions; see punctual.Inspector.
 func (s *Store) DeleteTopic(ctx context.Context, name string) (int64, error) {
 	if err := s.admit(ctx, storekit.CheckTopic(name)); err != nil {
 		return 0, fmt.Errorf("delete topic: %w", err)
@@ -258,11 +259,14 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) (int64, error) {
 	return n, nil
 }
 
+// deleteTopic deletes a topic and its companions in one transaction, so that nobody sees a companion without its topic.
 func (s *Store) deleteTopic(ctx context.Context, name string) (n int64, err error) {
-	if err := s.sweepAll(ctx, name); err != nil { // what is past its retention does not count
-		return 0, err
+	for _, t := range s.topics.Family(name) { // what is past its retention does not count
+		if err := s.sweepAll(ctx, t.Name); err != nil {
+			return 0, err
+		}
 	}
-	keys, err := s.readTopicKeys(ctx, name)
+	keys, err := s.readFamilyKeys(ctx, name)
 	if err != nil {
 		return 0, err
 	}
@@ -271,25 +275,54 @@ func (s *Store) deleteTopic(ctx context.Context, name string) (n int64, err erro
 		return 0, err
 	}
 	defer tx.Close(&err)
-	t := s.topics.Get(name)
-	if t == nil {
+	family := s.topics.Family(name)
+	if len(family) == 0 {
 		return 0, cmp.Or(tx.Commit(ctx), punctual.ErrNotFound) // its deletion may not be durable yet
 	}
-	if err := s.sweepRest(tx, t); err != nil {
-		return 0, err
+	for _, t := range family {
+		if err := s.sweepRest(tx, t); err != nil {
+			return 0, err
+		}
+		k := keys[t]
+		if tx.Full() {
+			k = nil // few ranges instead of many keys, so that the transaction stays small
+		}
+		n += tx.DeleteTopic(t, k)
+		s.sweeps.plan(t)
 	}
-	n = tx.DeleteTopic(t, keys)
-	s.sweeps.plan(t)
 	if err := tx.Commit(ctx); err != nil {
 		return 0, err
 	}
 	return n, s.db.FlushRanges()
 }
 
-// readTopicKeys reads the keys of a topic, without the write lock; nil if there is no such topic.
-func (s *Store) readTopicKeys(ctx context.Context, name string) (keys *database.TopicKeys, err error) {
+// familyKeys is how many keys a deletion of a topic and its companions reads before it takes the write lock. Companions beyond
+// that are deleted by ranges.
+const familyKeys = 16 * database.DeleteSingly
+
+// readFamilyKeys reads the keys of a topic and of its companions, without the write lock.
+func (s *Store) readFamilyKeys(ctx context.Context, name string) (map[*topics.Topic]*database.TopicKeys, error) {
+	keys, n := make(map[*topics.Topic]*database.TopicKeys), 0
+	for _, t := range s.topics.Family(name) {
+		if n >= familyKeys {
+			break
+		}
+		k, err := s.readTopicKeys(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if k != nil {
+			keys[t] = k
+			n += k.Len()
+		}
+	}
+	return keys, nil
+}
+
+// readTopicKeys reads the keys of a topic, without the write lock; nil if the topic is deleted.
+func (s *Store) readTopicKeys(ctx context.Context, t *topics.Topic) (keys *database.TopicKeys, err error) {
 	err = s.writer.Locked(ctx, func(*writer.Tx) error {
-		if t := s.topics.Get(name); t != nil {
+		if s.topics.Get(t.Name) == t {
 			keys = s.db.TopicKeys(t.Disk)
 		}
 		return nil

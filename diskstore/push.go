@@ -51,17 +51,27 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 func (s *Store) lookUpPushed(ms []punctual.NewMessage) (*database.Looks, error) {
 	var asks []database.Ask
 	for i := range ms {
-		if ms[i].ID == "" {
+		a := s.askNew(&ms[i])
+		if a.Topic == nil {
 			continue
 		}
-		if t := s.topics.Get(ms[i].Topic); t != nil {
-			if asks == nil {
-				asks = make([]database.Ask, len(ms))
-			}
-			asks[i] = database.Ask{Topic: t.Disk, ID: ms[i].ID, New: true}
+		if asks == nil {
+			asks = make([]database.Ask, len(ms))
 		}
+		asks[i] = a
 	}
 	return s.lookUp(asks)
+}
+
+// askNew asks for the ID of a message to be pushed. It asks for nothing if the store makes the ID, or the topic.
+func (s *Store) askNew(m *punctual.NewMessage) (a database.Ask) {
+	if m.ID == "" {
+		return a
+	}
+	if t := s.topics.Get(m.Topic); t != nil {
+		a = database.Ask{Topic: t.Disk, ID: m.ID, New: true}
+	}
+	return a
 }
 
 // lookUp looks IDs up without the write lock; nil if none is asked for.
@@ -91,12 +101,9 @@ func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int, look *database.
 	if m.ID == "" {
 		res.ID = storekit.NewID(tx.Now)
 	}
-	t, err := tx.Topic(m.Topic)
-	if err == nil && t.Settings().PushPaused {
-		err = fmt.Errorf("topic %s takes no messages: %w", t.Name, punctual.ErrPaused)
-	}
-	if err != nil {
-		res.Err = err
+	t := tx.Existing(m.Topic)
+	if t != nil && t.Settings().PushPaused {
+		res.Err = storekit.PausedError(t.Name)
 		return res, nil
 	}
 	if m.ID == "" {
@@ -104,35 +111,71 @@ func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int, look *database.
 	} else if free, err := makeFree(tx, t, m, look, &res); err != nil || !free {
 		return res, err
 	}
+	if t, err = tx.Topic(m.Topic); err != nil { // of a topic that there was not, nothing has been freed
+		res.Status, res.Err = punctual.PushNone, err
+		return res, nil
+	}
 	res.Due = due
-	tx.Insert(t, &record.Record{
-		Message: lifecycle.New(m, storekit.Millis(due)), ID: res.ID, Created: tx.Ms, Headers: m.Headers, Body: m.Body,
-		Attributes: storekit.NewAttributes(m).Block(),
-	})
+	insert(tx, t, m, res.ID, storekit.Millis(due))
 	return res, nil
+}
+
+// insert stores a new message, whose ID is free.
+func insert(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, id string, due int64) {
+	tx.Insert(t, &record.Record{
+		Message: lifecycle.New(m, due), ID: id, Created: tx.Ms, Headers: m.Headers, Body: m.Body, Attributes: storekit.NewAttributes(m).Block(),
+	})
+}
+
+// holder is what has the ID of a message to be pushed.
+type holder struct {
+	lifecycle.Holder
+	found writer.Found // the message that has the ID, if there is one
+}
+
+// isLive tells whether a live message has the ID.
+func (h *holder) isLive() bool { return h.found.Exists() && h.State != punctual.StateDead }
+
+// holderOf looks for what has the ID of a message to be pushed. t is its topic, or nil if there is none yet.
+func holderOf(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, look *database.Look) (h holder, err error) {
+	if t == nil {
+		return h, nil
+	}
+	if h.found, err = tx.Find(t, m.ID, look); err != nil {
+		return h, err
+	}
+	at := h.found.Place.At.Ms // the due time of a live message, and the time at which a dead one died
+	h.State, h.Due, h.Died = h.found.State, at, at
+	switch {
+	case !h.found.Exists():
+		h.Remembered, err = tx.Maintenance().Remembered(t.Disk, m.ID, look)
+	case h.State == punctual.StateDead && !m.IfDue.IsZero():
+		h.Due, err = dueOfDead(tx, h.found)
+	}
+	return h, err
+}
+
+// dueOfDead returns when a dead message was due, which only its record says.
+func dueOfDead(tx *writer.Tx, f writer.Found) (int64, error) {
+	r, err := tx.Read(f, nil)
+	if err != nil {
+		return 0, err
+	}
+	return r.Due, nil
 }
 
 // makeFree frees the ID that a pusher chose if it is in use and the push may replace its holder (P7). It returns false when
 // the push is not to be stored; the result says why.
 func makeFree(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, look *database.Look, res *punctual.PushResult) (bool, error) {
-	old, err := tx.Find(t, m.ID, look)
-	if err != nil {
+	h, err := holderOf(tx, t, m, look)
+	if err != nil || !lifecycle.Push(m, h.Holder, res) {
 		return false, err
-	}
-	h := lifecycle.Holder{State: old.State, Due: old.Place.At.Ms, Died: old.Place.At.Ms} // one of both is read, by its state
-	if !old.Exists() {
-		if h.Remembered, err = tx.Maintenance().Remembered(t.Disk, m.ID, look); err != nil {
-			return false, err
-		}
-	}
-	if !lifecycle.Push(m, h, res) {
-		return false, nil
 	}
 	switch {
 	case h.Remembered:
 		tx.Maintenance().Forget(t.Disk, m.ID)
-	case old.Exists() && !remove(tx, old): // acked since it was found
-		res.Status = punctual.PushStored
+	case h.found.Exists() && !remove(tx, h.found): // acked since it was found
+		return lifecycle.Push(m, lifecycle.Holder{}, res), nil
 	}
 	return true, nil
 }

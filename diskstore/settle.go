@@ -13,10 +13,10 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Settle finishes, gives back, gives up or extends leases; see punctual.Store. When Settle returns, acks and extensions
-// survive the end of the process, and everything else survives a power cut, too, by an fsync that all waiting calls share.
-// Settlements that rewrite more than 8 MiB in all are made in several steps. If a later step fails, its items alone have that
-// error.
+// Settle finishes, gives back, gives up or extends leases; see punctual.Store. When Settle returns, acks without follow-ups and
+// extensions survive the end of the process, and everything else survives a power cut, too, by an fsync that all waiting calls
+// share. A settlement and its follow-ups are one transaction. Settlements that write more than 8 MiB in all are made in several
+// steps. If a later step fails, its items alone have that error.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	if err := s.admit(ctx, storekit.CheckBatch(len(ss))); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
@@ -60,12 +60,20 @@ func (s *Store) logChanges(acked, extended []record.Lease) (acks, err error) {
 // settleStored carries out settlements of which at least one needs a transaction, in as many transactions as they need.
 func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (errs []error, err error) {
 	errs = make([]error, len(ss))
+	looks, err := s.lookUpFollowUps(ss)
+	if err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	defer looks.close()
 	next := 0
 	for next < len(ss) && err == nil {
 		var told settled
+		if looks != nil {
+			looks.noSpace = s.owned.CheckSpace()
+		}
 		var acks, extensions error
 		next, err = s.writer.Some(ctx, next, len(ss), func(tx *writer.Tx, i int) (err error) {
-			errs[i], err = s.settleOne(tx, &ss[i], &told)
+			errs[i], err = s.settleOne(tx, i, &ss[i], &told, looks)
 			if err != nil || i == len(ss)-1 || tx.Full() {
 				// This is the last item of the transaction. Acks and extensions have happened in memory, whatever becomes of the
 				// transaction, and no other transaction has acted on them before this one gives the write lock back.
@@ -99,37 +107,55 @@ type settled struct {
 	left            int            // how many acked messages of all topics are still on disk
 }
 
-// settleOne carries out one settlement, in memory or in the transaction. result is what its caller is answered; err is one of
-// reading the database. The message leaves memory after its record was read and the decision is made, because Settle may also
-// decide to change nothing.
-func (s *Store) settleOne(tx *writer.Tx, st *punctual.Settlement, told *settled) (result, err error) {
+// settleOne carries out one settlement, the n-th of its call, in memory or in the transaction. result is what its caller is
+// answered; err is one of reading the database.
+func (s *Store) settleOne(tx *writer.Tx, n int, st *punctual.Settlement, told *settled, looks *followUpLooks) (result, err error) {
 	if done, ok := s.index.Settle([]punctual.Settlement{*st}, tx.Ms); ok {
 		told.acked, told.extended = append(told.acked, done.Acked...), append(told.extended, done.Extended...)
 		told.left = done.Finished
 		return done.Errs[0], nil
 	}
-	if result = storekit.CheckSettlement(st, punctual.DefaultMaxBody); result != nil {
+	if result = storekit.CheckSettlement(st, s.opt.MaxBody); result != nil {
 		return result, nil
 	}
+	for done := false; !done; { // again after each ack that comes in between, of which there are not many
+		if done, result, err = s.settleStep(tx, n, st, told, looks); err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+// settleStep decides on a settlement, on its follow-ups, and carries them out. The message leaves memory after its record was read
+// and everything is decided, because the answer may also be to change nothing. done is false, and nothing has changed, when the
+// decision does not hold any more because a message that the decision depends on was acked meanwhile.
+func (s *Store) settleStep(tx *writer.Tx, n int, st *punctual.Settlement, told *settled, looks *followUpLooks) (done bool, result, err error) {
 	h, ok := s.index.Holder(st)
 	if !ok {
-		return storekit.SettleError(st, punctual.ErrLeaseLost), nil
+		return true, storekit.SettleError(st, punctual.ErrLeaseLost), nil
 	}
 	r, err := tx.ReadHeld(h)
 	if err != nil {
-		return nil, err
+		return false, nil, err
 	}
-	to, result := lifecycle.Settle(&r.Message, st, s.topics.Get(st.Topic).Settings(), tx.Now)
+	set := tx.Existing(st.Topic).Settings()
+	to, result := lifecycle.Settle(&r.Message, st, set, tx.Now)
 	if to.To == lifecycle.Stay {
-		return result, nil
+		return true, result, nil
 	}
-	d, ok := tx.DetachHeld(h)
-	if !ok { // acked while the record was read
-		return storekit.SettleError(st, punctual.ErrLeaseLost), nil
+	var follow followUps
+	if result == nil && len(st.Then) > 0 {
+		if follow, result, err = decideFollowUps(tx, st, n, r.Behind(to, set, tx.Ms), looks); result != nil || err != nil {
+			return true, result, err
+		}
+	}
+	d, replaced, ok := follow.detach(tx, h)
+	if !ok {
+		return false, nil, nil
 	}
 	told.over = append(told.over, record.Lease{At: d.Lease.At, Token: d.Lease.Token})
 	tx.Apply(d, r, to)
-	return result, nil
+	return true, result, follow.store(tx, replaced)
 }
 
 // logOver writes to the claim log which leases are over. Without that, the next start would still see from the records that

@@ -108,7 +108,7 @@ func orDefault[T comparable](v *T, d T) {
 func restAlone(next int, err error) bool { return next > 0 && punctual.Definite(err) }
 
 // Store is an open embedded store. It implements punctual.Store, Inspector, Checker, Examiner, FinishedKeeper,
-// SpaceReporter, Backuper and DurabilityReporter (Fsync). Its methods are safe for concurrent use.
+// SpaceReporter, Backuper, AbilityReporter, TopicNamer and DurabilityReporter (Fsync). Its methods are safe for concurrent use.
 type Store struct {
 	dir   string
 	opt   Options
@@ -162,6 +162,8 @@ var (
 	_ punctual.DurabilityReporter = (*Store)(nil)
 	_ punctual.SpaceReporter      = (*Store)(nil)
 	_ punctual.Backuper           = (*Store)(nil)
+	_ punctual.AbilityReporter    = (*Store)(nil)
+	_ punctual.TopicNamer         = (*Store)(nil)
 )
 
 // admit returns why a call is not made, or nil: the store is closed or has failed, ctx has ended, or the call itself is wrong, which
@@ -194,6 +196,14 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 
 // Durability returns punctual.Fsync.
 func (s *Store) Durability() punctual.Durability { return punctual.Fsync }
+
+// Abilities returns what the store can do: follow-ups go to every topic and every ID, because a transaction holds any messages.
+func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
+	if err := s.admit(ctx, nil); err != nil {
+		return punctual.Abilities{}, fmt.Errorf("abilities: %w", err)
+	}
+	return punctual.Abilities{Follow: punctual.ReachAny}, nil
+}
 
 // Close ends waiting claims and scans, waits for the methods under way and closes the files.
 // Leases stay as they are. It returns an error when something could not be written, or the

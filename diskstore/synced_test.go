@@ -85,6 +85,29 @@ func settledAs(v punctual.Verb) func(context.Context, *Store) (string, error) {
 	}
 }
 
+// followedBy asks by acking a with a follow-up b.
+func followedBy(m punctual.NewMessage) func(context.Context, *Store) (string, error) {
+	return func(ctx context.Context, s *Store) (string, error) {
+		m.Topic, m.ID, m.Delay = "p", "b", time.Hour
+		errs, err := s.Settle(ctx, []punctual.Settlement{{Topic: "o", ID: "a", Token: 1, Verb: punctual.SettleAck, Then: []punctual.NewMessage{m}}})
+		if err != nil {
+			return "", err
+		}
+		return punctual.ErrorCode(errs[0]), nil
+	}
+}
+
+func changeFollow(ctx context.Context, s *Store) error {
+	_, err := followedBy(punctual.NewMessage{})(ctx, s)
+	return err
+}
+
+// pushB is a change that a follow-up meets.
+func pushB(ctx context.Context, s *Store) error {
+	_, err := s.Push(ctx, []punctual.NewMessage{{Topic: "p", ID: "b", Delay: time.Hour}})
+	return err
+}
+
 func changeSettle(v punctual.Verb) func(context.Context, *Store) error {
 	return func(ctx context.Context, s *Store) error {
 		_, err := settledAs(v)(ctx, s)
@@ -181,6 +204,34 @@ func questions() []question {
 			ask:   func(ctx context.Context, s *Store) (string, error) { return "", s.writer.Barrier(ctx) },
 			again: got, read: true,
 		},
+		{
+			name: "ack with a follow-up, ErrDuplicate", prepare: prepareLease, change: pushB,
+			ask: followedBy(punctual.NewMessage{IfExists: punctual.IfExistsFail}),
+		},
+		{
+			name: "ack with a follow-up, ErrChanged",
+			prepare: func(t *testing.T, s *Store) {
+				prepareLease(t, s)
+				if err := pushB(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+			},
+			change: func(ctx context.Context, s *Store) error {
+				_, err := s.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "p", ID: "b", Delay: 2 * time.Hour}})
+				return err
+			},
+			ask: followedBy(punctual.NewMessage{IfExists: punctual.IfExistsReplace, IfDue: testStart.Add(time.Hour)}),
+		},
+		{name: "ack, lease lost by an ack with a follow-up", prepare: prepareLease, change: changeFollow, ask: settledAs(punctual.SettleAck), again: got},
+		{name: "get of a message acked with a follow-up", prepare: prepareLease, change: changeFollow, ask: got, read: true},
+		{name: "get of a follow-up", prepare: prepareLease, change: changeFollow, read: true, ask: func(ctx context.Context, s *Store) (string, error) {
+			i, err := s.Get(ctx, "p", "b")
+			return i.State.String(), err
+		}},
+		{name: "topic names", prepare: prepareLease, change: changeFollow, read: true, ask: func(ctx context.Context, s *Store) (string, error) {
+			names, err := s.TopicNames(ctx, punctual.NameQuery{})
+			return fmt.Sprint(names), err
+		}},
 		{name: "get", prepare: prepareNone, change: changePush, ask: got, read: true},
 		{name: "get, not found", prepare: prepareMessage, change: changeAmend(punctual.ChangeCancel), ask: got, read: true},
 		{name: "list", prepare: prepareNone, change: changePush, read: true, ask: func(ctx context.Context, s *Store) (string, error) {

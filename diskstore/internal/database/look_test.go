@@ -6,7 +6,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -21,10 +20,7 @@ func filled(t *testing.T, n, body int) (*DB, *Topic) {
 		}
 	})
 	tx := db.Begin(1000)
-	topic, err := tx.AddTopic("a", punctual.DefaultSettings())
-	if err != nil {
-		t.Fatal(err)
-	}
+	topic := addTopic(t, tx, "a")
 	for i := range n {
 		tx.Put(topic, Place{}, &record.Record{ID: fmt.Sprint(i), Message: lifecycle.Message{Due: 5000, FirstDue: 5000}, Body: make([]byte, body)})
 	}

@@ -173,14 +173,20 @@ func (r *run) topic(tx *Tx) (*Topic, *modelTopic) {
 	if m := r.now.topics[name]; m != nil {
 		return r.handles[name], m
 	}
-	t, err := tx.AddTopic(name, punctual.DefaultSettings())
-	if err != nil {
-		r.Fatal(err)
-	}
+	t := addTopic(r, tx, name)
 	r.handles[name] = t
 	m := &modelTopic{punctual.DefaultSettings(), make(map[string]modelMessage), make(map[string]int64), make(map[string]punctual.Finished)}
 	r.now.topics[name] = m
 	return t, m
+}
+
+// addTopic makes a topic with the default settings.
+func addTopic(t interface{ Fatal(args ...any) }, tx *Tx, name string) *Topic {
+	ts, err := tx.AddTopics([]string{name}, punctual.DefaultSettings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ts[0]
 }
 
 // transaction makes one of a few random verbs, each on what the ones before it have left.
@@ -598,12 +604,7 @@ func TestForgetting(t *testing.T) {
 			}
 		}
 		var topic *Topic
-		commit(func(tx *Tx) {
-			var err error
-			if topic, err = tx.AddTopic("a", punctual.DefaultSettings()); err != nil {
-				t.Fatal(err)
-			}
-		})
+		commit(func(tx *Tx) { topic = addTopic(t, tx, "a") })
 		of := rapid.SampledFrom([]Order{Remembered, FinishedRecords}).Draw(t, "of")
 		remember := func(tx *Tx) {
 			for range rapid.IntRange(0, 5).Draw(t, "IDs") {

@@ -73,18 +73,22 @@ func (t *Topic) DeadFrom() record.Position { return t.deadFrom }
 // mayRemember tells whether the topic may remember finished IDs. It needs no lock.
 func (t *Topic) mayRemember(db *DB) bool { return t.remembers.Load() == db.remembering.Load() }
 
-// AddTopic makes a topic. The largest number is never given out, because the one after it would overflow to that of another
-// topic.
-func (tx *Tx) AddTopic(name string, set punctual.Settings) (*Topic, error) {
+// AddTopics makes topics with the same settings: all of them or, when the store has too few numbers left, none. The largest
+// number is never given out, because the one after it would overflow to that of another topic.
+func (tx *Tx) AddTopics(names []string, set punctual.Settings) ([]*Topic, error) {
 	db := tx.db
-	if db.topicNum == math.MaxUint32 {
-		return nil, fmt.Errorf("the store has made %d topics, and has no number for topic %s: %w; use a new store", db.topicNum-1, name, punctual.ErrNoSpace)
+	if uint32(len(names)) > math.MaxUint32-db.topicNum {
+		return nil, fmt.Errorf("the store has made %d topics, and has no number for topic %s: %w; use a new store",
+			db.topicNum-1, names[len(names)-1], punctual.ErrNoSpace)
 	}
-	t := newTopic(name, db.topicNum)
-	db.topicNum++
+	made := make([]*Topic, len(names))
+	for i, name := range names {
+		made[i] = newTopic(name, db.topicNum)
+		db.topicNum++
+		tx.PutSettings(made[i], set)
+	}
 	tx.set([]byte(metaTopic), binary.BigEndian.AppendUint32(nil, db.topicNum))
-	tx.PutSettings(t, set)
-	return t, nil
+	return made, nil
 }
 
 // PutSettings writes a topic's settings.

@@ -20,20 +20,21 @@ type Detached struct {
 }
 
 // State returns the state of a live message, and when the message next needs attention: its due time, or the end of its lease.
-// A finished message has StateNone.
-func (t *Topic) State(p record.Position, now int64) (st punctual.State, next int64) {
+// A finished message has StateNone. cancelled says that no attempt may follow the last lease of the message (P5).
+func (t *Topic) State(p record.Position, now int64) (st punctual.State, next int64, cancelled bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	m := t.messages[p.Seq]
+	cancelled = m != nil && m.cancelled
 	switch {
 	case m != nil && m.state == stateFinished:
-		return punctual.StateNone, 0
+		return punctual.StateNone, 0, cancelled
 	case m != nil && m.state == stateLeased && now < m.next:
-		return punctual.StateLeased, m.next
+		return punctual.StateLeased, m.next, cancelled
 	case p.Ms <= now:
-		return punctual.StateReady, p.Ms
+		return punctual.StateReady, p.Ms, cancelled
 	}
-	return punctual.StateScheduled, p.Ms
+	return punctual.StateScheduled, p.Ms, cancelled
 }
 
 // Detach removes a message from memory, whatever its state.
@@ -82,6 +83,36 @@ func (x *Index) DetachHeld(h Held) (d Detached, ok bool) {
 		return Detached{}, false
 	}
 	return x.detach(m), true
+}
+
+// Beside is a live message on which the follow-ups of a settlement depend.
+type Beside struct {
+	Topic *Topic
+	At    record.Position
+	Goes  bool // the message is to be detached, because a follow-up replaces it
+}
+
+// DetachTogether is DetachHeld for a settlement with follow-ups. In the same step it removes from memory what the follow-ups
+// replace, in the order of beside. ok is false, and nothing is removed, when the lease has another token, or when one of beside is
+// finished: acks need no write lock, so an ack may have come since the caller decided on the follow-ups.
+func (x *Index) DetachTogether(h Held, beside []Beside) (d Detached, replaced []Detached, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	m := x.leased[h.Lease.Token]
+	if m == nil || m.topic != h.Topic || m.lease.At != h.Lease.At {
+		return Detached{}, nil, false
+	}
+	for _, b := range beside {
+		if other := b.Topic.messages[b.At.Seq]; other != nil && other.state == stateFinished {
+			return Detached{}, nil, false
+		}
+	}
+	for _, b := range beside {
+		if b.Goes {
+			replaced = append(replaced, b.Topic.detach(b.At))
+		}
+	}
+	return x.detach(m), replaced, true
 }
 
 // DetachReserved removes from memory a message that a claim has reserved and must not deliver. ok is false when another

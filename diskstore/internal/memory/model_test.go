@@ -144,7 +144,7 @@ func (r *rig) message(states ...int) *modelled {
 
 func (r *rig) step() {
 	steps := []func(){
-		r.passTime, r.push, r.reserve, r.reserve, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.amend,
+		r.passTime, r.push, r.reserve, r.reserve, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.settleTogether, r.amend,
 		r.endReserved, r.restart, r.loader, r.publish, r.publish, r.beginLoad, r.endLoad, r.endLoad, r.detachFinished, r.pause, r.dropTopic, r.clearTopic,
 		r.find, r.found,
 	}
@@ -433,6 +433,61 @@ func (r *rig) settleStored() {
 	}
 }
 
+// settleTogether acks a leased message with follow-ups that depend on other messages, and reads the disk between two steps.
+func (r *rig) settleTogether() {
+	if r.locked() {
+		return
+	}
+	st, m := r.settlement(punctual.SettleAck)
+	st.Then = []punctual.NewMessage{{Topic: "t"}}
+	if _, ok := r.x.Settle([]punctual.Settlement{st}, r.now); ok {
+		r.Fatal("an ack with a follow-up changes the disk")
+	}
+	h, ok := r.x.Holder(&st)
+	if ok != (m != nil) {
+		r.Fatalf("P4: the holder of %v is %v; want %+v", st, h, m)
+	}
+	if !ok {
+		return
+	}
+	var others []*modelled
+	var beside []Beside
+	for range r.n(0, 3) {
+		if other := r.message(); other != m && !slices.Contains(others, other) {
+			others, beside = append(others, other), append(beside, Beside{other.topic, other.at, r.n(0, 1) == 0})
+		}
+	}
+	for _, other := range append(slices.Clone(others), m) { // acked by other calls, meanwhile
+		if other.state == leased && r.n(0, 5) == 0 {
+			r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleAck, Topic: other.topic.Name, ID: other.id, Token: other.last.Token}}, r.now)
+			r.state(other, finished)
+		}
+	}
+	isFinished := func(m *modelled) bool { return m.state == finished }
+	want := m.state == leased && !slices.ContainsFunc(others, isFinished)
+	d, replaced, ok := r.x.DetachTogether(h, beside)
+	if ok != want || ok && (d.Lease.At != m.at || d.Lease.Token != st.Token) {
+		r.Fatalf("P4: %+v was detached beside %v: %v, want %v", d, beside, ok, want)
+	}
+	if !ok {
+		return // nothing is detached, which the next comparison finds out
+	}
+	delete(r.disk, m.at.Seq)
+	for i, b := range beside {
+		if !b.Goes {
+			continue
+		}
+		if len(replaced) == 0 || replaced[0].Lease.At != b.At || replaced[0].Topic != b.Topic {
+			r.Fatalf("%+v was detached; want the message at %v first", replaced, b.At)
+		}
+		replaced = replaced[1:]
+		delete(r.disk, others[i].at.Seq)
+	}
+	if len(replaced) > 0 {
+		r.Fatalf("%+v was detached, which nothing replaces", replaced)
+	}
+}
+
 // move is a transaction that moves a message that was detached, or deletes it.
 func (r *rig) move(m *modelled) {
 	txn := &modelTxn{}
@@ -451,7 +506,7 @@ func (r *rig) amend() {
 		return
 	}
 	isLeased := m.state == leased && r.now < m.last.Until
-	st, next := m.topic.State(m.at, r.now)
+	st, next, cancelled := m.topic.State(m.at, r.now)
 	want := punctual.StateScheduled
 	switch {
 	case m.state == finished:
@@ -461,8 +516,8 @@ func (r *rig) amend() {
 	case m.at.Ms <= r.now:
 		want = punctual.StateReady
 	}
-	if st != want || isLeased && next != m.last.Until {
-		r.Fatalf("message %v is %v until %d; want %v", m.at, st, next, want)
+	if st != want || isLeased && next != m.last.Until || cancelled != m.cancelled {
+		r.Fatalf("message %v is %v until %d, cancelled %v; want %v of %+v", m.at, st, next, cancelled, want, m)
 	}
 	var d Detached
 	ok := true

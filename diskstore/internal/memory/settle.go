@@ -17,8 +17,8 @@ type Settled struct {
 	Refused bool
 }
 
-// Settle carries out settlements that change no message on disk: extensions, and acks of messages of which nothing is to be
-// kept. If the call has any other settlement, Settle returns false and changes nothing, because the items of a call take
+// Settle carries out settlements that change no message on disk: extensions, and acks without follow-ups of messages of which
+// nothing is to be kept. If the call has any other settlement, Settle returns false and changes nothing, because the items of a call take
 // effect in their order. The caller writes the claim log before it answers.
 //
 // Settle needs no write lock. Whoever holds the write lock and acts on a message detaches it first, and learns from that
@@ -30,15 +30,15 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i := range ss {
-		t := x.topics[ss[i].Topic]
-		if ss[i].Verb != punctual.SettleExtend && (ss[i].Verb != punctual.SettleAck || t != nil && t.keepsFinished() || x.remembers(&ss[i])) {
+		if x.needsDisk(&ss[i]) {
 			return Settled{}, false
 		}
 	}
 	done.Errs = make([]error, len(ss))
 	for i := range ss {
 		st := &ss[i]
-		if done.Errs[i] = storekit.CheckSettlement(st, punctual.DefaultMaxBody); done.Errs[i] != nil {
+		// No settlement here has follow-ups, to whose bodies alone the bound of CheckSettlement applies.
+		if done.Errs[i] = storekit.CheckSettlement(st, 0); done.Errs[i] != nil {
 			continue
 		}
 		switch m := x.holder(st); {
@@ -61,6 +61,20 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 	}
 	done.Finished = x.finished
 	return done, true
+}
+
+// needsDisk tells whether a settlement changes messages on disk. Called with mu held.
+func (x *Index) needsDisk(st *punctual.Settlement) bool {
+	switch {
+	case len(st.Then) > 0:
+		return true
+	case st.Verb == punctual.SettleExtend:
+		return false
+	case st.Verb != punctual.SettleAck:
+		return true
+	}
+	t := x.topics[st.Topic]
+	return t != nil && t.keepsFinished() || x.remembers(st)
 }
 
 // keepsFinished tells whether the topic keeps the IDs or the finished records of its messages. Called with mu held.

@@ -4,12 +4,14 @@ package topics
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/database"
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Topic is one topic of a store.
@@ -43,11 +45,14 @@ type Registry struct {
 
 	mu     sync.RWMutex
 	byName map[string]*Topic // guarded by mu
+	// companions are the companions of each topic that has some, by the topic's name, so that whoever deletes a topic need not
+	// look at all others. Guarded by mu.
+	companions map[string][]*Topic
 }
 
 // New returns a registry without topics. Topics that are added to the registry are added to index, too.
 func New(index *memory.Index) *Registry {
-	return &Registry{index: index, byName: make(map[string]*Topic)}
+	return &Registry{index: index, byName: make(map[string]*Topic), companions: make(map[string][]*Topic)}
 }
 
 // Get returns the topic of a name, nil if there is none.
@@ -65,6 +70,9 @@ func (r *Registry) Add(disk *database.Topic, s punctual.Settings) *Topic {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.byName[t.Name] = t
+	if parent, companion := storekit.Companion(t.Name); companion != "" {
+		r.companions[parent] = append(r.companions[parent], t)
+	}
 	return t
 }
 
@@ -75,7 +83,38 @@ func (r *Registry) Remove(t *Topic) (finished int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byName, t.Name)
+	if parent, companion := storekit.Companion(t.Name); companion != "" {
+		left := slices.DeleteFunc(r.companions[parent], func(c *Topic) bool { return c == t })
+		if r.companions[parent] = left; len(left) == 0 {
+			delete(r.companions, parent)
+		}
+	}
 	return finished
+}
+
+// Family returns the topic of a name and its companions. It is empty if there is no such topic.
+func (r *Registry) Family(name string) []*Topic {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	t := r.byName[name]
+	if t == nil {
+		return nil
+	}
+	return append([]*Topic{t}, r.companions[name]...)
+}
+
+// Names returns the names of the topics that q selects, sorted.
+func (r *Registry) Names(q punctual.NameQuery) []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	names := []string{}
+	for name := range r.byName {
+		if strings.HasPrefix(name, q.Prefix) && strings.HasSuffix(name, q.Suffix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // All returns the topics, in no order.

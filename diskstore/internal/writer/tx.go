@@ -135,6 +135,8 @@ type Found struct {
 	State punctual.State
 	// Next is when a live message next needs attention, in Unix milliseconds: its due time, or the end of its lease.
 	Next int64
+	// Cancelled says that no attempt may follow the last lease of a live message (P5).
+	Cancelled bool
 }
 
 // Exists tells whether a message holds the ID.
@@ -157,7 +159,7 @@ func (tx *Tx) Find(t *topics.Topic, id string, look *database.Look) (Found, erro
 		return f, nil
 	}
 	// An ack needs no write lock, so the message may be acked from here on; whoever detaches it learns that.
-	if f.State, f.Next = t.Memory.State(p.At, tx.Ms); f.State == punctual.StateNone {
+	if f.State, f.Next, f.Cancelled = t.Memory.State(p.At, tx.Ms); f.State == punctual.StateNone {
 		_, _ = tx.Detach(f)
 		return Found{}, nil
 	}
@@ -222,18 +224,23 @@ func (tx *Tx) Cancel(f Found) (d memory.Detached, leased, ok bool, err error) {
 	return d, true, false, nil
 }
 
-// took counts a message that has left memory, and deletes it if it was acked. A message that this very transaction stores is
-// not to enter memory any more.
+// took counts a message that has left memory, and deletes it if it was acked.
 func (tx *Tx) took(f Found, d memory.Detached) (memory.Detached, bool) {
-	tx.detached++
-	if f.Place.Own {
-		tx.added = slices.DeleteFunc(tx.added, func(a memory.Added) bool { return a.At.Seq == f.Place.At.Seq })
-	}
+	tx.left(f)
 	if d.Finished {
 		tx.Remove(d, f.ID)
 		return d, false
 	}
 	return d, true
+}
+
+// left counts a live message that was found and has left memory. A message that this very transaction stores is not to enter
+// memory any more.
+func (tx *Tx) left(f Found) {
+	tx.detached++
+	if f.Place.Own {
+		tx.added = slices.DeleteFunc(tx.added, func(a memory.Added) bool { return a.At.Seq == f.Place.At.Seq })
+	}
 }
 
 // DetachHeld takes a message out of memory whose lease is still that of h. It returns false when the lease has ended since.
@@ -243,6 +250,32 @@ func (tx *Tx) DetachHeld(h memory.Held) (memory.Detached, bool) {
 		tx.detached++
 	}
 	return d, ok
+}
+
+// Beside is a live message that was found for a follow-up of a settlement.
+type Beside struct {
+	Found
+	Goes bool // the follow-up replaces the message
+}
+
+// DetachTogether is DetachHeld for a settlement with follow-ups: in one step it takes the settled message and those that
+// follow-ups replace out of memory. The latter are returned in the order of beside. ok is false, and nothing has left memory, when
+// the lease has ended since, or when one of beside was acked since it was found. Then the caller decides anew.
+func (tx *Tx) DetachTogether(h memory.Held, beside []Beside) (d memory.Detached, replaced []memory.Detached, ok bool) {
+	others := make([]memory.Beside, len(beside))
+	for i, b := range beside {
+		others[i] = memory.Beside{Topic: b.Topic.Memory, At: b.Place.At, Goes: b.Goes}
+	}
+	if d, replaced, ok = tx.w.opt.Index.DetachTogether(h, others); !ok {
+		return d, nil, false
+	}
+	tx.detached++
+	for _, b := range beside {
+		if b.Goes {
+			tx.left(b.Found)
+		}
+	}
+	return d, replaced, true
 }
 
 // DetachReserved takes a message out of memory that a claim has reserved and must not deliver. It returns false when another
@@ -334,16 +367,40 @@ func (tx *Tx) Requeue(f Found, r *record.Record) { tx.put(f.Topic, f.Place, r) }
 // RemoveDead deletes a dead message.
 func (tx *Tx) RemoveDead(f Found) { tx.disk.Remove(f.Topic.Disk, f.Place, f.ID) }
 
-// Topic returns the topic with a name. It makes the topic if there is none.
+// Existing returns the topic with a name, or nil if there is none.
+func (tx *Tx) Existing(name string) *topics.Topic { return tx.w.opt.Topics.Get(name) }
+
+// Topic returns the topic with a name. It makes the topic if there is none; see MakeTopics.
 func (tx *Tx) Topic(name string) (*topics.Topic, error) {
-	if t := tx.w.opt.Topics.Get(name); t != nil {
+	if t := tx.Existing(name); t != nil {
 		return t, nil
 	}
-	disk, err := tx.disk.AddTopic(name, punctual.DefaultSettings())
-	if err != nil {
+	if err := tx.MakeTopics(name); err != nil {
 		return nil, err
 	}
-	return tx.w.opt.Topics.Add(disk, punctual.DefaultSettings()), nil
+	return tx.Existing(name), nil
+}
+
+// MakeTopics makes those of the named topics that there are not, and with each companion the topic that the companion belongs to.
+// If the store has too few numbers left for new topics, MakeTopics makes none and returns ErrNoSpace.
+func (tx *Tx) MakeTopics(names ...string) error {
+	var missing []string
+	for _, name := range names {
+		parent, _ := storekit.Companion(name)
+		for _, n := range [...]string{parent, name} { // the same name twice if it is no companion
+			if tx.Existing(n) == nil && !slices.Contains(missing, n) {
+				missing = append(missing, n)
+			}
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	made, err := tx.disk.AddTopics(missing, punctual.DefaultSettings())
+	for _, disk := range made {
+		tx.w.opt.Topics.Add(disk, punctual.DefaultSettings())
+	}
+	return err
 }
 
 // DeleteTopic deletes a topic with all that is in it, and returns how many messages that was, without acked ones. keys are the
