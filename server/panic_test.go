@@ -88,7 +88,7 @@ func TestPanicsOfTheStore(t *testing.T) {
 					if p := a.problem(t, 500, "indeterminate"); strings.Contains(a.body, "secret") || strings.Contains(p.Detail, "goroutine") {
 						t.Errorf("%s: the answer tells what only the log may: %s", line, a.body)
 					}
-					if text := log.String(); !strings.Contains(text, "panic") || !strings.Contains(text, "guard_test.go") {
+					if text := log.String(); !strings.Contains(text, "panic") || !strings.Contains(text, "panic_test.go") {
 						t.Errorf("%s: the log does not tell where the store panicked: %s", line, text)
 					}
 				}

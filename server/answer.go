@@ -1,0 +1,224 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// json answers with v. A large answer to a read counts in Server.memory while it is sent. Answers to changes are small and do not.
+func (c *call) json(status int, v any) error {
+	data, err := wire.Encode(v)
+	if err != nil {
+		return notEncoded(err)
+	}
+	if c.r.Method == http.MethodGet && len(data) > pieceBytes {
+		if err := c.hold(int64(len(data))); err != nil {
+			return err
+		}
+	}
+	return c.write(status, wire.TypeJSON, append(data, '\n'))
+}
+
+// notEncoded returns the error for an answer that could not be encoded. It is an ErrIndeterminate, because the request may have been carried out.
+func notEncoded(err error) error {
+	return fmt.Errorf("encode the answer: %w; %w", punctual.ErrIndeterminate, errors.New(err.Error()))
+}
+
+// write sends the whole answer. Its error wraps errNotSent. Only for an answer with leases does nil mean that the answer has left the server;
+// other answers may still be in a buffer.
+func (c *call) write(status int, mediaType string, data []byte) error {
+	h := c.w.Header()
+	if mediaType != "" {
+		h.Set("Content-Type", mediaType)
+	}
+	if status != http.StatusNoContent {
+		h.Set("Content-Length", strconv.Itoa(len(data)))
+	}
+	if c.leases {
+		return c.send(status, data)
+	}
+	return c.put(status, data)
+}
+
+// send writes a part of the answer and flushes it to the network.
+func (c *call) send(status int, data []byte) error {
+	if err := c.put(status, data); err != nil {
+		return err
+	}
+	if err := http.NewResponseController(c.w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	return nil
+}
+
+// put writes a part of the answer into the buffer of net/http, which is sent when it is full or the request ends. So a small answer costs one
+// write to the network.
+func (c *call) put(status int, data []byte) error {
+	if !c.keepsDeadline {
+		control := http.NewResponseController(c.w)
+		if err := control.SetWriteDeadline(time.Now().Add(c.server.limits.WriteTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return fmt.Errorf("%w: %w", errNotSent, err)
+		}
+	}
+	if c.status == 0 {
+		c.status = status
+		c.w.WriteHeader(status)
+	}
+	if len(data) > 0 && c.r.Method != http.MethodHead {
+		if _, err := c.w.Write(data); err != nil {
+			return fmt.Errorf("%w: %w", errNotSent, err)
+		}
+	}
+	return nil
+}
+
+// errNotSent is the error of an answer that could not be sent. It is not answered with a problem, because the client is gone.
+var errNotSent = errors.New("the answer could not be sent")
+
+// fail answers with a problem.
+func (c *call) fail(err error) {
+	c.server.notice(c, err)
+	if errors.Is(err, errNotSent) || c.status != 0 {
+		return
+	}
+	p := wire.ProblemOf(err)
+	h := c.w.Header()
+	if c.r.ProtoMajor == 1 && c.r.ContentLength != 0 && !c.hasRead {
+		// net/http would wait for the body before it answers, and reads a part of it behind that.
+		h.Set("Connection", "close")
+		deadline := time.Now().Add(restTime)
+		if e := http.NewResponseController(c.w).SetReadDeadline(deadline); e != nil && !errors.Is(e, http.ErrNotSupported) {
+			c.server.log.Debug("the rest of a body may take long", "error", e)
+		}
+	}
+	if f := (*refusal)(nil); errors.As(err, &f) {
+		if f.status != 0 {
+			p.Status = f.status
+		}
+		for name, values := range f.header {
+			h[name] = values
+		}
+		if f.title != "" {
+			p.Title, p.Remedy = f.title, f.remedy
+		}
+	}
+	switch p.Status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="punctual"`)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		h.Set("Retry-After", "1")
+	}
+	c.code = p.Code
+	data, encoding := wire.Encode(p)
+	if encoding != nil {
+		c.server.log.Error("a problem could not be encoded", "code", p.Code, "error", encoding)
+		data = nil
+	}
+	if sending := c.write(p.Status, wire.ProblemType, append(data, '\n')); sending != nil {
+		c.server.notice(c, sending)
+	}
+}
+
+// restTime is how long the rest of a body may take whose request was refused.
+const restTime = time.Second
+
+// notice logs what the operator has to know, and hands on that the store has failed.
+func (s *Server) notice(c *call, err error) {
+	if errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) {
+		s.failStore()
+		if s.options.OnStoreFailed != nil {
+			s.options.OnStoreFailed(err)
+		}
+	}
+	name := ""
+	if c.principal != nil {
+		name = c.principal.Name
+	}
+	switch code := punctual.ErrorCode(err); {
+	case errors.Is(err, errNotSent):
+		s.log.Debug("an answer could not be sent", "method", c.r.Method, "route", c.pattern(), "principal", name, "error", err)
+	case code == "internal", code == "indeterminate", code == "corrupt", code == "store_failed":
+		s.log.Error("a request failed", "method", c.r.Method, "route", c.pattern(), "principal", name, "code", code, "error", err)
+	default:
+		s.log.Debug("a request was refused", "method", c.r.Method, "route", c.pattern(), "principal", name, "code", code)
+	}
+}
+
+// refusal is an error with a status, headers, a title or a remedy other than those of its code.
+type refusal struct {
+	status        int
+	header        http.Header
+	title, remedy string
+	err           error
+}
+
+func (f *refusal) Error() string { return f.err.Error() }
+
+func (f *refusal) Unwrap() error { return f.err }
+
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
+}
+
+// pieceBytes is the size at which a part of a large answer is written out.
+const pieceBytes = 64 << 10
+
+// pieces writes an answer in JSON while it is made, so that a large answer is never in memory as a whole. An answer that is smaller than a
+// piece is written at once, with its length.
+type pieces struct {
+	call    *call
+	pending []byte
+	begun   bool // a piece was written
+}
+
+// Write implements io.Writer.
+func (p *pieces) Write(data []byte) (int, error) {
+	p.pending = append(p.pending, data...)
+	if len(p.pending) < pieceBytes {
+		return len(data), nil
+	}
+	return len(data), p.flush()
+}
+
+// flush writes what is pending. Limits.WriteTime holds for all pieces together, so that a client cannot hold memory by reading slowly.
+func (p *pieces) flush() error {
+	c := p.call
+	if !p.begun {
+		c.w.Header().Set("Content-Type", wire.TypeJSON)
+	}
+	err := c.put(http.StatusOK, p.pending)
+	p.begun, p.pending = true, p.pending[:0]
+	c.keepsDeadline = true
+	return err
+}
+
+// end writes the rest of the answer. err is the error that ended the making of the answer, or nil. end returns it, and notes whether a part of
+// the answer was already sent.
+func (p *pieces) end(err error) error {
+	c := p.call
+	switch {
+	case err == nil && !p.begun:
+		return c.write(http.StatusOK, wire.TypeJSON, p.pending)
+	case err == nil && c.leases:
+		return c.send(http.StatusOK, p.pending)
+	case err == nil:
+		return p.flush()
+	}
+	c.isHalf = p.begun && !errors.Is(err, errNotSent)
+	return err
+}
+
+// line sends one line of a stream.
+func (c *call) line(v any) error {
+	data, err := wire.Encode(v)
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, append(data, '\n'))
+}
