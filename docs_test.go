@@ -3,6 +3,8 @@ package punctual_test
 import (
 	"go/ast"
 	"go/doc/comment"
+	"go/parser"
+	"go/token"
 	"go/version"
 	"io/fs"
 	"os"
@@ -430,6 +432,71 @@ func explainedModules(doc string) map[string]bool {
 		explained[m[1]] = true
 	}
 	return explained
+}
+
+// A function that ARCHITECTURE.md names together with its file is in that file. Those on the way of a message fit a screen.
+func TestFunctionsNamedInArchitecture(t *testing.T) {
+	const screen = 50
+	page := readText(t, "ARCHITECTURE.md")
+	_, way, found := strings.Cut(page, "## Follow one message")
+	if !found {
+		t.Fatal("ARCHITECTURE.md does not follow one message any more")
+	}
+	way, _, _ = strings.Cut(way, "\n## ")
+	lengths := make(map[string]map[string]int) // of the functions, by file
+	for _, m := range functionInFile.FindAllStringSubmatch(page, -1) {
+		name, file := m[1], m[2]
+		if lengths[file] == nil {
+			lengths[file] = functionLengths(t, file)
+		}
+		n, ok := lengths[file][name]
+		if !ok {
+			t.Errorf("ARCHITECTURE.md says that %s is in %s, and it is not", name, file)
+		}
+		if strings.Contains(way, m[0]) && n > screen {
+			t.Errorf("%s in %s has %d lines: at most %d fit a screen", name, file, n, screen)
+		}
+	}
+	if n := len(functionInFile.FindAllString(way, -1)); n < 8+8 {
+		t.Errorf("on the way of a message ARCHITECTURE.md names %d functions with their files, so this test shows little", n)
+	}
+}
+
+var functionInFile = regexp.MustCompile(`\x60([A-Za-z]+(?:\.[A-Za-z]+)?)\x60 \(([a-z_/]+\.go)\)`)
+
+// functionLengths returns how many lines each function of a file has. A method is called Type.Method, a function by its name and
+// by package.Name.
+func functionLengths(t *testing.T, file string) map[string]int {
+	t.Helper()
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string]int)
+	for _, d := range f.Decls {
+		d, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		n := set.Position(d.End()).Line - set.Position(d.Pos()).Line + 1
+		if d.Recv == nil {
+			out[d.Name.Name], out[f.Name.Name+"."+d.Name.Name] = n, n
+			continue
+		}
+		on := d.Recv.List[0].Type
+		if p, ok := on.(*ast.StarExpr); ok {
+			on = p.X
+		}
+		switch generic := on.(type) {
+		case *ast.IndexExpr:
+			on = generic.X
+		case *ast.IndexListExpr:
+			on = generic.X
+		}
+		out[on.(*ast.Ident).Name+"."+d.Name.Name] = n
+	}
+	return out
 }
 
 // ARCHITECTURE.md shows the same import table for the packages that exist, and no others.

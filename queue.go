@@ -33,6 +33,7 @@ type Queue struct {
 	// refusal is what every call returns if the configuration is not valid.
 	refusal error
 
+	// pushes and amends turn calls for single messages into calls of Store.Push and Store.Amend; nil beside a refusal.
 	pushes *batch.Batcher[NewMessage, PushResult]
 	amends *batch.Batcher[Amendment, Amended]
 }
@@ -73,6 +74,9 @@ func NewQueue(s Store, c *QueueConfig) *Queue {
 		c = &QueueConfig{}
 	}
 	q := &Queue{store: s, observer: c.Observer, prepare: c.Prepare, maxBatch: c.MaxBatch, refusal: checkQueue(s, c)}
+	if q.refusal != nil {
+		return q
+	}
 	if q.maxBatch == 0 {
 		q.maxBatch = defaultMaxBatch
 	}
@@ -81,12 +85,12 @@ func NewQueue(s Store, c *QueueConfig) *Queue {
 		pending = defaultMaxPendingBytes
 	}
 	q.pushes = batch.New(batch.Config[NewMessage, PushResult]{
-		Op: "push", Run: q.storePush, Size: messageBytes, Key: func(m NewMessage) string { return m.Topic },
+		Op: "push", Run: s.Push, Size: messageBytes, Key: func(m NewMessage) string { return m.Topic },
 		MaxItems: q.maxBatch, MaxBytes: maxBatchBytes, MaxPending: pending, Late: lateBatch,
 		Closed: ErrClosed, Overloaded: ErrOverloaded, Indeterminate: ErrIndeterminate,
 	})
 	q.amends = batch.New(batch.Config[Amendment, Amended]{
-		Op: "amend", Run: q.storeAmend, Size: amendmentBytes, Key: func(a Amendment) string { return a.Topic },
+		Op: "amend", Run: s.Amend, Size: amendmentBytes, Key: func(a Amendment) string { return a.Topic },
 		MaxItems: q.maxBatch, MaxBytes: maxBatchBytes, MaxPending: pending, Late: lateBatch,
 		Closed: ErrClosed, Overloaded: ErrOverloaded, Indeterminate: ErrIndeterminate,
 	})
@@ -320,14 +324,6 @@ func (q *Queue) Close(ctx context.Context) error {
 		return q.refused()
 	}
 	return errors.Join(q.pushes.Close(ctx), q.amends.Close(ctx))
-}
-
-func (q *Queue) storePush(ctx context.Context, ms []NewMessage) ([]PushResult, error) {
-	return q.store.Push(ctx, ms) // which names the operation in its error
-}
-
-func (q *Queue) storeAmend(ctx context.Context, as []Amendment) ([]Amended, error) {
-	return q.store.Amend(ctx, as)
 }
 
 // operation returns err with the name of the operation in front, unless the text of err begins with that name already.

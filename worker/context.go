@@ -2,12 +2,9 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/punctualmq/punctual"
 )
 
 // The context of a handler ends before the handler returns for three reasons: its timeout, the end of its lease, the end of
@@ -157,78 +154,3 @@ func (r *contextRoot) AfterFunc(f func()) (stop func() bool) {
 }
 
 func nothingToFree() bool { return true }
-
-// watch ends the contexts of handlers whose time is over, until ctx ends.
-func (w *Worker) watch(ctx context.Context, s *session) {
-	over := s.handlers.Done()
-	for ctx.Err() == nil {
-		w.endOverdue(time.Now())
-		w.inflight.sleep(ctx, &w.inflight.ends, over)
-		if over != nil && s.handlers.Err() != nil {
-			endHandlers(w.inflight.all(), s)
-			over = nil
-		}
-	}
-}
-
-// endOverdue ends the contexts of handlers that have reached their timeout or whose lease has ended without a renewal.
-func (w *Worker) endOverdue(now time.Time) {
-	timedOut, expired := w.inflight.overdue(now)
-	for _, m := range timedOut {
-		m.ctx.end(context.DeadlineExceeded, m.route.timedOut)
-	}
-	for _, m := range expired {
-		w.loseRunning(m, errorf(punctual.ErrLeaseLost, "not renewed within %v", m.length), false)
-	}
-}
-
-// overdue returns the messages whose handlers have reached their timeout, each only once, and those whose leases have ended by
-// local time. It sets the alarm of the watcher to the next end.
-func (f *inflight) overdue(now time.Time) (timedOut, expired []*message) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ends.at = time.Time{}
-	for _, m := range f.held {
-		switch {
-		case m.over != nil, m.doubtful(now):
-			continue
-		case !m.endsAt.After(now):
-			expired = append(expired, m)
-			continue
-		case !m.timeout.IsZero() && !m.timeout.After(now):
-			timedOut = append(timedOut, m)
-			m.timeout = time.Time{}
-		}
-		f.ends.notLaterThan(m.nextEnd())
-	}
-	return timedOut, expired
-}
-
-// nextEnd returns when the watcher has to check m next: at the end of its lease or at its timeout, whichever is earlier.
-// The caller holds inflight.mu.
-func (m *message) nextEnd() time.Time {
-	if m.timeout.IsZero() || m.endsAt.Before(m.timeout) {
-		return m.endsAt
-	}
-	return m.timeout
-}
-
-// endHandlers ends the contexts of the handlers of ms with the error and cause of session.handlers, which has ended.
-func endHandlers(ms []*message, s *session) {
-	for _, m := range ms {
-		m.ctx.end(s.handlers.Err(), context.Cause(s.handlers))
-	}
-}
-
-// atStop returns the outcome of a handler at the end of its session. If the handler gave up because its context ended then, the
-// outcome is a release, which does not count as an attempt. Any other outcome is kept: success, Snooze, RetryAfter, Discard and
-// other errors.
-func (m *message) atStop(o outcome) outcome {
-	if m.stop.Err() == nil || o.Verb != punctual.SettleRetry || o.Delay != punctual.UseBackoff {
-		return o
-	}
-	if errors.Is(o.Err, context.Canceled) || errors.Is(o.Err, context.DeadlineExceeded) || errors.Is(o.Err, context.Cause(m.stop)) {
-		return outcome{Decision: punctual.Decision{Verb: punctual.SettleRelease, Err: o.Err}}
-	}
-	return o
-}

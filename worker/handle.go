@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The functions that a message passes in a worker, in order: ask, claim, receive, begin (poll.go, lease.go), slot, work,
+// The functions that a message passes in a worker, in order: ask and claim (claim.go), receive (receive.go), begin (lease.go), slot, work,
 // ensureLease, attempt, finish, settle.
 
 // slot is a goroutine that handles one message after the other. When a handler ends the goroutine (runtime.Goexit), another
@@ -173,4 +173,17 @@ func (w *Worker) logOutcome(m *message, o outcome) {
 func (w *Worker) log(m *message, level slog.Level, text string, args ...any) {
 	logger := w.cfg.Logger.With("topic", m.lease.Topic, "id", m.lease.ID, "attempt", m.attempt)
 	logger.Log(m.ctx, level, text, args...)
+}
+
+// atStop returns the outcome of a handler at the end of its session. If the handler gave up because its context ended then, the
+// outcome is a release, which does not count as an attempt. Any other outcome is kept: success, Snooze, RetryAfter, Discard and
+// other errors.
+func (m *message) atStop(o outcome) outcome {
+	if m.stop.Err() == nil || o.Verb != punctual.SettleRetry || o.Delay != punctual.UseBackoff {
+		return o
+	}
+	if errors.Is(o.Err, context.Canceled) || errors.Is(o.Err, context.DeadlineExceeded) || errors.Is(o.Err, context.Cause(m.stop)) {
+		return outcome{Decision: punctual.Decision{Verb: punctual.SettleRelease, Err: o.Err}}
+	}
+	return o
 }

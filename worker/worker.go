@@ -24,7 +24,10 @@ import (
 // The files, in the order of a message's way:
 //
 //	worker.go    what a user sets up: Config, New, Handle
-//	poll.go      claims: which topics are asked, for how many, and what follows from the answer
+//	poll.go      the poller: when it acts, and its state
+//	claim.go     which topics a claim names, for how many messages it asks, and the call of the store
+//	receive.go   what a claim has brought goes to the slots; when its topics are asked for again
+//	late.go      claims that take too long
 //	slots.go     how many slots are free, and for whom
 //	ahead.go     what is claimed before a slot is free
 //	handle.go    one message in a slot: slot, work, attempt, finish
@@ -32,7 +35,8 @@ import (
 //	lease.go     the leases held: which handler may start, loss
 //	renew.go     the renewer of leases
 //	clock.go     the upper bound of the store's clock
-//	context.go   the contexts of handlers and their ends
+//	context.go   the contexts of handlers
+//	watch.go     the watcher, which ends a handler's context at its timeout or when its lease is over
 //	run.go       Start, Run, Stop, Drain: a worker's life
 //	order.go     in which order a claim names its topics
 //	parts.go     a claim for more topics than one call may name, in parts

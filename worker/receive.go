@@ -1,0 +1,119 @@
+package worker
+
+import (
+	"errors"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// receive dispatches the messages of a claim that has returned, and decides when its topics are asked for again. It returns
+// an error when the store cannot recover.
+func (p *poller) receive(a *ask) error {
+	p.underWay--
+	a.cancel()
+	ms := p.w.begin(p.s, a.got)
+	if len(ms) > 0 {
+		p.found = time.Now()
+	}
+	if a == p.second {
+		p.second = nil
+		p.suspectFirst(ms)
+	}
+	if a.givenUp {
+		p.dispatchLate(ms)
+		if len(a.polls) > 1 { // giveUp has ended it
+			return nil
+		}
+		a.polls[0].late--
+		if p.s.claims.Err() != nil {
+			return nil
+		}
+		return p.conclude(a)
+	}
+	n := min(len(ms), a.reserved.slots)
+	p.w.slots.settle(a.reserved, ms[:n])
+	p.w.dispatch(p.s, ms[:n])
+	if len(ms) > n {
+		p.w.inflight.renewBy(a.got.received.Add(aheadWait))
+	}
+	p.w.dispatch(p.s, p.w.slots.enqueue(ms[n:]))
+	before := p.backlog
+	if p.backlog = len(ms) == a.claim.Max && ms[0].length >= aheadLease; p.backlog && before { // this claim did not wait in the store, so its time is the store's
+		p.w.slots.claimed(a.got.received.Sub(a.got.sent))
+	}
+	p.free(a)
+	if p.s.claims.Err() != nil {
+		return nil
+	}
+	return p.conclude(a)
+}
+
+// conclude decides when the topics of a, which was not ended by giveUp, are asked for again.
+func (p *poller) conclude(a *ask) error {
+	took := a.got.received.Sub(a.got.sent)
+	switch {
+	case unrecoverable(a.err):
+		p.w.observer.OnError(p.s.claims, "claim", a.err)
+		p.w.cfg.Logger.Error("worker claims nothing more: the store cannot recover", "err", a.err)
+		return a.err
+	case a.err != nil:
+		p.failed(a)
+		return nil
+	}
+	inTime := took <= a.mayTake()
+	atOnce := len(a.got.deliveries) == 0 && took < shortestBackoff && a.claim.Wait > 0 // a store or proxy that does not wait
+	if !p.divided && p.failing == 0 && !atOnce {
+		return nil
+	}
+	for _, t := range a.polls {
+		if inTime {
+			t.group = 0
+		}
+		if t.tries.reset() {
+			if p.failing--; p.failing == 0 {
+				p.w.cfg.Logger.Info("claims succeed again")
+			}
+		}
+		if atOnce { // found is set, because long claims would return at once, too
+			p.divided, t.rest, p.found = true, a.got.received.Add(shortestBackoff), a.got.received
+		}
+	}
+	return nil
+}
+
+// failed delays the next claim for a topic that failed alone. Topics that failed together are asked for separately at once.
+func (p *poller) failed(a *ask) {
+	p.w.observer.OnError(p.s.claims, "claim", a.err)
+	if p.failing == 0 {
+		p.w.cfg.Logger.Warn("claim failed; trying again until it succeeds", "err", a.err)
+	}
+	for _, t := range a.polls {
+		if t.tries.tries == 0 {
+			p.failing++
+		}
+		wait := t.tries.next()
+		if len(a.polls) == 1 {
+			t.rest = time.Now().Add(wait)
+		}
+	}
+	if !a.givenUp { // giveUp has divided the others
+		p.divide(a)
+	}
+}
+
+// unrecoverable reports whether err is an error for which trying again is of no use.
+func unrecoverable(err error) bool {
+	return errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) || errors.Is(err, punctual.ErrInvalid)
+}
+
+// dispatch sends messages that have a slot to the slots' goroutines, and first starts as many goroutines as there are slots
+// in use. Only the poller calls it.
+func (w *Worker) dispatch(s *session, ms []*message) {
+	for used := w.slots.used(); s.goroutines < used; s.goroutines++ {
+		s.running.Go(func() { w.slot(s) })
+	}
+	for _, m := range ms {
+		s.ready <- m
+	}
+}
