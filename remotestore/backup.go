@@ -10,8 +10,9 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Backup implements punctual.Backuper. The server sends the copy to whoever may admin and inspect all topics, and it is written here.
-// The server learns nothing of the directory. ErrUnsupported when the server's store is not the embedded one.
+// Backup implements punctual.Backuper. The server sends the copy, for which the caller needs the rights to administer and inspect all
+// topics, and Backup writes it to dir on this machine. It fails with ErrUnsupported when the store behind the server is not the
+// embedded one.
 func (s *Store) Backup(ctx context.Context, dir string, progress func(written, total int64)) error {
 	return archive.Backup(ctx, s, dir, progress)
 }
@@ -23,11 +24,11 @@ func (s *Store) Archive(ctx context.Context, w io.Writer, size func(total int64)
 	}
 	defer s.running.Done()
 	begun := false
-	var failed error // of writing here, which is no failure of the server
+	var failed error // of writing the copy on this machine, which is no failure of the server
 	r := read(wire.PathBackup)
 	r.onBody = func(body io.Reader, length int64) error {
 		if begun {
-			return failed // w has a part of another copy
+			return failed // w has a part of an earlier copy, so nothing can be appended to it
 		}
 		begun = true
 		if size != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// batch sends those items of which check says nothing, in as few requests as the server's limit allows. It returns a
-// result for each item, in order. What one request cannot carry is halved.
+// batch sends the items that check accepts, in as few requests as the server's limit of bytes allows, and returns a result for each
+// item, in order. A request that is too large is divided into two halves.
 //
-// The error of the first request is that of the call. A later one leaves what is done before in place, so its items
-// have the error.
+// If the first request fails, its error is the error of the call. If a later one fails, only its items and those after it have the
+// error, because the items before have been carried out.
 func batch[I, R any](ctx context.Context, s *Store, name string, items []I, check func(*I) error, send func(context.Context, []I) ([]R, error), refused func(*I, error) R) ([]R, error) {
 	if err := s.enter(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -56,7 +56,7 @@ func batch[I, R any](ctx context.Context, s *Store, name string, items []I, chec
 		if err == nil && len(rs) != len(part) {
 			err = fmt.Errorf("the server answered %d results for %d items: %w", len(rs), len(part), punctual.ErrIndeterminate)
 		}
-		// What is in doubt is not halved: the halves are other requests, and would be carried out beside the whole.
+		// A request that may have been carried out is not divided, because its halves would be carried out in addition to it.
 		tooLarge := errors.Is(err, punctual.ErrTooLarge) && punctual.Definite(err)
 		if tooLarge && len(part) > 1 {
 			half := len(part) / 2
@@ -82,7 +82,8 @@ func batch[I, R any](ctx context.Context, s *Store, name string, items []I, chec
 	return out, nil
 }
 
-// ofPart is the context for the part of a call that begins at an item. A key that the caller gave is one for each part.
+// ofPart returns the context for the part of a call that begins at an item. If the caller gave a key, each part has a key of its own
+// that is made from it, because the parts are different requests.
 func ofPart(ctx context.Context, item int) context.Context {
 	r, ok := storekit.RequestOf(ctx)
 	if !ok || item == 0 {
@@ -92,12 +93,12 @@ func ofPart(ctx context.Context, item int) context.Context {
 	return storekit.WithRequest(ctx, r)
 }
 
-// post sends a request with a key, which the server may wait for so long before it answers.
+// post sends a request with a key: the caller's, if ctx has one. The server may wait for up to wait before it answers.
 func (s *Store) post(ctx context.Context, r *request, wait time.Duration) (*reply, error) {
 	if own, ok := storekit.RequestOf(ctx); ok {
 		now, _ := s.clock.now()
 		if err := storekit.CheckRequest(storekit.Request{Key: own.Key, NotAfter: now}, now, s.repeats); err != nil {
-			return nil, err // what cannot stand in a header
+			return nil, err // for instance a key that cannot stand in a header
 		}
 		r.key, r.notAfter, r.sent = own.Key, own.NotAfter, !own.First
 	}
@@ -117,7 +118,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 
 func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	named := s.makesUpIDs(ctx)
-	for i := range ms { // batch has made them its own
+	for i := range ms { // they may be changed, because batch has copied them
 		if ms[i].ID == "" && named {
 			now, _ := s.clock.now()
 			ms[i].ID = storekit.NewID(now)
@@ -135,8 +136,8 @@ func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	return wire.DecodePushAnswer(p.form, p.body)
 }
 
-// makesUpIDs tells whether the messages of a push get their IDs here. Servers that know each other's requests make them up of the
-// request's key, so they would tell no time.
+// makesUpIDs reports whether messages without an ID get one here, before the push is sent. That is so for servers that keep answers in
+// their common store: they would make an ID from the key of the request, in which there is no time by which IDs sort.
 func (s *Store) makesUpIDs(ctx context.Context) bool {
 	_, key := storekit.RequestOf(ctx)
 	instance := s.endpoints[s.preferred.Load()].instance.Load()
@@ -153,7 +154,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 
 func (s *Store) settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	for i := range ss {
-		ss[i].Error = storekit.TrimError(ss[i].Error) // batch has made them its own
+		ss[i].Error = storekit.TrimError(ss[i].Error) // they may be changed, because batch has copied them
 	}
 	r := &request{path: wire.PathSettle, again: anew, eitherForm: true}
 	r.write = func(f wire.Form) ([]byte, error) { return wire.EncodeSettle(f, ss) }
@@ -208,7 +209,7 @@ func (s *Store) amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	return out, nil
 }
 
-// Claim implements punctual.Store. One that waits for longer than the server allows is asked for in parts.
+// Claim implements punctual.Store. A claim that is to wait for longer than the server allows is sent in several requests.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	ds, err := s.claim(ctx, c)
 	if err != nil {
@@ -272,8 +273,8 @@ func (s *Store) claimPart(ctx context.Context, c punctual.Claim) ([]punctual.Del
 	return wire.DecodeClaimAnswer(p.form, p.body)
 }
 
-// abandon is the error of a claim that ended without an answer. What the claim leased nevertheless is given back
-// aside, as soon as the server can be asked.
+// abandon returns the error of a claim that ended without an answer. If the caller has gone, a goroutine releases the messages that the
+// claim may have leased nevertheless, so that they need not wait for the end of those leases. Close waits for that goroutine.
 func (s *Store) abandon(ctx context.Context, r *request, err error) error {
 	ended := ctx.Err()
 	if s.closing.Err() != nil {
@@ -296,18 +297,19 @@ func (s *Store) abandon(ctx context.Context, r *request, err error) error {
 	return ended
 }
 
-// releaseLimit is how long it may take to give back what a claim leased whose caller has gone. Close waits for that.
+// releaseLimit is how long abandon may take to release messages. It is short because Close waits for that.
 const releaseLimit = 3 * time.Second
 
-// longAgo is until when a copy may be carried out that only asks for the answer.
+// longAgo is the time until which a copy may be carried out that only asks for the answer to an earlier one: it is over, so the
+// server does not carry the copy out.
 var longAgo = time.UnixMilli(1)
 
-// release asks what a claim leased and gives it back.
+// release asks a server for the answer to a claim, and releases the messages in it.
 func (s *Store) release(ctx context.Context, of *request) error {
 	r := &request{method: of.method, path: of.path, body: of.body, eitherForm: true, again: keyed, key: of.key, notAfter: longAgo, sent: true, aside: true}
 	p, err := s.do(ctx, r)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil // it leased nothing
+		return nil // the claim was never carried out, so it has leased nothing
 	}
 	if err != nil || p.status == http.StatusNoContent {
 		return err
@@ -322,7 +324,7 @@ func (s *Store) release(ctx context.Context, of *request) error {
 	}
 	r = &request{method: http.MethodPost, path: wire.PathSettle, again: anew, aside: true, eitherForm: true}
 	r.write = func(f wire.Form) ([]byte, error) { return wire.EncodeSettle(f, ss) }
-	_, err = s.do(ctx, r) // an item that fails was claimed by another one or has ended
+	_, err = s.do(ctx, r) // items that fail do not matter: their leases are over
 	s.answered.add(of.key)
 	return err
 }

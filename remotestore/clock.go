@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// estimate is what the server's clock is thought to show. It only says until when a request may be carried out, and
-// in which time new IDs sort. Every answer that matters comes from the server.
+// estimate computes what the server's clock shows, from what it showed when it was last read. It is used only for the time until which
+// a request may be carried out, and for the times in new IDs; nothing else rests on it.
 type estimate struct {
 	mu     sync.Mutex
 	heard  time.Time // guarded by mu: when it was read, by the machine's clock
 	server time.Time // guarded by mu: what was read
 }
 
-// estimateFor is how long an estimate is good for: clocks drift little in that time.
+// estimateFor is how long after a reading the estimate counts as recent, because clocks drift little in that time.
 const estimateFor = 30 * time.Second
 
-// now is the estimate, and whether it is recent.
+// now returns what the server's clock shows now by estimate. recent reports whether the clock was read less than estimateFor ago.
 func (e *estimate) now() (now time.Time, recent bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -25,14 +25,14 @@ func (e *estimate) now() (now time.Time, recent bool) {
 	return e.server.Add(since), since < estimateFor
 }
 
-// hear takes what the server's clock showed.
+// hear notes what the server's clock has just shown.
 func (e *estimate) hear(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard, e.server = time.Now(), now
 }
 
-// read asks the server.
+// read asks a server for its clock.
 func (e *estimate) read(ctx context.Context, s *Store) error {
 	now, err := s.now(ctx)
 	if err == nil {

@@ -1,16 +1,19 @@
-// Package remotestore is a store that a Punctual server holds. It is the same Store, Inspector, Checker and Examiner
-// over HTTP, so Queue and Worker run on it unchanged.
+// Package remotestore is the client of a Punctual server. Its Store calls the store behind the server over HTTP and has the same
+// interfaces (Store, Inspector, Checker, Examiner), so Queue and Worker run on it unchanged.
 //
-// A network fault is a fault of the store, and told as one:
+// A fault of the network is returned as a fault of the store:
 //
-//   - No server could be reached: ErrUnreachable. The call was never sent.
-//   - The answer is lost for good: ErrIndeterminate for what changes something, ErrUnreachable for what only reads.
+//   - ErrUnreachable when no server could be reached, so that the call was never sent.
+//   - When the answer is lost for good: ErrIndeterminate for a call that changes something, ErrUnreachable for one that only reads.
 //
-// Before it comes to that the store asks again, for Options.RetryFor, at each of its servers in turn. Every push,
-// claim, settlement and amendment has a key by which the server knows a copy, so that it is carried out once. A server
-// that keeps those answers in its memory and has been started anew since cannot know. So ErrIndeterminate is the
-// answer to what was sent to the old one. Claims and settlements are sent anew, because a lease and a token make
-// that safe.
+// Before it returns one of them, the Store sends the request again to each of its servers in turn, for Options.RetryFor. Every push,
+// claim, settlement and amendment has a key, by which a server recognizes a copy of a request that it has carried out already. Most
+// servers keep those answers in memory, and lose them when they are started anew. A push or amendment that was sent to a server
+// before its restart is therefore not repeated: it ends with ErrIndeterminate. Claims and settlements are repeated, because leases
+// and tokens make that safe.
 //
-// Claims wait at the server, in parts when they wait for longer than it allows.
+// A claim waits at the server. One that is to wait for longer than the server allows is sent in several requests.
+//
+// The files: calls.go and inspect.go have the methods of the store. A request goes from one server to the next in failover.go, and
+// is exchanged with one server in exchange.go over the connections of transport.go.
 package remotestore

@@ -16,8 +16,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// call sends a request without a key and reads its answer, which convert turns into what is returned. wrong is what the arguments
-// of the call have been found to be, if they are not in order. It is returned unless the store is closed or ctx has ended.
+// call sends a request without a key, decodes its answer and converts it. wrong is the error of malformed arguments, or nil. call
+// returns it without sending anything, unless the store is closed or ctx has ended, whose errors come first.
 func call[A, R any](ctx context.Context, s *Store, name string, wrong error, r *request, query url.Values, convert func(*A) (R, error)) (out R, err error) {
 	if err := s.enter(); err != nil {
 		return out, fmt.Errorf("%s: %w", name, err)
@@ -47,11 +47,12 @@ func call[A, R any](ctx context.Context, s *Store, name string, wrong error, r *
 	return out, nil
 }
 
+// read returns a request that only reads.
 func read(path string) *request {
 	return &request{method: http.MethodGet, path: path, again: reading}
 }
 
-// parameters is a query of those that are not empty.
+// parameters returns a query of pairs of names and values, without those whose value is empty.
 func parameters(pairs ...string) url.Values {
 	q := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -68,14 +69,14 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return call(ctx, s, "get", wrong, read(wire.MessagePath(topic, id)), nil, (*wire.Message).Info)
 }
 
-// Finished implements punctual.FinishedKeeper; ErrUnsupported when the server's store keeps no finished messages.
+// Finished implements punctual.FinishedKeeper. It fails with ErrUnsupported when the store behind the server keeps no finished records.
 func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
 	wrong := errors.Join(storekit.CheckTopic(topic), storekit.CheckID(id))
 	return call(ctx, s, "finished", wrong, read(wire.FinishedPath(topic, id)), nil, (*wire.Finished).Finished)
 }
 
-// Consumers implements punctual.ConsumerReporter: it is what the server sees that answers. ErrUnsupported when that is too old to
-// look.
+// Consumers implements punctual.ConsumerReporter with the consumers that the answering server has seen. It fails with ErrUnsupported
+// when that server is too old to record them.
 func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
 	wrong := storekit.CheckTopic(topic)
 	return call(ctx, s, "consumers", wrong, read(wire.TopicPath(topic, "consumers")), nil, (*wire.Consumers).All)
@@ -121,7 +122,7 @@ func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, e
 // Forecast implements punctual.Inspector.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
 	wrong := storekit.CheckForecast(q)
-	q.Step = min(q.Step, math.MaxInt64/time.Millisecond*time.Millisecond) // so that it can be rounded up
+	q.Step = min(q.Step, math.MaxInt64/time.Millisecond*time.Millisecond) // so that rounding it up to whole milliseconds cannot overflow
 	query := parameters("topic", q.Topic, "from", wire.TimeText(q.From), "step", wire.DurationText(q.Step), "buckets", strconv.Itoa(q.Buckets))
 	return call(ctx, s, "forecast", wrong, read(wire.PathForecast), query, func(a *wire.Forecast) (punctual.Forecast, error) {
 		return a.Forecast(), nil
@@ -212,7 +213,8 @@ func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 	return e.findings, errors.Join(err, e.err)
 }
 
-// Space implements punctual.SpaceReporter with what the server's store says; ErrUnsupported when that does not know.
+// Space implements punctual.SpaceReporter for the store behind the server. It fails with ErrUnsupported when that store is no
+// SpaceReporter.
 func (s *Store) Space(ctx context.Context) (punctual.Space, error) {
 	return call(ctx, s, "space", nil, read(wire.PathSpace), nil, func(a *wire.Space) (punctual.Space, error) {
 		return punctual.Space{Free: a.Free, Total: a.Total, Reserve: a.Reserve}, nil

@@ -22,39 +22,39 @@ import (
 
 // Options adjusts a Store. A nil *Options, and each zero field, means the default.
 type Options struct {
-	// Token is sent with every request. TokenFile names a file that holds it, which is read again when the server refuses it.
-	// At most one of them. Over http to another machine neither is sent unless PlaintextToken says so.
+	// Token is sent with every request. Instead of it, TokenFile may name a file with the token; the file is read again when a server
+	// refuses the token. Open refuses http URLs of other machines beside a token, unless PlaintextToken is true.
 	Token, TokenFile string
 	PlaintextToken   bool
-	// TLS is for https URLs. Default: the system's authorities.
+	// TLS is used for https URLs. Default: a configuration that trusts the authorities of the system.
 	TLS *tls.Config
-	// Timeout is how long one request may take beside the time that a claim waits. Default 10 s.
+	// Timeout is how long one request may take, in addition to the time that a claim waits. Default 10 s.
 	Timeout time.Duration
-	// RetryFor is how long a call goes on while no server answers it. Default 15 s; less than zero is not at all.
+	// RetryFor is how long a call is repeated while no server answers. Default 15 s. With less than zero each server is asked once.
 	RetryFor time.Duration
-	// Logger gets what the store has to say on its own. Default slog.Default.
+	// Logger gets what happens outside of calls. Default slog.Default.
 	Logger *slog.Logger
-	// Name is what this program is called where people look who works on a topic, in at most 128 printable ASCII characters. Default
-	// the name of the machine and the number of the process, such as web-3/4711.
+	// Name is the name of this program in lists of consumers, in at most 128 printable ASCII characters. Default the name of the
+	// machine and the number of the process, such as web-3/4711.
 	Name string
 
-	// DialUnix, if set, connects to the path of a unix: URL. Default: a connection whose other end runs as the same
-	// user or root.
+	// DialUnix, if not nil, connects to the path of a unix: URL. By default the process at the other end has to run as the same user
+	// or as root.
 	DialUnix func(ctx context.Context, path string) (net.Conn, error)
 }
 
-// Store is a store at one or several servers. All methods are safe for concurrent use.
+// Store calls the store behind one server, or behind several servers of the same store. All methods are safe for concurrent use.
 type Store struct {
 	opt       Options
 	endpoints []*endpoint
-	preferred atomic.Int32 // the endpoint that answered last
-	sender    string       // begins the keys of this store's requests
+	preferred atomic.Int32 // the index of the endpoint that answered last; the next request goes there first
+	sender    string       // the prefix of all keys of this store's requests
 	requests  atomic.Uint64
 	token     token
 	clock     estimate
 	answered  answered
 
-	// Of the server that was reached when the store was opened.
+	// What the server that answered Open has said of itself. Not changed after that.
 	durability punctual.Durability
 	limits     wire.Limits
 	repeats    time.Duration
@@ -64,15 +64,15 @@ type Store struct {
 
 	mu      sync.Mutex
 	closed  bool           // guarded by mu
-	running sync.WaitGroup // calls and what they left to do; grows only while not closed
+	running sync.WaitGroup // the calls under way and the releases that claims left behind; grows only while not closed
 }
 
-// Open returns the store of the servers at urls: http://HOST:PORT, https://HOST:PORT, each with a path if the server is
-// mounted under one, or unix:PATH. They serve the same store; one that cannot be reached is
-// replaced by the next. Open asks the first that answers what it is.
+// Open returns the store behind the servers at urls: http://HOST:PORT or https://HOST:PORT, each with a path if the server is mounted
+// under one, or unix:PATH. All of them have to serve the same store; a request that does not reach one of them goes to the next. Open
+// asks them in turn until one answers, and takes over what it says of its limits and its durability.
 //
-// Errors: ErrInvalid for a URL, token or answer that cannot be; ErrUnreachable when no server answers; what the server
-// refuses, such as ErrUnauthenticated.
+// Errors: ErrInvalid for a malformed URL or token, and for an answer that no Punctual server gives; ErrUnreachable when no server
+// answers; the error of a server that refuses, such as ErrUnauthenticated.
 func Open(ctx context.Context, urls []string, o *Options) (*Store, error) {
 	s := &Store{sender: rand.Text()[:16]}
 	if o != nil {
@@ -108,7 +108,7 @@ func Open(ctx context.Context, urls []string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// parseURLs makes the endpoints.
+// parseURLs returns an endpoint for each URL.
 func (s *Store) parseURLs(urls []string) ([]*endpoint, error) {
 	if len(urls) == 0 {
 		return nil, fmt.Errorf("no URL of a server is given: %w", punctual.ErrInvalid)
@@ -124,7 +124,7 @@ func (s *Store) parseURLs(urls []string) ([]*endpoint, error) {
 	return out, nil
 }
 
-// parseURL makes the endpoint of one URL. Errors never repeat a password.
+// parseURL returns the endpoint of one URL. Its errors never contain a password.
 func (s *Store) parseURL(text string) (*endpoint, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		path = strings.TrimPrefix(path, "//")
@@ -161,7 +161,8 @@ func (s *Store) parseURL(text string) (*endpoint, error) {
 	return s.tcpEndpoint(base, u), nil
 }
 
-// opensKind is what opens a store of a kind that the command line knows and this package does not, or nothing.
+// opensKind returns the call that opens a store of this kind, if it is a kind that the command line knows and this package does not;
+// otherwise it returns "".
 func opensKind(kind string) string {
 	switch kind {
 	case "disk":
@@ -181,7 +182,7 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// greet asks the servers in turn, once, what they are.
+// greet asks one server after the other what it is, until one answers. It asks each of them once.
 func (s *Store) greet(ctx context.Context) error {
 	var all error
 	for i, e := range s.endpoints {
@@ -203,8 +204,8 @@ func (s *Store) greet(ctx context.Context) error {
 	return all
 }
 
-// Close ends waiting claims, waits for the calls under way and closes the connections. It settles nothing, and the store
-// at the server stays open. A second one returns nil.
+// Close ends waiting claims, waits for the calls under way and closes the connections. It does not settle messages that this program
+// holds, and the store at the server stays open. A second Close returns nil.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -222,7 +223,7 @@ func (s *Store) hangUp() {
 	}
 }
 
-// enter lets a call begin unless the store is closed. The caller owes a s.running.Done.
+// enter lets a call begin unless the store is closed. The caller has to call s.running.Done at its end.
 func (s *Store) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,12 +236,12 @@ func (s *Store) enter() error {
 
 func errClosed() error { return fmt.Errorf("remote store: %w", punctual.ErrClosed) }
 
-// Durability implements punctual.DurabilityReporter with what the server said when the store was opened. It is empty
-// when the server's store does not know.
+// Durability implements punctual.DurabilityReporter with what the server said when the store was opened. It is empty when the store
+// behind the server does not report it.
 func (s *Store) Durability() punctual.Durability { return s.durability }
 
-// Repeats implements storekit.Repeater: a call with a storekit.Request reaches the server under the key of that.
+// Repeats implements storekit.Repeater. The requests of a call whose context has a storekit.Request bear that key.
 func (s *Store) Repeats() time.Duration { return s.repeats }
 
-// newKey names a request.
+// newKey returns a key that no other request has.
 func (s *Store) newKey() string { return s.sender + "-" + strconv.FormatUint(s.requests.Add(1), 36) }

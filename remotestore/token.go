@@ -9,21 +9,22 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// token is what a store shows to its servers.
+// token is the text by which a store authenticates itself to its servers.
 type token struct {
-	file string
+	file string // from which the text is read; empty if the text was given. It does not change.
 
 	mu   sync.Mutex
 	text string // guarded by mu
 }
 
+// open takes the token from the options, or reads the file that they name.
 func (t *token) open(o *Options) error {
 	t.file, t.text = o.TokenFile, o.Token
 	if t.file == "" {
 		return checkToken(t.text)
 	}
 	if t.text != "" {
-		return fmt.Errorf("a token and the file of one are given: %w; use one", punctual.ErrInvalid)
+		return fmt.Errorf("both a token and a file of a token are given: %w; give one of them", punctual.ErrInvalid)
 	}
 	_, err := t.reread()
 	return err
@@ -31,14 +32,14 @@ func (t *token) open(o *Options) error {
 
 func (t *token) set() bool { return t.file != "" || t.text != "" }
 
-// get is the token, or "".
+// get returns the token; empty if there is none.
 func (t *token) get() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text
 }
 
-// reread reads the file again and tells whether it holds another token.
+// reread reads the file again, if there is one, and reports whether the token is another now.
 func (t *token) reread() (changed bool, err error) {
 	if t.file == "" {
 		return false, nil
@@ -61,7 +62,7 @@ func (t *token) reread() (changed bool, err error) {
 	return changed, nil
 }
 
-// checkToken refuses what cannot stand in a header, without repeating it.
+// checkToken refuses a token that cannot stand in a header. The error does not contain the token.
 func checkToken(text string) error {
 	for i := range len(text) {
 		if text[i] <= ' ' || text[i] > '~' {

@@ -14,36 +14,38 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// endpoint is one URL.
+// endpoint is one URL of a server, with what is known of that server.
 type endpoint struct {
 	base string // in front of every path
 	name string // in errors
-	// client speaks what TLS agrees on, or HTTP/2 alone. http1 speaks HTTP/1.1; it is nil where client is for all requests.
+	// client speaks the version of HTTP that TLS agrees on, or without TLS only HTTP/2. http1 speaks HTTP/1.1; it is nil where
+	// client is used for all requests.
 	client, http1 *http.Client
-	// spoken says which of the two is for which requests; nil before it is known what the server speaks.
+	// spoken says which of the two is used for which requests; nil until learn has found out what the server speaks.
 	spoken atomic.Pointer[spoken]
-	// instance is the memory of answers that the server at this URL has, as it said last; nil before it said anything.
+	// instance names the memory in which the server at this URL keeps answers, as its last answer said; nil before the first answer.
+	// A server that is started anew has another memory.
 	instance atomic.Pointer[string]
-	// asked tells that the server was asked what it is, compact that it then knew the compact form, and farewell that it says which
+	// asked reports that the server has said what it can do: compact that it knows the compact form, and farewell that it says which
 	// requests it has not begun when it ends an HTTP/1.1 connection.
 	asked, compact, farewell atomic.Bool
 }
 
-// spoken are the clients for an endpoint's requests.
+// spoken has the client for each kind of request to an endpoint.
 type spoken struct {
-	changes *http.Client // for what is carried out once
-	anew    *http.Client // for what can be carried out again, or is told apart by a farewell
+	changes *http.Client // for requests that must be carried out only once
+	anew    *http.Client // for requests that can be repeated, and for all with a key when the server says a farewell
 }
 
 func newClient(t *http.Transport) *http.Client {
 	return &http.Client{
 		Transport: t,
-		// A server does not redirect, and whoever does may not have the token.
+		// A Punctual server does not redirect, so a redirect comes from somebody else, who must not get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// unixEndpoint speaks as tcpEndpoint does without TLS.
+// unixEndpoint is tcpEndpoint for a socket in the file system, without TLS.
 func (s *Store) unixEndpoint(path string) *endpoint {
 	dial := s.opt.DialUnix
 	if dial == nil {
@@ -56,17 +58,18 @@ func (s *Store) unixEndpoint(path string) *endpoint {
 	return &endpoint{base: "http://localhost", name: "unix:" + path, client: newClient(t), http1: newClient(t1)}
 }
 
-// tcpEndpoint speaks what TLS agrees on. Without TLS, and if no proxy is configured, it speaks HTTP/2 where the server does.
+// tcpEndpoint returns the endpoint of an http or https URL. With TLS it speaks the version that both sides agree on. Without TLS, and
+// if no proxy is configured, it uses HTTP/2 and HTTP/1.1 side by side where the server speaks both.
 //
-// HTTP/1.1 costs both sides less, and nothing waits behind another request's bytes. But at the end of an HTTP/2 connection the
-// server says which requests it has not begun, and the transport sends those again. An HTTP/1.1 request that meets the end of an
-// idle connection may have been carried out, unless the server says a farewell. So HTTP/1.1 is for what can be carried out again,
-// and with a farewell for all requests that have a key.
+// HTTP/1.1 costs both sides less, and no request waits behind the bytes of another one. But when a server ends an HTTP/2 connection,
+// it says which requests it has not begun, and the transport sends those again. With HTTP/1.1 a request that is sent while the server
+// ends an idle connection may or may not have been carried out, unless the server says a farewell. So HTTP/1.1 is used for requests
+// that can be repeated, and for all requests with a key when the server says a farewell.
 func (s *Store) tcpEndpoint(base string, u *url.URL) *endpoint {
 	t := s.tcpTransport()
 	e := &endpoint{base: base, name: base, client: newClient(t)}
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
-	if u.Scheme == "http" && proxy == nil && err == nil { // the transport meets that error, too
+	if u.Scheme == "http" && proxy == nil && err == nil { // an error here is one of each request, too, so it is reported there
 		t.Protocols = unencryptedHTTP2()
 		e.http1 = newClient(s.tcpTransport())
 	}
@@ -81,19 +84,19 @@ func (s *Store) tcpTransport() *http.Transport {
 	return t
 }
 
-// The rules of connections.
 const (
-	// dialTimeout bounds the making of one.
+	// dialTimeout bounds how long it may take to connect.
 	dialTimeout = 5 * time.Second
-	// idleTimeout ends one that nobody uses, before the server or a proxy does.
+	// idleTimeout is after how long an unused connection is closed: earlier than servers and proxies do it.
 	idleTimeout = 45 * time.Second
-	// idleConns are kept for the next calls.
+	// idleConns is how many unused connections are kept for the next calls.
 	idleConns = 256
-	// maxFrame lets a server answer a batch with one frame. The default is 16 KiB.
+	// maxFrame is the largest HTTP/2 frame that a server may send, so that it can answer a batch with one frame. The default of
+	// net/http is 16 KiB.
 	maxFrame = 1 << 20
 )
 
-// keepAlive finds out within half a minute that the other machine is gone, also while a claim waits.
+// keepAlive makes the operating system notice within half a minute that the other machine is gone, also while a claim waits.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 func newTransport() *http.Transport {
@@ -109,8 +112,8 @@ func unencryptedHTTP2() *http.Protocols {
 	return p
 }
 
-// choose returns the client for the next request. It finds out first what the server speaks, by a request without
-// body and token. A server that does not know HTTP/2 may read what follows its preface as anything.
+// choose returns the client for the next request. When it is not known what the server speaks, choose finds out first, by a request
+// without body and token, because a server that does not know HTTP/2 could take the bytes behind the preface for anything.
 func (e *endpoint) choose(ctx context.Context, a again) (*http.Client, error) {
 	if e.http1 == nil {
 		return e.client, nil
@@ -129,7 +132,7 @@ func (e *endpoint) choose(ctx context.Context, a again) (*http.Client, error) {
 	return c.changes, nil
 }
 
-// learn finds out what the server speaks.
+// learn finds out whether the server speaks HTTP/2, HTTP/1.1 or both.
 func (e *endpoint) learn(ctx context.Context) (*spoken, error) {
 	err := e.greets(ctx, e.client)
 	if err == nil {
@@ -141,14 +144,14 @@ func (e *endpoint) learn(ctx context.Context) (*spoken, error) {
 	if timeout := net.Error(nil); ctx.Err() != nil || isDial(err) || errors.As(err, &timeout) && timeout.Timeout() {
 		return nil, err
 	}
-	// The second attempt at HTTP/2 meets a server that was only being started anew.
+	// HTTP/2 failed, perhaps only because the server was just starting. So it is tried once more before HTTP/1.1 is used for all.
 	if e.greets(ctx, e.http1) == nil && e.greets(ctx, e.client) != nil {
 		return &spoken{changes: e.http1, anew: e.http1}, nil
 	}
 	return nil, err
 }
 
-// greets returns nil when the server answers anything by this client.
+// greets sends a first request by a client. It returns nil when any answer comes.
 func (e *endpoint) greets(ctx context.Context, c *http.Client) error {
 	ctx, end := context.WithTimeout(ctx, dialTimeout)
 	defer end()
@@ -164,7 +167,7 @@ func (e *endpoint) greets(ctx context.Context, c *http.Client) error {
 	return resp.Body.Close()
 }
 
-// forget makes choose find out anew what the server speaks: another one may listen there after a failure.
+// forget makes choose find out again what the server speaks, because after a failure another server may listen there.
 func (e *endpoint) forget() { e.spoken.Store(nil) }
 
 func isDial(err error) bool {
