@@ -92,8 +92,8 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	return do(ctx, s, func(f full, _ bool) (punctual.Finished, error) { return f.Finished(ctx, topic, id) }, false)
 }
 
-// Consumers implements punctual.ConsumerReporter. It tells of the processes that use the directory of another one, not of the
-// owner's own claims: those pass no socket. It is an ErrUnsupported while the directory cannot be shared.
+// Consumers implements punctual.ConsumerReporter. It reports the processes that use the directory through its owner, and not the claims
+// of the owner itself, because those do not pass the socket. It fails with ErrUnsupported while the directory cannot be shared.
 func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
 	return do(ctx, s, func(f full, _ bool) (punctual.Consumers, error) {
 		r, err := punctual.As[punctual.ConsumerReporter](f)

@@ -41,15 +41,15 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 		failed = append(failed, err)
 		return i
 	}
-	g.up = count("punctual.store.up", "", "Whether the last look into the store succeeded.")
+	g.up = count("punctual.store.up", "", "Whether the last reading of the store succeeded.")
 	g.info = count("punctual.store.info", "", "The class of durability that the store promises.")
-	g.read = seconds("punctual.store.read.duration", "How long the last look into the store took.")
+	g.read = seconds("punctual.store.read.duration", "How long the last reading of the store took.")
 	g.topics = count("punctual.topics", "{topic}", "Topics in the store.")
 	g.messages = count("punctual.messages", "{message}", "Messages in the store by state: scheduled, ready, leased, dead.")
 	g.oldest = seconds("punctual.oldest_ready", "How long ago the first of the ready messages fell due.")
-	g.paused = count("punctual.topics.paused", "{topic}", "Topics whose side is paused: push, delivery.")
+	g.paused = count("punctual.topics.paused", "{topic}", "Topics that are paused, by side: push, delivery.")
 	g.ahead = count("punctual.pending.messages", "{message}", "Messages that are not dead by how far ahead they are due: within this time and not within the one before.")
-	g.free = count("punctual.store.free", "By", "What may still be written to the medium of the store.")
+	g.free = count("punctual.store.free", "By", "How many bytes can still be written to the medium of the store.")
 	g.size = count("punctual.store.size", "By", "The size of the medium of the store.")
 	g.reserve = count("punctual.store.reserve", "By", "Pushes are refused while less than this is free.")
 	if err := errors.Join(failed...); err != nil {

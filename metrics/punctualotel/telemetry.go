@@ -130,7 +130,7 @@ func New(o *Options) (*Telemetry, error) {
 	t.pushes = counter("punctual.pushes", "{message}", "Messages pushed, by what became of them: stored, duplicate, replaced, or the code of the error.")
 	t.amendments = counter("punctual.amendments", "{message}", "Messages cancelled, rescheduled, requeued and deleted, by result: done, or the code of the error.")
 	t.claims = counter("punctual.claims", "{claim}", "Claims that did not fail, by whether they brought messages: some, none.")
-	t.settlements = counter("punctual.settlements", "{message}", "What holders said of their leases, by verb and by result: done, or the code of the error.")
+	t.settlements = counter("punctual.settlements", "{message}", "Settlements of leases, by verb and by result: done, or the code of the error.")
 	t.lost = counter("punctual.leases.lost", "{message}", "Messages whose holder learned that the lease was not its own any more, by reason: lease_lost, cancelled.")
 	t.handlers = histogram("punctual.handler.duration", "How long handlers ran, by what became of the message.",
 		0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600)

@@ -115,7 +115,7 @@ func New(r prometheus.Registerer, o *Options) (*Metrics, error) {
 		claims: counter("punctual_claims_total",
 			"Claims that did not fail, by whether they brought messages: some, none.", "brought"),
 		settlements: counter("punctual_settlements_total",
-			"What holders said of their leases, by verb and by result: done, or the code of the error.", "topic", "verb", "result"),
+			"Settlements of leases, by verb and by result: done, or the code of the error.", "topic", "verb", "result"),
 		lost: counter("punctual_leases_lost_total",
 			"Messages whose holder learned that the lease was not its own any more, by reason: lease_lost, cancelled.", "topic", "reason"),
 		handlers: histogram("punctual_handler_duration_seconds",

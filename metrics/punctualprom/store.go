@@ -67,16 +67,16 @@ type storeCollector struct {
 }
 
 var (
-	upDesc       = prometheus.NewDesc("punctual_store_up", "Whether the last look into the store succeeded.", nil, nil)
-	readDesc     = prometheus.NewDesc("punctual_store_read_duration_seconds", "How long the last look into the store took.", nil, nil)
+	upDesc       = prometheus.NewDesc("punctual_store_up", "Whether the last reading of the store succeeded.", nil, nil)
+	readDesc     = prometheus.NewDesc("punctual_store_read_duration_seconds", "How long the last reading of the store took.", nil, nil)
 	infoDesc     = prometheus.NewDesc("punctual_store_info", "The class of durability that the store promises.", []string{"durability"}, nil)
 	topicsDesc   = prometheus.NewDesc("punctual_topics", "Topics in the store.", nil, nil)
 	messagesDesc = prometheus.NewDesc("punctual_messages", "Messages in the store by state: scheduled, ready, leased, dead.", []string{"topic", "state"}, nil)
 	oldestDesc   = prometheus.NewDesc("punctual_oldest_ready_seconds", "How long ago the first of the ready messages fell due.", []string{"topic"}, nil)
-	pausedDesc   = prometheus.NewDesc("punctual_topics_paused", "Topics whose side is paused: push, delivery.", []string{"topic", "side"}, nil)
+	pausedDesc   = prometheus.NewDesc("punctual_topics_paused", "Topics that are paused, by side: push, delivery.", []string{"topic", "side"}, nil)
 	aheadDesc    = prometheus.NewDesc("punctual_pending_messages", "Messages that are not dead by how far ahead they are due: within this time and not within the one before.",
 		[]string{"ahead"}, nil)
-	freeDesc    = prometheus.NewDesc("punctual_store_free_bytes", "What may still be written to the medium of the store.", nil, nil)
+	freeDesc    = prometheus.NewDesc("punctual_store_free_bytes", "How many bytes can still be written to the medium of the store.", nil, nil)
 	sizeDesc    = prometheus.NewDesc("punctual_store_size_bytes", "The size of the medium of the store.", nil, nil)
 	reserveDesc = prometheus.NewDesc("punctual_store_reserve_bytes", "Pushes are refused while less than this is free.", nil, nil)
 )
