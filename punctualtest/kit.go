@@ -1,5 +1,5 @@
-// Package punctualtest tests code that uses Punctual without waiting. It has a store in memory whose clock stands
-// still until the test moves it. The handlers run when it moves.
+// Package punctualtest tests code that uses Punctual without waiting. A Kit has a store in memory whose clock stands still until the
+// test moves it. When the clock moves, the handlers of the messages that become due run.
 //
 //	kit := punctualtest.New(t)
 //	kit.Handle("order.close", closeOrder)
@@ -7,9 +7,9 @@
 //	kit.WantScheduled("order.close", "4711", 30*time.Minute)
 //	kit.Advance(30 * time.Minute) // runs closeOrder
 //
-// Everything happens in the test's own goroutine, in the order of the due times, and is the
-// same in every run. To test a program that runs its own worker.Worker, take memstore
-// with its default clock inside testing/synctest instead, as the example shows.
+// All handlers run in the goroutine of the test, one after the other, in the order of the due times, so every run of a test is the
+// same. To test a program that runs its own worker.Worker, use a memstore with its default clock inside testing/synctest instead;
+// TestVirtualTime in this package shows how.
 package punctualtest
 
 import (
@@ -34,23 +34,22 @@ type TB interface {
 	Cleanup(func())
 }
 
-// Kit is a queue with its handlers and a clock that the test moves. Make one with New.
-// Its fields may be used by any goroutine, its methods only by the test's own and, except
-// for those that move the clock, by handlers.
+// Kit is a queue with its handlers and a clock that the test moves. Make one with New. Any goroutine may use its fields. Its methods are
+// for the goroutine of the test, and for handlers, which run in that goroutine. Handlers must not call Advance and AdvanceTo.
 type Kit struct {
 	// Queue pushes, cancels and reschedules: give it to the code under test.
 	Queue *punctual.Queue
 	// Store is the store behind Queue.
 	Store *memstore.Store
-	// Clock is the store's clock. Move it with Advance, which runs the handlers; moving it
-	// here, say in a handler, passes time without running them.
+	// Clock is the store's clock. Advance moves it and runs the handlers. A handler that moves the Clock itself lets time pass during
+	// its work, without running other handlers.
 	Clock *storekit.ManualClock
 
 	tb     TB
 	ctx    context.Context // ends with the test
 	config worker.Config
 	routes []route
-	worker *worker.Worker // at rest between two drains; nil when routes changed since it was made
+	worker *worker.Worker // made by drain; nil when routes have changed since
 }
 
 // route is one call of Handle.
@@ -60,8 +59,7 @@ type route struct {
 	opts    []worker.HandleOption
 }
 
-// Start is where the clock of a kit stands at first, unless StartAt says otherwise: a
-// Monday morning.
+// Start is the time that the clock of a new kit shows unless StartAt says otherwise: a Monday morning.
 var Start = time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 
 // Option adjusts a kit.
@@ -72,13 +70,13 @@ type options struct {
 	worker worker.Config
 }
 
-// StartAt lets the clock start at t, rounded up to whole milliseconds.
+// StartAt makes the clock start at t, rounded up to whole milliseconds.
 func StartAt(t time.Time) Option {
 	return func(o *options) { o.start = storekit.FromMillis(storekit.CeilMillis(t)) }
 }
 
-// Worker configures the worker that runs the handlers, for its middleware, observer, lease
-// and timeout. Without a Logger it logs to the test.
+// Worker configures the worker that runs the handlers, for instance its middleware, its observer or the length of its leases. Without
+// a Logger it logs to the test.
 func Worker(c worker.Config) Option {
 	return func(o *options) { o.worker = c }
 }
@@ -120,11 +118,11 @@ func (k *Kit) close() {
 	}
 }
 
-// Handle registers the handler of a topic, or replaces it: say by one that succeeds, for
-// the time after an outage. Called by a handler it takes effect from the next instant on.
+// Handle registers the handler of a topic. A second call for the topic replaces the handler, for instance by one that succeeds, to test
+// what happens after an outage. When a handler calls Handle, the change counts from the next due time on.
 //
-// A topic that has the default backoff gets one without jitter. So retries come after exactly 1 s,
-// 2 s, 4 s and so on. Any other backoff stays as it is.
+// A topic that has the default backoff gets the same backoff without jitter, so that retries come after exactly 1 s, 2 s, 4 s and so on.
+// Any other backoff stays as it is.
 func (k *Kit) Handle(topic string, h punctual.Handler, opts ...worker.HandleOption) {
 	k.tb.Helper()
 	k.steadyBackoff(topic)
@@ -161,18 +159,18 @@ func (k *Kit) Configure(topic string, p punctual.SettingsPatch) {
 	}
 }
 
-// Now is where the clock stands.
+// Now returns what the clock shows.
 func (k *Kit) Now() time.Time { return k.Clock.Now() }
 
-// Advance lets d pass, as AdvanceTo does. Advance(0) runs what is due now.
+// Advance moves the clock on by d, as AdvanceTo does. Advance(0) runs the handlers of the messages that are due now.
 func (k *Kit) Advance(d time.Duration) (handled int) {
 	k.tb.Helper()
 	return k.AdvanceTo(k.Now().Add(d))
 }
 
-// AdvanceTo moves the clock to t, stopping at each instant at which something falls due,
-// and runs the handlers of what does. What handlers push, retry or snooze is handled too
-// when it falls due by t. It returns how many times a handler ran, failed attempts included.
+// AdvanceTo moves the clock to t. On the way it stops at each time at which messages become due, and runs their handlers. Messages that
+// handlers push, retry or snooze are handled too, if they become due at t or before. AdvanceTo returns how many times a handler ran,
+// failed attempts included.
 func (k *Kit) AdvanceTo(t time.Time) (handled int) {
 	k.tb.Helper()
 	if t.Before(k.Now()) {
@@ -183,14 +181,14 @@ func (k *Kit) AdvanceTo(t time.Time) (handled int) {
 		k.Clock.Set(next)
 		handled += k.drain()
 	}
-	if k.Now().Before(t) { // a handler may have moved it beyond
+	if k.Now().Before(t) { // a handler may have moved the clock beyond t
 		k.Clock.Set(t)
 	}
 	return handled
 }
 
-// next is the earliest time ahead at which a topic with a handler needs attention. What
-// is ready in spite of the drain before belongs to a topic whose claims are paused.
+// next returns the earliest time ahead at which a message of a topic with a handler needs attention. Times that have come are left out:
+// after a drain only topics whose deliveries are paused have ready messages.
 func (k *Kit) next() (next time.Time, ok bool) {
 	for _, r := range k.routes {
 		at, found := k.Store.NextAt(r.topic)
@@ -201,7 +199,7 @@ func (k *Kit) next() (next time.Time, ok bool) {
 	return next, ok
 }
 
-// drain runs the handlers of what is due now.
+// drain runs the handlers of the messages that are due now.
 func (k *Kit) drain() (handled int) {
 	k.tb.Helper()
 	if len(k.routes) == 0 {
@@ -220,7 +218,7 @@ func (k *Kit) drain() (handled int) {
 	return handled
 }
 
-// testLogger logs to the test, without the time of day, which is not the kit's.
+// testLogger logs to the test. It leaves out the time of day, because that is not the time of the kit's clock.
 func testLogger(tb TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(testLog{tb}, &slog.HandlerOptions{
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {

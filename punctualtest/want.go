@@ -15,15 +15,14 @@ func (k *Kit) Scheduled(topic string) []punctual.Info {
 	return k.list(topic, punctual.StateScheduled)
 }
 
-// Ready returns the messages of a topic whose time has come and that no handler has seen yet, the earliest first.
-// They stay ready until Advance, or while the topic is paused or has no handler.
+// Ready returns the messages of a topic whose time has come and that no handler works on, the earliest first. They are handled by the
+// next Advance, unless deliveries of the topic are paused or it has no handler.
 func (k *Kit) Ready(topic string) []punctual.Info {
 	k.tb.Helper()
 	return k.list(topic, punctual.StateReady)
 }
 
-// Dead returns the messages of a topic that were given up on, those that died first
-// first.
+// Dead returns the dead messages of a topic, in the order in which they died.
 func (k *Kit) Dead(topic string) []punctual.Info {
 	k.tb.Helper()
 	return k.list(topic, punctual.StateDead)
@@ -46,8 +45,8 @@ func (k *Kit) list(topic string, state punctual.State) []punctual.Info {
 	}
 }
 
-// WantScheduled fails the test unless the message is scheduled and due in exactly d from
-// now. It returns the message, for a look at its body or attempts.
+// WantScheduled fails the test unless the message is scheduled and due exactly d from now. It returns the message, so that the test can
+// check its body or attempts.
 func (k *Kit) WantScheduled(topic, id string, d time.Duration) punctual.Info {
 	k.tb.Helper()
 	i, ok := k.get(topic, id)
@@ -76,8 +75,8 @@ func (k *Kit) WantDead(topic, id string, reason punctual.DeathReason) punctual.I
 	return i
 }
 
-// WantGone fails the test if the message is stored in any state: it should have been
-// handled, cancelled or dropped, or never pushed.
+// WantGone fails the test if the message is stored in any state. A message is gone when it was handled, cancelled or dropped, or was
+// never pushed.
 func (k *Kit) WantGone(topic, id string) {
 	k.tb.Helper()
 	if i, ok := k.get(topic, id); ok {
@@ -94,7 +93,7 @@ func (k *Kit) get(topic, id string) (punctual.Info, bool) {
 	return i, err == nil
 }
 
-// describe says in words what a message waits for.
+// describe returns the state of a message in words, with the time that it waits or has waited.
 func (k *Kit) describe(i punctual.Info) string {
 	switch i.State {
 	case punctual.StateScheduled:
@@ -107,7 +106,7 @@ func (k *Kit) describe(i punctual.Info) string {
 	return i.State.String()
 }
 
-// held says what else the topic holds, to help find out what went wrong; at most ten.
+// held describes the messages that the topic has, at most ten of them, so that the failure of a test shows what went wrong.
 func (k *Kit) held(topic string) string {
 	k.tb.Helper()
 	var b strings.Builder

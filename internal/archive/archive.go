@@ -1,6 +1,6 @@
-// Package archive carries the copy of a directory from the process that owns it to the place where the copy is to be. On
-// the way it is a tar archive of plain files. The order of the files matters. A directory counts as a store only with
-// its last file, so a copy that was cut short is never taken for one.
+// Package archive writes the copy of a store's directory as a tar archive of plain files, and unpacks it into another directory,
+// perhaps in another process or on another machine. The order of the files matters: a directory counts as a store only when the last
+// file is there, so a copy that was cut short is never taken for a store.
 package archive
 
 import (
@@ -19,21 +19,21 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// LastPrefix begins the name of the file that comes last.
+// LastPrefix is how the name of the last file of an archive begins.
 const LastPrefix = "marker.manifest"
 
 // File is one file to be written to an archive.
 type File struct {
 	Name string
-	// Size is how many of the file's bytes belong to the copy. The file has at least so many.
+	// Size is how many of the file's bytes belong to the copy. The file may have more bytes, because it is still written.
 	Size int64
 	Open func() (io.ReadCloser, error)
 }
 
-// Write writes the files to w in the order given, after it has told size how many bytes the archive will have. alive is
-// asked between two parts of a file, so that the end of the call or of the store ends the writing.
+// Write writes the files to w in the order given. Before that it calls size with the length of the whole archive in bytes. Write calls
+// alive before each part of a file, and ends with the error that alive returns, for instance because the store was closed.
 func Write(w io.Writer, files []File, size func(total int64), alive func() error) error {
-	total := int64(2 * block) // the archive's end
+	total := int64(2 * block) // two empty blocks end the archive
 	for _, f := range files {
 		total += block + (f.Size+block-1)/block*block
 	}
@@ -75,10 +75,10 @@ func writeFile(t *tar.Writer, f File, alive func() error) (err error) {
 // block is the unit of a tar archive. A file has one block for its header, and whole blocks for its content.
 const block = 512
 
-// step is how much is written between two questions whether to go on.
+// step is how many bytes are written between two calls of alive.
 const step = 1 << 20
 
-// Backup unpacks what from archives into a directory, with the promises of punctual.Backuper.
+// Backup has a store archive itself and unpacks the archive into dir. It keeps the promises of punctual.Backuper.Backup.
 func Backup(ctx context.Context, from punctual.Backuper, dir string, progress func(written, total int64)) (err error) {
 	defer func() {
 		if err != nil {
@@ -127,7 +127,7 @@ func CheckOutside(store, dir string) error {
 	return nil
 }
 
-// kind gives an error of the file system the kind that callers know.
+// kind returns err wrapped in punctual.ErrNoSpace if the disk is full.
 func kind(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", punctual.ErrNoSpace, err)
@@ -135,7 +135,7 @@ func kind(err error) error {
 	return err
 }
 
-// begin makes the directory, unless it is there and empty.
+// begin makes the directory for a copy. A directory that exists has to be empty.
 func begin(dir string) (*target, error) {
 	full, err := filepath.Abs(dir)
 	if err != nil {
@@ -152,14 +152,14 @@ func begin(dir string) (*target, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if e.Name() != "lost+found" { // of a file system of its own
+		if e.Name() != "lost+found" { // the directory is the root of a file system
 			return nil, fmt.Errorf("the directory is not empty (it holds %s); name one that does not exist or is empty: %w", e.Name(), punctual.ErrInvalid)
 		}
 	}
 	return t, nil
 }
 
-// target is the directory that a copy is written to.
+// target is the directory into which a copy is written.
 type target struct {
 	dir      string
 	made     []string // directories that were not there, outermost first
@@ -169,7 +169,7 @@ type target struct {
 	progress func(written, total int64)
 }
 
-// make makes the directory and those above it.
+// make makes the directory and the missing directories above it, and makes their names durable.
 func (t *target) make() error {
 	var missing []string
 	for d := t.dir; ; d = filepath.Dir(d) {
@@ -192,7 +192,7 @@ func (t *target) make() error {
 	return nil
 }
 
-// undo removes what was made.
+// undo removes the files and directories that were made.
 func (t *target) undo() (err error) {
 	for _, path := range t.written {
 		err = errors.Join(err, ignoreMissing(os.Remove(path)))
@@ -210,7 +210,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// unpack writes and syncs every file of an archive, the last one when all others are on disk.
+// unpack writes and syncs every file of an archive. The last file is written when all others are durable.
 func (t *target) unpack(r io.Reader) error {
 	in := tar.NewReader(r)
 	complete := false
@@ -252,7 +252,7 @@ func (t *target) write(name string, in io.Reader) (err error) {
 	return f.Sync()
 }
 
-// counted is an archive that is read, and tells how far.
+// counted is the reader of an archive. It reports the progress of the copy.
 type counted struct {
 	io.Reader
 	to *target
@@ -268,7 +268,7 @@ func (c counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// syncDir makes the names in a directory durable.
+// syncDir makes the names of the files in a directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package consumers notes who claims messages and who holds their leases, from what passes one process. It is in memory alone, and
-// bounded.
+// Package consumers records which programs claim messages and hold leases, as far as their calls pass this process. The records are
+// only in memory, and their number is bounded.
 package consumers
 
 import (
@@ -17,36 +17,37 @@ import (
 )
 
 const (
-	// mostRows bounds the consumers that are told apart, one of two topics counting twice. Further ones are summed up by topic.
+	// mostRows is the most consumers that have a row of their own. A consumer of two topics has two rows. Further consumers share one
+	// row for each topic.
 	mostRows = 1000
-	// mostTopics bounds the topics that have a row for the others.
+	// mostTopics is the most topics that have such a shared row. The consumers of further topics are counted together and not shown.
 	mostTopics = 1000
-	// mostLeases bounds the leases that are followed.
+	// mostLeases is the most leases that are followed.
 	mostLeases = 200_000
-	// keptFor is how long one who neither waits nor holds a lease is still shown.
+	// keptFor is how long a consumer is still shown that neither waits in a claim nor holds a lease.
 	keptFor = 10 * time.Second
 	// RateMinutes is how many minutes Claimed and Settled of a punctual.Consumer count.
 	RateMinutes = 5
 )
 
-// Caller is who makes a call.
+// Caller identifies the program that makes a call.
 type Caller struct{ User, Address, Name string }
 
-// Tracker notes who works on which topic. Its methods are safe for concurrent use.
+// Tracker records which consumers work on which topic. Its methods are safe for concurrent use.
 //
-// The leases that it follows are an upper bound of those held. A lease that another process ended, as by a purge,
-// counts until it would have run out.
+// The number of leases that it shows is an upper bound: a lease that ended outside of this process, for instance by a purge, counts
+// until it would have run out.
 type Tracker struct {
 	since      time.Time
 	seed       maphash.Seed
-	mostLeases int // mostLeases, but in tests
+	mostLeases int // the constant mostLeases, less in tests
 
 	mu     sync.Mutex
 	rows   map[key]*row     // guarded by mu
-	rest   row              // guarded by mu: those for whom there was no room in others
-	others map[string]*row  // guarded by mu: by topic, those for whom there was no room in rows
+	rest   row              // guarded by mu: the consumers of topics for which others has no room
+	others map[string]*row  // guarded by mu: by topic, the consumers for which rows has no room
 	leases map[lease]*ended // guarded by mu
-	swept  time.Time        // guarded by mu: when leases that ran out were looked for last because there was no room
+	swept  time.Time        // guarded by mu: when makeRoom last removed leases that had run out
 }
 
 type key struct {
@@ -54,16 +55,16 @@ type key struct {
 	caller Caller
 }
 
-// lease is one claim of one message. An ID may be long, so its hash stands for it.
+// lease identifies a lease. It has hashes of topic and ID, because an ID may be long.
 type lease struct {
 	topic, id uint64
 	token     int64
 }
 
-// ended says when a lease ends, unless it is extended, and whose it is.
+// ended says when a lease ends unless it is extended, and which consumer holds it.
 type ended struct {
 	lease
-	place  int // in the queue of its row
+	place  int // the index in row.leases
 	row    *row
 	until  time.Time
 	length time.Duration
@@ -84,7 +85,7 @@ type row struct {
 	minutes [RateMinutes]minute
 }
 
-// minute counts one minute since 1970.
+// minute has the counts of one minute, which is numbered from 1970 on.
 type minute struct {
 	number           int64
 	claimed, settled int64
@@ -120,7 +121,7 @@ func (t *Tracker) Waits(c Caller, topics []string) (done func()) {
 	}
 }
 
-// Claimed notes who got messages. One that is noted already is not noted again.
+// Claimed notes that a consumer got messages. A delivery that is noted already, because a claim was answered twice, is not noted again.
 func (t *Tracker) Claimed(c Caller, ds []punctual.Delivery) {
 	now := time.Now()
 	t.mu.Lock()
@@ -143,10 +144,10 @@ func (t *Tracker) Claimed(c Caller, ds []punctual.Delivery) {
 	}
 }
 
-// Settled notes what a holder said of a lease; err is what the store said to that.
+// Settled notes a settlement that was sent to the store; err is the store's answer.
 func (t *Tracker) Settled(s *punctual.Settlement, err error) {
 	if err != nil && !errors.Is(err, punctual.ErrLeaseLost) && !errors.Is(err, punctual.ErrCancelled) {
-		return // it is still held
+		return // the lease is still held
 	}
 	now := time.Now()
 	t.mu.Lock()
@@ -168,7 +169,7 @@ func (t *Tracker) Settled(s *punctual.Settlement, err error) {
 	}
 }
 
-// Returned notes that messages did not reach who claimed them.
+// Returned notes that messages did not reach the consumer that claimed them.
 func (t *Tracker) Returned(ds []punctual.Delivery) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,7 +203,8 @@ func (t *Tracker) Consumers(_ context.Context, topic string) (punctual.Consumers
 	return out, nil
 }
 
-// Observer returns what feeds the Tracker in a program whose workers are the only consumer: it is one without user and address.
+// Observer returns an Observer that feeds the Tracker in a program whose workers are the only consumer. That consumer has the name and
+// neither user nor address.
 func (t *Tracker) Observer(name string) *punctual.Observer {
 	c := Caller{Name: name}
 	return &punctual.Observer{
@@ -214,12 +216,13 @@ func (t *Tracker) Observer(name string) *punctual.Observer {
 	}
 }
 
-// leaseOf names a lease. The caller holds mu.
+// leaseOf returns what identifies a lease. The caller holds mu.
 func (t *Tracker) leaseOf(topic, id string, token int64) lease {
 	return lease{maphash.String(t.seed, topic), maphash.String(t.seed, id), token}
 }
 
-// admit returns the row of a consumer, or the one of the others when there is no room. The caller holds mu.
+// admit returns the row of a consumer. When there is no room for a further row, that is the shared row of its topic, or rest. The caller
+// holds mu.
 func (t *Tracker) admit(k key, now time.Time) *row {
 	if r := t.rows[k]; r != nil {
 		return r
@@ -243,7 +246,7 @@ func (t *Tracker) admit(k key, now time.Time) *row {
 	return r
 }
 
-// hasRoom tells whether one more lease can be followed. The caller holds mu.
+// hasRoom reports whether one more lease can be followed. The caller holds mu.
 func (t *Tracker) hasRoom(now time.Time) bool {
 	if len(t.leases) >= t.mostLeases {
 		t.makeRoom(now)
@@ -251,7 +254,7 @@ func (t *Tracker) hasRoom(now time.Time) bool {
 	return len(t.leases) < t.mostLeases
 }
 
-// makeRoom looks for what ran out, once a second. The caller holds mu.
+// makeRoom removes leases that have run out and consumers that have gone, at most once a second. The caller holds mu.
 func (t *Tracker) makeRoom(now time.Time) {
 	if now.Sub(t.swept) >= time.Second {
 		t.swept = now
@@ -259,7 +262,7 @@ func (t *Tracker) makeRoom(now time.Time) {
 	}
 }
 
-// sweep forgets leases that ran out, and consumers that have gone. The caller holds mu.
+// sweep removes leases that have run out, and consumers that have neither waited nor held a lease for keptFor. The caller holds mu.
 func (t *Tracker) sweep(now time.Time) {
 	gone := func(r *row) bool {
 		for len(r.leases) > 0 && !r.leases[0].until.After(now) {
@@ -280,13 +283,13 @@ func (t *Tracker) sweep(now time.Time) {
 	}
 }
 
-// forget ends a lease. The caller holds mu.
+// forget removes a lease. The caller holds mu.
 func (t *Tracker) forget(e *ended) {
 	delete(t.leases, e.lease)
 	byEnd.Remove(&e.row.leases, e)
 }
 
-// at is the minute under way.
+// at returns the counts of the present minute.
 func (r *row) at(now time.Time) *minute {
 	number := now.Unix() / 60
 	m := &r.minutes[number%RateMinutes]
@@ -296,7 +299,7 @@ func (r *row) at(now time.Time) *minute {
 	return m
 }
 
-// consumer is the row as it is told.
+// consumer returns the row as ConsumerReporter shows it.
 func (r *row) consumer(now time.Time) punctual.Consumer {
 	out := punctual.Consumer{
 		User: r.caller.User, Address: r.caller.Address, Name: r.caller.Name,

@@ -1,4 +1,4 @@
-// Package refresh keeps what was read from files fresh: a value that is too old is read again by the caller who meets it.
+// Package refresh caches a value that is read from files, and reads it again when somebody asks for it and it is too old.
 package refresh
 
 import (
@@ -12,26 +12,27 @@ type Value[T any] struct {
 	interval time.Duration
 	read     func(before T) T
 	last     atomic.Pointer[reading[T]]
-	// turn holds one element while a caller reads. The others wait for it, because what they have is too old: a token may have been revoked.
+	// turn holds one element while a caller reads. The other callers wait for that reading and do not use the old value, because for
+	// instance a token may have been revoked.
 	turn chan struct{}
 }
 
-// reading does not change once it is stored.
+// reading is a value and when it was read. It does not change once it is stored.
 type reading[T any] struct {
 	value T
 	at    time.Time
 }
 
-// New returns a Value that begins with first, which was just read. read returns what to use from now on, given what was used before. It is
-// called by one caller of Get at a time.
+// New returns a Value that begins with first, which the caller has just read. read is given the old value and returns the new one. Only
+// one caller of Get calls read at a time.
 func New[T any](interval time.Duration, first T, read func(before T) T) *Value[T] {
 	v := &Value[T]{interval: interval, read: read, turn: make(chan struct{}, 1)}
 	v.last.Store(&reading[T]{first, time.Now()})
 	return v
 }
 
-// Get returns what was read within the interval. When that is longer ago, the first caller reads, and callers who come meanwhile wait and get
-// what it has read.
+// Get returns the value, which is at most as old as the interval. When it is older, the first caller reads it again. Callers that come
+// meanwhile wait for that reading and get its value.
 func (v *Value[T]) Get() T {
 	if last := v.last.Load(); v.isFresh(last) {
 		return last.value

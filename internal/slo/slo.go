@@ -1,4 +1,5 @@
-// Package slo watches the promise that messages are delivered in time: how much of what may be late has been late, lately.
+// Package slo watches the objective that messages are delivered in time. It computes the burn rate: how many times more deliveries were
+// late in a window of time than the objective allows.
 package slo
 
 import (
@@ -12,13 +13,13 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-// Objective is a promise: at least Percent of all deliveries are at most Limit late.
+// Objective is what an operator has promised: at least Percent of all deliveries are at most Limit late.
 type Objective struct {
 	Limit   time.Duration
 	Percent float64
 }
 
-// Parse reads an objective: "1s@99", "500ms@99.9".
+// Parse reads an objective such as "1s@99" or "500ms@99.9". Anything else is an ErrInvalid.
 func Parse(text string) (Objective, error) {
 	limit, percent, ok := strings.Cut(text, "@")
 	var o Objective
@@ -39,11 +40,11 @@ func (o Objective) String() string {
 	return notation.FormatDuration(o.Limit) + "@" + strconv.FormatFloat(o.Percent, 'f', -1, 64)
 }
 
-// Windows are the spans of time over which a Lateness looks back.
+// Windows returns the windows for which burn rates are shown.
 func Windows() []time.Duration { return []time.Duration{5 * time.Minute, time.Hour, 6 * time.Hour} }
 
 const (
-	// grain is the length of a slot: windows are exact to so much.
+	// grain is the length of a slot. The length of a window is exact to one slot.
 	grain = 15 * time.Second
 	slots = int(6*time.Hour/grain) + 1
 )
@@ -54,7 +55,7 @@ type Lateness struct {
 	epoch     time.Time // slots are counted from here, by the monotonic clock
 
 	mu sync.Mutex
-	// ring has the counts of the last slots: slot n is in place n modulo its length. Guarded by mu.
+	// ring has the counts of the last slots: those of slot n are at index n modulo its length. Guarded by mu.
 	ring [slots]struct {
 		number      int64
 		total, late int64
@@ -64,13 +65,13 @@ type Lateness struct {
 // New returns a Lateness that has seen nothing.
 func New(o Objective) *Lateness { return &Lateness{objective: o, epoch: time.Now()} }
 
-// Objective is what was promised.
+// Objective returns the objective.
 func (l *Lateness) Objective() Objective { return l.objective }
 
-// slot is the number of the present slot. It begins at 1: the zero value of the ring is of no slot.
+// slot returns the number of the present slot. Numbers begin at 1, so that the zero elements of the ring belong to no slot.
 func (l *Lateness) slot() int64 { return int64(time.Since(l.epoch)/grain) + 1 }
 
-// Delivered counts one delivery. A message that was pushed with a due time that had passed counts from its push.
+// Delivered counts one delivery. The lateness of a message that was pushed after its due time counts from the push.
 func (l *Lateness) Delivered(d *punctual.Delivery) {
 	late := d.ReadyFor()
 	l.mu.Lock()
@@ -86,9 +87,8 @@ func (l *Lateness) Delivered(d *punctual.Delivery) {
 	}
 }
 
-// BurnRate is how many times more deliveries were late in the last window than may be. It is 0 when none was late or
-// none was made, and 1 when exactly as many were late as the objective allows. With 1s@99 it is 100 when all were
-// late.
+// BurnRate returns how many times more deliveries were late in the last window than the objective allows. It is 0 when no delivery was
+// late, and 1 when exactly as many were late as allowed. With the objective 1s@99 it is 100 when all deliveries were late.
 func (l *Lateness) BurnRate(window time.Duration) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,9 +105,9 @@ func (l *Lateness) BurnRate(window time.Duration) float64 {
 	return 100 * float64(late) / float64(total) / (100 - l.objective.Percent)
 }
 
-// Degraded says why the promise is not kept now, or nothing. It is broken while more deliveries were late than may
-// be, both in the last five minutes and in the last hour. The hour alone is out of date, and five minutes alone react
-// to a few late deliveries.
+// Degraded returns a sentence that says that the objective is not met at present, or nil. That is so while more deliveries were late
+// than the objective allows both in the last five minutes and in the last hour. The hour alone would still report a fault that is
+// over, and five minutes alone would report a few late deliveries.
 func (l *Lateness) Degraded() []string {
 	short, long := l.BurnRate(5*time.Minute), l.BurnRate(time.Hour)
 	if short <= 1 || long <= 1 {

@@ -16,11 +16,11 @@ import (
 
 // Files are what TLS needs, in PEM.
 type Files struct {
-	// Cert is the server's certificate with those between it and the root, Key its private key.
+	// Cert is the file of the server's certificate and of the certificates between it and the root, Key the file of its private key.
 	Cert, Key string
-	// ClientCA, if not empty, has the roots of client certificates: a client may show one.
+	// ClientCA, if not empty, is the file of the roots of client certificates. A client may then show a certificate.
 	ClientCA string
-	// ClientRequired refuses clients that show none.
+	// ClientRequired refuses clients that show no certificate.
 	ClientRequired bool
 }
 
@@ -33,7 +33,7 @@ type source struct {
 	log   *slog.Logger
 }
 
-// loaded is the configuration made of what the files held last.
+// loaded is the latest configuration that could be made of the files.
 type loaded struct {
 	config *tls.Config
 	stamps [3]stamp
@@ -41,7 +41,7 @@ type loaded struct {
 	problem string
 }
 
-// stamp tells whether a file is still the one that was read.
+// stamp identifies a file and its content, so that a change is noticed without reading the file.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -71,7 +71,7 @@ func Config(files Files, log *slog.Logger) (*tls.Config, error) {
 	return out, nil
 }
 
-// readIfChanged makes a new configuration if the files are not those that were read before, or could not be read then.
+// readIfChanged makes a new configuration if the files have changed since they were read, or could not be read the last time.
 func (s *source) readIfChanged(l loaded) loaded {
 	stamps := s.files.stamps()
 	if same(stamps, l.stamps) && l.problem == "" {
@@ -92,10 +92,10 @@ func (s *source) readIfChanged(l loaded) loaded {
 
 func same(a, b [3]stamp) bool { return a[0].same(b[0]) && a[1].same(b[1]) && a[2].same(b[2]) }
 
-// stamps are taken before the files are read, so that what changes in between is read again.
+// stamps returns the stamps of the files. It is called before the files are read, so that a change in between is noticed next time.
 func (f Files) stamps() (out [3]stamp) {
 	for i, path := range []string{f.Cert, f.Key, f.ClientCA} {
-		if info, err := os.Stat(path); err == nil { // what is missing fails when it is read
+		if info, err := os.Stat(path); err == nil { // a missing file is reported when it is read
 			out[i] = stamp{info.ModTime(), info.Size(), info}
 		}
 	}
@@ -121,7 +121,7 @@ func (f Files) config() (*tls.Config, error) {
 	return c, nil
 }
 
-// authorities are those in a PEM file.
+// authorities returns the certificates in a PEM file as a pool.
 func authorities(path string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// checkPeer asks the kernel who is at the other end. It may also be owner.
+// checkPeer asks the kernel which user the process at the other end runs as, and returns an error unless that is this process's user,
+// root or owner.
 func checkPeer(c *net.UnixConn, owner int64) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -27,7 +28,7 @@ func checkPeer(c *net.UnixConn, owner int64) error {
 	return foreign(cred.Uid, owner)
 }
 
-// ownerOf is the user whose a directory is, nobody when that cannot be found out.
+// ownerOf returns the user who owns a directory, or nobody if that cannot be found out.
 func ownerOf(dir string) int64 {
 	var s syscall.Stat_t
 	if syscall.Stat(dir, &s) != nil {
@@ -36,7 +37,7 @@ func ownerOf(dir string) int64 {
 	return int64(s.Uid)
 }
 
-// throughDescriptor is a short path to an open directory.
+// throughDescriptor returns a short path to an open directory.
 func throughDescriptor(dir *os.File) (string, bool) {
 	return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), true
 }

@@ -1,5 +1,5 @@
-// Package unixsocket is a socket in a directory through which processes of one user talk to each other. It is
-// made with mode 0600, and each side looks which user the other one is. Its path may have any length.
+// Package unixsocket makes and connects sockets in a directory, through which the processes of one user talk to each other. A socket
+// has mode 0600, and each side checks which user the other side runs as. The path may have any length on Linux; see shorten.
 package unixsocket
 
 import (
@@ -14,21 +14,22 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// maxPath is how long the path of a socket may be. The kernel has 108 bytes on Linux and 104 on BSD, with a zero at
-// the end.
+// maxPath is the most bytes of a socket's path. The kernel has room for 108 bytes on Linux and 104 on BSD, and the last one is zero.
 const maxPath = 103
 
-// Listen makes the socket path and listens on it. One that is there is replaced: the caller knows that whoever made
-// it has ended. A connection from another user but root is closed unheard.
+// Listen makes the socket path and listens on it. It replaces a socket that is there, so the caller has to know that the process which
+// made that one has ended. A connection of another user than this process's and root is closed before anything is read from it.
 //
-// Closing the listener leaves the file: the caller removes it while nobody else can have replaced it.
+// Closing the listener does not remove the file, because another process may have replaced it. The caller removes it while it knows
+// that none has.
 func Listen(path string) (net.Listener, error) {
 	short, release, err := shorten(path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on socket %s: %w", path, err)
 	}
 	defer release()
-	// Under another name first, so that nobody connects before the mode is set, and the old one is replaced in one step.
+	// The socket is made under another name first, so that nobody can connect before the mode is set, and then renamed, which replaces
+	// the old socket in one step.
 	made := filepath.Join(filepath.Dir(short), "s."+rand.Text()[:8])
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: made, Net: "unix"})
 	if err != nil {
@@ -47,7 +48,7 @@ func Listen(path string) (net.Listener, error) {
 
 type listener struct{ *net.UnixListener }
 
-// Accept implements net.Listener. It waits for a connection of the own user or root.
+// Accept implements net.Listener. It waits for a connection of this process's user or of root, and closes all others.
 func (l listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.AcceptUnix()
@@ -63,8 +64,8 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Dial connects to the socket path and makes sure that its other end runs as the same user or root. Root, who may read the directory
-// anyway, talks to the user whose the socket's directory is, too.
+// Dial connects to the socket path and makes sure that the process at the other end runs as the same user or as root. If this process
+// runs as root, the other one may also run as the user who owns the socket's directory, because root may read the directory anyway.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	short, release, err := shorten(path)
 	if err != nil {
@@ -85,7 +86,8 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return c, nil
 }
 
-// shorten returns a path to the same file that is short enough for the kernel until release is called.
+// shorten returns a path to the same file that is short enough for the kernel. It can be used until release is called. On other systems
+// than Linux a path that is too long is an ErrUnsupported.
 func shorten(path string) (short string, release func(), err error) {
 	if len(path)+len("s.12345678") <= maxPath {
 		return path, func() {}, nil
@@ -94,7 +96,7 @@ func shorten(path string) (short string, release func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	release = func() { _ = dir.Close() } // it was only read
+	release = func() { _ = dir.Close() } // its error does not matter, because nothing was written
 	name, ok := throughDescriptor(dir)
 	if !ok {
 		release()
@@ -103,10 +105,10 @@ func shorten(path string) (short string, release func(), err error) {
 	return filepath.Join(name, filepath.Base(path)), release, nil
 }
 
-// nobody is no user's number.
+// nobody is a number that no user has.
 const nobody int64 = -1
 
-// foreign is the error for a peer that runs as another user, who is neither root nor owner.
+// foreign returns an error if uid is another user than this process's, root and owner.
 func foreign(uid uint32, owner int64) error {
 	if uid == 0 || int64(uid) == owner || int64(uid) == int64(os.Geteuid()) {
 		return nil
