@@ -60,6 +60,21 @@ func TestStoresAndTheirInterfaces(t *testing.T) {
 	}
 }
 
+// CONTRIBUTING tells whoever writes a store which optional interfaces there are.
+func TestContributingNamesInterfaces(t *testing.T) {
+	_, section, _ := strings.Cut(readText(t, "CONTRIBUTING.md"), "## Add a store")
+	section, _, _ = strings.Cut(section, "\n## ")
+	columns, _ := readTable(storeTable)
+	if len(columns) < 12 {
+		t.Fatalf("storeTable has %d interfaces, so this test shows little", len(columns))
+	}
+	for _, name := range columns {
+		if !strings.Contains(section, "`"+name+"`") {
+			t.Errorf("CONTRIBUTING.md, Add a store, does not name the interface %s", name)
+		}
+	}
+}
+
 // checkStores compares the table with the stores and interfaces in the source. For each wrapper it asks for a test that hands
 // every method of Store on.
 func checkStores(sources []source, table string) []string {

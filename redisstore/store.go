@@ -63,9 +63,9 @@ type Options struct {
 	slack time.Duration
 }
 
-// Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector,
-// punctual.Checker, punctual.Examiner, storekit.Repeater and punctual.DurabilityReporter, and is safe for concurrent use.
-// Make one with Open, and close it with Close.
+// Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner,
+// punctual.FinishedKeeper, storekit.Repeater and punctual.DurabilityReporter, and is safe for concurrent use. Make one with Open, and
+// close it with Close.
 type Store struct {
 	client  redis.UniversalClient
 	names   keys.Names
