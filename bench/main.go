@@ -1,6 +1,5 @@
-// Command bench measures Punctual's embedded store and the one on Redis through Queue and
-// Worker, as a program that uses the library would. Beside each figure stands what the machine
-// or the same Redis can do.
+// Command bench measures Punctual through Queue and Worker, as a program that uses the library would, and other systems beside it.
+// Beside each figure stands what the machine, or the same server without a queue, can do.
 //
 //	bench run                     measure everything (about 30 minutes) and note the results
 //	bench run -only ^redis        measure the store on Redis (about 15 minutes)
@@ -10,8 +9,12 @@
 //	bench report                  turn the results into docs/performance.md and docs/img/*.svg
 //	bench list                    name the scenarios
 //
-// Each round of a scenario runs in a process of its own, so that memory and GOMAXPROCS are
-// its own too. Results are lines of JSON (result.go).
+// Each round of a scenario runs in a process of its own, so that memory and GOMAXPROCS are its own too. Results are lines of JSON
+// (result.go).
+//
+// The names of the files begin with what they measure: disk, the embedded store; redis; postgres; server; console. All others are what
+// these share: how a round runs (run.go, child.go, process.go, fleet.go, consumer.go), what it measures with (pace.go, histogram.go,
+// messages.go), and how tables and charts are made (report.go, numbers.go, chart.go).
 package main
 
 import (

@@ -40,7 +40,7 @@ const (
 	fastTaskCheck    = 10 * time.Millisecond
 )
 
-// sysBullMQ is BullMQ with its defaults, in a program for Node (bullmq.go).
+// sysBullMQ is BullMQ with its defaults, in a program for Node (redis_bullmq.go).
 const sysBullMQ = "bullmq"
 
 const asynqQueue = "default"
