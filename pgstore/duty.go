@@ -58,10 +58,10 @@ func (s *Store) checkTables(ctx context.Context) error {
 	}
 	switch last := s.clock.keptMicros(); {
 	case d.identity != s.data.identity:
-		return s.fail(fmt.Errorf("the tables in schema %s are those of another store than was opened: %w", s.opt.Schema, punctual.ErrStoreFailed))
+		return s.calls.Fail(fmt.Errorf("the tables in schema %s are those of another store than was opened: %w", s.opt.Schema, punctual.ErrStoreFailed))
 	case d.timeline == s.data.timeline && d.micros < last-restored.Microseconds():
 		// A promotion, which begins another timeline, may go back by what the standby did not have.
-		return s.fail(fmt.Errorf("the tables in schema %s are older than what this process has seen, as after a backup was restored: open the store again: %w", s.opt.Schema, punctual.ErrStoreFailed))
+		return s.calls.Fail(fmt.Errorf("the tables in schema %s are older than what this process has seen, as after a backup was restored: open the store again: %w", s.opt.Schema, punctual.ErrStoreFailed))
 	}
 	s.data = d
 	s.clock.kept(d.micros)

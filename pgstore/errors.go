@@ -58,7 +58,7 @@ const noPrepared = "a pooler is in between that carries no prepared statements: 
 func (s *Store) explain(err error, unknown error) error {
 	remedy, kind := meaning(err, unknown)
 	if errors.Is(kind, punctual.ErrStoreFailed) {
-		return s.fail(fmt.Errorf("%s: %w (%v)", remedy, kind, err))
+		return s.calls.Fail(fmt.Errorf("%s: %w (%v)", remedy, kind, err))
 	}
 	if remedy == "" {
 		return err
@@ -124,5 +124,3 @@ func saysItself(err error) bool {
 	}
 	return false
 }
-
-func errClosed() error { return fmt.Errorf("postgres store: %w", punctual.ErrClosed) }

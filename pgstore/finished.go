@@ -20,7 +20,7 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 		case err != nil:
 			return punctual.Finished{}, err
 		case f == nil:
-			return punctual.Finished{}, plain{storekit.NoFinishedRecordError(topic, id)}
+			return punctual.Finished{}, storekit.Plain(storekit.NoFinishedRecordError(topic, id))
 		}
 		return *f, nil
 	})

@@ -26,7 +26,7 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 		case err != nil:
 			return punctual.Info{}, err
 		case len(found) == 0:
-			return punctual.Info{}, plain{fmt.Errorf("message %s in %s: %w", id, topic, punctual.ErrNotFound)}
+			return punctual.Info{}, storekit.Plain(fmt.Errorf("message %s in %s: %w", id, topic, punctual.ErrNotFound))
 		}
 		return found[0], nil
 	})
@@ -110,7 +110,7 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	after, err := parsePlace(q.After)
 	if err != nil {
-		return punctual.Page{}, plain{err}
+		return punctual.Page{}, storekit.Plain(err)
 	}
 	statement, args := "list_"+q.State.String(), []any{q.Topic, storekit.CeilMillis(q.From), endOf(q.To), after.at, after.id, q.Limit + 1}
 	if q.Reason != "" {
@@ -195,7 +195,7 @@ func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, e
 		case err != nil:
 			return punctual.TopicStats{}, err
 		case len(all) == 0:
-			return punctual.TopicStats{}, plain{errNoTopic(topic)}
+			return punctual.TopicStats{}, storekit.Plain(errNoTopic(topic))
 		}
 		return all[0], nil
 	})

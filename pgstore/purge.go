@@ -17,7 +17,7 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 	var n int64 // also beside an error
 	_, err := call(ctx, s, "purge", "of "+q.Topic, storekit.CheckTopic(q.Topic), func() (_ int64, err error) {
 		if q.State > punctual.StateDead {
-			return 0, plain{fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid)}
+			return 0, storekit.Plain(fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid))
 		}
 		if n, err = s.purge(ctx, q); err != nil && n > 0 {
 			err = fmt.Errorf("%d messages were purged before: %w", n, halfDone(err))
@@ -90,7 +90,7 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 			return 0, err
 		}
 		if len(numbers) == 0 {
-			return 0, plain{errNoTopic(topic)}
+			return 0, storekit.Plain(errNoTopic(topic))
 		}
 		for _, number := range numbers {
 			if err := s.sweepTopic(ctx, number); err != nil { // the sweep of a process tries again

@@ -79,12 +79,10 @@ type Store struct {
 	closing chan struct{}   // closed when Close begins
 	life    context.Context // that of the duties; ends when Close begins
 	end     context.CancelFunc
-	calls   sync.WaitGroup // methods under way; Add only with mu held and closed false
+	calls   storekit.Calls // the methods under way; whether the store is closed or has failed
 	duties  sync.WaitGroup // the store's goroutines
 
 	mu         sync.Mutex
-	closed     bool                // guarded by mu
-	failed     error               // guarded by mu: why the store has stopped, or nil
 	durability punctual.Durability // guarded by mu
 	refusing   error               // guarded by mu: why pushes are refused, or nil
 }
@@ -137,6 +135,7 @@ func newStore(pool *pgxpool.Pool, o *Options) (*Store, error) {
 	if s.opt.Durability == punctual.Replicated {
 		s.needs = "on"
 	}
+	s.calls.Name, s.calls.Logger = "postgres store", s.opt.Logger
 	s.life, s.end = context.WithCancel(context.Background())
 	s.sql = loadStatements(s.opt.Schema)
 	s.class = classOfLocks(s.opt.Schema)
@@ -251,14 +250,10 @@ func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
 // Close ends waiting claims, waits for calls under way and stops the store's goroutines. The pool is left open unless
 // Options.OwnPool is set. A second Close returns ErrClosed.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return errClosed()
+	if err := s.calls.Close(); err != nil {
+		return err
 	}
-	s.closed = true
 	close(s.closing)
-	s.mu.Unlock()
 	s.end()
 	s.calls.Wait()
 	s.waits.close()
@@ -271,60 +266,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// call runs a method of the store. A closed or failed store, an ended context, and then whatever check has found wrong with the
-// arguments refuse the call before work begins; Close waits until work has returned.
-//
-// The method stands before the errors of check and work. The subject, which may be empty, follows it before those of work only,
-// because a check names what it refuses. Errors that name the method themselves are marked as plain. Beside an error the result
-// is zero.
+// call is storekit.Call for a method of this store.
 func call[T any](ctx context.Context, s *Store, method, subject string, check error, work func() (T, error)) (T, error) {
-	var none T
-	if err := s.enter(ctx); err != nil {
-		return none, err
-	}
-	defer s.calls.Done()
-	err := check
-	if err == nil {
-		var got T
-		if got, err = work(); err == nil {
-			return got, nil
-		}
-		if subject != "" {
-			method += " " + subject
-		}
-	}
-	if own, ok := err.(plain); ok {
-		return none, own.error
-	}
-	return none, fmt.Errorf("%s: %w", method, err)
-}
-
-// plain marks an error that is complete without the name of the method, so that call returns the error within as it is.
-type plain struct{ error }
-
-// enter admits a call, which owes a calls.Done when enter returns nil. It refuses a closed or failed store and an ended context.
-func (s *Store) enter(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return errClosed()
-	case s.failed != nil:
-		return s.failed
-	case ctx.Err() != nil:
-		return fmt.Errorf("postgres store: %w", ctx.Err())
-	}
-	s.calls.Add(1)
-	return nil
-}
-
-// fail stops the store for good.
-func (s *Store) fail(err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failed == nil {
-		s.failed = err
-		s.opt.Logger.Error("postgres store stopped", "error", err)
-	}
-	return s.failed
+	return storekit.Call(ctx, &s.calls, method, subject, check, work)
 }

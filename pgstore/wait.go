@@ -206,7 +206,7 @@ func (w *waits) sleep(ctx context.Context, me *waiter, until int64) (over bool, 
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-w.s.closing:
-			err = errClosed()
+			err = w.s.calls.ErrClosed()
 		}
 		stop()
 		return over, err

@@ -13,7 +13,7 @@ import (
 
 // Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
-	return call(ctx, s, "amend", "", plainly(storekit.CheckBatch(len(as))), func() ([]punctual.Amended, error) { return s.amend(ctx, as) })
+	return call(ctx, s, "amend", "", storekit.Plain(storekit.CheckBatch(len(as))), func() ([]punctual.Amended, error) { return s.amend(ctx, as) })
 }
 
 func (s *Store) amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {

@@ -95,7 +95,7 @@ func (c *keyedClaims) begin(key string, end func()) (leave func(), other *keyedC
 // returned, or all of one topic.
 func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	_, err := call(ctx, s, "undelivered", "", nil, func() (struct{}, error) {
-		return struct{}{}, plainly(s.leases.undelivered(ctx, ds))
+		return struct{}{}, storekit.Plain(s.leases.undelivered(ctx, ds))
 	})
 	return err
 }

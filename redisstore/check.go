@@ -8,6 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // maxProblems is how many problems a CheckReport holds at most.
@@ -40,7 +41,7 @@ func (c *checker) run(ctx context.Context) error {
 	}
 	for _, topic := range topics {
 		if err := c.topic(ctx, topic); err != nil {
-			return plain{fmt.Errorf("check of %s: %w", topic, err)}
+			return storekit.Plain(fmt.Errorf("check of %s: %w", topic, err))
 		}
 	}
 	return nil

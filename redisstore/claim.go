@@ -48,7 +48,7 @@ func (s *Store) claimOnce(ctx context.Context, c *punctual.Claim) ([]punctual.De
 	s.waits.listener.Start()
 	until := s.clock.Now() + min(storekit.CeilDuration(c.Wait), clock.Never/2000)*1000
 	r := wait.Request{Topics: c.Topics, Max: c.Max, PerTopic: c.PerTopic, Lease: c.Lease, Until: until, Alone: claimKey(ctx) != nil}
-	ds, err := s.waits.waiter.Claim(ctx, r, s.closing, errClosed())
+	ds, err := s.waits.waiter.Claim(ctx, r, s.closing, s.calls.ErrClosed())
 	if len(ds) > 0 {
 		ds, err = s.leases.unexpired(ctx, ds, nil)
 	}
@@ -110,7 +110,7 @@ func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]p
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-s.closing:
-			return nil, errClosed()
+			return nil, s.calls.ErrClosed()
 		}
 	}
 	for step := firstStep; ; step *= 2 {

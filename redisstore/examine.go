@@ -21,13 +21,9 @@ func Examine(ctx context.Context, client redis.UniversalClient, o *Options) ([]p
 
 // Examine says what the store stands on; see punctual.Examiner.
 func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil, fmt.Errorf("examine: %w", errClosed())
+	if err := s.calls.BeginAnyway(ctx); err != nil {
+		return nil, fmt.Errorf("examine: %w", err)
 	}
-	s.calls.Add(1) // a store that has failed may be looked at, too
-	s.mu.Unlock()
-	defer s.calls.Done()
+	defer s.calls.End()
 	return s.health.Examine(ctx)
 }

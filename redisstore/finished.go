@@ -18,7 +18,7 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	return call(ctx, s, "finished", id+" of "+topic, check, func() (punctual.Finished, error) {
 		f, err := atHome(ctx, s, topic, id, s.finishedFrom)
 		if errors.Is(err, punctual.ErrNotFound) {
-			err = plain{storekit.NoFinishedRecordError(topic, id)}
+			err = storekit.Plain(storekit.NoFinishedRecordError(topic, id))
 		}
 		return f, err
 	})

@@ -159,7 +159,7 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	after, err := parsePlace(q.After)
 	if err != nil {
-		return punctual.Page{}, plain{err}
+		return punctual.Page{}, storekit.Plain(err)
 	}
 	parts, err := s.partitions(ctx, q.Topic)
 	if err != nil {
@@ -413,11 +413,11 @@ func (s *Store) forecast(ctx context.Context, q punctual.ForecastQuery) (f punct
 	for _, topic := range topics {
 		parts, err := s.partitions(ctx, topic)
 		if err != nil {
-			return f, plain{fmt.Errorf("forecast of %s: %w", topic, err)}
+			return f, storekit.Plain(fmt.Errorf("forecast of %s: %w", topic, err))
 		}
 		for _, p := range parts {
 			if err := s.addForecast(ctx, p, &f, now, from, storekit.CeilDuration(q.Step)); err != nil {
-				return f, plain{fmt.Errorf("forecast of %s: %w", topic, err)}
+				return f, storekit.Plain(fmt.Errorf("forecast of %s: %w", topic, err))
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -24,8 +23,8 @@ type leases struct {
 	names keys.Names
 	clock *clock.Clock
 	log   *slog.Logger
-	// calls counts what Close waits for.
-	calls *sync.WaitGroup
+	// calls are the store's, so that Close waits for the releases of a claim that has returned.
+	calls *storekit.Calls
 	// settle carries out settlements.
 	settle func(ctx context.Context, ss []punctual.Settlement) ([]error, error)
 }

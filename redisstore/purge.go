@@ -24,7 +24,7 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 
 func (s *Store) purgeAll(ctx context.Context, q punctual.PurgeQuery) (total int64, err error) {
 	if q.State > punctual.StateDead {
-		return 0, plain{fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid)}
+		return 0, storekit.Plain(fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid))
 	}
 	parts, err := s.partitions(ctx, q.Topic)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Store) purgeAll(ctx context.Context, q punctual.PurgeQuery) (total int6
 		if total > 0 {
 			err = errkind.HalfDone(err)
 		}
-		return total, plain{err}
+		return total, storekit.Plain(err)
 	}
 	return total, nil
 }
@@ -81,7 +81,7 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	return call(ctx, s, "delete topic", "", storekit.CheckTopic(topic), func() (int64, error) {
 		d := deletion{s: s, topic: topic}
 		if err := d.run(ctx); err != nil {
-			return 0, plain{fmt.Errorf("delete topic %s, %d messages removed so far: %w", topic, d.removed, err)}
+			return 0, storekit.Plain(fmt.Errorf("delete topic %s, %d messages removed so far: %w", topic, d.removed, err))
 		}
 		return d.removed, nil
 	})

@@ -34,7 +34,7 @@ const (
 
 // Push stores messages; see punctual.Store. A script takes up to 200 messages of one partition, or 512 KiB.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
-	return call(ctx, s, "push", "", plainly(storekit.CheckBatch(len(ms))), func() ([]punctual.PushResult, error) { return s.push(ctx, ms) })
+	return call(ctx, s, "push", "", storekit.Plain(storekit.CheckBatch(len(ms))), func() ([]punctual.PushResult, error) { return s.push(ctx, ms) })
 }
 
 func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {

@@ -25,7 +25,7 @@ const (
 
 // Settle finishes, gives back, gives up or extends leases; see punctual.Store.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
-	return call(ctx, s, "settle", "", plainly(storekit.CheckBatch(len(ss))), func() ([]error, error) {
+	return call(ctx, s, "settle", "", storekit.Plain(storekit.CheckBatch(len(ss))), func() ([]error, error) {
 		key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfSettle(ss) })
 		if err != nil {
 			return nil, err

@@ -81,12 +81,8 @@ type Store struct {
 	scanner scanner
 
 	closing chan struct{}  // closed when Close begins
-	calls   sync.WaitGroup // methods under way; Add only with mu held and closed false
+	calls   storekit.Calls // the methods under way; whether the store is closed or has failed
 	duties  sync.WaitGroup // the store's goroutines
-
-	mu     sync.Mutex
-	closed bool  // guarded by mu
-	failed error // guarded by mu: why the store has stopped, or nil
 }
 
 var (
@@ -143,14 +139,15 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	if s.opt.Logger == nil {
 		s.opt.Logger = slog.Default()
 	}
+	s.calls.Name, s.calls.Logger = "redis store", s.opt.Logger
 	s.clock = clock.New(o.clock)
 	s.route = route.New(client, route.Options{
 		Names: n, Clock: s.clock, Sender: s.sender, Replicas: s.replicasToAwait(), ReplicaTimeout: s.opt.ReplicaTimeout, Slack: s.opt.slack,
-		General: s.opt.general, Closing: s.closing, Closed: errClosed(), Unconfirmed: func() { s.health.Soon() }, Answered: s.sawVersion,
+		General: s.opt.general, Closing: s.closing, Closed: s.calls.ErrClosed(), Unconfirmed: func() { s.health.Soon() }, Answered: s.sawVersion,
 	})
 	s.health = health.New(client, health.Options{
 		Names: n, Route: s.route, Logger: s.opt.Logger, Durability: s.opt.Durability, Replicas: s.opt.Replicas, MustExist: s.opt.MustExist,
-		CheckEvery: s.opt.checkEvery, Fail: s.fail,
+		CheckEvery: s.opt.checkEvery, Fail: s.calls.Fail,
 	})
 	s.topics = topics.New(topics.Options{
 		Names: n, Clock: s.clock, Route: s.route, Logger: s.opt.Logger, Partitions: s.opt.Partitions,
@@ -214,14 +211,10 @@ func (s *Store) Durability() punctual.Durability { return s.health.Durability() 
 // Close ends waiting claims, waits for calls under way and stops the store's goroutines. The
 // client is left open unless Options.OwnClient is set. A second Close returns ErrClosed.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return errClosed()
+	if err := s.calls.Close(); err != nil {
+		return err
 	}
-	s.closed = true
 	close(s.closing)
-	s.mu.Unlock()
 	s.calls.Wait()
 	s.waits.waiter.Close()
 	s.waits.listener.Close()
@@ -248,70 +241,9 @@ func (s *Store) writeClock() {
 	}
 }
 
-// call runs a method of the store. A closed or failed store, an ended context, and then whatever check has found wrong with the
-// arguments refuse the call before work begins; Close waits until work has returned.
-//
-// The method stands before the errors of check and work. The subject, which may be empty, follows it before those of work only,
-// because a check names what it refuses. Errors that name the method themselves are marked as plain. Beside an error the result
-// is zero.
+// call is storekit.Call for a method of this store.
 func call[T any](ctx context.Context, s *Store, method, subject string, check error, work func() (T, error)) (T, error) {
-	var none T
-	if err := s.enter(ctx); err != nil {
-		return none, err
-	}
-	defer s.calls.Done()
-	err := check
-	if err == nil {
-		var got T
-		if got, err = work(); err == nil {
-			return got, nil
-		}
-		if subject != "" {
-			method += " " + subject
-		}
-	}
-	if own, ok := err.(plain); ok {
-		return none, own.error
-	}
-	return none, fmt.Errorf("%s: %w", method, err)
-}
-
-// plain marks an error that is complete without the name of the method, so that call returns the error within as it is.
-type plain struct{ error }
-
-// plainly marks err as plain, unless it is nil.
-func plainly(err error) error {
-	if err == nil {
-		return nil
-	}
-	return plain{err}
-}
-
-// enter admits a call, which owes a calls.Done when enter returns nil. It refuses a closed or failed store and an ended context.
-func (s *Store) enter(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return errClosed()
-	case s.failed != nil:
-		return s.failed
-	case ctx.Err() != nil:
-		return fmt.Errorf("redis store: %w", ctx.Err())
-	}
-	s.calls.Add(1)
-	return nil
-}
-
-// fail stops the store for good.
-func (s *Store) fail(err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failed == nil {
-		s.failed = err
-		s.opt.Logger.Error("redis store stopped", "error", err)
-	}
-	return s.failed
+	return storekit.Call(ctx, &s.calls, method, subject, check, work)
 }
 
 // sawVersion is told the version of the settings that a script has found. A topic without any
@@ -323,5 +255,3 @@ func (s *Store) sawVersion(ctx context.Context, sc *script.Script, topic string,
 	}
 	return s.health.CheckData(ctx, false)
 }
-
-func errClosed() error { return fmt.Errorf("redis store: %w", punctual.ErrClosed) }

@@ -196,3 +196,22 @@ func PassOn(t *testing.T, wrap func(below punctual.Store) punctual.Store) {
 		}
 	}
 }
+
+// EachWithContext calls each method of a store that takes a context, with ctx and zero values for the other arguments, and returns the errors
+// by the names of the methods.
+func EachWithContext(ctx context.Context, s punctual.Store) map[string]error {
+	v, errs := reflect.ValueOf(s), make(map[string]error)
+	for i := range v.NumMethod() {
+		m := v.Method(i)
+		if m.Type().NumIn() == 0 || m.Type().In(0) != reflect.TypeFor[context.Context]() {
+			continue
+		}
+		args := []reflect.Value{reflect.ValueOf(ctx)}
+		for n := 1; n < m.Type().NumIn(); n++ {
+			args = append(args, reflect.Zero(m.Type().In(n)))
+		}
+		out := m.Call(args)
+		errs[v.Type().Method(i).Name], _ = out[len(out)-1].Interface().(error)
+	}
+	return errs
+}
