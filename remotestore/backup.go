@@ -19,10 +19,10 @@ func (s *Store) Backup(ctx context.Context, dir string, progress func(written, t
 
 // Archive implements punctual.Backuper.
 func (s *Store) Archive(ctx context.Context, w io.Writer, size func(total int64)) error {
-	if err := s.enter(); err != nil {
+	if err := s.calls.Begin(ctx); err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
-	defer s.running.Done()
+	defer s.calls.End()
 	begun := false
 	var failed error // of writing the copy on this machine, which is no failure of the server
 	r := read(wire.PathBackup)

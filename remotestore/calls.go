@@ -20,13 +20,10 @@ import (
 // If the first request fails, its error is the error of the call. If a later one fails, only its items and those after it have the
 // error, because the items before have been carried out.
 func batch[I, R any](ctx context.Context, s *Store, name string, items []I, check func(*I) error, send func(context.Context, []I) ([]R, error), refused func(*I, error) R) ([]R, error) {
-	if err := s.enter(); err != nil {
+	if err := s.calls.Begin(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	defer s.running.Done()
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
+	defer s.calls.End()
 	if err := storekit.CheckBatch(len(items)); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -219,13 +216,10 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 }
 
 func (s *Store) claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	if err := s.enter(); err != nil {
+	if err := s.calls.Begin(ctx); err != nil {
 		return nil, err
 	}
-	defer s.running.Done()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+	defer s.calls.End()
 	if err := storekit.CheckClaim(&c); err != nil {
 		return nil, err
 	}
@@ -278,16 +272,16 @@ func (s *Store) claimPart(ctx context.Context, c punctual.Claim) ([]punctual.Del
 func (s *Store) abandon(ctx context.Context, r *request, err error) error {
 	ended := ctx.Err()
 	if s.closing.Err() != nil {
-		ended = errClosed()
+		ended = s.calls.ErrClosed()
 	}
 	if ended == nil || !errors.Is(err, punctual.ErrIndeterminate) {
 		return err
 	}
-	if !r.own || s.enter() != nil {
+	if !r.own || s.calls.Begin(context.WithoutCancel(ctx)) != nil {
 		return ended
 	}
 	go func() {
-		defer s.running.Done()
+		defer s.calls.End()
 		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), min(s.opt.Timeout, releaseLimit))
 		defer end()
 		if err := s.release(ctx, r); err != nil {
@@ -331,10 +325,10 @@ func (s *Store) release(ctx context.Context, of *request) error {
 
 // Now implements punctual.Store.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	if err := s.enter(); err != nil {
+	if err := s.calls.Begin(ctx); err != nil {
 		return time.Time{}, err
 	}
-	defer s.running.Done()
+	defer s.calls.End()
 	now, err := s.now(ctx)
 	if err != nil {
 		return now, fmt.Errorf("clock: %w", err)

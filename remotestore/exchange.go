@@ -42,7 +42,7 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	if !r.aside {
-		defer context.AfterFunc(s.closing, func() { end(errClosed()) })()
+		defer context.AfterFunc(s.closing, func() { end(s.calls.ErrClosed()) })()
 	}
 	if r.onLine == nil && r.onBody == nil {
 		timer := time.AfterFunc(r.wait+s.opt.Timeout, func() { end(errTimeout) })

@@ -178,7 +178,7 @@ func (x *sending) giveUp(ctx context.Context) error {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case x.closing.Err() != nil:
-		err = errClosed()
+		err = x.calls.ErrClosed()
 	}
 	switch {
 	case x.unsure && x.r.again != reading:

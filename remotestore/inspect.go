@@ -19,12 +19,12 @@ import (
 // call sends a request without a key, decodes its answer and converts it. wrong is the error of malformed arguments, or nil. call
 // returns it without sending anything, unless the store is closed or ctx has ended, whose errors come first.
 func call[A, R any](ctx context.Context, s *Store, name string, wrong error, r *request, query url.Values, convert func(*A) (R, error)) (out R, err error) {
-	if err := s.enter(); err != nil {
+	if err := s.calls.Begin(ctx); err != nil {
 		return out, fmt.Errorf("%s: %w", name, err)
 	}
-	defer s.running.Done()
-	if err := cmp.Or(ctx.Err(), wrong); err != nil {
-		return out, fmt.Errorf("%s: %w", name, err)
+	defer s.calls.End()
+	if wrong != nil {
+		return out, fmt.Errorf("%s: %w", name, wrong)
 	}
 	if len(query) > 0 {
 		r.path += "?" + query.Encode()
@@ -164,10 +164,10 @@ func purged(a *wire.Purged) (int64, error) { return a.Purged, nil }
 
 // Check implements punctual.Checker.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
-	if err := s.enter(); err != nil {
+	if err := s.calls.Begin(ctx); err != nil {
 		return punctual.CheckReport{}, fmt.Errorf("check: %w", err)
 	}
-	defer s.running.Done()
+	defer s.calls.End()
 	var report *punctual.CheckReport
 	var failed error
 	r := read(wire.PathCheck)

@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Options adjusts a Store. A nil *Options, and each zero field, means the default.
@@ -62,9 +62,7 @@ type Store struct {
 	closing context.Context // ends with Close
 	close   context.CancelFunc
 
-	mu      sync.Mutex
-	closed  bool           // guarded by mu
-	running sync.WaitGroup // the calls under way and the releases that claims left behind; grows only while not closed
+	calls storekit.Calls // the calls under way, and the releases that claims left behind
 }
 
 // Open returns the store behind the servers at urls: http://HOST:PORT or https://HOST:PORT, each with a path if the server is mounted
@@ -93,6 +91,7 @@ func Open(ctx context.Context, urls []string, o *Options) (*Store, error) {
 	if err := wire.CheckConsumerName(s.opt.Name); err != nil {
 		return nil, fmt.Errorf("open remote store: %w", err)
 	}
+	s.calls.Name, s.calls.Logger = "remote store", s.opt.Logger
 	s.closing, s.close = context.WithCancel(context.Background())
 	err := s.token.open(&s.opt)
 	if err == nil {
@@ -207,11 +206,9 @@ func (s *Store) greet(ctx context.Context) error {
 // Close ends waiting claims, waits for the calls under way and closes the connections. It does not settle messages that this program
 // holds, and the store at the server stays open. A second Close returns nil.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
+	_ = s.calls.Close() // an error says that this is not the first Close, which then waits, too
 	s.close()
-	s.running.Wait()
+	s.calls.Wait()
 	s.hangUp()
 	return nil
 }
@@ -222,19 +219,6 @@ func (s *Store) hangUp() {
 		e.hangUp()
 	}
 }
-
-// enter lets a call begin unless the store is closed. The caller has to call s.running.Done at its end.
-func (s *Store) enter() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errClosed()
-	}
-	s.running.Add(1)
-	return nil
-}
-
-func errClosed() error { return fmt.Errorf("remote store: %w", punctual.ErrClosed) }
 
 // Durability implements punctual.DurabilityReporter with what the server said when the store was opened. It is empty when the store
 // behind the server does not report it.
