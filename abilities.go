@@ -13,6 +13,8 @@ type AbilityReporter interface {
 type Abilities struct {
 	// Follow says where the follow-ups of a settlement may go (Settlement.Then).
 	Follow Reach
+	// Emit: the store can tell of what happens to the messages of a topic (Settings.Emit).
+	Emit bool
 }
 
 // Reach says which topics a store reaches in one atomic step with a message.

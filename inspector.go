@@ -31,7 +31,8 @@ type Inspector interface {
 	Settings(ctx context.Context, topic string) (Settings, error)
 	// Configure changes the settings whose fields are set in the patch, for every process that uses the store, and returns
 	// all settings of the topic. It creates a topic that does not exist, and with a companion the topic that the companion
-	// belongs to. A companion's Partitions and PushPaused are ErrInvalid (storekit.CheckCompanionPatch).
+	// belongs to. Partitions, Groups and PushPaused of a
+	// companion are ErrInvalid, and so is Emit except for a group (storekit.CheckCompanionPatch).
 	Configure(ctx context.Context, topic string, p SettingsPatch) (Settings, error)
 
 	// Purge removes messages without delivering them and returns how many. It removes leased messages too; their holders get
@@ -147,7 +148,7 @@ type CheckReport struct {
 // A change applies as soon as the setting is used next. A claim and an extension use Lease, a claim and a retry use
 // MaxAttempts, a retry uses Backoff, a push and a claim use the pauses. DeadRetention applies to all dead messages of the
 // topic, also to those that died before the change. DedupeWindow and FinishedRetention are fixed, for each message, when it
-// finishes.
+// finishes, and EmitKeep, for each event, when it happens.
 type Settings struct {
 	// Lease is how long a claim may work before the message is ready again, unless the lease is extended.
 	// Allowed: 10ms to 1d (MinLease to MaxLease). Default: 30s.
@@ -170,6 +171,18 @@ type Settings struct {
 	// FinishedKeeper. Zero costs nothing. A store that keeps none refuses more than zero with ErrUnsupported.
 	// Allowed: 0 (not at all) to 366d (MaxFinishedRetention). Default: 0s.
 	FinishedRetention time.Duration
+	// Emit has the store tell of what happens to the topic's messages. For each event it stores a message in the topic's
+	// companion events, such as orders@events, in the same atomic step as the change that the event tells of: exactly one for
+	// each. The message is due at once, and ParseEvent reads its body. Whoever reads events handles messages of that companion;
+	// as with any message, one may be delivered more than once. The topic of a group (GroupTopic) tells in the companion events
+	// of the group's topic; Event.Topic says which one it was. No other companion tells of its messages: Emit is ErrInvalid
+	// there. A store that cannot tell (Abilities.Emit) refuses any event with ErrUnsupported.
+	// Allowed: acked, dead, cancelled, expired, pushed, retried with commas between them, or none. Default: none.
+	Emit Events
+	// EmitKeep is how long an event is kept for a reader. An event that no reader has taken by then is dropped, so that a topic
+	// whose events nobody reads does not grow without end.
+	// Allowed: 1s to 366d (MaxFinishedRetention). Default: 1d.
+	EmitKeep time.Duration
 	// PushPaused refuses pushes with ErrPaused.
 	// Allowed: true or false. Default: false.
 	PushPaused bool
@@ -186,7 +199,7 @@ type Settings struct {
 	// program "punctual serve". A group that is added gets what falls due afterwards; one that is removed keeps the copies that
 	// it has, in its topic. The names are unlike, and "none" is not one, because people write it for no groups. A companion
 	// topic has no groups, so that setting them there is ErrInvalid. Configure makes the topics of the groups.
-	// Allowed: none, or 1 to 32 names (MaxGroups) of 1 to 62 bytes of A-Z a-z 0-9 . _ -. Default: none.
+	// Allowed: none, or 1 to 32 names of 1 to 62 bytes of A-Z a-z 0-9 . _ -. Default: none.
 	Groups []string
 }
 
@@ -198,7 +211,7 @@ func (s Settings) Clone() Settings {
 
 // DefaultSettings returns the settings of a topic that was never configured.
 func DefaultSettings() Settings {
-	return Settings{Lease: 30 * time.Second, MaxAttempts: 10, Backoff: DefaultBackoff(), Partitions: 1}
+	return Settings{Lease: 30 * time.Second, MaxAttempts: 10, Backoff: DefaultBackoff(), EmitKeep: 24 * time.Hour, Partitions: 1}
 }
 
 // SettingsPatch changes the settings whose field is not nil. A value that is not allowed is an ErrInvalid that names the
@@ -217,6 +230,10 @@ type SettingsPatch struct {
 	DedupeWindow *time.Duration
 	// FinishedRetention changes Settings.FinishedRetention. Allowed: 0 (not at all) to 366d.
 	FinishedRetention *time.Duration
+	// Emit changes Settings.Emit. Allowed: acked, dead, cancelled, expired, pushed, retried with commas between them, or none.
+	Emit *Events
+	// EmitKeep changes Settings.EmitKeep. Allowed: 1s to 366d.
+	EmitKeep *time.Duration
 	// PushPaused changes Settings.PushPaused. Allowed: true or false.
 	PushPaused *bool
 	// DeliveryPaused changes Settings.DeliveryPaused. Allowed: true or false.

@@ -15,8 +15,9 @@ import (
 //
 // The topic T@x is a companion of the topic T: a topic like any other, which belongs to T. A push or a change of settings that
 // creates T@x creates T as well, and Inspector.DeleteTopic(T) deletes the companions of T, too. A companion has the Partitions
-// of T, and it has no PushPaused of its own: Inspector.Configure refuses both there with ErrInvalid. A pause of T's pushes does
-// not reach its companions. Punctual itself uses the companions events, cron, out and g.NAME; other names are free.
+// of T, and it has no PushPaused and no Groups of its own, and Emit only if it is a group: Inspector.Configure refuses these
+// there with ErrInvalid. A pause of T's pushes does not reach its companions. Punctual itself uses the companions events, cron,
+// out and g.NAME; other names are free.
 //
 // All methods are safe for concurrent use. The caller may change the slices and maps that it passed in once the method has
 // returned, and owns what the method returned. The items of a call take effect in the order given, and the results are in

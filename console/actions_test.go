@@ -386,7 +386,7 @@ func TestNewest(t *testing.T) {
 // Every setting but the pauses has its place in the form. It can be changed there unless it is fixed, and a bad value is refused with the
 // text that the server and the command line have for it.
 func TestSettingsInTheForm(t *testing.T) {
-	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail"}
+	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail", settings.Events: "acked,dead"}
 	for _, row := range settings.Table {
 		r := newRig(t, nil)
 		r.push("t", "m", time.Hour)

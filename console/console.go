@@ -57,6 +57,7 @@ type Console struct {
 	store     punctual.Store
 	inspector punctual.Inspector        // nil when the store has none
 	keeper    punctual.FinishedKeeper   // nil when the store has none
+	abilities punctual.AbilityReporter  // nil when the store does not tell
 	reporter  punctual.ConsumerReporter // nil when the store has none
 	options   Options
 	log       *slog.Logger
@@ -97,6 +98,7 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	c.liveRoutes = httproute.New(slices.DeleteFunc(table, func(rt *route) bool { return !rt.live }), (*route).pattern)
 	c.inspector, _ = punctual.As[punctual.Inspector](store)
 	c.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
+	c.abilities, _ = punctual.As[punctual.AbilityReporter](store)
 	c.reporter, _ = punctual.As[punctual.ConsumerReporter](store)
 	c.sessions, c.formKey = newSessions(), newFormKey()
 	c.audit = audit.New(store, c.log)

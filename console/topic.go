@@ -115,15 +115,30 @@ type settingField struct {
 	Fixed bool
 }
 
-// settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, and the retention of finished records
-// where the store keeps none.
+// settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, and the settings that the store
+// cannot have: those of finished records where it keeps none, and those of events where it tells of none.
 func (c *call) settingFields(s punctual.Settings) (fields []settingField) {
 	for _, row := range settings.Table {
-		if !row.Pause && (row.Needs != settings.FinishedRecords || c.keeper() != nil) {
+		if !row.Pause && c.canHave(row) {
 			fields = append(fields, settingField{row.Name, row.Text(&s), row.Fixed})
 		}
 	}
 	return fields
+}
+
+// canHave reports whether the store can have another value of the setting than its default.
+func (c *call) canHave(row *settings.Setting) bool {
+	switch row.Needs {
+	case settings.FinishedRecords:
+		return c.keeper() != nil
+	case settings.EventMessages:
+		if c.console.abilities == nil {
+			return false
+		}
+		can, err := c.console.abilities.Abilities(c.r.Context())
+		return err == nil && can.Emit
+	}
+	return true
 }
 
 // configureTopic changes those settings of the form that differ from what the page showed.

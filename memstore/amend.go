@@ -37,6 +37,6 @@ func (s *Store) amend(a *punctual.Amendment, now instant) punctual.Amended {
 		return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrNotFound)}
 	}
 	d, out := lifecycle.Amend(&m.Message, m.State(now.ms), a, due)
-	t.apply(m, d, now)
+	s.apply(t, m, d, now)
 	return out
 }

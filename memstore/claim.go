@@ -46,7 +46,7 @@ func (s *Store) claimDue(c punctual.Claim, now instant) []punctual.Delivery {
 			left = min(left, c.PerTopic-countOf(leased, name))
 		}
 		for t != nil && left > 0 && len(t.live) > 0 && t.live[0].At() <= now.ms {
-			if m := t.live[0]; !t.end(m, now) {
+			if m := t.live[0]; !s.end(t, m, now) {
 				s.lease(t, m, c.Lease, now)
 				leased = append(leased, m)
 				left--
@@ -86,7 +86,7 @@ func (s *Store) withoutLapsed(found []punctual.Delivery) []punctual.Delivery {
 		}
 		t := s.topics[d.Topic]
 		m := t.messages[d.ID]
-		t.apply(m, lifecycle.GiveBack(&m.Message), instant{fine: now, ms: storekit.Millis(now)})
+		s.apply(t, m, lifecycle.GiveBack(&m.Message), instant{fine: now, ms: storekit.Millis(now)})
 	}
 	return held
 }
@@ -100,9 +100,9 @@ func (s *Store) claimable(name string, now instant) *topic {
 }
 
 // end ends a message whose time has come if it must not be delivered, and reports whether it has ended it.
-func (t *topic) end(m *message, now instant) bool {
+func (s *Store) end(t *topic, m *message, now instant) bool {
 	d := lifecycle.Meet(&m.Message, &t.settings, now.ms)
-	t.apply(m, d, now)
+	s.apply(t, m, d, now)
 	return d.To != lifecycle.Stay
 }
 
@@ -110,7 +110,7 @@ func (t *topic) end(m *message, now instant) bool {
 func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) {
 	s.token++
 	m.delivered = now.ms
-	t.apply(m, lifecycle.Lease(&m.Message, s.token, length, &t.settings, now.ms), now)
+	s.apply(t, m, lifecycle.Lease(&m.Message, s.token, length, &t.settings, now.ms), now)
 }
 
 // never stands for "nothing is due" in place of a time in Unix milliseconds; it sorts after every time.

@@ -61,7 +61,7 @@ func (s *Store) EndThese(topic string, ids []string) error {
 		if err != nil {
 			return fmt.Errorf("end of %s in %s: %w", id, topic, err)
 		}
-		if !t.end(m, now) {
+		if !s.end(t, m, now) {
 			return fmt.Errorf("end of %s in %s: it is to be delivered", id, topic)
 		}
 	}
@@ -87,7 +87,7 @@ func (s *Store) follow(name, id string) (*topic, *message, instant, error) {
 		return nil, nil, now, fmt.Errorf("it is %s until %v; it is %v now", state, storekit.FromMillis(m.At()), now.time())
 	}
 	for first := s.firstBefore(t, m); first != nil; first = s.firstBefore(t, m) {
-		if !t.end(first, now) {
+		if !s.end(t, first, now) {
 			return nil, nil, now, fmt.Errorf("%s, whose time came %d ms earlier, was left out", first.id, m.At()-first.At())
 		}
 	}

@@ -266,7 +266,7 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 	if t != nil {
 		was = t.settings
 	}
-	changed, err := storekit.ApplySettings(was, p, storekit.Abilities{Partitions: 1, KeepsFinished: true})
+	changed, err := storekit.ApplySettings(was, p, storekit.Abilities{Partitions: 1, KeepsFinished: true, Emits: true})
 	if err != nil {
 		return punctual.Settings{}, err
 	}

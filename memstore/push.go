@@ -39,7 +39,7 @@ func (s *Store) push(n *punctual.NewMessage, now instant) punctual.PushResult {
 		return r
 	}
 	if lifecycle.Push(n, t.holder(m.id, now), &r) {
-		s.put(m)
+		s.add(m, now)
 		r.Due = storekit.FromMillis(m.Due)
 	}
 	return r
@@ -54,6 +54,14 @@ func (t *topic) holder(id string, now instant) lifecycle.Holder {
 		return m.Holder(now.ms)
 	}
 	return lifecycle.Holder{Remembered: t.remembered.byID[id] != nil}
+}
+
+// add stores a message that was pushed, and adds the event if its topic tells of it.
+func (s *Store) add(m *message, now instant) {
+	s.put(m)
+	if e, tell := m.PushEvent(&s.topics[m.topic].settings, now.ms); tell {
+		s.tell(m, e, now)
+	}
 }
 
 // put stores a message, in the place of the one that has its ID. It makes the topic if there is none.

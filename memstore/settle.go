@@ -41,9 +41,9 @@ func (s *Store) settle(x *punctual.Settlement, now instant) error {
 		}
 	}
 	m.Message = facts
-	t.apply(m, d, now)
+	s.apply(t, m, d, now)
 	for _, f := range follow {
-		s.put(f)
+		s.add(f, now)
 	}
 	return err
 }

@@ -73,12 +73,12 @@ func New(o *Options) *Store {
 // Durability returns punctual.Volatile, because everything is lost when the process ends.
 func (s *Store) Durability() punctual.Durability { return punctual.Volatile }
 
-// Abilities returns what the store can do: a settlement reaches every topic.
+// Abilities returns what the store can do: a settlement reaches every topic, and topics tell of their events.
 func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.enter(ctx)
-	return punctual.Abilities{Follow: punctual.ReachAny}, err
+	return punctual.Abilities{Follow: punctual.ReachAny, Emit: true}, err
 }
 
 // Now returns the store's clock: the time of Options.Clock in whole milliseconds, except that it never runs backwards.

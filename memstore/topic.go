@@ -98,9 +98,9 @@ func (t *topic) remove(m *message) {
 	byTime.Remove(m.queue, m)
 }
 
-// apply carries out a decision of package lifecycle, which has already changed the fields of m.Message: it adds the failure to
-// the history and moves or removes the message.
-func (t *topic) apply(m *message, d lifecycle.Decision, now instant) {
+// apply carries out a decision of package lifecycle about a message of the topic, which has already changed the fields of
+// m.Message: it adds the failure to the history, moves or removes the message, and adds the event if the topic tells of it.
+func (s *Store) apply(t *topic, m *message, d lifecycle.Decision, now instant) {
 	if d.Failed {
 		m.failures = storekit.AddFailure(m.failures, d.Failure)
 	}
@@ -114,6 +114,9 @@ func (t *topic) apply(m *message, d lifecycle.Decision, now instant) {
 		t.keep(m, d.Outcome, now)
 	case lifecycle.Removed:
 		t.remove(m)
+	}
+	if e, tell := m.Event(d, &t.settings, m.delivered, now.ms); tell {
+		s.tell(m, e, now)
 	}
 }
 

@@ -75,6 +75,8 @@ func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 		return invalidf("%s: a companion has no groups: set those of %s", topic, parent)
 	case p.PushPaused != nil:
 		return invalidf("%s: pushes to a companion cannot be paused: pause those to %s", topic, parent)
+	case p.Emit != nil && !strings.HasPrefix(name, "g."):
+		return invalidf("%s: a companion that is no group tells of no events: set those of %s", topic, parent)
 	}
 	return nil
 }

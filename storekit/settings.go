@@ -16,12 +16,14 @@ type Abilities struct {
 	Partitions int
 	// KeepsFinished tells that the store is a punctual.FinishedKeeper.
 	KeepsFinished bool
+	// Emits is punctual.Abilities.Emit.
+	Emits bool
 }
 
 // AllAbilities returns the abilities of a store that can do everything. With them ApplySettings checks settings before it is
 // known which store they are for.
 func AllAbilities() Abilities {
-	return Abilities{Partitions: punctual.MaxPartitions, KeepsFinished: true}
+	return Abilities{Partitions: punctual.MaxPartitions, KeepsFinished: true, Emits: true}
 }
 
 // ApplySettings returns s with the patch p applied. A value that is not allowed is an ErrInvalid that names the setting and says
@@ -48,6 +50,8 @@ func (a Abilities) lack(row *settings.Setting, s *punctual.Settings) string {
 		return fmt.Sprintf("this store divides a topic into at most %d", a.Partitions)
 	case row.Needs == settings.FinishedRecords && !a.KeepsFinished && !row.IsDefault(s):
 		return "this store keeps no finished messages"
+	case row.Needs == settings.EventMessages && !a.Emits && !row.IsDefault(s):
+		return "this store tells of no events"
 	}
 	return ""
 }

@@ -20,14 +20,17 @@ func TestGoldenSettings(t *testing.T) {
 		"testdata/settings-default.json": punctual.DefaultSettings(),
 		"testdata/settings-all.json": {
 			Lease: time.Minute, MaxAttempts: 7, Backoff: punctual.Backoff{Base: 1500 * time.Microsecond, Max: 90 * time.Minute, Jitter: 0.375},
-			DeadRetention: 48 * time.Hour, DedupeWindow: 1500 * time.Millisecond, PushPaused: true, DeliveryPaused: true, Partitions: 256,
+			DeadRetention: 48 * time.Hour, DedupeWindow: 1500 * time.Millisecond, EmitKeep: 24 * time.Hour, PushPaused: true, DeliveryPaused: true, Partitions: 256,
 		},
 		"testdata/settings-finished.json": {
 			Lease: time.Minute, MaxAttempts: 7, Backoff: punctual.Backoff{Delays: []time.Duration{time.Second}}, DedupeWindow: time.Hour,
-			FinishedRetention: punctual.MaxFinishedRetention, Partitions: 1,
+			FinishedRetention: punctual.MaxFinishedRetention, EmitKeep: 24 * time.Hour, Partitions: 1,
+		},
+		"testdata/settings-events.json": {
+			Lease: time.Minute, MaxAttempts: 7, Emit: punctual.EventDead | punctual.EventExpired | punctual.EventPushed, EmitKeep: 72 * time.Hour, Partitions: 1,
 		},
 		"testdata/settings-delays.json": {
-			Lease: 10 * time.Millisecond, MaxAttempts: 1, Backoff: punctual.Backoff{Delays: []time.Duration{0, 2 * time.Minute, 15 * time.Hour}}, Partitions: 1,
+			Lease: 10 * time.Millisecond, MaxAttempts: 1, Backoff: punctual.Backoff{Delays: []time.Duration{0, 2 * time.Minute, 15 * time.Hour}}, EmitKeep: 24 * time.Hour, Partitions: 1,
 		},
 	} {
 		golden, err := os.ReadFile(file)
@@ -58,6 +61,9 @@ func TestDecodeSettings(t *testing.T) {
 		`{"finished_retention":"-1s"}`:  punctual.ErrCorrupt,
 		`{"lease":"1m","colour":"x"}`:   punctual.ErrUnsupported,
 		`{"backoff":{"curve":2}}`:       punctual.ErrUnsupported,
+		`{"emit":"dead,born"}`:          punctual.ErrUnsupported,
+		`{"emit":3}`:                    punctual.ErrCorrupt,
+		`{"emit_keep":"1ms"}`:           punctual.ErrCorrupt,
 		`{"lease":"1ms","colour":"x"}`:  punctual.ErrCorrupt, // damage comes before unknown settings
 		`{"lease":null,"backoff":null}`: nil,
 		`{"lease":"1m"} {}`:             punctual.ErrCorrupt,

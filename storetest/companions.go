@@ -160,6 +160,8 @@ func companionRefused(s *harness) {
 		"the partitions it has":           {Partitions: ptr(s.defaults().Partitions)},
 		"paused pushes":                   {PushPaused: ptr(true)},
 		"pushes that are not paused":      {PushPaused: ptr(false)},
+		"groups":                          {Groups: &[]string{"billing"}},
+		"events":                          {Emit: ptr(punctual.EventDead)},
 		"paused pushes beside good value": {PushPaused: ptr(true), Lease: ptr(time.Hour)},
 	} {
 		_, err := in.Configure(s.ctx, notes, p)

@@ -75,6 +75,20 @@ func (s *harness) hasInspector() bool {
 	return err == nil
 }
 
+// abilities are those of the store; one that does not tell has none.
+func (s *harness) abilities() punctual.Abilities {
+	s.Helper()
+	a, err := punctual.As[punctual.AbilityReporter](s.store)
+	if err != nil {
+		return punctual.Abilities{}
+	}
+	can, err := a.Abilities(s.ctx)
+	if err != nil {
+		s.fail("Abilities: unexpected error: %v", err)
+	}
+	return can
+}
+
 func (s *harness) advance(d time.Duration) { s.clock.Advance(d) }
 
 // now is the store's clock.

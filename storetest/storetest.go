@@ -153,6 +153,7 @@ func groups() []group {
 		{"inspect", inspectCases()},
 		{"purge", purgeCases()},
 		{"finished", finishedCases()},
+		{"events", eventCases()},
 		{"clock", clockCases()},
 		{"badinput", badInputCases()},
 		{"ownership", ownershipCases()},
@@ -189,6 +190,7 @@ const (
 	p7  = promise.P7
 	p8  = promise.P8
 	p9  = promise.P9
+	p10 = promise.P10
 	p11 = promise.P11
 	p12 = promise.P12
 	p13 = promise.P13

@@ -49,19 +49,8 @@ func thenCases() []testCase {
 	}
 }
 
-// reach is how far the settlements of the store reach; a store that does not tell reaches nowhere.
-func (s *harness) reach() punctual.Reach {
-	s.Helper()
-	a, err := punctual.As[punctual.AbilityReporter](s.store)
-	if err != nil {
-		return punctual.ReachNone
-	}
-	can, err := a.Abilities(s.ctx)
-	if err != nil {
-		s.fail("Abilities: unexpected error: %v", err)
-	}
-	return can.Follow
-}
+// reach is how far the settlements of the store reach.
+func (s *harness) reach() punctual.Reach { return s.abilities().Follow }
 
 // follows skips the case when the store does not reach so far.
 func (s *harness) follows(need punctual.Reach) {

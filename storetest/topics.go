@@ -61,12 +61,13 @@ func (s *harness) defaults() punctual.Settings {
 }
 
 // everySetting changes all fields of the settings, also those that are added later. It leaves out those that the
-// store cannot change: Partitions in any case, and FinishedRetention in a store that keeps no stories.
+// store cannot change: Partitions in any case, FinishedRetention in a store that keeps no stories, and those of events in one
+// that tells of none.
 func everySetting(s *harness) punctual.SettingsPatch {
 	s.Helper()
 	var p punctual.SettingsPatch
 	_, err := s.keeper()
-	keeps := err == nil
+	can := map[string]bool{"FinishedRetention": err == nil, "Emit": s.abilities().Emit, "EmitKeep": s.abilities().Emit, "Partitions": false}
 	v := reflect.ValueOf(&p).Elem()
 	for i := range v.NumField() {
 		name, to := v.Type().Field(i).Name, reflect.New(v.Type().Field(i).Type.Elem())
@@ -79,12 +80,14 @@ func everySetting(s *harness) punctual.SettingsPatch {
 			*x = true
 		case *[]string:
 			*x = []string{"billing", "a.b_c-9"}
+		case *punctual.Events:
+			*x = punctual.EventDead | punctual.EventPushed
 		case *punctual.Backoff:
 			*x = punctual.Backoff{Base: 1500 * time.Microsecond, Max: 90 * time.Minute, Jitter: 0.375}
 		default:
 			s.fail("the suite does not know how to change the setting %s, which is a %T", name, x)
 		}
-		if name != "Partitions" && (name != "FinishedRetention" || keeps) {
+		if able, needed := can[name]; able || !needed {
 			v.Field(i).Set(to)
 		}
 	}
@@ -214,25 +217,28 @@ func topicMalformed(s *harness) {
 	in := s.inspector()
 	want := s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Minute), MaxAttempts: ptr(5)})
 	bad := map[string]punctual.SettingsPatch{
-		"lease under 10ms":   {Lease: ptr(punctual.MinLease - 1)},
-		"lease of 0":         {Lease: ptr(time.Duration(0))},
-		"lease beyond 24h":   {Lease: ptr(punctual.MaxLease + 1)},
-		"no attempts":        {MaxAttempts: ptr(0)},
-		"negative attempts":  {MaxAttempts: ptr(-1)},
-		"too many attempts":  {MaxAttempts: ptr(punctual.MaxAttemptsLimit + 1)},
-		"negative retention": {DeadRetention: ptr(-time.Second)},
-		"negative window":    {DedupeWindow: ptr(-time.Second)},
-		"negative delay":     {Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second, -1}}},
-		"endless delay":      {Backoff: &punctual.Backoff{Delays: []time.Duration{1<<63 - 1}}},
-		"negative base":      {Backoff: &punctual.Backoff{Base: -1}},
-		"max under base":     {Backoff: &punctual.Backoff{Base: time.Minute, Max: time.Second}},
-		"jitter above 1":     {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: 1.1}},
-		"negative jitter":    {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: -0.1}},
-		"jitter NaN":         {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: math.NaN()}},
-		"an empty group":     {Groups: ptr([]string{"billing", ""})},
-		"a group twice":      {Groups: ptr([]string{"billing", "billing"})},
-		"a group with @":     {Groups: ptr([]string{"billing@mail"})},
-		"one bad of several": {MaxAttempts: ptr(7), PushPaused: ptr(true), Lease: ptr(time.Duration(-1))},
+		"lease under 10ms":    {Lease: ptr(punctual.MinLease - 1)},
+		"lease of 0":          {Lease: ptr(time.Duration(0))},
+		"lease beyond 24h":    {Lease: ptr(punctual.MaxLease + 1)},
+		"no attempts":         {MaxAttempts: ptr(0)},
+		"negative attempts":   {MaxAttempts: ptr(-1)},
+		"too many attempts":   {MaxAttempts: ptr(punctual.MaxAttemptsLimit + 1)},
+		"negative retention":  {DeadRetention: ptr(-time.Second)},
+		"negative window":     {DedupeWindow: ptr(-time.Second)},
+		"negative delay":      {Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second, -1}}},
+		"endless delay":       {Backoff: &punctual.Backoff{Delays: []time.Duration{1<<63 - 1}}},
+		"negative base":       {Backoff: &punctual.Backoff{Base: -1}},
+		"max under base":      {Backoff: &punctual.Backoff{Base: time.Minute, Max: time.Second}},
+		"jitter above 1":      {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: 1.1}},
+		"negative jitter":     {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: -0.1}},
+		"jitter NaN":          {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: math.NaN()}},
+		"an empty group":      {Groups: ptr([]string{"billing", ""})},
+		"a group twice":       {Groups: ptr([]string{"billing", "billing"})},
+		"a group with @":      {Groups: ptr([]string{"billing@mail"})},
+		"unknown events":      {Emit: ptr(punctual.AllEvents + 1)},
+		"events for no time":  {Emit: ptr(punctual.EventDead), EmitKeep: ptr(time.Duration(0))},
+		"events for too long": {EmitKeep: ptr(punctual.MaxFinishedRetention + 1)},
+		"one bad of several":  {MaxAttempts: ptr(7), PushPaused: ptr(true), Lease: ptr(time.Duration(-1))},
 	}
 	for name, p := range bad {
 		_, err := in.Configure(s.ctx, orders, p)

@@ -301,6 +301,18 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 			row.Take(&p, &s)
 		}
 	}
+	if _, companion := storekit.Companion(t.Topic); companion != "" {
+		p.Partitions, p.Groups = nil, nil // it has the partitions of its topic, and no groups
+		if s.Emit == 0 {
+			p.Emit = nil // only the topic of a group may have it
+		}
+	}
+	if !c.targetEmits(ctx) {
+		p.Emit, p.EmitKeep = nil, nil
+		if s.Emit != 0 {
+			t.Notes = append(t.Notes, "TO tells of no events")
+		}
+	}
 	now, err := c.to.Settings(ctx, t.Topic)
 	if err != nil {
 		return err
@@ -309,7 +321,7 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 		return fmt.Errorf("the topic is paused in TO: %w", punctual.ErrPaused)
 	}
 	_, err = c.to.Configure(ctx, t.Topic, p)
-	if err != nil && s.Partitions != now.Partitions {
+	if err != nil && p.Partitions != nil && s.Partitions != now.Partitions {
 		t.Notes = append(t.Notes, fmt.Sprintf("TO keeps the topic in %d partitions and not in %d", now.Partitions, s.Partitions))
 		p.Partitions = nil
 		_, err = c.to.Configure(ctx, t.Topic, p)
@@ -320,6 +332,16 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 		_, err = c.to.Configure(ctx, t.Topic, p)
 	}
 	return err
+}
+
+// targetEmits tells whether topics in TO can tell of events.
+func (c *copier) targetEmits(ctx context.Context) bool {
+	reporter, err := punctual.As[punctual.AbilityReporter](c.target)
+	if err != nil {
+		return false
+	}
+	can, err := reporter.Abilities(ctx)
+	return err == nil && can.Emit
 }
 
 // copyBatch is how many messages are read and pushed at a time: their bodies are in memory meanwhile.

@@ -13,7 +13,7 @@ import (
 // Every setting can be changed on the command line, is shown by 'topic show' and, in JSON, as it is in the HTTP interface. What stores
 // keep is for storetest, and the pages are for internal/settings.
 func TestEverySettingIsOnTheCommandLine(t *testing.T) {
-	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail"}
+	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail", settings.Events: "acked,dead"}
 	for _, row := range settings.Table {
 		r := newRig(t)
 		want := punctual.DefaultSettings()

@@ -91,6 +91,7 @@ func storedRow(t *testing.T, r *settings.Setting) string {
 		settings.Duration: "duration", settings.Count: "number", settings.Truth: "`true` or `false`",
 		settings.Backoff: "`delays`, a list of durations; or `base` and `max`, durations, and `jitter`, a number",
 		settings.List:    "a list of names",
+		settings.Events:  "names of events with commas between them, or `none`",
 	}[r.Kind()]
 	if r.Quiet {
 		form += ", left out at its default"

@@ -27,11 +27,13 @@ const (
 	Backoff
 	// List is a list of unlike names: "billing,mail" for people, or "none"; an array of strings in JSON and in stores.
 	List
+	// Events are names of events: "acked,dead".
+	Events
 )
 
 // String is the word for such a value in a command's help.
 func (k Kind) String() string {
-	return [...]string{"", "duration", "number", "true or false", "delays", "names"}[k]
+	return [...]string{"", "duration", "number", "true or false", "delays", "names", "events"}[k]
 }
 
 // What a JSON value is, in words.
@@ -43,7 +45,7 @@ const (
 )
 
 func (k Kind) json() string {
-	return [...]string{"", jsonString, jsonNumber, jsonTruth, jsonString, jsonArray}[k]
+	return [...]string{"", jsonString, jsonNumber, jsonTruth, jsonString, jsonArray, jsonString}[k]
 }
 
 func jsonKind(value []byte) string {
@@ -287,6 +289,33 @@ func problemOfNames(list []string) string {
 
 // nameBytes are the bytes of which a name consists.
 const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+
+var events = &form[punctual.Events]{
+	kind:   Events,
+	text:   punctual.Events.String,
+	parse:  punctual.ParseEvents,
+	stored: func(e punctual.Events) ([]byte, error) { return []byte(`"` + e.String() + `"`), nil },
+	restore: func(value []byte) (punctual.Events, error) {
+		text, err := restoreJSON[string](value)
+		if err != nil {
+			return 0, err
+		}
+		e, err := punctual.ParseEvents(text)
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", punctual.ErrUnsupported, err) // of a newer program, which knows more events
+		}
+		return e, nil
+	},
+	allowed: func(_, _ punctual.Events, _ string) string {
+		return strings.ReplaceAll(punctual.AllEvents.String(), ",", ", ") + " with commas between them, or none"
+	},
+	problem: func(e, _, _ punctual.Events, _ string) string {
+		if unknown := e &^ punctual.AllEvents; unknown != 0 {
+			return fmt.Sprintf("have bits without a meaning: %#x", uint8(unknown))
+		}
+		return ""
+	},
+}
 
 // maxDelay bounds every delay of a backoff; it keeps the doubling from overflowing.
 const maxDelay = 10 * 365 * 24 * time.Hour

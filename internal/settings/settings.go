@@ -44,6 +44,8 @@ const (
 	DividedTopics Ability = iota + 1
 	// FinishedRecords is keeping records of finished messages: see punctual.FinishedKeeper.
 	FinishedRecords
+	// EventMessages is telling of what happens to messages: see punctual.Settings.Emit.
+	EventMessages
 )
 
 // Find returns the row of that name, or nil.

@@ -81,6 +81,9 @@ func draw(t *rapid.T, row *Setting) punctual.SettingsPatch {
 	case *field[bool]:
 		b := rapid.Bool().Draw(t, row.Name)
 		*f.in(&p) = &b
+	case *field[punctual.Events]:
+		e := punctual.Events(rapid.IntRange(0, int(punctual.AllEvents)).Draw(t, row.Name))
+		*f.in(&p) = &e
 	case *field[punctual.Backoff]:
 		b := drawBackoff(t, row.Name)
 		*f.in(&p) = &b
@@ -161,7 +164,7 @@ func TestBounds(t *testing.T) {
 			}
 			return row.Check(&s)
 		}
-		if row.Kind() == Truth || row.Kind() == Backoff || row.Kind() == List {
+		if row.Kind() == Truth || row.Kind() == Backoff || row.Kind() == List || row.Kind() == Events {
 			continue
 		}
 		bad := []int64{least - 1}
@@ -216,6 +219,7 @@ func TestErrorsOfText(t *testing.T) {
 		{"max_attempts", "99999999999999999999", `max attempts "99999999999999999999" is not a whole number: use 1 to 1000000`},
 		{"push_paused", "yes", `push paused: "yes": use true or false`},
 		{"backoff", "sometimes", `backoff "sometimes": duration "sometimes" is not understood: write it like 500ms, 90s, 30m, 2h30m, 2d12h or 1w`},
+		{"emit", "born", `emit: event "born": use acked, dead, cancelled, expired, pushed, retried with commas between them, or none`},
 		{"backoff", "", "backoff is empty: use delays like 2m,10m,1h or exp:1s..1h,jitter=0.2, each 0 to 3650d"},
 	} {
 		var p punctual.SettingsPatch

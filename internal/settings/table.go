@@ -59,6 +59,22 @@ var Table = []*Setting{
 		},
 	},
 	{
+		Name: "emit", About: "of which events of its messages the topic tells in its companion events", Quiet: true, Needs: EventMessages,
+		kind: &field[punctual.Events]{
+			of:   func(s *punctual.Settings) *punctual.Events { return &s.Emit },
+			in:   func(p *punctual.SettingsPatch) **punctual.Events { return &p.Emit },
+			form: events,
+		},
+	},
+	{
+		Name: "emit_keep", About: "how long an event that no reader has taken is kept", Quiet: true, Needs: EventMessages,
+		kind: &field[time.Duration]{
+			of:   func(s *punctual.Settings) *time.Duration { return &s.EmitKeep },
+			in:   func(p *punctual.SettingsPatch) **time.Duration { return &p.EmitKeep },
+			form: durations, least: time.Second, most: punctual.MaxFinishedRetention,
+		},
+	},
+	{
 		Name: "push_paused", About: "whether pushes are refused", Pause: true,
 		kind: &field[bool]{
 			of:   func(s *punctual.Settings) *bool { return &s.PushPaused },

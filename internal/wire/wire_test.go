@@ -115,7 +115,7 @@ func TestSettingsOfOtherServers(t *testing.T) {
 		got, err := s.Settings()
 		want := punctual.Settings{
 			Lease: time.Second, MaxAttempts: 3, Backoff: punctual.Backoff{Delays: []time.Duration{time.Second}}, DedupeWindow: time.Second,
-			PushPaused: true, Partitions: 2,
+			EmitKeep: 24 * time.Hour, PushPaused: true, Partitions: 2,
 		}
 		if good && (err != nil || !reflect.DeepEqual(got, want)) || !good && !errors.Is(err, punctual.ErrIndeterminate) {
 			t.Errorf("%s: %+v, %v", body, got, err)
@@ -281,7 +281,7 @@ func TestClaimsAndSettingsSurviveTheWire(t *testing.T) {
 		}
 		s := punctual.TopicStats{
 			Topic: c.Topics[0], Ready: rapid.Int64().Draw(t, "ready"), NextDue: stamp.Draw(t, "next"),
-			Settings: punctual.Settings{Lease: c.Lease, MaxAttempts: c.Max, Backoff: b, DedupeWindow: c.Wait, FinishedRetention: c.Lease, PushPaused: true, Partitions: 3},
+			Settings: punctual.Settings{Lease: c.Lease, MaxAttempts: c.Max, Backoff: b, DedupeWindow: c.Wait, FinishedRetention: c.Lease, Emit: punctual.EventDead, EmitKeep: c.Wait, PushPaused: true, Partitions: 3},
 		}
 		topic := travel(t, TopicOf(s))
 		gotS, err := topic.Stats()

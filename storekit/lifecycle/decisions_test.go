@@ -629,6 +629,14 @@ func decision(before, after *lifecycle.Message, d lifecycle.Decision, err error)
 	if d.Outcome != "" {
 		text += " (" + string(d.Outcome) + ")"
 	}
+	set := punctual.DefaultSettings()
+	set.Emit = punctual.AllEvents
+	if e, tell := after.Event(d, &set, now-second, now); tell {
+		text += "; event " + e.Event.String()
+		if e.Delivered.IsZero() {
+			text += " without a lease"
+		}
+	}
 	for _, c := range changes(before, after) {
 		text += "; " + c
 	}

@@ -307,12 +307,12 @@ func (c *comparison) settlement(t *rapid.T) (got, want punctual.Settlement) {
 // followUps draws the follow-ups of a settlement: such as the store can reach, now and then with a verb that may have none.
 func (c *comparison) followUps(t *rapid.T, x *punctual.Settlement) (then []punctual.NewMessage) {
 	may := x.Verb == punctual.SettleAck || x.Verb == punctual.SettleSnooze || x.Verb == punctual.SettleDiscard
-	if c.reach == punctual.ReachNone || !may && rapid.IntRange(0, 31).Draw(t, "follow-ups that may not be") < 31 {
+	if c.can.Follow == punctual.ReachNone || !may && rapid.IntRange(0, 31).Draw(t, "follow-ups that may not be") < 31 {
 		return nil
 	}
 	for range max(0, rapid.IntRange(-2, 3).Draw(t, "follow-ups")) {
 		m := c.newMessage(t)
-		if c.reach == punctual.ReachFamily {
+		if c.can.Follow == punctual.ReachFamily {
 			m.Topic, m.ID = rapid.SampledFrom(c.family(x.Topic)).Draw(t, "relative"), storekit.Stem(x.ID)+rapid.SampledFrom([]string{"", "~f"}).Draw(t, "rest of ID")
 		} else if rapid.IntRange(0, 3).Draw(t, "itself") == 3 {
 			m.Topic, m.ID = x.Topic, x.ID
@@ -426,11 +426,14 @@ func (c *comparison) patch(topic string, p punctual.SettingsPatch) {
 func (c *comparison) configure(t *rapid.T) {
 	var p punctual.SettingsPatch
 	length := rapid.SampledFrom([]time.Duration{0, 100 * time.Millisecond, time.Minute})
-	last := 7
+	which := []int{0, 1, 2, 3, 4, 5, 6, 7}
 	if c.keeper != nil {
-		last = 8
+		which = append(which, 8)
 	}
-	switch rapid.IntRange(0, last).Draw(t, "setting") {
+	if c.can.Emit {
+		which = append(which, 9, 9)
+	}
+	switch rapid.SampledFrom(which).Draw(t, "setting") {
 	case 0:
 		p.Lease = ptr(rapid.SampledFrom([]time.Duration{10 * time.Millisecond, time.Minute, 0}).Draw(t, "lease"))
 	case 1:
@@ -449,6 +452,8 @@ func (c *comparison) configure(t *rapid.T) {
 		p.PushPaused, p.DeliveryPaused = ptr(false), ptr(false)
 	case 8:
 		p.FinishedRetention = ptr(length.Draw(t, "finished retention"))
+	case 9: // kept for so long that none is swept: when that happens is for each store to say
+		p.Emit, p.EmitKeep = ptr(punctual.Events(rapid.IntRange(0, int(punctual.AllEvents)).Draw(t, "events"))), ptr(punctual.MaxFinishedRetention)
 	}
 	topic := c.topic(t)
 	c.Logf("configure %s: %s", topic, showPatch(p))
@@ -576,7 +581,45 @@ func (c *comparison) compareAll() {
 			c.sameMessages(topic, state, got, want)
 		}
 	}
+	for _, topic := range c.topics {
+		if _, companion := storekit.Companion(topic); companion == "" && c.can.Emit {
+			c.sameEvents(topic)
+		}
+	}
 	c.checkSound()
+}
+
+// sameEvents compares what both stores tell of a topic. The order and the IDs of events are not compared, because tokens differ.
+func (c *comparison) sameEvents(topic string) {
+	told := func(in punctual.Inspector) map[punctual.Event]int {
+		list, err := compare.List(c.ctx, in, punctual.ListQuery{Topic: storekit.EventTopic(topic), State: punctual.StateReady})
+		if err != nil {
+			c.broken(promise.P13, "%v", err)
+		}
+		count := make(map[punctual.Event]int)
+		for _, i := range list {
+			e, err := punctual.ParseEvent(i.Body)
+			if err != nil {
+				c.broken(promise.P13, "%s/%s is no event: %v", i.Topic, i.ID, err)
+			}
+			if c.opener.reopen != nil {
+				e.Delivered = time.Time{} // may be lost
+			}
+			count[e]++
+		}
+		return count
+	}
+	got, want := told(c.inspector), told(c.model)
+	for e, n := range want {
+		if got[e] != n {
+			c.broken(promise.P13, "%s tells of %+v %d times; want %d", topic, e, got[e], n)
+		}
+	}
+	for e, n := range got {
+		if want[e] == 0 {
+			c.broken(promise.P13, "%s tells of %+v %d times; want none", topic, e, n)
+		}
+	}
 }
 
 // sameMessages compares two lists; those of the same time may be in any order.

@@ -129,7 +129,7 @@ type comparison struct {
 	leases []lease // every lease ever, newest last
 	// partitions are those of the store's topics; the model keeps each in one.
 	partitions int
-	reach      punctual.Reach // of the store's follow-ups
+	can        punctual.Abilities // of the store
 }
 
 // lease is one delivery with its tokens in both stores.
@@ -176,13 +176,11 @@ func (c *comparison) inspect() {
 	if err != nil {
 		c.Fatalf("the comparison needs an Inspector: %v", err)
 	}
-	c.inspector, c.keeper, c.reach = i, nil, punctual.ReachNone
+	c.inspector, c.keeper, c.can = i, nil, punctual.Abilities{}
 	if a, err := punctual.As[punctual.AbilityReporter](c.store); err == nil {
-		can, err := a.Abilities(c.ctx)
-		if err != nil {
+		if c.can, err = a.Abilities(c.ctx); err != nil {
 			c.broken(promise.P13, "Abilities: unexpected error: %v", err)
 		}
-		c.reach = can.Follow
 	}
 	if k, err := compare.Keeper(c.ctx, c.store); err == nil {
 		c.keeper = k

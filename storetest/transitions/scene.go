@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -235,6 +236,7 @@ func (s *scene) observe() {
 		s.finished(m)
 		s.followUp(m)
 	}
+	s.events()
 	for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
 		page, err := s.inspector.List(ctx, punctual.ListQuery{Topic: s.topic, State: state})
 		fmt.Fprintf(&s.shared, "list of %s: %d, %s\n", state, len(page.Messages), answer(err))
@@ -253,6 +255,27 @@ func (s *scene) followUp(m *message) {
 		m.note("follow-up: %s", answer(err))
 	default:
 		m.note("follow-up: %s, %s", info.State, s.facts(&info.Message))
+	}
+}
+
+// events writes down what the topic tells of the messages, for each of them in the order of the events.
+func (s *scene) events() {
+	page, err := s.inspector.List(context.Background(), punctual.ListQuery{Topic: storekit.EventTopic(s.topic), State: punctual.StateReady, Limit: 10_000})
+	if err != nil || page.Next != "" {
+		s.all("events: %s, more %t", answer(err), page.Next != "")
+	}
+	slices.SortFunc(page.Messages, func(a, b punctual.Info) int { return strings.Compare(a.ID, b.ID) })
+	for _, i := range page.Messages {
+		e, err := punctual.ParseEvent(i.Body)
+		if err != nil {
+			s.all("event %q: %v", i.Body, err)
+		}
+		for _, m := range s.messages {
+			if m.id == e.ID {
+				m.note("event: %s %q, attempt %d, at %s, created %s, first due %s, due %s, delivered %s, kept until %s", e.Event, e.Reason, e.Attempt, s.relative(e.At),
+					s.relative(e.Created), s.relative(e.FirstDue), s.relative(e.Due), s.relative(e.Delivered), s.relative(i.Expires))
+			}
+		}
 	}
 }
 

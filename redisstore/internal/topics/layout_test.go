@@ -84,7 +84,7 @@ func TestFieldsOfSettings(t *testing.T) {
 			t.Errorf("the field %s has the name of no setting", field)
 		}
 	}
-	other := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s", settings.List: "billing,mail"}
+	other := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s", settings.List: "billing,mail", settings.Events: "dead,acked"}
 	for _, row := range settings.Table {
 		var p punctual.SettingsPatch
 		if err := row.Parse(&p, other[row.Kind()]); err != nil {

@@ -3,6 +3,7 @@
 package mutants
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -613,6 +614,30 @@ var All = map[string]struct {
 			})
 		},
 	}},
+	"tells of each ack twice": {Promise: promise.P13, Groups: []string{"events"}, Random: true, Bug: Bug{
+		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
+			before := m.events()
+			errs, err := m.Store.Settle(context.Background(), ss)
+			for _, id := range m.events() {
+				if e, err := m.Get(context.Background(), id[0], id[1]); err == nil && !slices.Contains(before, id) && bytes.Contains(e.Body, []byte(`"acked"`)) {
+					_, _ = m.Store.Push(context.Background(), []punctual.NewMessage{{Topic: id[0], ID: id[1] + "x", Body: e.Body}})
+				}
+			}
+			return errs, err
+		},
+	}},
+	"tells of nothing that a claim ends": {Promise: promise.P13, Groups: []string{"events"}, Random: true, Bug: Bug{
+		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+			before := m.events()
+			ds, err := m.Store.Claim(ctx, c)
+			for _, id := range m.events() {
+				if !slices.Contains(before, id) {
+					_, _ = m.Store.Amend(context.Background(), []punctual.Amendment{{Topic: id[0], ID: id[1], Change: punctual.ChangeDelete}})
+				}
+			}
+			return ds, err
+		},
+	}},
 	"leaves companions behind": {Promise: promise.P13, Groups: []string{"companions"}, Bug: Bug{
 		remove: func(m *mutant, topic string) (int64, error) {
 			kept, err := m.companions(topic)
@@ -650,6 +675,18 @@ func (m *mutant) pushThenSettle(s punctual.Settlement) error {
 	s.Then = nil
 	errs, err := m.Store.Settle(context.Background(), []punctual.Settlement{s})
 	return cmp.Or(err, errs[0])
+}
+
+// events returns the topics and IDs of all events that wait.
+func (m *mutant) events() (ids [][2]string) {
+	topics, _ := m.TopicNames(context.Background(), punctual.NameQuery{Suffix: "@events"})
+	for _, topic := range topics {
+		p, _ := m.List(context.Background(), punctual.ListQuery{Topic: topic, State: punctual.StateReady, Limit: 10_000})
+		for _, i := range p.Messages {
+			ids = append(ids, [2]string{topic, i.ID})
+		}
+	}
+	return ids
 }
 
 // companions returns a message for each companion of a topic.

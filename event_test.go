@@ -1,0 +1,52 @@
+package punctual
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestEventsAreWrittenAndRead(t *testing.T) {
+	for e := range AllEvents + 1 {
+		got, err := ParseEvents(e.String())
+		if err != nil || got != e {
+			t.Errorf("%q is read as %q, %v", e, got, err)
+		}
+	}
+	if got, err := ParseEvents("expired,dead,dead"); err != nil || got != EventDead|EventExpired {
+		t.Errorf("events in another order: %q, %v", got, err)
+	}
+	for _, text := range []string{"", "dead,", ",dead", "Dead", "dead, acked", "none,dead", "dead,none", "all"} {
+		if got, err := ParseEvents(text); !errors.Is(err, ErrInvalid) || got != 0 {
+			t.Errorf("%q is read as %q, %v; want an ErrInvalid", text, got, err)
+		}
+	}
+	if text := (AllEvents + 1).String(); text != "none" {
+		t.Errorf("a bit without a meaning is written as %q", text)
+	}
+}
+
+func TestParseEvent(t *testing.T) {
+	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+	for body, want := range map[string]Event{
+		`{"event":"dead","topic":"orders","id":"A-17","reason":"attempts used up","attempt":10,"at":1795176000123,"created":1,"first_due":2,"due":3,"delivered":4}`: {
+			Event: EventDead, Topic: "orders", ID: "A-17", Reason: ReasonAttemptsUsedUp, Attempt: 10, At: at(1795176000123), Created: at(1), FirstDue: at(2), Due: at(3), Delivered: at(4),
+		},
+		`{"event":"cancelled","topic":"a:1/x","id":"\"\\","attempt":0,"at":0,"created":-5,"first_due":-4,"due":0,"later":{"x":1}}`: {
+			Event: EventCancelled, Topic: "a:1/x", ID: `"\`, At: at(0), Created: at(-5), FirstDue: at(-4), Due: at(0),
+		},
+	} {
+		if got, err := ParseEvent([]byte(body)); err != nil || got != want {
+			t.Errorf("%s is read as %+v, %v; want %+v", body, got, err, want)
+		}
+	}
+	for body, want := range map[string]error{
+		"": ErrInvalid, "paid": ErrInvalid, "null": ErrInvalid, "[]": ErrInvalid, "{}": ErrInvalid, `{"event":"dead"}`: ErrInvalid,
+		`{"event":"dead","topic":"orders","id":"a"}`: ErrInvalid, `{"event":7,"topic":"orders","id":"a","at":1}`: ErrInvalid,
+		`{"event":"folded","topic":"orders","id":"a","at":1}`: ErrUnsupported,
+	} {
+		if got, err := ParseEvent([]byte(body)); !errors.Is(err, want) || got != (Event{}) {
+			t.Errorf("%q is read as %+v, %v; want %v", body, got, err, want)
+		}
+	}
+}

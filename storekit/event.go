@@ -1,0 +1,75 @@
+package storekit
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// EventTopic returns the companion to which the events of a topic go: orders@events for orders, and also for orders@g.billing,
+// the topic of a group.
+func EventTopic(topic string) string {
+	parent, _ := Companion(topic)
+	return parent + "@events"
+}
+
+// EventID returns the ID of an event, such as 0~000000000000002f. number is a number of its own, which the store takes where the
+// leases of the EventTopic take their tokens, so that the IDs of events in one partition are in the order of the events. home is
+// a text of a few bytes without "~" that lies in the partition of the message, because it is the stem of the ID; "0" in a store
+// that keeps each topic in one partition.
+func EventID(home string, number int64) string { return fmt.Sprintf("%s~%016x", home, number) }
+
+// EventBody returns the body of the message that tells of e. All stores write the same bytes for one event, which docs/format.md
+// describes: the members of the object have a fixed order, there are no spaces, and only the bytes " and \ of an ID are escaped,
+// each by a \ in front.
+func EventBody(e *punctual.Event) []byte {
+	b := make([]byte, 0, 256)
+	text := func(name, value string) {
+		b = append(append(append(b, `,"`...), name...), `":"`...)
+		for i := range len(value) {
+			if c := value[i]; c == '"' || c == '\\' {
+				b = append(b, '\\')
+			}
+			b = append(b, value[i])
+		}
+		b = append(b, '"')
+	}
+	number := func(name string, value int64) {
+		b = append(append(append(b, `,"`...), name...), `":`...)
+		b = strconv.AppendInt(b, value, 10)
+	}
+	text("event", e.Event.String())
+	text("topic", e.Topic)
+	text("id", e.ID)
+	if e.Reason != "" {
+		text("reason", string(e.Reason))
+	}
+	number("attempt", int64(e.Attempt))
+	number("at", Millis(e.At))
+	number("created", Millis(e.Created))
+	number("first_due", Millis(e.FirstDue))
+	number("due", Millis(e.Due))
+	if !e.Delivered.IsZero() {
+		number("delivered", Millis(e.Delivered))
+	}
+	b[0] = '{' // in place of the first comma
+	return append(b, '}')
+}
+
+// EventMessage returns the message that tells of e. It is due at once, and is dropped when nobody has taken it for keep, which is
+// Settings.EmitKeep of the topic of e. A store stores it as a push would that replaces, in the same atomic step as the change that
+// e tells of. It goes to EventTopic, which comes into being with it.
+//
+// Before that, the same step drops up to MaxSweptEvents messages of the EventTopic that have expired: it takes the earliest one
+// whose time has come for as long as a claim would end it (lifecycle.Meet) instead of delivering it. So events that nobody reads
+// do not accumulate for longer than keep. Pauses make no difference to that.
+func EventMessage(e *punctual.Event, id string, keep time.Duration) punctual.NewMessage {
+	return punctual.NewMessage{
+		Topic: EventTopic(e.Topic), ID: id, Body: EventBody(e), Due: e.At, ExpireAfter: keep, DropExpired: true, IfExists: punctual.IfExistsReplace,
+	}
+}
+
+// MaxSweptEvents is how many events that have expired are dropped in the step that adds one.
+const MaxSweptEvents = 64
