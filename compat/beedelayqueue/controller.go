@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore"
 )
 
-// RedisConfig says where Redis is: 6.2 or newer, a single server. For Sentinel, Redis Cluster,
-// TLS or a user's name there is NewDelayQueueControllerOnStore.
+// RedisConfig names a single Redis server, of version 6.2 or newer. For Sentinel, Redis Cluster, TLS or a named user use
+// NewDelayQueueControllerOnStore.
 type RedisConfig struct {
 	// Addr is host:port, or the path of a Unix socket. Default localhost:6379.
 	Addr string
@@ -30,14 +30,13 @@ type RedisConfig struct {
 // controllers, in one process or in many, share topics without a lock. All methods are safe for
 // concurrent use, also from a listener, except that Close waits for listeners.
 //
-// Methods without a context return within about ten seconds, if Redis does not answer with an
-// error that says so.
+// Methods without a context return within about ten seconds. If Redis has not answered by then, they return an error that says so.
 type DelayQueueController struct {
 	connect func(ctx context.Context) (*connection, error)
-	// connected is set once, by whoever holds the one token of connecting.
+	// connected is set once, by the goroutine that holds the one token of connecting.
 	connected  atomic.Pointer[connection]
 	connecting chan struct{}
-	// release frees what connect does not: the client.
+	// release closes the client, which connection does not own.
 	release func() error
 
 	ids *idMaker
@@ -52,7 +51,7 @@ type DelayQueueController struct {
 	idle      chan struct{}              // closed when closing is set and busy is 0
 }
 
-// connection is a store with all that is done through it.
+// connection is a store with the clients through which the controller calls it.
 type connection struct {
 	store     punctual.Store
 	inspector punctual.Inspector
@@ -185,11 +184,11 @@ func (p *DelayQueueController) Close(ctx context.Context) error {
 		left = fmt.Errorf("close: listeners and claims that still run: %d: %w", p.busy, left)
 	}
 	p.mu.Unlock()
-	p.connecting <- struct{}{} // for good: nobody connects any more
+	p.connecting <- struct{}{} // the token is not given back, so no further call connects
 	return errors.Join(left, p.disconnect(ctx), p.release())
 }
 
-// beginClose ends the consuming.
+// beginClose ends the claims of all topics and refuses new ones.
 func (p *DelayQueueController) beginClose() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

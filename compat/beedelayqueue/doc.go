@@ -8,16 +8,15 @@
 // Go would spell otherwise (Id, Db) and those that are misspelt there: MassageListener,
 // OnMassage and AddMassageListener are about messages.
 //
-// # What is the original's, and which
+// # What comes from the original
 //
 // Names, parameters and results are those of commit ebb1240d of the original, which its readme describes. There Push
 // takes the time at which to deliver, and GetTimeUnix returns an error, too. Commit 8d9b568c, the last one, takes
 // seconds from now instead, and its GetTimeUnix returns only the time. Push takes both, see there; a program written
 // for that commit has to take a second result from GetTimeUnix.
 //
-// The behaviour is what the readme promises, also where the code did otherwise:
-// docs/beedelayqueue.md compares the two. New are Remove, Settle, Close, DelayMsg.Token and
-// NewDelayQueueControllerOnStore.
+// The behaviour is what the readme of the original promises, also where its code did something else; docs/beedelayqueue.md compares
+// the two. Remove, Settle, Close, DelayMsg.Token and NewDelayQueueControllerOnStore are not in the original.
 //
 // # How it works
 //
@@ -27,6 +26,6 @@
 // acknowledged within it is delivered again. One that has been given up is dead, and "punctual dead
 // list --on DAY" shows those of a day.
 //
-// One goroutine per topic with a listener claims messages (consume, in listen.go). Each message has
-// one that calls the listener. Close ends the former and waits for all.
+// For each topic with a listener one goroutine claims messages (consume, in listen.go), and each message has a goroutine that calls the
+// listener. Close ends the claims and waits for all of these goroutines.
 package BeeDelayQueue

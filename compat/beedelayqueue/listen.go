@@ -21,10 +21,9 @@ type MassageListener interface {
 	OnMassage(msg *DelayMsg) bool
 }
 
-// AddMassageListener sets the listener of a topic, one per controller; a later one takes the
-// place of the former for the messages to come. It is served once the topic is created, before
-// or after. The error is that of CreateDelayQueue's arguments, or nil; the original returns
-// one always.
+// AddMassageListener sets the listener of a topic in this controller. A second call replaces the listener for the messages to come. The
+// listener gets messages once the topic was created, which may be before this call or after it. The error is nil unless the arguments
+// of CreateDelayQueue were wrong; the original always returns an error.
 func (p *DelayQueueController) AddMassageListener(topic string, client MassageListener) error {
 	if client == nil {
 		return fmt.Errorf("listener of topic %q is nil: %w", topic, punctual.ErrInvalid)
@@ -110,7 +109,7 @@ func (p *DelayQueueController) consume(ctx context.Context, t *topic) {
 	}
 }
 
-// take waits for a free place and takes up to maxClaim; none when ctx ends.
+// take waits until a listener may run and reserves up to maxClaim of the free places. It returns 0 when ctx ends.
 func take(ctx context.Context, free chan struct{}) int {
 	select {
 	case <-free:
@@ -180,7 +179,7 @@ func (p *DelayQueueController) holds(d *punctual.Delivery, sent time.Time) bool 
 	return false
 }
 
-// passed is how long ago from was, the time that the machine was suspended included.
+// passed returns how long ago from was, including the time for which the machine was suspended.
 func passed(from time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(from), now.Round(0).Sub(from.Round(0)))

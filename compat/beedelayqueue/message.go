@@ -10,14 +10,14 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// DelayMsg is a message as a listener gets it. Its JSON is the original's, and Token.
+// DelayMsg is a message as a listener gets it. Its JSON is that of the original, with Token added.
 type DelayMsg struct {
 	// Id names the message within its topic, as in 20210826-042-1629936000123456-0001. It is made of the local date,
 	// the last three digits of the pushing process's number, Unix microseconds, and four digits that count.
 	Id string `json:"id"`
-	// Topic is where it was pushed to.
+	// Topic is the topic of the message.
 	Topic string `json:"topic"`
-	// Body is what was pushed.
+	// Body is the body of the push.
 	Body string `json:"body"`
 	// ExecTime is when it was to be delivered, in Unix seconds, rounded down; a
 	// retry may change it.
