@@ -68,6 +68,15 @@ func datesOf(s *Spec) dates {
 
 // Next is the first time after the given one, in the zone, or false when none comes before the end of LastYear.
 func (s Spec) Next(after time.Time, loc *time.Location) (time.Time, bool) {
+	return s.NextBeyond(after, -apart, loc)
+}
+
+// NextBeyond is Next for a process that goes on where another one has stopped, whose zone data may be older or newer. offset
+// is the offset of the zone at the time after, in seconds east of UTC, by the data of the other process. The two processes
+// have the same clock on the wall in mind and differ in the instants that it stands for. So a fixed time that the other
+// process has had comes no second time at the instant that this process knows for it. For example, "0 9 * * *" is 07:00Z by
+// the newer data and 08:00Z by the older. After 07:00Z with an offset of 2 h comes 08:00Z of the next day by the older data.
+func (s Spec) NextBeyond(after time.Time, offset int, loc *time.Location) (time.Time, bool) {
 	from := max(after.Unix(), firstWall-1) // a fraction of a second is cut off, since times are whole seconds
 	if from >= endWall {
 		return time.Time{}, false
@@ -83,7 +92,7 @@ func (s Spec) Next(after time.Time, loc *time.Location) (time.Time, bool) {
 		}
 	case s.fixed:
 		var wall int64
-		if wall, ok = s.nextWall(highest(from, loc) + 1); ok {
+		if wall, ok = s.nextWall(max(highest(from, loc), from+int64(offset)) + 1); ok {
 			t = firstAt(wall, loc)
 		}
 	default:

@@ -10,14 +10,26 @@ import (
 const mostTimes = 6
 
 // Words says in English when the schedule comes: "at 09:00 on Monday to Friday".
-func (s Spec) Words() string {
+func (s Spec) Words() string { return s.WordsLater(0) }
+
+// WordsLater is Words for something that comes later than the times of the expression by a fixed delay: "at 09:02:11 on Monday
+// to Friday". Where that cannot be said, because the delay leads into the next day or the times are many, the delay stands
+// behind the words: "every hour, 2m11s later".
+func (s Spec) WordsLater(delay time.Duration) string {
+	if _, few := s.fewTimes(delay); delay > 0 && !few {
+		return s.words(0) + ", " + duration(delay) + " later"
+	}
+	return s.words(delay)
+}
+
+func (s Spec) words(delay time.Duration) string {
 	switch {
 	case s.every > 0:
 		return "every " + duration(time.Duration(s.every)*time.Second) + ", counted from 1970"
 	case s.dates.years == nil:
 		return "never"
 	}
-	parts := []string{s.timeWords()}
+	parts := []string{s.timeWords(delay)}
 	days := s.dayWords()
 	switch {
 	case days != "":
@@ -35,8 +47,8 @@ func (s Spec) Words() string {
 }
 
 // timeWords says which times of a day match.
-func (s Spec) timeWords() string {
-	if times, few := s.fewTimes(); few {
+func (s Spec) timeWords(delay time.Duration) string {
+	if times, few := s.fewTimes(delay); few {
 		return "at " + and(times)
 	}
 	number := func(n int) string { return fmt.Sprint(n) }
@@ -92,20 +104,25 @@ func (s Spec) timeWords() string {
 	return every + " of hour " + s.hour.list(number, "hour")
 }
 
-// fewTimes lists the times of a day if there are few and each is at one minute of an hour that is named.
-func (s Spec) fewTimes() (times []string, few bool) {
-	if s.hour.all() || s.minute.all() {
+// fewTimes lists the times of a day, each later by delay, if there are few, each is at one minute of an hour that is named, and
+// none is in the next day.
+func (s Spec) fewTimes(delay time.Duration) (times []string, few bool) {
+	if s.every > 0 || s.dates.years == nil || s.hour.all() || s.minute.all() {
 		return nil, false
 	}
+	layout := "15:04"
+	switch {
+	case delay%time.Second != 0:
+		layout = "15:04:05.000"
+	case s.dates.second != 1 || delay%time.Minute != 0:
+		layout = time.TimeOnly
+	}
 	for t, ok := s.timeOfDay(0); ok; t, ok = s.timeOfDay(t + 1) {
-		if len(times) == mostTimes {
+		at := time.Unix(int64(t), 0).Add(delay)
+		if len(times) == mostTimes || at.Unix() >= daySeconds {
 			return nil, false
 		}
-		layout := "15:04"
-		if s.dates.second != 1 {
-			layout = time.TimeOnly
-		}
-		times = append(times, time.Unix(int64(t), 0).UTC().Format(layout))
+		times = append(times, at.UTC().Format(layout))
 		if t+1 == daySeconds {
 			break
 		}

@@ -1,0 +1,210 @@
+package schedule
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// mostEarlier bounds State.Earlier: a definition that changes again and again while no duty runs.
+const mostEarlier = 4
+
+// MaxSkip is the most times that a schedule has in State.Skip.
+const MaxSkip = 100
+
+// ErrNever says that a definition has no time from now on.
+var ErrNever = errors.New("it never comes")
+
+// ErrBehind says that a definition was changed too often while its times wait for a duty.
+var ErrBehind = errors.New("no duty has taken up the times of its former definitions: start one, or delete the schedule")
+
+// New returns a schedule that comes for the first time behind now.
+func New(d Definition, now int64, zones *Zones) (*Record, error) {
+	t, err := d.Read(zones)
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{V: Version, Definition: d, State: State{Created: now, Changed: now, Revision: 1}}
+	if r.State.Next = t.Next(t.Behind(now)); r.State.Next.At == 0 {
+		return nil, never(d.Timing)
+	}
+	return r, nil
+}
+
+func never(t Timing) error {
+	switch {
+	case t.Until != 0:
+		return fmt.Errorf("no time is left until %s: %w", stamp(t.Until), ErrNever)
+	case len(t.Except) > 0:
+		return fmt.Errorf("every time falls on a day that is excepted: %w", ErrNever)
+	}
+	return fmt.Errorf("no time is left: %w", ErrNever)
+}
+
+// Redefine gives r the definition d, and returns whether that changes anything. Counters, pause and skipped times stay. The
+// times of the former definition that have come and are not decided still count, and those of the new one count behind now. The
+// same definition changes nothing, unless this process knows other zone data and finds another next time with them.
+func (r *Record) Redefine(d Definition, now int64, zones *Zones) (changed bool, err error) {
+	t, err := d.Read(zones)
+	if err != nil {
+		return false, err
+	}
+	next := t.Next(r.behind(t, now))
+	moved := !r.Timing.equal(d.Timing)
+	if next.At == 0 && moved {
+		return false, never(d.Timing)
+	}
+	var earlier []Earlier
+	if old := r.State.Next; old.At != 0 && old.At <= now {
+		next, earlier = old, r.State.Earlier
+		if moved {
+			earlier = append(slices.Clone(earlier), Earlier{Timing: r.Timing, End: now})
+		}
+	}
+	if d.Limit > 0 && r.State.Stored >= d.Limit {
+		next, earlier = Time{}, nil
+	}
+	switch {
+	case r.Definition.Equal(&d) && next == r.State.Next:
+		return false, nil
+	case len(earlier) > mostEarlier:
+		return false, ErrBehind
+	}
+	r.State.Earlier = earlier
+	r.Definition, r.State.Next = d, next
+	r.touch(now)
+	return true, nil
+}
+
+// behind is from where the next time is looked for: from now, or from the latest time that is decided, if the clock has been set
+// back since.
+func (r *Record) behind(t *Times, now int64) Time {
+	if r.State.Mark.At >= now {
+		return r.State.Mark
+	}
+	return t.Behind(now)
+}
+
+// touch notes that r was changed. State.Revision makes the due times of a paused schedule differ from one change to the next.
+func (r *Record) touch(now int64) {
+	r.State.Changed = now
+	r.State.Revision++
+}
+
+// Pause pauses r, or changes the note of the pause.
+func (r *Record) Pause(by, note string, now int64) {
+	since := now
+	if r.State.Paused != nil {
+		since = r.State.Paused.At
+	}
+	r.State.Paused = &Pause{At: since, By: by, Note: note}
+	r.touch(now)
+}
+
+// Resume ends the pause, and returns whether there was one. The times that came meanwhile count as skipped, unless catchUp is
+// set: then they count as missed, so that Definition.Missed says what becomes of them. Occurrences before now do not count for
+// MaxDead any more.
+func (r *Record) Resume(catchUp bool, now int64) bool {
+	if r.State.Paused == nil {
+		return false
+	}
+	r.State.Paused = nil
+	r.State.Watch = now
+	if !catchUp {
+		r.State.SkipTo = now
+	}
+	r.touch(now)
+	return true
+}
+
+// Skip leaves out the next n times, and returns them.
+func (r *Record) Skip(n int, now int64, zones *Zones) ([]int64, error) {
+	if len(r.State.Skip)+n > MaxSkip {
+		return nil, fmt.Errorf("%d times are skipped already: skip at most %d in all", len(r.State.Skip), MaxSkip)
+	}
+	times, err := r.Upcoming(n, zones)
+	if err != nil {
+		return nil, err
+	}
+	r.State.Skip = append(r.State.Skip, times...)
+	slices.Sort(r.State.Skip)
+	r.touch(now)
+	return times, nil
+}
+
+// Upcoming returns the next n times that are to come, the times that have come and are not decided yet among them. There are
+// fewer when the schedule ends. A pause does not change them.
+func (r *Record) Upcoming(n int, zones *Zones) (times []int64, err error) {
+	if r.State.Next.At == 0 {
+		return nil, nil
+	}
+	w, err := r.walk(zones)
+	if err != nil {
+		return nil, err
+	}
+	if r.Limit > 0 {
+		n = int(min(int64(n), r.Limit-r.State.Stored))
+	}
+	if first := r.State.SkipTo; w.time.At <= first {
+		w.skipTo(first)
+	}
+	for ; len(times) < n && w.time.At != 0; w.advance() {
+		if !slices.Contains(r.State.Skip, w.time.At) {
+			times = append(times, w.time.At)
+		}
+	}
+	return times, nil
+}
+
+// skipTo goes to the first time behind an instant.
+func (w *walk) skipTo(end int64) {
+	for len(w.earlier) > 0 && w.earlier[0].End <= end {
+		w.earlier, w.times = w.earlier[1:], w.times[1:]
+	}
+	t := w.successor()
+	if w.time.At < end {
+		w.time = t.Behind(end)
+	}
+	w.advance()
+}
+
+// Due returns when the schedule needs attention next: at its next time that is not skipped, later by delay. It is last for a
+// schedule that is paused or has ended, less some milliseconds that differ from one change to the next, so that a change that
+// was prepared before another one is refused.
+func (r *Record) Due(delay, last int64, zones *Zones) (int64, error) {
+	atRest := last - r.State.Revision%1000
+	if r.State.Paused != nil {
+		return atRest, nil
+	}
+	next, err := r.Upcoming(1, zones)
+	if err != nil {
+		return 0, err
+	}
+	if len(next) == 0 {
+		return atRest, nil
+	}
+	return next[0] + delay, nil
+}
+
+// Between returns the times of the definition from one instant to another, both included and at most n, whatever State says.
+func (r *Record) Between(from, to int64, n int, zones *Zones) (times []int64, err error) {
+	t, err := r.Read(zones)
+	if err != nil {
+		return nil, err
+	}
+	for at := t.Next(t.Behind(from - 1)); at.At != 0 && at.At <= to && len(times) < n; at = t.Next(at) {
+		times = append(times, at.At)
+	}
+	return times, nil
+}
+
+// Latest returns the last n times that were decided, the latest first. Why is empty for those that were stored.
+func (r *Record) Latest(n int) []Left {
+	all := slices.Clone(r.State.Left)
+	for _, at := range r.State.Ran {
+		all = append(all, Left{At: at})
+	}
+	slices.SortFunc(all, func(a, b Left) int { return cmp.Compare(b.At, a.At) })
+	return all[:min(n, len(all))]
+}
