@@ -77,7 +77,8 @@ type Definition struct {
 	Missed  Missed  `json:"missed,omitempty"`
 	// Grace is how late a time may be decided without having been missed.
 	Grace int64 `json:"grace,omitempty"`
-	// Limit is how many occurrences are stored at most, and MaxDead how many dead ones in a row pause the schedule; 0 is no bound.
+	// Limit is how many occurrences are stored at most, and MaxDead how many dead ones in a row pause the schedule; 0 is no
+	// bound.
 	Limit   int64 `json:"limit,omitempty"`
 	MaxDead int   `json:"max_dead,omitempty"`
 
@@ -91,8 +92,8 @@ type Definition struct {
 	Remember    int64             `json:"remember,omitempty"`
 }
 
-// SetBody sets the body of the occurrences. It is kept as text where that is readable and not longer than base64: control characters
-// take six bytes each in JSON.
+// SetBody sets the body of the occurrences. It is kept as text where that is readable and not longer than base64: control
+// characters take six bytes each in JSON.
 func (d *Definition) SetBody(body []byte) {
 	d.Text, d.Base64 = "", nil
 	escaped := 0

@@ -1,0 +1,518 @@
+package punctual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/punctualmq/punctual/internal/schedule"
+)
+
+// The methods of Queue for recurring schedules. They need a store that is an Inspector and has follow-ups (Abilities.Follow);
+// with any other store they return ErrUnsupported. QueueConfig.Prepare is not called for schedules and their occurrences, because
+// it is duties that store these.
+
+// editTries is how often an edit reads a schedule again that was changed meanwhile.
+const editTries = 20
+
+// PutSchedule stores a schedule, or gives the one with this topic and name another definition. It returns PushStored for a new
+// schedule, PushReplaced for a changed one, and PushDuplicate when the schedule was like this already, so that a program may
+// declare its schedules whenever it starts.
+//
+// A new schedule comes for the first time behind the store's clock. A changed one keeps its counters and its pause. The times of
+// the former definition that have come and are not stored yet still count, so that none is lost between a change and a duty.
+//
+// A definition that is wrong or has no time any more is an ErrInvalid that names the place, ErrTooLarge if it is too long;
+// nothing is changed then. ErrOverloaded says that the definition was changed four times while no duty stored what had come.
+func (q *Queue) PutSchedule(ctx context.Context, s Schedule) (PushStatus, error) {
+	d, err := s.definition()
+	if err != nil {
+		return PushNone, err
+	}
+	var zones schedule.Zones
+	if _, err := d.Read(&zones); err != nil {
+		return PushNone, s.wrong(err)
+	}
+	return q.editSchedule(ctx, s.Topic, s.Name, &zones, func(r *schedule.Record, now int64) (*schedule.Record, error) {
+		if r == nil {
+			return schedule.New(d, now, &zones)
+		}
+		changed, err := r.Redefine(d, now, &zones)
+		if !changed || err != nil {
+			return nil, err
+		}
+		return r, nil
+	})
+}
+
+// PauseSchedule pauses a schedule until ResumeSchedule. What is stored already is not touched; DeliveryPaused pauses a topic. by
+// and note say who did it and why, for those who list schedules; both may be empty. A schedule that is paused already gets the
+// new note. ErrNotFound: there is no such schedule.
+func (q *Queue) PauseSchedule(ctx context.Context, topic, name, by, note string) error {
+	const most = 1000
+	if len(by)+len(note) > most {
+		return (&Schedule{Topic: topic, Name: name}).errorf(ErrTooLarge, "the note has %d bytes: use at most %d", len(by)+len(note), most)
+	}
+	return q.changeSchedule(ctx, topic, name, func(r *schedule.Record, now int64, _ *schedule.Zones) (bool, error) {
+		if p := r.State.Paused; p != nil && p.By == by && p.Note == note {
+			return false, nil
+		}
+		r.Pause(by, note, now)
+		return true, nil
+	})
+}
+
+// ResumeSchedule ends the pause of a schedule. The times that came meanwhile are left out and count as skipped, unless catchUp is
+// true: then they count as missed, and Schedule.Missed says what becomes of them. A schedule that is not paused stays as it is.
+func (q *Queue) ResumeSchedule(ctx context.Context, topic, name string, catchUp bool) error {
+	return q.changeSchedule(ctx, topic, name, func(r *schedule.Record, now int64, _ *schedule.Zones) (bool, error) {
+		return r.Resume(catchUp, now), nil
+	})
+}
+
+// SkipSchedule leaves out the next n times of a schedule, 1 to MaxSkip, and returns them. They count as skipped when they come.
+func (q *Queue) SkipSchedule(ctx context.Context, topic, name string, n int) ([]Occurrence, error) {
+	if n < 1 || n > MaxSkip {
+		return nil, (&Schedule{Topic: topic, Name: name}).errorf(ErrInvalid, "skip %d times: use 1 to %d", n, MaxSkip)
+	}
+	var skipped []Occurrence
+	err := q.changeSchedule(ctx, topic, name, func(r *schedule.Record, now int64, zones *schedule.Zones) (bool, error) {
+		times, err := r.Skip(n, now, zones)
+		if err != nil {
+			return false, err
+		}
+		skipped = nil
+		delay := schedule.Delay(r.Spread, topic, name)
+		for _, at := range times {
+			skipped = append(skipped, Occurrence{ID: occurrenceID(name, at), At: timeOf(at), Due: timeOf(at + delay), Status: OccurrenceSkipped})
+		}
+		return len(times) > 0, nil
+	})
+	return skipped, err
+}
+
+// DeleteSchedule removes a schedule. Its occurrences stay. ErrNotFound: there is no such schedule.
+func (q *Queue) DeleteSchedule(ctx context.Context, topic, name string) error {
+	if err := checkScheduleName(topic, name); err != nil {
+		return err
+	}
+	return q.Delete(ctx, topic+companionCron, name)
+}
+
+// RunSchedule stores an occurrence for now, beside those of the Spec, also while the schedule is paused and whatever Overlap
+// says. Its ID has milliseconds, NAME~20261120T080000.417Z, and it has the header HeaderManual with "run". The schedule itself
+// does not change.
+func (q *Queue) RunSchedule(ctx context.Context, topic, name string) (PushResult, error) {
+	_, r, err := q.readSchedule(ctx, topic, name)
+	if err != nil {
+		return PushResult{Topic: topic}, err
+	}
+	now, err := q.scheduleNow(ctx)
+	if err != nil {
+		return PushResult{Topic: topic}, err
+	}
+	return q.pushPrepared(ctx, occurrence(topic, name, manualID(name, now), &r.Definition, now, now, "run"))
+}
+
+// BackfillReport says what a Backfill did, or would do.
+type BackfillReport struct {
+	// Times are the times that the Spec has between the two instants, Due without regard to Spread. After a backfill, Status
+	// tells "stored" from the State of a message that was there already, which was kept. An occurrence that has finished and
+	// whose ID the topic does not remember (Settings.DedupeWindow) is stored again.
+	Times []Occurrence
+	// Stored is how many were stored, Kept how many were there. Both are 0 after a dry run.
+	Stored, Kept int
+}
+
+// OccurrenceStored is the Status of an occurrence that a Backfill has stored.
+const OccurrenceStored OccurrenceStatus = "stored"
+
+// Backfill stores the occurrences that a schedule has from one instant to another, both included, by the definition that it has
+// now and whatever its pause and its policies say. They are due at once, and have the header HeaderManual with "backfill". An
+// occurrence whose ID is in use, also by a dead message, is kept. to is at most the store's clock, and more than MaxBackfill
+// times are ErrTooLarge. With dry nothing is stored. After an error, repeat the call: it stores those that are not there.
+func (q *Queue) Backfill(ctx context.Context, topic, name string, from, to time.Time, dry bool) (BackfillReport, error) {
+	about := Schedule{Topic: topic, Name: name}
+	_, r, err := q.readSchedule(ctx, topic, name)
+	if err != nil {
+		return BackfillReport{}, err
+	}
+	now, err := q.scheduleNow(ctx)
+	if err != nil {
+		return BackfillReport{}, err
+	}
+	switch {
+	case from.IsZero() || to.IsZero():
+		return BackfillReport{}, about.errorf(ErrInvalid, "backfill needs the instants from which and to which")
+	case to.Before(from):
+		return BackfillReport{}, about.errorf(ErrInvalid, "backfill to %s, which is before %s: exchange them", to.Format(time.RFC3339), from.Format(time.RFC3339))
+	case to.UnixMilli() > now:
+		return BackfillReport{}, about.errorf(ErrInvalid, "backfill to %s, which is ahead: now is the latest", to.Format(time.RFC3339))
+	}
+	var zones schedule.Zones
+	times, err := r.Between(from.UnixMilli(), to.UnixMilli(), MaxBackfill+1, &zones)
+	if err != nil {
+		return BackfillReport{}, about.wrong(err)
+	}
+	if len(times) > MaxBackfill {
+		return BackfillReport{}, about.errorf(ErrTooLarge, "more than %d times, the last of them at %s: choose an earlier end", MaxBackfill, timeOf(times[MaxBackfill-1]).Format(time.RFC3339))
+	}
+	var b BackfillReport
+	ms := make([]NewMessage, len(times))
+	for i, at := range times {
+		ms[i] = occurrence(topic, name, occurrenceID(name, at), &r.Definition, at, at, "backfill")
+		b.Times = append(b.Times, Occurrence{ID: ms[i].ID, At: ms[i].Due, Due: ms[i].Due})
+	}
+	if dry || len(ms) == 0 {
+		return b, nil
+	}
+	results, err := inParts(ctx, "push", q.pushes, ms, notPushed, func(r PushResult) error { return r.Err })
+	var errs []error
+	for i, p := range results {
+		q.observer.pushed(ctx, p, 0)
+		switch dead := errors.Is(p.Err, ErrDuplicate); {
+		case p.Err == nil && p.Status == PushStored:
+			b.Stored++
+			b.Times[i].Status = OccurrenceStored
+		case p.Err == nil || dead:
+			b.Kept++
+			b.Times[i].Status = OccurrenceStatus(p.Existing.String())
+			if p.Existing == StateNone {
+				b.Times[i].Status = OccurrenceFinished
+			}
+		default:
+			errs = append(errs, p.Err)
+		}
+	}
+	if len(results) == 0 {
+		return b, err
+	}
+	return b, NewBatchError("push", errs)
+}
+
+// ScheduleInfo is a stored schedule with what the store knows of it.
+type ScheduleInfo struct {
+	Schedule
+	ScheduleTimes
+	// Last are the last times, the latest first, with what became of them.
+	Last []Occurrence
+	// Stored, Missed and Skipped are how many times were stored, were not stored because no duty got to them in time, and were
+	// left out on purpose: by Overlap, a pause or SkipSchedule.
+	Stored, Missed, Skipped int64
+	// Created and Changed are when the schedule was stored first, and when it was changed last.
+	Created, Changed time.Time
+	// Paused is set while the schedule is paused, and says since when and why.
+	Paused *SchedulePause
+	// Ended is set when no time comes any more, because of Until, Limit or the years in Spec.
+	Ended bool
+	// Overdue is the time that has come and is not decided yet; zero when there is none. One that stays tells that no duty runs.
+	Overdue time.Time
+	// Problem says why there are no Words and no Next, or why the schedule does not come: this program does not know the zone, a
+	// newer program has written the schedule, or its message is dead. PutSchedule mends the last.
+	Problem string
+}
+
+// SchedulePause says since when, by whom and why a schedule is paused.
+type SchedulePause struct {
+	At       time.Time
+	By, Note string
+}
+
+// ScheduleQuery selects schedules.
+type ScheduleQuery struct {
+	// Topic is the topic of the schedules. Empty stands for all topics; the store then has to be a TopicNamer or an Inspector.
+	Topic string
+	// Next and Last are how many times ahead and how many of the latest times each ScheduleInfo has, 0 to 10,000 and 0 to 20.
+	// Each of Last costs a call or two of the store.
+	Next, Last int
+}
+
+// GetSchedule returns a schedule with its next 10 and its last 10 times, or ErrNotFound.
+func (q *Queue) GetSchedule(ctx context.Context, topic, name string) (ScheduleInfo, error) {
+	const shown = 10
+	info, _, err := q.readSchedule(ctx, topic, name)
+	if err != nil && info.ID == "" {
+		return ScheduleInfo{}, err
+	}
+	var zones schedule.Zones
+	now, err := q.scheduleNow(ctx)
+	if err != nil {
+		return ScheduleInfo{}, err
+	}
+	return q.scheduleInfo(ctx, topic, &info, ScheduleQuery{Next: shown, Last: shown}, now, &zones)
+}
+
+// Schedules yields the schedules that sq selects, topic by topic, in the order in which they come next; those that are paused or
+// have ended come last. It ends after the first error. A schedule that comes while the loop runs may be yielded as it was or as
+// it is then, or not at all.
+func (q *Queue) Schedules(ctx context.Context, sq ScheduleQuery) iter.Seq2[ScheduleInfo, error] {
+	return func(yield func(ScheduleInfo, error) bool) {
+		topics, now, err := q.scheduleTopics(ctx, sq)
+		if err != nil {
+			yield(ScheduleInfo{}, err)
+			return
+		}
+		var zones schedule.Zones
+		for _, topic := range topics {
+			seen := make(map[string]bool)
+			for _, state := range []State{StateDead, StateReady, StateLeased, StateScheduled} {
+				for info, err := range q.List(ctx, ListQuery{Topic: topic + companionCron, State: state, Limit: 1000}) {
+					var s ScheduleInfo
+					if err == nil {
+						if seen[info.ID] {
+							continue
+						}
+						seen[info.ID] = true
+						s, err = q.scheduleInfo(ctx, topic, &info, sq, now, &zones)
+					}
+					if !yield(s, err) || err != nil {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// scheduleTopics returns the topics that sq selects and that have schedules, and the store's clock.
+func (q *Queue) scheduleTopics(ctx context.Context, sq ScheduleQuery) (topics []string, now int64, err error) {
+	if sq.Next < 0 || sq.Next > MaxBackfill || sq.Last < 0 || sq.Last > 20 {
+		return nil, 0, invalidf("schedules with %d times ahead and %d of the latest: use 0 to %d and 0 to 20", sq.Next, sq.Last, MaxBackfill)
+	}
+	if now, err = q.scheduleNow(ctx); err != nil {
+		return nil, 0, err
+	}
+	if sq.Topic != "" {
+		return []string{sq.Topic}, now, checkScheduleName(sq.Topic, "any")
+	}
+	names, err := q.topicNames(ctx, NameQuery{Suffix: companionCron})
+	for _, n := range names {
+		topics = append(topics, n[:len(n)-len(companionCron)])
+	}
+	return topics, now, err
+}
+
+// topicNames returns the names of the topics that nq selects, also from a store that is no TopicNamer.
+func (q *Queue) topicNames(ctx context.Context, nq NameQuery) ([]string, error) {
+	if namer, err := As[TopicNamer](q.store); err == nil {
+		return namer.TopicNames(ctx, nq)
+	}
+	i, err := q.inspector()
+	if err != nil {
+		return nil, err
+	}
+	all, err := i.Topics(ctx)
+	var names []string
+	for _, t := range all {
+		if nq.selects(t.Topic) {
+			names = append(names, t.Topic)
+		}
+	}
+	return names, err
+}
+
+// scheduleInfo is the ScheduleInfo of a message.
+func (q *Queue) scheduleInfo(ctx context.Context, topic string, m *Info, sq ScheduleQuery, now int64, zones *schedule.Zones) (ScheduleInfo, error) {
+	r, err := schedule.Decode(m.Body)
+	if err != nil {
+		return ScheduleInfo{Schedule: Schedule{Topic: topic, Name: m.ID}, Problem: err.Error()}, nil
+	}
+	st := &r.State
+	out := ScheduleInfo{
+		Schedule: scheduleOf(topic, m.ID, &r.Definition), Stored: st.Stored, Missed: st.Missed, Skipped: st.Skipped,
+		Created: timeOf(st.Created), Changed: timeOf(st.Changed), Ended: st.Next.At == 0,
+	}
+	if p := st.Paused; p != nil {
+		out.Paused = &SchedulePause{At: timeOf(p.At), By: p.By, Note: p.Note}
+	}
+	if out.ScheduleTimes, err = preview(topic, m.ID, r, sq.Next, zones); err != nil {
+		out.Problem = err.Error()
+	}
+	delay := schedule.Delay(r.Spread, topic, m.ID)
+	switch {
+	case m.State == StateDead:
+		out.Problem = "its message is dead, so that it does not come: put it again"
+	case out.Paused == nil && !out.Ended && m.FirstDue.UnixMilli() <= now:
+		out.Overdue = timeOf(st.Next.At + delay)
+	}
+	for _, l := range r.Latest(sq.Last) {
+		o := Occurrence{ID: occurrenceID(m.ID, l.At), At: timeOf(l.At), Due: timeOf(l.At + delay), Status: leftOut[l.Why]}
+		if l.Why == "" {
+			if o.Status, err = q.occurrenceStatus(ctx, topic, o.ID); err != nil {
+				return ScheduleInfo{}, err
+			}
+		}
+		out.Last = append(out.Last, o)
+	}
+	return out, nil
+}
+
+// occurrenceStatus says what became of the occurrence with this ID, which was stored.
+func (q *Queue) occurrenceStatus(ctx context.Context, topic, id string) (OccurrenceStatus, error) {
+	m, err := q.Get(ctx, topic, id)
+	if !errors.Is(err, ErrNotFound) {
+		return OccurrenceStatus(m.State.String()), err
+	}
+	f, err := q.Finished(ctx, topic, id)
+	switch {
+	case err == nil:
+		return OccurrenceStatus(f.Outcome), nil
+	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnsupported):
+		return OccurrenceFinished, nil
+	}
+	return "", err
+}
+
+// scheduleNow is the store's clock, in Unix milliseconds.
+func (q *Queue) scheduleNow(ctx context.Context) (int64, error) {
+	if err := q.refused(); err != nil {
+		return 0, err
+	}
+	now, err := q.store.Now(ctx)
+	return now.UnixMilli(), err
+}
+
+// readSchedule returns the message of a schedule and what it says. With an error about what the message says, the Info has an
+// ID all the same.
+func (q *Queue) readSchedule(ctx context.Context, topic, name string) (Info, *schedule.Record, error) {
+	if err := checkScheduleName(topic, name); err != nil {
+		return Info{}, nil, err
+	}
+	about := Schedule{Topic: topic, Name: name}
+	m, err := q.Get(ctx, topic+companionCron, name)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return Info{}, nil, about.errorf(ErrNotFound, "there is none")
+	case err != nil:
+		return Info{}, nil, err
+	}
+	r, err := schedule.Decode(m.Body)
+	if err != nil {
+		return m, nil, about.errorf(ErrUnsupported, "%v", err)
+	}
+	return m, r, nil
+}
+
+// changeSchedule edits a schedule that is there. change returns whether it has changed anything.
+func (q *Queue) changeSchedule(ctx context.Context, topic, name string, change func(*schedule.Record, int64, *schedule.Zones) (bool, error)) error {
+	var zones schedule.Zones
+	_, err := q.editSchedule(ctx, topic, name, &zones, func(r *schedule.Record, now int64) (*schedule.Record, error) {
+		if r == nil {
+			return nil, ErrNotFound
+		}
+		changed, err := change(r, now, &zones)
+		if !changed || err != nil {
+			return nil, err
+		}
+		return r, nil
+	})
+	return err
+}
+
+// editSchedule reads a schedule, has edit change it, and stores what edit returns in its place, unless somebody has changed it
+// meanwhile: then it begins anew. edit gets nil when there is no such schedule, and returns nil to leave it as it is.
+func (q *Queue) editSchedule(ctx context.Context, topic, name string, zones *schedule.Zones, edit func(r *schedule.Record, now int64) (*schedule.Record, error)) (PushStatus, error) {
+	about := Schedule{Topic: topic, Name: name}
+	if err := q.canFollow(ctx, &about); err != nil {
+		return PushNone, err
+	}
+	remembered := false // the topic remembers the ID of a schedule that was cancelled
+	for range editTries {
+		now, err := q.scheduleNow(ctx)
+		if err != nil {
+			return PushNone, err
+		}
+		old, r, err := q.readSchedule(ctx, topic, name)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return PushNone, err
+		}
+		edited, err := edit(r, now)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return PushNone, about.errorf(ErrNotFound, "there is none")
+		case err != nil:
+			return PushNone, about.wrong(err)
+		case edited == nil && old.State != StateDead:
+			return PushDuplicate, nil
+		case edited == nil:
+			edited = r
+		}
+		m, err := scheduleMessage(topic, name, edited, zones)
+		if err != nil {
+			return PushNone, about.wrong(err)
+		}
+		switch {
+		case r != nil:
+			m.IfExists, m.IfDue = IfExistsReplace, old.Due
+		case remembered:
+			m.IfExists = IfExistsReplace
+		default:
+			m.IfExists = IfExistsFail
+		}
+		p, err := q.pushPrepared(ctx, m)
+		switch {
+		case err == nil:
+			return p.Status, nil
+		case errors.Is(err, ErrDuplicate):
+			remembered = p.Existing == StateNone
+		case !errors.Is(err, ErrChanged):
+			return PushNone, fmt.Errorf("schedule %s in %s: %w", name, topic, err)
+		}
+	}
+	return PushNone, about.errorf(ErrChanged, "it was changed %d times while this change was under way: try again", editTries)
+}
+
+// canFollow returns an ErrUnsupported unless the store has follow-ups, without which a schedule would never come.
+func (q *Queue) canFollow(ctx context.Context, about *Schedule) error {
+	if err := checkScheduleName(about.Topic, about.Name); err != nil {
+		return err
+	}
+	if err := q.refused(); err != nil {
+		return err
+	}
+	reporter, err := As[AbilityReporter](q.store)
+	if err != nil {
+		return about.errorf(ErrUnsupported, "this store has no follow-ups, on which schedules rest")
+	}
+	switch can, err := reporter.Abilities(ctx); {
+	case err != nil:
+		return fmt.Errorf("schedule %s in %s: %w", about.Name, about.Topic, err)
+	case can.Follow == ReachNone:
+		return about.errorf(ErrUnsupported, "this store has no follow-ups, on which schedules rest")
+	}
+	return nil
+}
+
+// scheduleMessage is the message of a schedule.
+func scheduleMessage(topic, name string, r *schedule.Record, zones *schedule.Zones) (NewMessage, error) {
+	due, err := r.Due(schedule.Delay(r.Spread, topic, name), MaxDue.UnixMilli(), zones)
+	if err != nil {
+		return NewMessage{}, err
+	}
+	body, err := r.Encode()
+	if err != nil {
+		return NewMessage{}, err
+	}
+	// A duty that is killed between its claim and its ack has counted an attempt. So there is no bound that matters.
+	return NewMessage{Topic: topic + companionCron, ID: name, Body: body, Due: timeOf(due), MaxAttempts: MaxAttemptsLimit}, nil
+}
+
+// pushPrepared is pushOne without QueueConfig.Prepare.
+func (q *Queue) pushPrepared(ctx context.Context, m NewMessage) (PushResult, error) {
+	start := time.Now()
+	r, err := q.pushes.Do(ctx, m)
+	if err != nil {
+		r = notPushed(m, err)
+	} else if r.Err != nil {
+		err = operation("push", r.Err)
+	}
+	q.observer.pushed(ctx, r, time.Since(start))
+	return r, err
+}
+
+// selects tells whether q selects a topic.
+func (q NameQuery) selects(topic string) bool {
+	return len(topic) >= len(q.Prefix)+len(q.Suffix) && topic[:len(q.Prefix)] == q.Prefix && topic[len(topic)-len(q.Suffix):] == q.Suffix
+}

@@ -1,0 +1,414 @@
+package punctual
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/punctualmq/punctual/internal/schedule"
+)
+
+// Schedule pushes a message to a topic again and again, at the times that Spec names. Each of these messages is an occurrence
+// of the schedule. For example, with the Spec "0 9 * * MON-FRI" and the Zone "Europe/Berlin" there is one at nine o'clock of
+// each working day, whether the clocks in Berlin are set forward or back.
+//
+// A schedule is itself a message, of the companion topic T@cron: its ID is the Name, and it is due when the schedule comes next.
+// A duty (package duty, or 'punctual serve') claims it then, and acks it with two follow-ups: the occurrence, and the schedule
+// with its next time. This is one atomic step, so each occurrence is stored exactly once, however many duties run and whichever
+// of them dies.
+//
+// An occurrence is a message like any other, with retries, dead letters and all settings of its topic. Its ID is
+// NAME~20261120T080000Z, with the time in UTC, its Due is that time, and the headers HeaderSchedule and HeaderOccurrence say the
+// same.
+type Schedule struct {
+	// Topic is the topic of the occurrences. It is not a companion.
+	Topic string
+	// Name names the schedule within its topic: 1 to MaxScheduleName of A-Z a-z 0-9 . _ : -
+	Name string
+	// Spec says when the schedule comes: a cron expression of 5 fields (minute, hour, day of month, month, day of week), 6
+	// with the second in front or 7 with the year behind; a nickname such as @daily; or "@every 90s". Several expressions are
+	// divided by ";". docs/schedules.md has the grammar.
+	Spec string
+	// Zone is the IANA name of the zone whose clock Spec and Except mean, such as Europe/Berlin. Default UTC.
+	Zone string
+	// From and Until bound the times: the first and the last instant at which the schedule may come. The zero Time sets no
+	// bound.
+	From, Until time.Time
+	// Except are days on which the schedule does not come, by the calendar of Zone: 2026-12-24, or 12-25 for every year. At most
+	// 400.
+	Except []string
+	// Spread has the schedule come later by a part of Spread that its topic and name decide, the same each time. So a thousand
+	// schedules for nine o'clock with a Spread of 5 minutes do not all come in one second. 0 to 24 h. The occurrence is due at
+	// the later time; its ID and HeaderOccurrence have the time of Spec.
+	Spread time.Duration
+
+	// Overlap says what happens when a time comes while the occurrence before it is still scheduled, ready or leased. Default
+	// OverlapSkip.
+	Overlap Overlap
+	// Missed says what becomes of times that nobody could store in time, because no duty ran or the store was away. Default
+	// MissedLatest.
+	Missed Missed
+	// Grace is how late a time may be stored before it counts as missed: 1 s to 366 days. Default 1 minute.
+	Grace time.Duration
+	// Limit ends the schedule after so many occurrences. Default 0: never.
+	Limit int64
+	// MaxDead pauses the schedule when the last MaxDead occurrences that have ended are all dead: at most 10. Default 0: never.
+	MaxDead int
+
+	// Body and Headers are those of the occurrences. Body is at most MaxScheduleBody long. Headers are UTF-8, at most
+	// MaxHeaderBytes less 1 KiB, and no name begins with "punctual-".
+	Body    []byte
+	Headers map[string]string
+	// MaxAttempts, ExpireAfter, DropExpired and Remember are those of the occurrences; see NewMessage. ExpireAfter counts from
+	// the time at which an occurrence is due, so that one which makes up for a missed time can have expired.
+	MaxAttempts int
+	ExpireAfter time.Duration
+	DropExpired bool
+	Remember    time.Duration
+}
+
+// Limits of schedules.
+const (
+	// MaxScheduleName is the greatest length of a Schedule.Name, in bytes.
+	MaxScheduleName = 100
+	// MaxScheduleBody is the greatest length of a Schedule.Body, in bytes: 256 KiB. A larger body would be rewritten with each
+	// time of the schedule; put a reference to it into the schedule instead.
+	MaxScheduleBody = 256 << 10
+	// MaxSkip is the most times ahead that can be skipped, and MaxBackfill the most occurrences of one Backfill.
+	MaxSkip     = schedule.MaxSkip
+	MaxBackfill = 10_000
+)
+
+// The headers of an occurrence.
+const (
+	// HeaderSchedule has the name of the schedule.
+	HeaderSchedule = "punctual-schedule"
+	// HeaderOccurrence has the time that the Spec names, as in 2026-11-20T08:00:00Z. With a Spread the occurrence is due later.
+	HeaderOccurrence = "punctual-occurrence"
+	// HeaderManual is there when somebody asked for the occurrence: "run" by RunSchedule, "backfill" by Backfill.
+	HeaderManual = "punctual-manual"
+)
+
+const (
+	defaultGrace = time.Minute
+	maxGrace     = 366 * 24 * time.Hour
+	maxSpread    = 24 * time.Hour
+	mostDead     = 10
+	// scheduleHeaderBytes is kept free for the headers that Punctual adds to an occurrence.
+	scheduleHeaderBytes = 1 << 10
+	reservedHeader      = "punctual-"
+	// companionCron is the name of the companion that has the schedules of a topic.
+	companionCron = "@cron"
+)
+
+// Overlap says what happens when a schedule comes while the occurrence before it is not finished.
+type Overlap uint8
+
+// What happens when a schedule comes while the occurrence before it is scheduled, ready or leased.
+const (
+	// OverlapSkip stores no occurrence for that time, and counts it as skipped.
+	OverlapSkip Overlap = iota
+	// OverlapAllow stores one, so that both may be worked on at once.
+	OverlapAllow
+	// OverlapReplace cancels the one before and stores a new one. Somebody who works on the one before finishes that attempt;
+	// there is none after it.
+	OverlapReplace
+)
+
+var overlapNames = [...]string{"skip", "allow", "replace"}
+
+// String returns "skip", "allow" or "replace".
+func (o Overlap) String() string { return name(overlapNames[:], int(o)) }
+
+// ParseOverlap is the inverse of Overlap.String. The empty text is OverlapSkip.
+func ParseOverlap(text string) (Overlap, error) {
+	i, err := parseName(overlapNames[:], "overlap", text)
+	return Overlap(i), err
+}
+
+// Missed says what becomes of the times of a schedule that nobody could store in time.
+type Missed uint8
+
+// What becomes of times that are later than Schedule.Grace when a duty gets to them.
+const (
+	// MissedLatest stores one occurrence for all of them, with the last of the times, unless a later one is in time. A schedule
+	// for every hour that comes back after a day has one occurrence at once, and 23 are counted as missed.
+	MissedLatest Missed = iota
+	// MissedAll stores an occurrence for each, 50 in a step. With OverlapSkip only the first is stored, because the next one then
+	// overlaps with it.
+	MissedAll
+	// MissedNone stores none.
+	MissedNone
+)
+
+var missedNames = [...]string{"latest", "all", "none"}
+
+// String returns "latest", "all" or "none".
+func (m Missed) String() string { return name(missedNames[:], int(m)) }
+
+// ParseMissed is the inverse of Missed.String. The empty text is MissedLatest.
+func ParseMissed(text string) (Missed, error) {
+	i, err := parseName(missedNames[:], "missed", text)
+	return Missed(i), err
+}
+
+// parseName returns the index of text in names; the empty text is the first one.
+func parseName(names []string, what, text string) (int, error) {
+	if i := slices.Index(names, text); i >= 0 || text == "" {
+		return max(i, 0), nil
+	}
+	return 0, invalidf("%s %q: use %s or %s", what, text, strings.Join(names[:len(names)-1], ", "), names[len(names)-1])
+}
+
+// definition returns what is stored of s, or the first thing that is wrong with it: an ErrInvalid or ErrTooLarge that names the
+// place. It does not read the times.
+func (s *Schedule) definition() (schedule.Definition, error) {
+	fail := func(kind error, format string, args ...any) (schedule.Definition, error) {
+		return schedule.Definition{}, s.errorf(kind, format, args...)
+	}
+	if err := checkScheduleName(s.Topic, s.Name); err != nil {
+		return schedule.Definition{}, err
+	}
+	headerBytes := 0
+	for name, value := range s.Headers {
+		headerBytes += len(name) + len(value)
+		switch {
+		case strings.HasPrefix(name, reservedHeader):
+			return fail(ErrInvalid, "header %q: names that begin with %s are Punctual's", name, reservedHeader)
+		case !utf8.ValidString(name) || !utf8.ValidString(value):
+			return fail(ErrInvalid, "header %q is not UTF-8: encode it", name)
+		}
+	}
+	grace := s.Grace
+	if grace == 0 {
+		grace = defaultGrace
+	}
+	switch {
+	case len(s.Body) > MaxScheduleBody:
+		return fail(ErrTooLarge, "body has %d bytes: use at most %d", len(s.Body), MaxScheduleBody)
+	case headerBytes > MaxHeaderBytes-scheduleHeaderBytes:
+		return fail(ErrTooLarge, "headers have %d bytes: use at most %d", headerBytes, MaxHeaderBytes-scheduleHeaderBytes)
+	case int(s.Overlap) >= len(overlapNames):
+		return fail(ErrInvalid, "overlap %d: use OverlapSkip, OverlapAllow or OverlapReplace", s.Overlap)
+	case int(s.Missed) >= len(missedNames):
+		return fail(ErrInvalid, "missed %d: use MissedLatest, MissedAll or MissedNone", s.Missed)
+	case grace < time.Second || grace > maxGrace:
+		return fail(ErrInvalid, "grace %v: use 1s to %v, or 0 for %v", grace, maxGrace, defaultGrace)
+	case s.Spread < 0 || s.Spread > maxSpread:
+		return fail(ErrInvalid, "spread %v: use 0 to %v", s.Spread, maxSpread)
+	case s.Limit < 0:
+		return fail(ErrInvalid, "limit %d is negative: use 0 for no limit", s.Limit)
+	case s.MaxDead < 0 || s.MaxDead > mostDead:
+		return fail(ErrInvalid, "pause after %d dead occurrences: use 1 to %d, or 0 for never", s.MaxDead, mostDead)
+	case s.MaxAttempts < 0 || s.MaxAttempts > MaxAttemptsLimit:
+		return fail(ErrInvalid, "%d attempts: use 1 to %d, or 0 for the topic's", s.MaxAttempts, MaxAttemptsLimit)
+	case s.ExpireAfter < 0:
+		return fail(ErrInvalid, "expiry %v is negative: use 0 for none", s.ExpireAfter)
+	case s.Remember < 0 || s.Remember > MaxFinishedRetention:
+		return fail(ErrInvalid, "ID remembered for %v: use at most %v, or 0 for the topic's window", s.Remember, MaxFinishedRetention)
+	case s.From.After(MaxDue) || s.Until.After(MaxDue):
+		return fail(ErrInvalid, "a bound is after %s", MaxDue.Format(time.RFC3339))
+	}
+	d := schedule.Definition{
+		Timing:  schedule.Timing{Spec: s.Spec, Zone: s.Zone, From: stampOf(s.From), Until: stampOf(s.Until), Except: slices.Clone(s.Except)},
+		Spread:  millisUp(s.Spread),
+		Overlap: storedOverlaps[s.Overlap], Missed: storedMissed[s.Missed], Grace: millisUp(grace),
+		Limit: s.Limit, MaxDead: s.MaxDead,
+		Headers: maps.Clone(s.Headers), MaxAttempts: s.MaxAttempts, Expire: millisUp(s.ExpireAfter), DropExpired: s.DropExpired,
+		Remember: millisUp(s.Remember),
+	}
+	if len(d.Headers) == 0 {
+		d.Headers = nil
+	}
+	if len(d.Except) == 0 {
+		d.Except = nil
+	}
+	d.SetBody(slices.Clone(s.Body))
+	return d, nil
+}
+
+var (
+	storedOverlaps = [...]schedule.Overlap{schedule.OverlapSkip, schedule.OverlapAllow, schedule.OverlapReplace}
+	storedMissed   = [...]schedule.Missed{schedule.MissedLatest, schedule.MissedAll, schedule.MissedNone}
+)
+
+// scheduleOf is the inverse of Schedule.definition.
+func scheduleOf(topic, name string, d *schedule.Definition) Schedule {
+	return Schedule{
+		Topic: topic, Name: name, Spec: d.Spec, Zone: d.Zone, From: timeOf(d.From), Until: timeOf(d.Until), Except: d.Except,
+		Spread:  time.Duration(d.Spread) * time.Millisecond,
+		Overlap: Overlap(max(slices.Index(storedOverlaps[:], d.Overlap), 0)), Missed: Missed(max(slices.Index(storedMissed[:], d.Missed), 0)),
+		Grace: time.Duration(d.Grace) * time.Millisecond, Limit: d.Limit, MaxDead: d.MaxDead,
+		Body: d.Body(), Headers: d.Headers, MaxAttempts: d.MaxAttempts, ExpireAfter: time.Duration(d.Expire) * time.Millisecond,
+		DropExpired: d.DropExpired, Remember: time.Duration(d.Remember) * time.Millisecond,
+	}
+}
+
+func checkScheduleName(topic, name string) error {
+	about := Schedule{Topic: topic, Name: name}
+	switch {
+	case topic == "":
+		return invalidf("schedule %q has no topic: name the one that its occurrences go to", name)
+	case strings.Contains(topic, "@"):
+		return invalidf("schedule %q in %s: a companion has no schedules; use the topic %s", name, topic, topic[:strings.Index(topic, "@")])
+	case name == "":
+		return invalidf("a schedule in %s has no name: name it with 1 to %d of A-Z a-z 0-9 . _ : -", topic, MaxScheduleName)
+	case len(name) > MaxScheduleName:
+		return about.errorf(ErrInvalid, "the name has %d bytes: use at most %d", len(name), MaxScheduleName)
+	}
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > ':') && (c < 'A' || c > 'Z') && c != '.' && c != '_' && c != '-' {
+			return about.errorf(ErrInvalid, "byte %d of the name is not one of A-Z a-z 0-9 . _ : -", i+1)
+		}
+	}
+	return nil
+}
+
+// errorf returns an error that names the schedule.
+func (s *Schedule) errorf(kind error, format string, args ...any) error {
+	return fmt.Errorf("schedule %s in %s: %s: %w", s.Name, s.Topic, fmt.Sprintf(format, args...), kind)
+}
+
+// wrong returns err of package schedule as an error of the vocabulary that names the schedule.
+func (s *Schedule) wrong(err error) error {
+	kind := ErrInvalid
+	if errors.Is(err, schedule.ErrBehind) {
+		kind = ErrOverloaded
+	}
+	return s.errorf(kind, "%v", err)
+}
+
+// ScheduleTimes say when a schedule comes.
+type ScheduleTimes struct {
+	// Words say it in English: "at 09:00 on Monday to Friday (Europe/Berlin)".
+	Words string
+	// Warnings are sentences about what Spec means and its author may not expect.
+	Warnings []string
+	// Next are the next times.
+	Next []Occurrence
+}
+
+// Preview says when s comes behind after, with up to n times, 0 to 10,000. It needs no store. The Topic and Name of s may be
+// empty; with a Spread they decide how much later s comes. A Schedule that PutSchedule would refuse is the same error.
+func (s Schedule) Preview(after time.Time, n int) (ScheduleTimes, error) {
+	if n < 0 || n > MaxBackfill {
+		return ScheduleTimes{}, invalidf("preview of %d times: use 0 to %d", n, MaxBackfill)
+	}
+	if s.Topic == "" && s.Name == "" {
+		s.Topic, s.Name = "topic", "preview"
+	}
+	d, err := s.definition()
+	if err != nil {
+		return ScheduleTimes{}, err
+	}
+	var zones schedule.Zones
+	r, err := schedule.New(d, max(stampOf(after), 0), &zones)
+	if err != nil {
+		return ScheduleTimes{}, s.wrong(err)
+	}
+	return preview(s.Topic, s.Name, r, n, &zones)
+}
+
+// preview returns the ScheduleTimes of a stored schedule.
+func preview(topic, name string, r *schedule.Record, n int, zones *schedule.Zones) (ScheduleTimes, error) {
+	s := Schedule{Topic: topic, Name: name}
+	t, err := r.Read(zones)
+	if err != nil {
+		return ScheduleTimes{}, s.wrong(err)
+	}
+	next, err := r.Upcoming(n, zones)
+	if err != nil {
+		return ScheduleTimes{}, s.wrong(err)
+	}
+	delay := schedule.Delay(r.Spread, topic, name)
+	p := ScheduleTimes{Words: t.Words(delay), Warnings: t.Warnings()}
+	for _, at := range next {
+		p.Next = append(p.Next, Occurrence{ID: occurrenceID(name, at), At: timeOf(at), Due: timeOf(at + delay)})
+	}
+	if r.Missed == schedule.MissedAll && r.Overlap == schedule.OverlapSkip {
+		p.Warnings = append(p.Warnings, "of the times that were missed one is stored and the others are skipped, because they overlap; overlap allow stores each")
+	}
+	return p, nil
+}
+
+// Occurrence is one time of a schedule.
+type Occurrence struct {
+	// ID is that of the message, in the topic of the schedule. A time that was not stored has one as well, which no message has.
+	ID string
+	// At is the time that the Spec names, Due when the occurrence is due: later by a part of Spread.
+	At, Due time.Time
+	// Status says what became of it. It is empty for a time ahead.
+	Status OccurrenceStatus
+}
+
+// OccurrenceStatus says what became of an occurrence.
+type OccurrenceStatus string
+
+// What became of an occurrence, as far as the store knows. Beside these it is a State of its message, "scheduled", "ready",
+// "leased" or "dead", or the Outcome in the record of the finished message, "acked", "cancelled" or "expired".
+const (
+	// OccurrenceFinished: it was stored, and neither its message nor a record of it is there any more. A topic with a
+	// FinishedRetention keeps records.
+	OccurrenceFinished OccurrenceStatus = "finished"
+	// OccurrenceMissed: it was not stored, because no duty got to it in time.
+	OccurrenceMissed OccurrenceStatus = "missed"
+	// OccurrenceOverlap: it was not stored, because of the occurrences before or behind it (Schedule.Overlap).
+	OccurrenceOverlap OccurrenceStatus = "overlap"
+	// OccurrenceSkipped: it was not stored, because somebody had asked to skip it.
+	OccurrenceSkipped OccurrenceStatus = "skipped"
+	// OccurrencePaused: it was not stored, because the schedule was paused.
+	OccurrencePaused OccurrenceStatus = "paused"
+)
+
+var leftOut = map[schedule.Why]OccurrenceStatus{
+	schedule.WhyMissed: OccurrenceMissed, schedule.WhyOverlap: OccurrenceOverlap, schedule.WhySkipped: OccurrenceSkipped, schedule.WhyPaused: OccurrencePaused,
+}
+
+// occurrenceID is the ID of the occurrence of an instant in Unix milliseconds. Its stem is the name, so it lies in the
+// partition of its schedule.
+func occurrenceID(name string, at int64) string {
+	return name + "~" + timeOf(at).Format("20060102T150405Z")
+}
+
+// manualID is the ID of an occurrence that somebody asked for at an instant. Its milliseconds keep it apart from those of the
+// Spec.
+func manualID(name string, at int64) string {
+	return name + "~" + timeOf(at).Format("20060102T150405.000Z")
+}
+
+// occurrence is the message of the time at. manual is the HeaderManual; empty leaves it out.
+func occurrence(topic, name, id string, d *schedule.Definition, at, due int64, manual string) NewMessage {
+	headers := make(map[string]string, len(d.Headers)+3)
+	maps.Copy(headers, d.Headers)
+	headers[HeaderSchedule] = name
+	headers[HeaderOccurrence] = timeOf(at).Format(time.RFC3339)
+	if manual != "" {
+		headers[HeaderManual] = manual
+	}
+	return NewMessage{
+		Topic: topic, ID: id, Body: d.Body(), Headers: headers, Due: timeOf(due), MaxAttempts: d.MaxAttempts,
+		ExpireAfter: time.Duration(d.Expire) * time.Millisecond, DropExpired: d.DropExpired, Remember: time.Duration(d.Remember) * time.Millisecond,
+	}
+}
+
+// stampOf is t in Unix milliseconds, rounded down; 0 for the zero Time.
+func stampOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// timeOf is the inverse of stampOf.
+func timeOf(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func millisUp(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

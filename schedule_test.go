@@ -1,0 +1,696 @@
+package punctual_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/rigs/seed"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// cronRig is a store whose clock the test moves, and a duty that runs when the test says so.
+type cronRig struct {
+	*testing.T
+	clock *storekit.ManualClock
+	store *memstore.Store
+	queue *punctual.Queue
+	duty  *punctual.Scheduler
+}
+
+// friday is where the clock of a cronRig begins.
+var friday = time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
+
+func newCronRig(t *testing.T) *cronRig {
+	clock := storekit.NewManualClock(friday)
+	store := memstore.New(&memstore.Options{Clock: clock})
+	t.Cleanup(func() { store.Close() })
+	return &cronRig{T: t, clock: clock, store: store, queue: punctual.NewQueue(store, nil), duty: punctual.NewScheduler(store)}
+}
+
+func (r *cronRig) put(s punctual.Schedule) {
+	r.Helper()
+	if _, err := r.queue.PutSchedule(r.Context(), s); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *cronRig) get(topic, name string) punctual.ScheduleInfo {
+	r.Helper()
+	s, err := r.queue.GetSchedule(r.Context(), topic, name)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return s
+}
+
+// claim takes the schedules of a topic that are due.
+func (r *cronRig) claim(topic string) []punctual.Delivery {
+	r.Helper()
+	ds, err := r.store.Claim(r.Context(), punctual.Claim{Topics: []string{topic + "@cron"}, Max: 1000, Lease: 5 * time.Second})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return ds
+}
+
+// settle does with a schedule what the duty decides, and returns the error of the settlement.
+func (r *cronRig) settle(d *punctual.Delivery) error {
+	r.Helper()
+	how := punctual.DecisionOf(r.duty.Handle(r.Context(), d))
+	errs, err := r.store.Settle(r.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: how.Verb, Delay: how.Delay, Then: how.Then}})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return errs[0]
+}
+
+// tick runs the duty until no schedule of the topic is due.
+func (r *cronRig) tick(topic string) {
+	r.Helper()
+	for ds := r.claim(topic); len(ds) > 0; ds = r.claim(topic) {
+		for i := range ds {
+			if err := r.settle(&ds[i]); err != nil {
+				r.Fatalf("%s: %v", ds[i].ID, err)
+			}
+		}
+	}
+}
+
+// at lets the clock reach a time of the day of friday, or of one after it, and runs the duty.
+func (r *cronRig) at(topic string, day int, clock string) {
+	r.Helper()
+	c, err := time.Parse("15:04:05", clock)
+	if err != nil {
+		r.Fatal(err)
+	}
+	y, m, d := friday.Date()
+	r.clock.Set(time.Date(y, m, d+day, c.Hour(), c.Minute(), c.Second(), 0, time.UTC))
+	r.tick(topic)
+}
+
+// stored are the IDs of the occurrences in a topic that are scheduled or ready.
+func (r *cronRig) stored(topic string) (ids []string) {
+	r.Helper()
+	for _, state := range []punctual.State{punctual.StateReady, punctual.StateScheduled} {
+		for m, err := range r.queue.List(r.Context(), punctual.ListQuery{Topic: topic, State: state}) {
+			if err != nil {
+				r.Fatal(err)
+			}
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+func (r *cronRig) wantStored(topic string, want ...string) {
+	r.Helper()
+	if got := r.stored(topic); !slices.Equal(got, want) {
+		r.Fatalf("stored %q, want %q", got, want)
+	}
+}
+
+// handle claims the messages of a topic and settles each of them.
+func (r *cronRig) handle(topic string, verb punctual.Verb) {
+	r.Helper()
+	ds, err := r.store.Claim(r.Context(), punctual.Claim{Topics: []string{topic}, Max: 1000})
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, d := range ds {
+		if errs, err := r.store.Settle(r.Context(), []punctual.Settlement{{Topic: topic, ID: d.ID, Token: d.Token, Verb: verb}}); err != nil || errs[0] != nil {
+			r.Fatal(err, errs)
+		}
+	}
+}
+
+func TestScheduleStoresItsOccurrences(t *testing.T) {
+	r := newCronRig(t)
+	r.put(punctual.Schedule{
+		Topic: "reports", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin", Spread: 5 * time.Minute, Body: []byte("make it"), Headers: map[string]string{"tenant": "acme"},
+		MaxAttempts: 3, ExpireAfter: time.Hour, DropExpired: true, Remember: time.Minute,
+	})
+	due := r.get("reports", "daily").Next[0].Due
+	if nine := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC); due.Before(nine) || !due.Before(nine.Add(5*time.Minute)) {
+		t.Fatalf("due at %v", due)
+	}
+	r.clock.Set(due.Add(-time.Millisecond))
+	r.tick("reports")
+	r.wantStored("reports")
+	r.clock.Set(due)
+	r.tick("reports")
+	r.wantStored("reports", "daily~20261123T080000Z")
+	m, err := r.queue.Get(t.Context(), "reports", "daily~20261123T080000Z")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(m.Body) != "make it" || m.Headers["tenant"] != "acme" || m.Headers[punctual.HeaderSchedule] != "daily" || m.Headers[punctual.HeaderOccurrence] != "2026-11-23T08:00:00Z" || m.Headers[punctual.HeaderManual] != "" {
+		t.Errorf("%q %v", m.Body, m.Headers)
+	}
+	if !m.Due.Equal(due) || m.MaxAttempts != 3 || !m.Expires.Equal(due.Add(time.Hour)) || !m.DropExpired || m.Remember != time.Minute {
+		t.Errorf("%+v", m)
+	}
+	r.handle("reports", punctual.SettleAck)
+	info := r.get("reports", "daily")
+	if next := info.Next[0]; next.ID != "daily~20261124T080000Z" || !next.Due.Equal(due.AddDate(0, 0, 1)) || len(info.Next) != 10 {
+		t.Errorf("next %+v", info.Next)
+	}
+	if info.Stored != 1 || info.Missed != 0 || info.Skipped != 0 || len(info.Last) != 1 || info.Last[0].Status != punctual.OccurrenceFinished || !strings.HasPrefix(info.Words, "at 09:0") {
+		t.Errorf("%+v", info)
+	}
+}
+
+func TestPutScheduleAgain(t *testing.T) {
+	r := newCronRig(t)
+	s := punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *", Body: []byte("a")}
+	for i, want := range []punctual.PushStatus{punctual.PushStored, punctual.PushDuplicate, punctual.PushReplaced, punctual.PushDuplicate} {
+		if i == 2 {
+			s.Body = []byte("b")
+		}
+		before, _ := r.queue.Get(t.Context(), "reports@cron", "daily")
+		got, err := r.queue.PutSchedule(t.Context(), s)
+		if err != nil || got != want {
+			t.Errorf("put %d: %v, %v; want %v", i+1, got, err, want)
+		}
+		if after, _ := r.queue.Get(t.Context(), "reports@cron", "daily"); want == punctual.PushDuplicate && string(after.Body) != string(before.Body) {
+			t.Errorf("put %d changed %s to %s", i+1, before.Body, after.Body)
+		}
+	}
+	r.at("reports", 0, "09:00:00")
+	info := r.get("reports", "daily")
+	back := info.Schedule
+	if got, err := r.queue.PutSchedule(t.Context(), back); err != nil || got != punctual.PushDuplicate {
+		t.Errorf("what GetSchedule returned: %v, %v", got, err)
+	}
+	// A schedule that was cancelled as a message, in a companion that remembers IDs, can be put again.
+	window := punctual.SettingsPatch{DedupeWindow: ptr(time.Hour)}
+	if _, err := r.store.Configure(t.Context(), "reports@cron", window); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.queue.Cancel(t.Context(), "reports@cron", "daily"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.queue.PutSchedule(t.Context(), s); err != nil || got != punctual.PushStored {
+		t.Errorf("after a cancel: %v, %v", got, err)
+	}
+	r.at("reports", 1, "09:00:00")
+	r.at("reports", 2, "09:00:00")
+	if info := r.get("reports", "daily"); info.Stored != 1 || info.Skipped != 1 {
+		t.Errorf("in a companion that remembers IDs: %+v", info)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// Bad input is refused with an error that names the place, and nothing is stored.
+func TestBadSchedules(t *testing.T) {
+	r := newCronRig(t)
+	good := punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *"}
+	for text, change := range map[string]func(s *punctual.Schedule){
+		`schedule daily in reports: schedule "0 9 * *": it has 4 fields`:                            func(s *punctual.Schedule) { s.Spec = "0 9 * *" },
+		`schedule daily in reports: schedule "0 25 * * *": hour, at character 3`:                    func(s *punctual.Schedule) { s.Spec = "0 25 * * *" },
+		`schedule daily in reports: schedule "0 0 31 2 *": no time ever matches`:                    func(s *punctual.Schedule) { s.Spec = "0 0 31 2 *" },
+		`schedule daily in reports: no time is left: it never comes`:                                func(s *punctual.Schedule) { s.Spec = "0 0 9 * * * 2020" },
+		`schedule daily in reports: no time is left until 2026-11-20T08:59:00Z`:                     func(s *punctual.Schedule) { s.Until = friday.Add(29 * time.Minute) },
+		`schedule daily in reports: every time falls on a day that is excepted`:                     func(s *punctual.Schedule) { s.Spec, s.Except = "0 9 25 12 *", []string{"12-25"} },
+		`schedule daily in reports: zone "Mars/Base" is not known here`:                             func(s *punctual.Schedule) { s.Zone = "Mars/Base" },
+		`schedule daily in reports: until 2026-11-20T08:30:00Z is before from 2026-11-20T09:30:00Z`: func(s *punctual.Schedule) { s.Until, s.From = friday, friday.Add(time.Hour) },
+		`schedule daily in reports: exception 1, "Monday", is no day`:                               func(s *punctual.Schedule) { s.Except = []string{"Monday"} },
+		`schedule daily in reports: body has 262145 bytes: use at most 262144`:                      func(s *punctual.Schedule) { s.Body = make([]byte, punctual.MaxScheduleBody+1) },
+		`schedule daily in reports: headers have 20003 bytes: use at most 15360`:                    func(s *punctual.Schedule) { s.Headers = map[string]string{"big": strings.Repeat("x", 20_000)} },
+		`schedule daily in reports: header "punctual-schedule": names that begin with punctual-`:    func(s *punctual.Schedule) { s.Headers = map[string]string{"punctual-schedule": "x"} },
+		`schedule daily in reports: header "a" is not UTF-8`:                                        func(s *punctual.Schedule) { s.Headers = map[string]string{"a": "\xff"} },
+		`schedule daily in reports: grace -1s: use 1s to`:                                           func(s *punctual.Schedule) { s.Grace = -time.Second },
+		`schedule daily in reports: spread 25h0m0s: use 0 to 24h0m0s`:                               func(s *punctual.Schedule) { s.Spread = 25 * time.Hour },
+		`schedule daily in reports: limit -1 is negative`:                                           func(s *punctual.Schedule) { s.Limit = -1 },
+		`schedule daily in reports: pause after 11 dead occurrences: use 1 to 10`:                   func(s *punctual.Schedule) { s.MaxDead = 11 },
+		`schedule daily in reports: overlap 7`:                                                      func(s *punctual.Schedule) { s.Overlap = 7 },
+		`schedule daily in reports: missed 7`:                                                       func(s *punctual.Schedule) { s.Missed = 7 },
+		`schedule da~ly in reports: byte 3 of the name is not one of`:                               func(s *punctual.Schedule) { s.Name = "da~ly" },
+		`the name has 101 bytes: use at most 100`:                                                   func(s *punctual.Schedule) { s.Name = strings.Repeat("x", 101) },
+		`a schedule in reports has no name`:                                                         func(s *punctual.Schedule) { s.Name = "" },
+		`schedule "daily" has no topic`:                                                             func(s *punctual.Schedule) { s.Topic = "" },
+		`schedule "daily" in reports@x: a companion has no schedules; use the topic reports`:        func(s *punctual.Schedule) { s.Topic = "reports@x" },
+		`topic "reports!@cron": byte 8 is not one of`:                                               func(s *punctual.Schedule) { s.Topic = "reports!" },
+	} {
+		s := good
+		change(&s)
+		_, err := r.queue.PutSchedule(t.Context(), s)
+		if err == nil || !strings.Contains(err.Error(), text) || !errors.Is(err, punctual.ErrInvalid) && !errors.Is(err, punctual.ErrTooLarge) || !punctual.Definite(err) {
+			t.Errorf("%v, want %q", err, text)
+		}
+		if _, again := s.Preview(friday, 1); (again == nil) != strings.Contains(text, "topic \"reports!") {
+			t.Errorf("%s: Preview says %v", text, again)
+		}
+	}
+	if topics, err := r.store.Topics(t.Context()); err != nil || len(topics) != 0 {
+		t.Errorf("topics %v, %v", topics, err)
+	}
+	r.put(good)
+	bad := good
+	bad.Spec = "0 25 * * *"
+	if _, err := r.queue.PutSchedule(t.Context(), bad); err == nil || r.get("reports", "daily").Spec != good.Spec {
+		t.Errorf("a bad change: %v, %+v", err, r.get("reports", "daily"))
+	}
+}
+
+func TestSchedulesThatAreNot(t *testing.T) {
+	r := newCronRig(t)
+	ctx := t.Context()
+	for name, err := range map[string]error{
+		"get":      second(r.queue.GetSchedule(ctx, "reports", "daily")),
+		"pause":    r.queue.PauseSchedule(ctx, "reports", "daily", "", ""),
+		"resume":   r.queue.ResumeSchedule(ctx, "reports", "daily", false),
+		"skip":     second(r.queue.SkipSchedule(ctx, "reports", "daily", 1)),
+		"run":      second(r.queue.RunSchedule(ctx, "reports", "daily")),
+		"delete":   r.queue.DeleteSchedule(ctx, "reports", "daily"),
+		"backfill": second(r.queue.Backfill(ctx, "reports", "daily", friday, friday, true)),
+	} {
+		if !errors.Is(err, punctual.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if topics, err := r.store.Topics(ctx); err != nil || len(topics) != 0 {
+		t.Errorf("topics %v, %v", topics, err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestPauseResumeSkipRunDelete(t *testing.T) {
+	r := newCronRig(t)
+	ctx := t.Context()
+	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Overlap: punctual.OverlapAllow})
+	if err := r.queue.PauseSchedule(ctx, "sync", "hourly", "anna", "until the API is back"); err != nil {
+		t.Fatal(err)
+	}
+	r.at("sync", 0, "10:30:00")
+	r.wantStored("sync")
+	if p := r.get("sync", "hourly").Paused; p == nil || p.By != "anna" || p.Note != "until the API is back" || !p.At.Equal(friday) {
+		t.Errorf("paused %+v", p)
+	}
+	run, err := r.queue.RunSchedule(ctx, "sync", "hourly")
+	if err != nil || run.ID != "hourly~20261120T103000.000Z" {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	if m, err := r.queue.Get(ctx, "sync", run.ID); err != nil || m.Headers[punctual.HeaderManual] != "run" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if err := r.queue.ResumeSchedule(ctx, "sync", "hourly", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.queue.ResumeSchedule(ctx, "sync", "hourly", true); err != nil {
+		t.Errorf("resume of what is not paused: %v", err)
+	}
+	r.tick("sync")
+	r.wantStored("sync", run.ID)
+	skipped, err := r.queue.SkipSchedule(ctx, "sync", "hourly", 1)
+	if err != nil || len(skipped) != 1 || skipped[0].ID != "hourly~20261120T110000Z" {
+		t.Fatalf("%+v, %v", skipped, err)
+	}
+	r.at("sync", 0, "11:00:00")
+	r.at("sync", 0, "12:00:00")
+	r.wantStored("sync", run.ID, "hourly~20261120T120000Z")
+	info := r.get("sync", "hourly")
+	var last []string
+	for _, o := range info.Last {
+		last = append(last, o.At.Format("15:04 ")+string(o.Status))
+	}
+	if want := []string{"12:00 ready", "11:00 skipped", "10:00 paused", "09:00 paused"}; !slices.Equal(last, want) || info.Skipped != 3 || info.Stored != 1 {
+		t.Errorf("last %q, want %q; %+v", last, want, info)
+	}
+	if err := r.queue.DeleteSchedule(ctx, "sync", "hourly"); err != nil {
+		t.Fatal(err)
+	}
+	r.at("sync", 1, "12:00:00")
+	r.wantStored("sync", run.ID, "hourly~20261120T120000Z")
+}
+
+func TestPauseWithCatchUp(t *testing.T) {
+	r := newCronRig(t)
+	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	if err := r.queue.PauseSchedule(t.Context(), "sync", "hourly", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	r.at("sync", 0, "12:30:00")
+	if err := r.queue.ResumeSchedule(t.Context(), "sync", "hourly", true); err != nil {
+		t.Fatal(err)
+	}
+	r.tick("sync")
+	r.wantStored("sync", "hourly~20261120T120000Z")
+	if info := r.get("sync", "hourly"); info.Missed != 3 || info.Skipped != 0 {
+		t.Errorf("%+v", info)
+	}
+}
+
+func TestBackfill(t *testing.T) {
+	r := newCronRig(t)
+	ctx := t.Context()
+	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Except: []string{"11-19"}})
+	r.at("sync", 0, "09:00:00")
+	r.handle("sync", punctual.SettleDiscard) // 9:00 is dead
+	from, to := friday.AddDate(0, 0, -2).Add(12*time.Hour), friday.Add(30*time.Minute)
+	b, err := r.queue.Backfill(ctx, "sync", "hourly", from, to, true)
+	if err != nil || len(b.Times) != 3+10 || b.Stored+b.Kept != 0 || b.Times[0].ID != "hourly~20261118T210000Z" || b.Times[3].ID != "hourly~20261120T000000Z" {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	r.wantStored("sync")
+	if b, err = r.queue.Backfill(ctx, "sync", "hourly", from, to, false); err != nil || b.Stored != 12 || b.Kept != 1 || b.Times[12].Status != "dead" || b.Times[0].Status != punctual.OccurrenceStored {
+		t.Errorf("%+v, %v", b, err)
+	}
+	if b, err = r.queue.Backfill(ctx, "sync", "hourly", from, to, false); err != nil || b.Stored != 0 || b.Kept != 13 || b.Times[0].Status != "ready" {
+		t.Errorf("again: %+v, %v", b, err)
+	}
+	if m, err := r.queue.Get(ctx, "sync", "hourly~20261120T000000Z"); err != nil || m.Headers[punctual.HeaderManual] != "backfill" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	for text, between := range map[string][2]time.Time{
+		"is ahead":          {from, friday.Add(time.Hour)},
+		"exchange them":     {to, from},
+		"needs the instant": {{}, to},
+		"more than 10000":   {friday.AddDate(-2, 0, 0), to},
+	} {
+		if _, err := r.queue.Backfill(ctx, "sync", "hourly", between[0], between[1], false); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %q", err, text)
+		}
+	}
+}
+
+// The schedules of all topics, in the order in which they come.
+func TestListSchedules(t *testing.T) {
+	r := newCronRig(t)
+	r.put(punctual.Schedule{Topic: "b", Name: "late", Spec: "0 11 * * *"})
+	r.put(punctual.Schedule{Topic: "b", Name: "soon", Spec: "0 9 * * *"})
+	r.put(punctual.Schedule{Topic: "a", Name: "rest", Spec: "0 9 * * *"})
+	r.put(punctual.Schedule{Topic: "a", Name: "work", Spec: "0 10 * * *"})
+	if err := r.queue.PauseSchedule(t.Context(), "a", "rest", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.queue.Push(t.Context(), "c@cron", []byte("hello"), punctual.ID("strange")); err != nil {
+		t.Fatal(err)
+	}
+	list := func(q punctual.ScheduleQuery) (names []string) {
+		for s, err := range r.queue.Schedules(t.Context(), q) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, s.Topic+"/"+s.Name)
+			if len(s.Next) > q.Next || s.Problem == "" && len(s.Next) < q.Next {
+				t.Errorf("%d times ahead", len(s.Next))
+			}
+			if (s.Problem != "") != (s.Name == "strange") {
+				t.Errorf("%s: %s", s.Name, s.Problem)
+			}
+		}
+		return names
+	}
+	if got, want := list(punctual.ScheduleQuery{Next: 3}), []string{"a/work", "a/rest", "b/soon", "b/late", "c/strange"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := list(punctual.ScheduleQuery{Topic: "b"}), []string{"b/soon", "b/late"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := list(punctual.ScheduleQuery{Topic: "nowhere"}); got != nil {
+		t.Errorf("got %q", got)
+	}
+	for _, err := range r.queue.Schedules(t.Context(), punctual.ScheduleQuery{Last: 21}) {
+		if !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("21 of the latest: %v", err)
+		}
+	}
+}
+
+// TestOneOfTwoDuties: a duty whose lease has ended stores nothing any more, and neither does one whose schedule was edited or
+// deleted while it decided.
+func TestOneOfTwoDuties(t *testing.T) {
+	for name, meanwhile := range map[string]func(r *cronRig){
+		"another duty": func(r *cronRig) {
+			r.clock.Advance(5 * time.Second)
+			r.tick("sync")
+		},
+		"a change": func(r *cronRig) {
+			r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Body: []byte("new")})
+			r.tick("sync")
+		},
+		"other times": func(r *cronRig) {
+			r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "30 * * * *"})
+			r.tick("sync")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newCronRig(t)
+			r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+			r.clock.Set(friday.Add(30 * time.Minute))
+			slow := r.claim("sync")
+			if len(slow) != 1 {
+				t.Fatalf("claimed %d", len(slow))
+			}
+			meanwhile(r)
+			r.wantStored("sync", "hourly~20261120T090000Z")
+			if err := r.settle(&slow[0]); !errors.Is(err, punctual.ErrLeaseLost) {
+				t.Errorf("the slow duty: %v", err)
+			}
+			r.wantStored("sync", "hourly~20261120T090000Z")
+			if info := r.get("sync", "hourly"); info.Stored != 1 {
+				t.Errorf("%+v", info)
+			}
+		})
+	}
+	r := newCronRig(t)
+	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	r.clock.Set(friday.Add(30 * time.Minute))
+	slow := r.claim("sync")
+	if err := r.queue.DeleteSchedule(t.Context(), "sync", "hourly"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.settle(&slow[0]); !errors.Is(err, punctual.ErrLeaseLost) {
+		t.Errorf("deleted: %v", err)
+	}
+	r.wantStored("sync")
+}
+
+// An edit that raced with another one is made anew on what that has left, so that none is lost.
+func TestEditsAtOnce(t *testing.T) {
+	r := newCronRig(t)
+	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	if err := r.queue.PauseSchedule(t.Context(), "sync", "hourly", "anna", "first"); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 5 {
+				if _, err := r.queue.SkipSchedule(t.Context(), "sync", "hourly", 1); err != nil {
+					t.Errorf("editor %d: %v", i, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if next := r.get("sync", "hourly").Next[0].At; !next.Equal(friday.Add(30*time.Minute + 40*time.Hour)) {
+		t.Errorf("after 40 skipped times comes %v", next)
+	}
+}
+
+// What the topic refuses waits, and is missed in the end; nothing is lost and nothing stops.
+func TestTopicsThatTakeNothing(t *testing.T) {
+	r := newCronRig(t)
+	ctx := t.Context()
+	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	if _, err := r.queue.Configure(ctx, "sync", func(s *punctual.Settings) { s.PushPaused = true }); err != nil {
+		t.Fatal(err)
+	}
+	r.clock.Set(friday.Add(30 * time.Minute))
+	d := r.claim("sync")
+	if err := r.settle(&d[0]); !errors.Is(err, punctual.ErrPaused) {
+		t.Fatalf("pushes are paused, and the settlement says %v", err)
+	}
+	r.wantStored("sync")
+	if _, err := r.queue.Configure(ctx, "sync", func(s *punctual.Settings) { s.PushPaused = false }); err != nil {
+		t.Fatal(err)
+	}
+	r.at("sync", 0, "11:30:00")
+	r.wantStored("sync", "hourly~20261120T110000Z")
+	if info := r.get("sync", "hourly"); info.Stored != 1 || info.Missed != 2 {
+		t.Errorf("%+v", info)
+	}
+	if _, err := r.store.DeleteTopic(ctx, "sync"); err != nil {
+		t.Fatal(err)
+	}
+	r.at("sync", 0, "12:30:00")
+	if _, err := r.queue.GetSchedule(ctx, "sync", "hourly"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("a schedule of a deleted topic: %v", err)
+	}
+}
+
+// A dead message with the ID of an occurrence does not hold its schedule up.
+func TestDeadOccurrenceWithTheSameID(t *testing.T) {
+	r := newCronRig(t)
+	if _, err := r.queue.Push(t.Context(), "sync", []byte("old"), punctual.ID("hourly~20261120T090000Z")); err != nil {
+		t.Fatal(err)
+	}
+	r.handle("sync", punctual.SettleDiscard)
+	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	r.at("sync", 0, "09:00:00")
+	r.wantStored("sync", "hourly~20261120T090000Z")
+}
+
+// A duty leaves what it does not know to others, and says so.
+func TestLeftToOthers(t *testing.T) {
+	for name, body := range map[string]string{
+		"zone":        `{"v":1,"spec":"0 9 * * *","zone":"Mars/Base","grace":60000,"state":{"created":1,"changed":1,"revision":1,"next":{"at":1795165200000}}}`,
+		"version":     `{"v":9,"spec":"0 9 * * *"}`,
+		"no schedule": `hello`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newCronRig(t)
+			if _, err := r.queue.Push(t.Context(), "sync@cron", []byte(body), punctual.ID("x"), punctual.MaxAttempts(1)); err != nil {
+				t.Fatal(err)
+			}
+			d := r.claim("sync")
+			err := r.duty.Handle(t.Context(), &d[0])
+			if how := punctual.DecisionOf(err); how.Verb != punctual.SettleSnooze || how.Delay != time.Minute || !strings.Contains(err.Error(), "schedule x is left to other processes") {
+				t.Errorf("%v, %+v", err, how)
+			}
+			if err := r.settle(&d[0]); err != nil {
+				t.Fatal(err)
+			}
+			if m, err := r.queue.Get(t.Context(), "sync@cron", "x"); err != nil || m.State != punctual.StateScheduled || string(m.Body) != body {
+				t.Errorf("%+v, %v", m, err)
+			}
+			info := r.get("sync", "x")
+			if info.Problem == "" {
+				t.Errorf("%+v", info)
+			}
+			if err := r.queue.PauseSchedule(t.Context(), "sync", "x", "", ""); (err == nil) != (name == "zone") {
+				t.Errorf("pause: %v", err) // which needs no zone
+			}
+		})
+	}
+}
+
+// Clocks that step: back, nothing is stored twice; forward, what lies between was missed.
+func TestClockSteps(t *testing.T) {
+	r := newCronRig(t)
+	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow})
+	r.at("sync", 0, "09:00:00")
+	// memstore's clock does not run backwards. A store whose clock did would show the duty an earlier time in its deliveries.
+	r.clock.Set(friday.Add(90 * time.Minute))
+	d := r.claim("sync")
+	d[0].Delivered = friday
+	how := punctual.DecisionOf(r.duty.Handle(t.Context(), &d[0]))
+	if how.Verb != punctual.SettleAck || len(how.Then) != 1 || how.Then[0].Topic != "sync@cron" || !how.Then[0].Due.Equal(friday.Add(90*time.Minute)) {
+		t.Errorf("an hour and a half back: %+v", how)
+	}
+	r.clock.Set(friday.Add(24*time.Hour + time.Minute))
+	r.tick("sync")
+	if info := r.get("sync", "hourly"); info.Stored != 24 || len(r.stored("sync")) != 24 {
+		t.Errorf("a day forward: %+v, %d messages", info, len(r.stored("sync")))
+	}
+}
+
+// TestOccurrencesOfSchedules lets a few schedules live through random hours on a store in memory: duties that lose their leases,
+// pauses, skips, changes, late duties, consumers that ack or give up. In the end the store has had exactly the IDs that the
+// specifications give, each once.
+func TestOccurrencesOfSchedules(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(seedrig.Of(t), 1))
+	for range 20 {
+		r := newCronRig(t)
+		seen := make(map[string]int)
+		want := make(map[string]bool)
+		const name = "s"
+		s := punctual.Schedule{Topic: "sync", Name: name, Spec: "*/10 * * * *", Zone: "Europe/Berlin", Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow}
+		since := friday
+		note := func() {
+			now := r.clock.Now()
+			p, err := s.Preview(since, 5000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range p.Next {
+				if !o.At.After(now) {
+					want[o.ID] = true
+				}
+			}
+			since = now
+		}
+		take := func() {
+			for _, id := range r.stored("sync") {
+				seen[id]++
+			}
+			r.handle("sync", []punctual.Verb{punctual.SettleAck, punctual.SettleDiscard}[rnd.IntN(2)])
+		}
+		r.put(s)
+		for range 100 {
+			r.clock.Advance(time.Duration(rnd.Int64N(int64(3 * time.Hour))))
+			switch rnd.IntN(6) {
+			case 0:
+				note()
+				s.Spec = []string{"*/10 * * * *", "5 * * * *", "@every 25m"}[rnd.IntN(3)]
+				if _, err := r.queue.PutSchedule(t.Context(), s); errors.Is(err, punctual.ErrOverloaded) {
+					r.tick("sync")
+					r.put(s)
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			case 1:
+				for _, d := range r.claim("sync") { // a duty that dies between its claim and its ack
+					_ = r.duty.Handle(t.Context(), &d)
+				}
+				r.clock.Advance(5 * time.Second)
+			default:
+				r.tick("sync")
+				take()
+			}
+		}
+		note()
+		r.tick("sync")
+		take()
+		for id, n := range seen {
+			if !want[id] || n != 1 {
+				t.Errorf("%s was stored %d times, and is a time: %v", id, n, want[id])
+			}
+		}
+		if info := r.get("sync", name); len(seen) != len(want) || info.Stored != int64(len(want)) {
+			t.Errorf("%d stored of %d, counted %d", len(seen), len(want), info.Stored)
+		}
+	}
+}
+
+// A Queue on a store without follow-ups refuses schedules.
+func TestSchedulesNeedFollowUps(t *testing.T) {
+	r := newCronRig(t)
+	q := punctual.NewQueue(plainStore{r.store}, nil)
+	if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "a", Name: "b", Spec: "@daily"}); !errors.Is(err, punctual.ErrUnsupported) {
+		t.Errorf("%v", err)
+	}
+}
+
+// plainStore has the methods of Store alone.
+type plainStore struct{ below punctual.Store }
+
+func (s plainStore) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	return s.below.Push(ctx, ms)
+}
+
+func (s plainStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	return s.below.Claim(ctx, c)
+}
+
+func (s plainStore) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	return s.below.Settle(ctx, ss)
+}
+
+func (s plainStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	return s.below.Amend(ctx, as)
+}
+func (s plainStore) Now(ctx context.Context) (time.Time, error) { return s.below.Now(ctx) }
+func (s plainStore) Close() error                               { return s.below.Close() }
