@@ -98,7 +98,14 @@ func (q *Queue) DeleteSchedule(ctx context.Context, topic, name string) error {
 	if err := checkScheduleName(topic, name); err != nil {
 		return err
 	}
-	return q.Delete(ctx, topic+companionCron, name)
+	answers, err := q.DeleteMany(ctx, topic+companionCron, []string{name})
+	switch {
+	case len(answers) == 0:
+		return err
+	case errors.Is(answers[0].Err, ErrNotFound):
+		return (&Schedule{Topic: topic, Name: name}).errorf(ErrNotFound, "there is none")
+	}
+	return answers[0].Err
 }
 
 // RunSchedule stores an occurrence for now, beside those of the Spec, also while the schedule is paused and whatever Overlap
@@ -198,9 +205,7 @@ type ScheduleInfo struct {
 	ScheduleTimes
 	// Last are the last times, the latest first, with what became of them.
 	Last []Occurrence
-	// Stored, Missed and Skipped are how many times were stored, were not stored because no duty got to them in time, and were
-	// left out on purpose: by Overlap, a pause or SkipSchedule.
-	Stored, Missed, Skipped int64
+	Counts ScheduleCounts
 	// Created and Changed are when the schedule was stored first, and when it was changed last.
 	Created, Changed time.Time
 	// Paused is set while the schedule is paused, and says since when and why.
@@ -212,6 +217,16 @@ type ScheduleInfo struct {
 	// Problem says why there are no Words and no Next, or why the schedule does not come: this program does not know the zone, a
 	// newer program has written the schedule, or its message is dead. PutSchedule mends the last.
 	Problem string
+}
+
+// ScheduleCounts say how many times of a schedule were decided how.
+type ScheduleCounts struct {
+	// Stored are those whose occurrence was stored.
+	Stored int64
+	// Missed are those that no duty got to in time, and that Schedule.Missed did not make up for.
+	Missed int64
+	// Skipped are those that were left out on purpose: by Overlap, a pause or SkipSchedule.
+	Skipped int64
 }
 
 // SchedulePause says since when, by whom and why a schedule is paused.
@@ -321,7 +336,7 @@ func (q *Queue) scheduleInfo(ctx context.Context, topic string, m *Info, sq Sche
 	}
 	st := &r.State
 	out := ScheduleInfo{
-		Schedule: scheduleOf(topic, m.ID, &r.Definition), Stored: st.Stored, Missed: st.Missed, Skipped: st.Skipped,
+		Schedule: scheduleOf(topic, m.ID, &r.Definition), Counts: ScheduleCounts{st.Stored, st.Missed, st.Skipped},
 		Created: timeOf(st.Created), Changed: timeOf(st.Changed), Ended: st.Next.At == 0,
 	}
 	if p := st.Paused; p != nil {
@@ -499,17 +514,19 @@ func scheduleMessage(topic, name string, r *schedule.Record, zones *schedule.Zon
 	return NewMessage{Topic: topic + companionCron, ID: name, Body: body, Due: timeOf(due), MaxAttempts: MaxAttemptsLimit}, nil
 }
 
-// pushPrepared is pushOne without QueueConfig.Prepare.
+// pushPrepared is pushOne without QueueConfig.Prepare, on the caller's goroutine: schedules change seldom, and need no batches.
 func (q *Queue) pushPrepared(ctx context.Context, m NewMessage) (PushResult, error) {
 	start := time.Now()
-	r, err := q.pushes.Do(ctx, m)
-	if err != nil {
-		r = notPushed(m, err)
-	} else if r.Err != nil {
-		err = operation("push", r.Err)
+	rs, err := inParts(ctx, "push", q.pushes, []NewMessage{m}, notPushed, func(r PushResult) error { return r.Err })
+	if len(rs) == 0 {
+		rs = []PushResult{notPushed(m, err)}
 	}
+	r := rs[0]
 	q.observer.pushed(ctx, r, time.Since(start))
-	return r, err
+	if r.Err != nil {
+		return r, operation("push", r.Err)
+	}
+	return r, nil
 }
 
 // selects tells whether q selects a topic.

@@ -163,7 +163,7 @@ func TestScheduleStoresItsOccurrences(t *testing.T) {
 	if next := info.Next[0]; next.ID != "daily~20261124T080000Z" || !next.Due.Equal(due.AddDate(0, 0, 1)) || len(info.Next) != 10 {
 		t.Errorf("next %+v", info.Next)
 	}
-	if info.Stored != 1 || info.Missed != 0 || info.Skipped != 0 || len(info.Last) != 1 || info.Last[0].Status != punctual.OccurrenceFinished || !strings.HasPrefix(info.Words, "at 09:0") {
+	if info.Counts.Stored != 1 || info.Counts.Missed != 0 || info.Counts.Skipped != 0 || len(info.Last) != 1 || info.Last[0].Status != punctual.OccurrenceFinished || !strings.HasPrefix(info.Words, "at 09:0") {
 		t.Errorf("%+v", info)
 	}
 }
@@ -203,7 +203,7 @@ func TestPutScheduleAgain(t *testing.T) {
 	}
 	r.at("reports", 1, "09:00:00")
 	r.at("reports", 2, "09:00:00")
-	if info := r.get("reports", "daily"); info.Stored != 1 || info.Skipped != 1 {
+	if info := r.get("reports", "daily"); info.Counts.Stored != 1 || info.Counts.Skipped != 1 {
 		t.Errorf("in a companion that remembers IDs: %+v", info)
 	}
 }
@@ -324,7 +324,7 @@ func TestPauseResumeSkipRunDelete(t *testing.T) {
 	for _, o := range info.Last {
 		last = append(last, o.At.Format("15:04 ")+string(o.Status))
 	}
-	if want := []string{"12:00 ready", "11:00 skipped", "10:00 paused", "09:00 paused"}; !slices.Equal(last, want) || info.Skipped != 3 || info.Stored != 1 {
+	if want := []string{"12:00 ready", "11:00 skipped", "10:00 paused", "09:00 paused"}; !slices.Equal(last, want) || info.Counts.Skipped != 3 || info.Counts.Stored != 1 {
 		t.Errorf("last %q, want %q; %+v", last, want, info)
 	}
 	if err := r.queue.DeleteSchedule(ctx, "sync", "hourly"); err != nil {
@@ -346,7 +346,7 @@ func TestPauseWithCatchUp(t *testing.T) {
 	}
 	r.tick("sync")
 	r.wantStored("sync", "hourly~20261120T120000Z")
-	if info := r.get("sync", "hourly"); info.Missed != 3 || info.Skipped != 0 {
+	if info := r.get("sync", "hourly"); info.Counts.Missed != 3 || info.Counts.Skipped != 0 {
 		t.Errorf("%+v", info)
 	}
 }
@@ -459,7 +459,7 @@ func TestOneOfTwoDuties(t *testing.T) {
 				t.Errorf("the slow duty: %v", err)
 			}
 			r.wantStored("sync", "hourly~20261120T090000Z")
-			if info := r.get("sync", "hourly"); info.Stored != 1 {
+			if info := r.get("sync", "hourly"); info.Counts.Stored != 1 {
 				t.Errorf("%+v", info)
 			}
 		})
@@ -519,7 +519,7 @@ func TestTopicsThatTakeNothing(t *testing.T) {
 	}
 	r.at("sync", 0, "11:30:00")
 	r.wantStored("sync", "hourly~20261120T110000Z")
-	if info := r.get("sync", "hourly"); info.Stored != 1 || info.Missed != 2 {
+	if info := r.get("sync", "hourly"); info.Counts.Stored != 1 || info.Counts.Missed != 2 {
 		t.Errorf("%+v", info)
 	}
 	if _, err := r.store.DeleteTopic(ctx, "sync"); err != nil {
@@ -592,7 +592,7 @@ func TestClockSteps(t *testing.T) {
 	}
 	r.clock.Set(friday.Add(24*time.Hour + time.Minute))
 	r.tick("sync")
-	if info := r.get("sync", "hourly"); info.Stored != 24 || len(r.stored("sync")) != 24 {
+	if info := r.get("sync", "hourly"); info.Counts.Stored != 24 || len(r.stored("sync")) != 24 {
 		t.Errorf("a day forward: %+v, %d messages", info, len(r.stored("sync")))
 	}
 }
@@ -659,8 +659,8 @@ func TestOccurrencesOfSchedules(t *testing.T) {
 				t.Errorf("%s was stored %d times, and is a time: %v", id, n, want[id])
 			}
 		}
-		if info := r.get("sync", name); len(seen) != len(want) || info.Stored != int64(len(want)) {
-			t.Errorf("%d stored of %d, counted %d", len(seen), len(want), info.Stored)
+		if info := r.get("sync", name); len(seen) != len(want) || info.Counts.Stored != int64(len(want)) {
+			t.Errorf("%d stored of %d, counted %d", len(seen), len(want), info.Counts.Stored)
 		}
 	}
 }

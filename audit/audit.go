@@ -25,8 +25,8 @@ import (
 type Change struct {
 	// Who is the name of the principal that asks for the change. From is the address of the request, or of a proxy.
 	Who, From string
-	// Verb is "configure", "purge", "delete topic", "push", "cancel", "reschedule", "requeue" or "delete", or "amend" for a request with
-	// several of the last four.
+	// Verb is "configure", "purge", "delete topic", "push", "cancel", "reschedule", "requeue" or "delete", "amend" for a request with
+	// several of the last four, or a verb of schedules: "put schedule", "pause schedule" and so on.
 	Verb string
 	// Topic is empty for a change of several topics. ID is empty unless the change is about one message.
 	Topic, ID string

@@ -61,7 +61,7 @@ func (c *call) bulk() error {
 	var report punctual.BulkReport
 	run := func() (int64, error) {
 		var err error
-		report, err = c.server.bulks.Bulk(ctx, b)
+		report, err = c.server.queue.Bulk(ctx, b)
 		return report.Done, causeOf(ctx, err)
 	}
 	if b.DryRun {

@@ -36,15 +36,24 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 		want        audit.Change
 		changed     int64
 	}{
-		"cancel":        {"", "", audit.Change{Verb: "cancel", Topic: "t", ID: "x", Amends: true}, 1},
-		"reschedule":    {"?in=2h", "", audit.Change{Verb: "reschedule", Topic: "t", ID: "x", Detail: "in 2h", Amends: true}, 1},
-		"requeue":       {"", "", audit.Change{Verb: "requeue", Topic: "t", ID: "x", Amends: true}, 1},
-		"deleteMessage": {"", "", audit.Change{Verb: "delete", Topic: "t", ID: "x"}, 1},
-		"deleteTopic":   {"", "", audit.Change{Verb: "delete topic", Topic: "t"}, 2},
-		"configure":     {"", ` {"max_attempts":3} `, audit.Change{Verb: "configure", Topic: "t", Detail: `{"max_attempts":3}`}, 1},
-		"pause":         {"", "", audit.Change{Verb: "configure", Topic: "t", Detail: "delivery paused: true"}, 1},
-		"resume":        {"", "", audit.Change{Verb: "configure", Topic: "t", Detail: "push paused: false, delivery paused: false"}, 1},
-		"purge":         {"?state=live&to=2999-01-01T00:00:00Z", "", audit.Change{Verb: "purge", Topic: "t", Detail: "live, to 2999-01-01T00:00:00Z"}, 2},
+		"cancel":         {"", "", audit.Change{Verb: "cancel", Topic: "t", ID: "x", Amends: true}, 1},
+		"reschedule":     {"?in=2h", "", audit.Change{Verb: "reschedule", Topic: "t", ID: "x", Detail: "in 2h", Amends: true}, 1},
+		"requeue":        {"", "", audit.Change{Verb: "requeue", Topic: "t", ID: "x", Amends: true}, 1},
+		"deleteMessage":  {"", "", audit.Change{Verb: "delete", Topic: "t", ID: "x"}, 1},
+		"deleteTopic":    {"", "", audit.Change{Verb: "delete topic", Topic: "t"}, 2},
+		"configure":      {"", ` {"max_attempts":3} `, audit.Change{Verb: "configure", Topic: "t", Detail: `{"max_attempts":3}`}, 1},
+		"pause":          {"", "", audit.Change{Verb: "configure", Topic: "t", Detail: "delivery paused: true"}, 1},
+		"resume":         {"", "", audit.Change{Verb: "configure", Topic: "t", Detail: "push paused: false, delivery paused: false"}, 1},
+		"purge":          {"?state=live&to=2999-01-01T00:00:00Z", "", audit.Change{Verb: "purge", Topic: "t", Detail: "live, to 2999-01-01T00:00:00Z"}, 2},
+		"deleteSchedule": {"", "", audit.Change{Verb: "delete schedule", Topic: "t", ID: "x"}, 1},
+		"pauseSchedule":  {"?note=why", "", audit.Change{Verb: "pause schedule", Topic: "t", ID: "x", Detail: "why"}, 1},
+		"resumeSchedule": {"", "", audit.Change{Verb: "resume schedule", Topic: "t", ID: "x", Detail: "catch up: false"}, 1},
+		"runSchedule":    {"", "", audit.Change{Verb: "run schedule", Topic: "t", ID: "x"}, 1},
+		"skipSchedule":   {"", "", audit.Change{Verb: "skip schedule", Topic: "t", ID: "x", Detail: "times: 1"}, 1},
+		"backfillSchedule": {
+			"?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z", "",
+			audit.Change{Verb: "backfill schedule", Topic: "t", ID: "x", Detail: "from 2026-01-01T00:00:00Z, to 2026-01-02T00:00:00Z"}, 1,
+		},
 		"amendMany": {
 			"", `{"amendments":[{"change":"cancel","topic":"t","id":"x"},{"change":"cancel","topic":"t","id":"y"},{"change":"cancel","topic":"t","id":"z"}]}`,
 			audit.Change{Verb: "cancel", Topic: "t", Amends: true},
@@ -63,17 +72,22 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 		for _, id := range []string{"x", "y"} {
 			r.ask("PUT /v1/topics/t/messages/"+id+"?in=1h&if_exists=replace", "x", auth)
 		}
+		if strings.HasSuffix(rt.id, "Schedule") {
+			r.ask("PUT /v1/topics/t/schedules/x", `{"spec":"@daily"}`, auth)
+		}
 		if rt.id == "requeue" {
 			r.kill(auth)
 		}
-		line := rt.method + " " + strings.NewReplacer("{topic}", "t", "{id}", "x").Replace(rt.path) + a.query
+		line := rt.method + " " + strings.NewReplacer("{topic}", "t", "{id}", "x", "{name}", "x").Replace(rt.path) + a.query
 		recorded, changed, refuse = nil, -1, true
 		before := r.snapshot()
 		if got := r.ask(line, a.body, auth); got.status < 400 || r.snapshot() != before {
 			t.Errorf("%s: what is not recorded is answered with %d, and changed", rt.id, got.status)
 		}
 		recorded, refuse = nil, false
-		r.ask(line, a.body, auth).want(t, 200)
+		if got := r.ask(line, a.body, auth); got.status >= 300 {
+			t.Errorf("%s: %d %s", rt.id, got.status, got.body)
+		}
 		a.want.Who, a.want.From = "ann", "192.0.2.1"
 		if len(recorded) != 1 || recorded[0] != a.want || changed != a.changed {
 			t.Errorf("%s: recorded %+v with %d changed\nwant %+v with %d", rt.id, recorded, changed, a.want, a.changed)

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -38,7 +39,8 @@ func requests(t *testing.T) map[string][]request {
 	settle := []request{{query: "?token=1"}}
 	return map[string][]request{
 		"list": {{query: "?state=dead"}}, "purge": {{query: "?state=live"}}, "reschedule": {{query: "?in=1s"}}, "configure": {{body: "{}"}},
-		"bulk":     {{name: "cancel", body: `{"do":"cancel"}`}, {name: "dry run", body: `{"do":"shift","by":"1h","dry_run":true}`}, {name: "delete", body: `{"do":"delete","state":"dead"}`}},
+		"bulk":        {{name: "cancel", body: `{"do":"cancel"}`}, {name: "dry run", body: `{"do":"shift","by":"1h","dry_run":true}`}, {name: "delete", body: `{"do":"delete","state":"dead"}`}},
+		"putSchedule": {{body: `{"spec":"@hourly"}`}}, "backfillSchedule": {{query: "?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z"}},
 		"forecast": {{name: "all topics"}, {query: "?topic=TOPIC"}},
 		"ack":      settle, "retry": settle, "snooze": settle, "discard": settle, "release": settle, "extend": settle,
 		"pushMany": {
@@ -91,18 +93,22 @@ func newShop(t *testing.T, o server.Options) *shop {
 	return s
 }
 
-// fill leaves one message that is due later in each topic.
+// fill leaves one message that is due later and one schedule in each topic.
 func (s *shop) fill() {
 	s.Helper()
 	all, err := s.store.Topics(s.Context())
 	for _, topic := range all {
-		if _, e := s.store.DeleteTopic(s.Context(), topic.Topic); e != nil {
+		if _, e := s.store.DeleteTopic(s.Context(), topic.Topic); e != nil && !errors.Is(e, punctual.ErrNotFound) { // a companion goes with its topic
 			err = e
 		}
 	}
 	for _, topic := range []string{rights.Mine, rights.Theirs, rights.Audit} {
 		if rs, e := s.store.Push(s.Context(), []punctual.NewMessage{{Topic: topic, ID: "m", Delay: time.Hour}}); e != nil || rs[0].Err != nil {
 			err = fmt.Errorf("%w, %v", e, rs)
+		}
+		schedule := punctual.Schedule{Topic: topic, Name: "m", Spec: "@daily"}
+		if _, e := punctual.NewQueue(s.store, nil).PutSchedule(s.Context(), schedule); e != nil {
+			err = e
 		}
 	}
 	if err != nil {
@@ -209,7 +215,7 @@ func TestRights(t *testing.T) {
 					put = strings.NewReplacer("\x05TOPIC", string(rune(len(topic)))+topic)
 				}
 				q := request{q.name, put.Replace(q.query), put.Replace(q.body), q.contentType}
-				target := strings.ReplaceAll(put.Replace(rt.path), "{id}", "m") + q.query
+				target := strings.NewReplacer("{id}", "m", "{name}", "m").Replace(put.Replace(rt.path)) + q.query
 				table.Add(strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s", rt.id, q.name, topic, rt.method, target)), " "), func(h rights.Holder) string {
 					return s.ask(rt.method, target, q, h)
 				})

@@ -178,6 +178,7 @@ func routes() []*route {
 	out = append(out, messageRoutes()...)
 	out = append(out, batchRoutes()...)
 	out = append(out, topicRoutes()...)
+	out = append(out, scheduleRoutes()...)
 	out = append(out, serverRoutes()...)
 	return out
 }

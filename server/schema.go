@@ -114,6 +114,7 @@ func members() map[string]object {
 		"Problem.code":              words(wire.Codes()...),
 	}
 	maps.Copy(of, attributeMembers())
+	maps.Copy(of, scheduleMembers())
 	return of
 }
 

@@ -43,7 +43,7 @@ type Server struct {
 	memory    shares       // bytes of requests and answers
 	checks    atomic.Int64 // under way
 
-	bulks         *punctual.Queue // carries out bulks
+	queue         *punctual.Queue // carries out bulks and changes of schedules, in the goroutines of requests, where a panic is recovered
 	bulksUnderWay atomic.Int64
 
 	draining context.Context // ended by Drain
@@ -106,7 +106,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	s.space, _ = punctual.As[punctual.SpaceReporter](store)
 	s.backuper, _ = punctual.As[punctual.Backuper](store)
 	s.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
-	s.bulks = punctual.NewQueue(store, &punctual.QueueConfig{Observer: o.Observer})
+	s.queue = punctual.NewQueue(store, &punctual.QueueConfig{Observer: o.Observer})
 	s.info = wire.Info{
 		Service: "punctual", Version: o.Version, Inspector: s.inspector != nil, Checker: s.checker != nil,
 		Examiner: s.examiner != nil, Compact: wire.CompactVersion, Limits: s.limits.onWire(),

@@ -1,0 +1,276 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+const (
+	pathSchedules = pathTopic + "/schedules"
+	pathSchedule  = pathSchedules + "/{name}"
+)
+
+// scheduleRoutes are the routes of recurring schedules. A schedule is a message of a companion topic, so the rest of the interface
+// reaches it, too; these routes say what its message means.
+func scheduleRoutes() []*route {
+	paramName := param{name: "name", in: inPath, text: "The schedule's name within its topic.", required: true, schema: name(punctual.MaxScheduleName)}
+	ok := []int{http.StatusOK}
+	change := func(verb, summary string, extra ...any) *route {
+		return &route{
+			method: http.MethodPost, path: pathSchedule + "/" + verb, action: access.Admin,
+			params: params(append([]any{paramTopic, paramName}, extra...)...), answer: wire.Schedule{}, statuses: ok, errors: []string{"not_found", "changed"},
+			id: verb + "Schedule", summary: summary,
+		}
+	}
+	pause := change("pause", "Pause a schedule until it is resumed", param{name: "note", in: inQuery, text: "Why, for those who list schedules."})
+	pause.handle = (*call).pauseSchedule
+	resume := change("resume", "End the pause of a schedule",
+		param{name: "catch_up", in: inQuery, text: "true: the times that came meanwhile count as missed. Default false: they are left out.", values: []string{"true", "false"}})
+	resume.handle = (*call).resumeSchedule
+	run := change("run", "Store an occurrence for now, beside those of the schedule")
+	run.answer, run.statuses, run.errors, run.handle = wire.PushResult{}, []int{http.StatusCreated}, []string{"not_found", "paused", "no_space"}, (*call).runSchedule
+	skip := change("skip", "Leave out the next times", param{name: "n", in: inQuery, text: "How many. Default 1.", schema: count(1, punctual.MaxSkip)})
+	skip.answer, skip.handle = wire.Occurrences{}, (*call).skipSchedule
+	backfill := change("backfill", "Store the occurrences between two instants of the past",
+		param{name: "from", in: inQuery, text: "The first instant.", required: true, schema: instant()},
+		param{name: "to", in: inQuery, text: "The last instant, at most now.", required: true, schema: instant()},
+		param{name: "dry_run", in: inQuery, text: "true: only say which. Default false.", values: []string{"true", "false"}})
+	backfill.answer, backfill.errors, backfill.handle = wire.Occurrences{}, []string{"not_found", "too_large"}, (*call).backfillSchedule
+	return []*route{
+		{
+			method: http.MethodPut, path: pathSchedule, action: access.Push, body: bodyJSON, params: params(paramTopic, paramName),
+			request: wire.ScheduleItem{}, answer: wire.Schedule{}, statuses: []int{http.StatusCreated, http.StatusOK}, errors: []string{"too_large", "changed"},
+			id: "putSchedule", summary: "Store a schedule, or change it; the same again changes nothing",
+			detail: "201 says that it is new, 200 with result replaced that it was changed, with duplicate that it was like this already.",
+			handle: (*call).putSchedule,
+		},
+		{
+			method: http.MethodGet, path: pathSchedule, action: access.Inspect, params: params(paramTopic, paramName),
+			answer: wire.Schedule{}, statuses: ok, errors: []string{"not_found"},
+			id: "getSchedule", summary: "Look at a schedule, with its next 10 and last 10 times", handle: (*call).getSchedule,
+		},
+		{
+			method: http.MethodDelete, path: pathSchedule, action: access.Admin, params: params(paramTopic, paramName), statuses: []int{http.StatusNoContent}, errors: []string{"not_found"},
+			id: "deleteSchedule", summary: "Remove a schedule; its occurrences stay", handle: (*call).deleteSchedule,
+		},
+		{
+			method: http.MethodGet, path: pathSchedules, action: access.Inspect,
+			params: params(
+				paramTopic,
+				param{name: "next", in: inQuery, text: "How many times ahead of each. Default 1.", schema: count(0, 1000)},
+				param{name: "last", in: inQuery, text: "How many of the latest times of each. Default 1.", schema: count(0, 20)},
+				param{name: "limit", in: inQuery, text: "How many schedules at most. Default 1000.", schema: count(1, mostSchedules)},
+			),
+			answer: wire.Schedules{}, statuses: ok,
+			id: "listSchedules", summary: "List the schedules of a topic in the order in which they come", handle: (*call).listSchedules,
+		},
+		pause, resume, run, skip, backfill,
+	}
+}
+
+// mostSchedules is how many schedules one answer has at most.
+const mostSchedules = 10_000
+
+func (c *call) putSchedule() error {
+	var item wire.ScheduleItem
+	if err := wire.DecodeRequest(c.body, &item); err != nil {
+		return err
+	}
+	s, err := item.Schedule(c.path["topic"], c.path["name"])
+	if err != nil {
+		return err
+	}
+	if err := c.mayMake(s.Topic); err != nil {
+		return err
+	}
+	var status punctual.PushStatus
+	err = c.changeSchedule("put schedule", "", func(ctx context.Context) (err error) {
+		status, err = c.server.queue.PutSchedule(ctx, s)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	answer, err := c.scheduleOf()
+	if err != nil {
+		return err
+	}
+	answer.Result = status.String()
+	if status == punctual.PushStored {
+		return c.json(http.StatusCreated, answer)
+	}
+	return c.json(http.StatusOK, answer)
+}
+
+// scheduleOf is the schedule that the path names, as far as the client may see it: what others have put into it, and what became of its
+// occurrences, is for those who may inspect the topic.
+func (c *call) scheduleOf() (wire.Schedule, error) {
+	return storeCall(c, func(ctx context.Context) (wire.Schedule, error) {
+		i, err := c.server.queue.GetSchedule(ctx, c.path["topic"], c.path["name"])
+		if !c.principal.Allows(access.Inspect, c.path["topic"]) {
+			i.Body, i.Headers, i.Last, i.Paused, i.Counts = nil, nil, nil, nil, punctual.ScheduleCounts{}
+		}
+		return wire.ScheduleOf(&i), err
+	})
+}
+
+// changeSchedule makes a change of the schedule that the path names, and records it.
+func (c *call) changeSchedule(verb, detail string, change func(ctx context.Context) error) error {
+	_, err := c.record(audit.Change{Verb: verb, Topic: c.path["topic"], ID: c.path["name"], Detail: detail}, func() (int64, error) {
+		return storeCall(c, func(ctx context.Context) (int64, error) { return 1, change(ctx) })
+	})
+	return err
+}
+
+// changedSchedule is changeSchedule, and answers with the schedule.
+func (c *call) changedSchedule(verb, detail string, change func(ctx context.Context) error) error {
+	if err := c.changeSchedule(verb, detail, change); err != nil {
+		return err
+	}
+	return c.getSchedule()
+}
+
+func (c *call) getSchedule() error {
+	answer, err := c.scheduleOf()
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, answer)
+}
+
+func (c *call) pauseSchedule() error {
+	note := c.param("note")
+	return c.changedSchedule("pause schedule", note, func(ctx context.Context) error {
+		return c.server.queue.PauseSchedule(ctx, c.path["topic"], c.path["name"], c.principal.Name, note)
+	})
+}
+
+func (c *call) resumeSchedule() error {
+	catchUp, _, err := c.truth("catch_up")
+	if err != nil {
+		return err
+	}
+	return c.changedSchedule("resume schedule", fmt.Sprintf("catch up: %t", catchUp), func(ctx context.Context) error {
+		return c.server.queue.ResumeSchedule(ctx, c.path["topic"], c.path["name"], catchUp)
+	})
+}
+
+func (c *call) runSchedule() error {
+	var r punctual.PushResult
+	err := c.changeSchedule("run schedule", "", func(ctx context.Context) (err error) {
+		r, err = c.server.queue.RunSchedule(ctx, c.path["topic"], c.path["name"])
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusCreated, wire.PushResultOf(r))
+}
+
+func (c *call) skipSchedule() error {
+	n, err := c.number("n", 1)
+	if err != nil {
+		return err
+	}
+	var skipped []punctual.Occurrence
+	err = c.changeSchedule("skip schedule", fmt.Sprintf("times: %d", n), func(ctx context.Context) (err error) {
+		skipped, err = c.server.queue.SkipSchedule(ctx, c.path["topic"], c.path["name"], n)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, wire.Occurrences{Occurrences: wire.OccurrencesOf(skipped)})
+}
+
+func (c *call) backfillSchedule() error {
+	from, to, err := c.span()
+	if err != nil {
+		return err
+	}
+	dry, _, err := c.truth("dry_run")
+	if err != nil {
+		return err
+	}
+	var b punctual.BackfillReport
+	fill := func(ctx context.Context) (err error) {
+		b, err = c.server.queue.Backfill(ctx, c.path["topic"], c.path["name"], from, to, dry)
+		return err
+	}
+	if dry {
+		_, err = storeCall(c, func(ctx context.Context) (bool, error) { return true, fill(ctx) })
+	} else {
+		err = c.changeSchedule("backfill schedule", fmt.Sprintf("from %s, to %s", c.param("from"), c.param("to")), fill)
+	}
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, wire.Occurrences{Occurrences: wire.OccurrencesOf(b.Times), Stored: b.Stored, Kept: b.Kept})
+}
+
+func (c *call) deleteSchedule() error {
+	err := c.changeSchedule("delete schedule", "", func(ctx context.Context) error {
+		return c.server.queue.DeleteSchedule(ctx, c.path["topic"], c.path["name"])
+	})
+	if err != nil {
+		return err
+	}
+	return c.write(http.StatusNoContent, "", nil)
+}
+
+func (c *call) listSchedules() error {
+	next, err := c.number("next", 1)
+	if err != nil {
+		return err
+	}
+	last, err := c.number("last", 1)
+	if err != nil {
+		return err
+	}
+	limit, err := c.number("limit", 1000)
+	if err != nil {
+		return err
+	}
+	if limit < 1 || limit > mostSchedules || next < 0 || next > 1000 {
+		return invalidf("a list of %d schedules with %d times each: use 1 to %d, and 0 to 1000", limit, next, mostSchedules)
+	}
+	answer, err := storeCall(c, func(ctx context.Context) (wire.Schedules, error) {
+		out := wire.Schedules{Schedules: []wire.Schedule{}}
+		for s, err := range c.server.queue.Schedules(ctx, punctual.ScheduleQuery{Topic: c.path["topic"], Next: next, Last: last}) {
+			if err != nil {
+				return out, err
+			}
+			if out.Schedules = append(out.Schedules, wire.ScheduleOf(&s)); len(out.Schedules) == limit {
+				break
+			}
+		}
+		return out, nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, answer)
+}
+
+// scheduleMembers is members for the types of schedules.
+func scheduleMembers() map[string]object {
+	return map[string]object{
+		"ScheduleItem.from":         instant(),
+		"ScheduleItem.until":        instant(),
+		"ScheduleItem.except":       {"maxItems": 400},
+		"ScheduleItem.spread":       length(),
+		"ScheduleItem.overlap":      named(punctual.OverlapSkip, punctual.OverlapReplace),
+		"ScheduleItem.missed":       named(punctual.MissedLatest, punctual.MissedNone),
+		"ScheduleItem.grace":        length(),
+		"ScheduleItem.max_dead":     count(0, 10),
+		"ScheduleItem.max_attempts": count(0, punctual.MaxAttemptsLimit),
+		"ScheduleItem.expire":       length(),
+		"Schedule.result":           named(punctual.PushStored, punctual.PushReplaced),
+	}
+}

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+func TestSchedules(t *testing.T) {
+	r := newRig(t, nil)
+	const path = "/v1/topics/reports/schedules/daily"
+	item := `{"spec":"0 9 * * MON-FRI","zone":"Europe/Berlin","body":{"report":"daily"},"headers":{"tenant":"acme"},"spread":"5m","missed":"all","overlap":"allow","except":["12-25"],"expire":"1h","remember":"1d"}`
+	r.ask("PUT "+path, item).want(t, http.StatusCreated, `"result":"stored"`, `"words":"at 09:0`, `on Monday to Friday (Europe/Berlin)"`, `"next":[{"id":"daily~`, `"grace":"1m"`)
+	r.ask("PUT "+path, item).want(t, http.StatusOK, `"result":"duplicate"`)
+	r.ask("PUT "+path, strings.Replace(item, "5m", "6m", 1)).want(t, http.StatusOK, `"result":"replaced"`)
+	got := decode[wire.Schedule](t, r.ask("GET "+path, "").want(t, http.StatusOK))
+	if len(got.Next) != 10 || got.Result != "" || string(got.Body.Text) != `{"report":"daily"}` || got.Counts != (wire.ScheduleCounts{}) {
+		t.Errorf("%+v", got)
+	}
+	r.ask("PUT "+path, item).want(t, http.StatusOK)
+	back := decode[wire.ScheduleItem](t, answer{body: item})
+	if s, err := back.Schedule("reports", "daily"); err != nil || s.Overlap != punctual.OverlapAllow || s.Missed != punctual.MissedAll {
+		t.Errorf("%+v, %v", s, err)
+	}
+
+	r.ask("POST "+path+"/pause?note=until+the+API+is+back", "").want(t, http.StatusOK, `"note":"until the API is back"`, `"by":"`)
+	r.ask("POST "+path+"/resume?catch_up=true", "").want(t, http.StatusOK, `"name":"daily"`)
+	r.ask("POST "+path+"/skip?n=2", "").want(t, http.StatusOK, `{"occurrences":[{"id":"daily~`, `"status":"skipped"`)
+	r.ask("POST "+path+"/run", "").want(t, http.StatusCreated, `"id":"daily~`, `"result":"stored"`)
+	backfill := path + "/backfill?from=2025-12-24T00:00:00Z&to=2025-12-30T00:00:00Z"
+	r.ask("POST "+backfill+"&dry_run=true", "").want(t, http.StatusOK, `"daily~20251224T080000Z"`, `"daily~20251226T080000Z"`, `"daily~20251229T080000Z"`)
+	for _, want := range []string{`"stored":3`, `"kept":3`} {
+		if a := r.ask("POST "+backfill, "").want(t, http.StatusOK, want); strings.Contains(a.body, "1225") {
+			t.Errorf("%s", a.body)
+		}
+	}
+	r.ask("PUT /v1/topics/reports/schedules/hourly", `{"spec":"@hourly"}`).want(t, http.StatusCreated)
+	list := decode[wire.Schedules](t, r.ask("GET /v1/topics/reports/schedules?next=3", "").want(t, http.StatusOK))
+	if len(list.Schedules) != 2 || list.Schedules[0].Name != "hourly" || len(list.Schedules[0].Next) != 3 {
+		t.Errorf("%+v", list)
+	}
+	r.ask("GET /v1/topics/reports/schedules?limit=1", "").want(t, http.StatusOK, `"name":"hourly"`)
+	r.ask("DELETE "+path, "").want(t, http.StatusNoContent)
+	r.ask("GET "+path, "").problem(t, http.StatusNotFound, "not_found")
+	r.ask("DELETE "+path, "").problem(t, http.StatusNotFound, "not_found")
+	r.ask("GET /v1/topics/none/schedules", "").want(t, http.StatusOK, `{"schedules":[]}`)
+}
+
+func TestBadSchedules(t *testing.T) {
+	r := newRig(t, nil)
+	const path = "/v1/topics/reports/schedules/daily"
+	for item, want := range map[string]string{
+		`{"spec":"0 25 * * *"}`:                         "hour, at character 3: 25 is out of range: use 0 to 23",
+		`{"spec":""}`:                                   "the text is empty",
+		`{}`:                                            "it has no fields",
+		`{"spec":"@daily","zone":"Mars/Base"}`:          `zone \"Mars/Base\" is not known here`,
+		`{"spec":"@daily","spread":"soon"}`:             `spread`,
+		`{"spec":"@daily","from":"tomorrow"}`:           `from`,
+		`{"spec":"@daily","overlap":"no"}`:              `use skip, allow or replace`,
+		`{"spec":"@daily","missed":"no"}`:               `use latest, all or none`,
+		`{"spec":"@daily","colour":1}`:                  `colour`,
+		`{"spec":"@daily","body":"a","body_base64":""}`: `use one`,
+	} {
+		if p := r.ask("PUT "+path, item).problem(t, http.StatusBadRequest, "invalid"); !strings.Contains(p.Detail, strings.ReplaceAll(want, `\"`, `"`)) {
+			t.Errorf("%s: %s, want %q", item, p.Detail, want)
+		}
+	}
+	r.ask("PUT /v1/topics/reports/schedules/a~b", `{"spec":"@daily"}`).problem(t, http.StatusBadRequest, "invalid")
+	r.ask("PUT /v1/topics/reports@x/schedules/a", `{"spec":"@daily"}`).problem(t, http.StatusBadRequest, "invalid")
+	r.ask("POST "+path+"/skip?n=0", "").problem(t, http.StatusBadRequest, "invalid")
+	r.ask("POST "+path+"/backfill", "").problem(t, http.StatusNotFound, "not_found")
+	r.ask("POST "+path+"/pause", "").problem(t, http.StatusNotFound, "not_found")
+	r.ask("GET /v1/topics/reports/schedules?limit=0", "").problem(t, http.StatusBadRequest, "invalid")
+	if topics, err := r.store.Topics(t.Context()); err != nil || len(topics) != 0 {
+		t.Errorf("%v, %v", topics, err)
+	}
+}
