@@ -34,7 +34,7 @@ type rule struct {
 // root, which knows no store and no network. A row has its package, and a package its row.
 var architecture = map[string]rule{
 	".":                  {ours: []string{"internal/batch", "internal/cron", "internal/schedule"}},
-	"worker":             {ours: []string{".", "storekit", "internal/batch"}},
+	"worker":             {ours: []string{".", "storekit", "internal/batch", "internal/cron"}},
 	"storekit":           {ours: []string{".", "internal/settings"}, outside: []string{"github.com/oklog/ulid/v2"}},
 	"storekit/lifecycle": {ours: []string{".", "storekit"}},
 	"memstore":           {ours: []string{".", "storekit", "storekit/lifecycle", "internal/heap"}},
@@ -73,7 +73,7 @@ var architecture = map[string]rule{
 	"internal/cli/view":           {ours: []string{".", "internal/wire"}, outside: []string{"github.com/jedib0t/go-pretty/v6"}},
 	"internal/cli": {
 		ours: []string{
-			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/importer", "internal/notation", "internal/settings", "remotestore",
+			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/crontab", "internal/importer", "internal/notation", "internal/settings", "remotestore",
 			"server", "access", "access/tokens", "sharedstore",
 			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "internal/wire", "console",
 		},
@@ -96,6 +96,7 @@ var architecture = map[string]rule{
 	"internal/httproute":       {},
 	"internal/batch":           {},
 	"internal/cron":            {},
+	"internal/crontab":         {ours: []string{"internal/cron"}},
 	"internal/schedule":        {ours: []string{"internal/cron"}},
 	"internal/heap":            {},
 	"internal/archive":         {ours: []string{"."}},

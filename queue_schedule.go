@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/schedule"
 )
 
@@ -31,7 +32,7 @@ func (q *Queue) PutSchedule(ctx context.Context, s Schedule) (PushStatus, error)
 	if err != nil {
 		return PushNone, err
 	}
-	var zones schedule.Zones
+	var zones cron.Zones
 	if _, err := d.Read(&zones); err != nil {
 		return PushNone, s.wrong(err)
 	}
@@ -55,7 +56,7 @@ func (q *Queue) PauseSchedule(ctx context.Context, topic, name, by, note string)
 	if len(by)+len(note) > most {
 		return (&Schedule{Topic: topic, Name: name}).errorf(ErrTooLarge, "the note has %d bytes: use at most %d", len(by)+len(note), most)
 	}
-	return q.changeSchedule(ctx, topic, name, func(r *schedule.Record, now int64, _ *schedule.Zones) (bool, error) {
+	return q.changeSchedule(ctx, topic, name, func(r *schedule.Record, now int64, _ *cron.Zones) (bool, error) {
 		if p := r.State.Paused; p != nil && p.By == by && p.Note == note {
 			return false, nil
 		}
@@ -67,7 +68,7 @@ func (q *Queue) PauseSchedule(ctx context.Context, topic, name, by, note string)
 // ResumeSchedule ends the pause of a schedule. The times that came meanwhile are left out and count as skipped, unless catchUp is
 // true: then they count as missed, and Schedule.Missed says what becomes of them. A schedule that is not paused stays as it is.
 func (q *Queue) ResumeSchedule(ctx context.Context, topic, name string, catchUp bool) error {
-	return q.changeSchedule(ctx, topic, name, func(r *schedule.Record, now int64, _ *schedule.Zones) (bool, error) {
+	return q.changeSchedule(ctx, topic, name, func(r *schedule.Record, now int64, _ *cron.Zones) (bool, error) {
 		return r.Resume(catchUp, now), nil
 	})
 }
@@ -78,7 +79,7 @@ func (q *Queue) SkipSchedule(ctx context.Context, topic, name string, n int) ([]
 		return nil, (&Schedule{Topic: topic, Name: name}).errorf(ErrInvalid, "skip %d times: use 1 to %d", n, MaxSkip)
 	}
 	var skipped []Occurrence
-	err := q.changeSchedule(ctx, topic, name, func(r *schedule.Record, now int64, zones *schedule.Zones) (bool, error) {
+	err := q.changeSchedule(ctx, topic, name, func(r *schedule.Record, now int64, zones *cron.Zones) (bool, error) {
 		times, err := r.Skip(n, now, zones)
 		if err != nil {
 			return false, err
@@ -158,7 +159,7 @@ func (q *Queue) Backfill(ctx context.Context, topic, name string, from, to time.
 	case to.UnixMilli() > now:
 		return BackfillReport{}, about.errorf(ErrInvalid, "backfill to %s, which is ahead: now is the latest", to.Format(time.RFC3339))
 	}
-	var zones schedule.Zones
+	var zones cron.Zones
 	times, err := r.Between(from.UnixMilli(), to.UnixMilli(), MaxBackfill+1, &zones)
 	if err != nil {
 		return BackfillReport{}, about.wrong(err)
@@ -204,7 +205,7 @@ type ScheduleInfo struct {
 	Schedule
 	ScheduleTimes
 	// Last are the last times, the latest first, with what became of them.
-	Last []Occurrence
+	Last   []Occurrence
 	Counts ScheduleCounts
 	// Created and Changed are when the schedule was stored first, and when it was changed last.
 	Created, Changed time.Time
@@ -251,12 +252,26 @@ func (q *Queue) GetSchedule(ctx context.Context, topic, name string) (ScheduleIn
 	if err != nil && info.ID == "" {
 		return ScheduleInfo{}, err
 	}
-	var zones schedule.Zones
+	var zones cron.Zones
 	now, err := q.scheduleNow(ctx)
 	if err != nil {
 		return ScheduleInfo{}, err
 	}
 	return q.scheduleInfo(ctx, topic, &info, ScheduleQuery{Next: shown, Last: shown}, now, &zones)
+}
+
+// NextOccurrences returns the next n times of a schedule, 0 to 10,000: fewer when it ends. A pause does not change them.
+func (q *Queue) NextOccurrences(ctx context.Context, topic, name string, n int) ([]Occurrence, error) {
+	if n < 0 || n > MaxBackfill {
+		return nil, invalidf("the next %d times: use 0 to %d", n, MaxBackfill)
+	}
+	_, r, err := q.readSchedule(ctx, topic, name)
+	if err != nil {
+		return nil, err
+	}
+	var zones cron.Zones
+	t, err := preview(topic, name, r, n, &zones)
+	return t.Next, err
 }
 
 // Schedules yields the schedules that sq selects, topic by topic, in the order in which they come next; those that are paused or
@@ -269,7 +284,7 @@ func (q *Queue) Schedules(ctx context.Context, sq ScheduleQuery) iter.Seq2[Sched
 			yield(ScheduleInfo{}, err)
 			return
 		}
-		var zones schedule.Zones
+		var zones cron.Zones
 		for _, topic := range topics {
 			seen := make(map[string]bool)
 			for _, state := range []State{StateDead, StateReady, StateLeased, StateScheduled} {
@@ -329,7 +344,7 @@ func (q *Queue) topicNames(ctx context.Context, nq NameQuery) ([]string, error) 
 }
 
 // scheduleInfo is the ScheduleInfo of a message.
-func (q *Queue) scheduleInfo(ctx context.Context, topic string, m *Info, sq ScheduleQuery, now int64, zones *schedule.Zones) (ScheduleInfo, error) {
+func (q *Queue) scheduleInfo(ctx context.Context, topic string, m *Info, sq ScheduleQuery, now int64, zones *cron.Zones) (ScheduleInfo, error) {
 	r, err := schedule.Decode(m.Body)
 	if err != nil {
 		return ScheduleInfo{Schedule: Schedule{Topic: topic, Name: m.ID}, Problem: err.Error()}, nil
@@ -411,8 +426,8 @@ func (q *Queue) readSchedule(ctx context.Context, topic, name string) (Info, *sc
 }
 
 // changeSchedule edits a schedule that is there. change returns whether it has changed anything.
-func (q *Queue) changeSchedule(ctx context.Context, topic, name string, change func(*schedule.Record, int64, *schedule.Zones) (bool, error)) error {
-	var zones schedule.Zones
+func (q *Queue) changeSchedule(ctx context.Context, topic, name string, change func(*schedule.Record, int64, *cron.Zones) (bool, error)) error {
+	var zones cron.Zones
 	_, err := q.editSchedule(ctx, topic, name, &zones, func(r *schedule.Record, now int64) (*schedule.Record, error) {
 		if r == nil {
 			return nil, ErrNotFound
@@ -428,7 +443,7 @@ func (q *Queue) changeSchedule(ctx context.Context, topic, name string, change f
 
 // editSchedule reads a schedule, has edit change it, and stores what edit returns in its place, unless somebody has changed it
 // meanwhile: then it begins anew. edit gets nil when there is no such schedule, and returns nil to leave it as it is.
-func (q *Queue) editSchedule(ctx context.Context, topic, name string, zones *schedule.Zones, edit func(r *schedule.Record, now int64) (*schedule.Record, error)) (PushStatus, error) {
+func (q *Queue) editSchedule(ctx context.Context, topic, name string, zones *cron.Zones, edit func(r *schedule.Record, now int64) (*schedule.Record, error)) (PushStatus, error) {
 	about := Schedule{Topic: topic, Name: name}
 	if err := q.canFollow(ctx, &about); err != nil {
 		return PushNone, err
@@ -501,7 +516,7 @@ func (q *Queue) canFollow(ctx context.Context, about *Schedule) error {
 }
 
 // scheduleMessage is the message of a schedule.
-func scheduleMessage(topic, name string, r *schedule.Record, zones *schedule.Zones) (NewMessage, error) {
+func scheduleMessage(topic, name string, r *schedule.Record, zones *cron.Zones) (NewMessage, error) {
 	due, err := r.Due(schedule.Delay(r.Spread, topic, name), MaxDue.UnixMilli(), zones)
 	if err != nil {
 		return NewMessage{}, err

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/schedule"
 )
 
@@ -282,6 +283,14 @@ func (s *Schedule) wrong(err error) error {
 	return s.errorf(kind, "%v", err)
 }
 
+// Same tells whether s and t say the same, so that a PutSchedule of one where the other is stored changes nothing. Neither may be
+// one that PutSchedule refuses.
+func (s Schedule) Same(t Schedule) bool {
+	d, err := s.definition()
+	e, err2 := t.definition()
+	return err == nil && err2 == nil && s.Topic == t.Topic && s.Name == t.Name && d.Equal(&e)
+}
+
 // ScheduleTimes say when a schedule comes.
 type ScheduleTimes struct {
 	// Words say it in English: "at 09:00 on Monday to Friday (Europe/Berlin)".
@@ -305,7 +314,7 @@ func (s Schedule) Preview(after time.Time, n int) (ScheduleTimes, error) {
 	if err != nil {
 		return ScheduleTimes{}, err
 	}
-	var zones schedule.Zones
+	var zones cron.Zones
 	r, err := schedule.New(d, max(stampOf(after), 0), &zones)
 	if err != nil {
 		return ScheduleTimes{}, s.wrong(err)
@@ -314,7 +323,7 @@ func (s Schedule) Preview(after time.Time, n int) (ScheduleTimes, error) {
 }
 
 // preview returns the ScheduleTimes of a stored schedule.
-func preview(topic, name string, r *schedule.Record, n int, zones *schedule.Zones) (ScheduleTimes, error) {
+func preview(topic, name string, r *schedule.Record, n int, zones *cron.Zones) (ScheduleTimes, error) {
 	s := Schedule{Topic: topic, Name: name}
 	t, err := r.Read(zones)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/schedule"
 )
 
@@ -19,7 +20,7 @@ import (
 // with NewScheduler.
 type Scheduler struct {
 	store Store
-	zones schedule.Zones
+	zones cron.Zones
 }
 
 // NewScheduler returns a Scheduler for a store that is an Inspector and has follow-ups (Abilities.Follow). Where it is not,

@@ -3,6 +3,8 @@ package schedule
 import (
 	"fmt"
 	"slices"
+
+	"github.com/punctualmq/punctual/internal/cron"
 )
 
 // Fate is what has become of an occurrence that was stored.
@@ -74,7 +76,7 @@ type Step struct {
 // Decide goes through the times that have come, from State.Next on, and decides about each. It changes r accordingly. If it
 // cannot decide about all of them, because there are many, State.Next has come afterwards, too, and the next step goes on. An
 // error says that this process cannot find the times, for instance because it lacks the zone; r is then as it was.
-func (r *Record) Decide(o Occasion, zones *Zones) (Step, error) {
+func (r *Record) Decide(o Occasion, zones *cron.Zones) (Step, error) {
 	if r.State.Paused != nil || r.State.Next.At == 0 {
 		return Step{}, nil
 	}
@@ -240,7 +242,7 @@ type walk struct {
 }
 
 // walk begins at State.Next.
-func (r *Record) walk(zones *Zones) (*walk, error) {
+func (r *Record) walk(zones *cron.Zones) (*walk, error) {
 	w := &walk{time: r.State.Next, earlier: r.State.Earlier}
 	var err error
 	if w.now, err = r.Timing.Read(zones); err != nil {

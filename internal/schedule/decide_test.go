@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
@@ -23,7 +24,7 @@ func put(t testing.TB, d Definition, now int64) *Record {
 	if d.Grace == 0 {
 		d.Grace = minute
 	}
-	r, err := New(d, now, new(Zones))
+	r, err := New(d, now, new(cron.Zones))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func put(t testing.TB, d Definition, now int64) *Record {
 
 func decide(t testing.TB, r *Record, now int64, fates map[int64]Fate) Step {
 	t.Helper()
-	s, err := r.Decide(Occasion{Now: now, Fates: fates, Room: MostStored}, new(Zones))
+	s, err := r.Decide(Occasion{Now: now, Fates: fates, Room: MostStored}, new(cron.Zones))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestPauseAfterDeadOccurrences(t *testing.T) {
 }
 
 func TestPauseResumeSkip(t *testing.T) {
-	zones := new(Zones)
+	zones := new(cron.Zones)
 	start := at(t, "2026-11-20 08:30")
 	r := put(t, Definition{Timing: Timing{Spec: "0 * * * *"}}, start)
 	if times, err := r.Skip(2, start, zones); err != nil || !slices.Equal(times, []int64{at(t, "2026-11-20 09:00"), at(t, "2026-11-20 10:00")}) {
@@ -200,7 +201,7 @@ func TestManyTimesTakeSeveralSteps(t *testing.T) {
 }
 
 func TestRedefine(t *testing.T) {
-	zones := new(Zones)
+	zones := new(cron.Zones)
 	hourly := Definition{Timing: Timing{Spec: "0 * * * *"}, Grace: minute}
 	daily := Definition{Timing: Timing{Spec: "30 10 * * *"}, Grace: minute}
 	r := put(t, hourly, at(t, "2026-11-20 08:30"))
@@ -248,7 +249,7 @@ func TestEveryTimeOnce(t *testing.T) {
 	seed := seedrig.Of(t)
 	specs := []string{"*/10 * * * *", "7 * * * *; 0 9 * * *", "@every 7m", "30 2 * * *", "*/20 1-3 * * *"}
 	zoneNames := []string{"UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Havana"}
-	zones := new(Zones)
+	zones := new(cron.Zones)
 	for n := range 300 {
 		r := rand.New(rand.NewPCG(seed, uint64(n)))
 		draw := func() Definition {
@@ -342,7 +343,7 @@ func TestEveryTimeOnce(t *testing.T) {
 	}
 }
 
-func mustRead(t testing.TB, timing Timing, zones *Zones) *Times {
+func mustRead(t testing.TB, timing Timing, zones *cron.Zones) *Times {
 	t.Helper()
 	times, err := timing.Read(zones)
 	if err != nil {
@@ -363,12 +364,11 @@ func TestTwoVersionsOfAZone(t *testing.T) {
 		return loc
 	}
 	// The zone moves by an hour between the two versions of its data, once forward and once back.
-	newer, older := new(Zones), new(Zones)
-	newer.loaded = map[string]*time.Location{"Test/City": load("Europe/Berlin")}
-	older.loaded = map[string]*time.Location{"Test/City": load("Europe/London")}
+	newer := cron.ZonesOf(map[string]*time.Location{"Test/City": load("Europe/Berlin")})
+	older := cron.ZonesOf(map[string]*time.Location{"Test/City": load("Europe/London")})
 	for n := range 200 {
 		r := rand.New(rand.NewPCG(seed, uint64(n)))
-		both := []*Zones{newer, older}
+		both := []*cron.Zones{newer, older}
 		const days = 40
 		start := at(t, "2026-10-01 00:30") // the clocks go back within these days
 		rec, err := New(Definition{Timing: Timing{Spec: "0 9,17 * * *", Zone: "Test/City"}, Grace: minute}, start, both[r.IntN(2)])

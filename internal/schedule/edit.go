@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/punctualmq/punctual/internal/cron"
 )
 
 // mostEarlier bounds State.Earlier: a definition that changes again and again while no duty runs.
@@ -20,7 +22,7 @@ var ErrNever = errors.New("it never comes")
 var ErrBehind = errors.New("no duty has taken up the times of its former definitions: start one, or delete the schedule")
 
 // New returns a schedule that comes for the first time behind now.
-func New(d Definition, now int64, zones *Zones) (*Record, error) {
+func New(d Definition, now int64, zones *cron.Zones) (*Record, error) {
 	t, err := d.Read(zones)
 	if err != nil {
 		return nil, err
@@ -45,7 +47,7 @@ func never(t Timing) error {
 // Redefine gives r the definition d, and returns whether that changes anything. Counters, pause and skipped times stay. The
 // times of the former definition that have come and are not decided still count, and those of the new one count behind now. The
 // same definition changes nothing, unless this process knows other zone data and finds another next time with them.
-func (r *Record) Redefine(d Definition, now int64, zones *Zones) (changed bool, err error) {
+func (r *Record) Redefine(d Definition, now int64, zones *cron.Zones) (changed bool, err error) {
 	t, err := d.Read(zones)
 	if err != nil {
 		return false, err
@@ -119,7 +121,7 @@ func (r *Record) Resume(catchUp bool, now int64) bool {
 }
 
 // Skip leaves out the next n times, and returns them.
-func (r *Record) Skip(n int, now int64, zones *Zones) ([]int64, error) {
+func (r *Record) Skip(n int, now int64, zones *cron.Zones) ([]int64, error) {
 	if len(r.State.Skip)+n > MaxSkip {
 		return nil, fmt.Errorf("%d times are skipped already: skip at most %d in all", len(r.State.Skip), MaxSkip)
 	}
@@ -135,7 +137,7 @@ func (r *Record) Skip(n int, now int64, zones *Zones) ([]int64, error) {
 
 // Upcoming returns the next n times that are to come, the times that have come and are not decided yet among them. There are
 // fewer when the schedule ends. A pause does not change them.
-func (r *Record) Upcoming(n int, zones *Zones) (times []int64, err error) {
+func (r *Record) Upcoming(n int, zones *cron.Zones) (times []int64, err error) {
 	if r.State.Next.At == 0 {
 		return nil, nil
 	}
@@ -172,7 +174,7 @@ func (w *walk) skipTo(end int64) {
 // Due returns when the schedule needs attention next: at its next time that is not skipped, later by delay. It is last for a
 // schedule that is paused or has ended, less some milliseconds that differ from one change to the next, so that a change that
 // was prepared before another one is refused.
-func (r *Record) Due(delay, last int64, zones *Zones) (int64, error) {
+func (r *Record) Due(delay, last int64, zones *cron.Zones) (int64, error) {
 	atRest := last - r.State.Revision%1000
 	if r.State.Paused != nil {
 		return atRest, nil
@@ -188,7 +190,7 @@ func (r *Record) Due(delay, last int64, zones *Zones) (int64, error) {
 }
 
 // Between returns the times of the definition from one instant to another, both included and at most n, whatever State says.
-func (r *Record) Between(from, to int64, n int, zones *Zones) (times []int64, err error) {
+func (r *Record) Between(from, to int64, n int, zones *cron.Zones) (times []int64, err error) {
 	t, err := r.Read(zones)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual/internal/cron"
@@ -53,33 +52,8 @@ type Times struct {
 	except map[string]bool
 }
 
-// Zones loads zones and keeps them, because time.LoadLocation reads a file at each call. The zero Zones is empty. It is safe
-// for concurrent use.
-type Zones struct {
-	mu     sync.Mutex
-	loaded map[string]*time.Location // by name; guarded by mu
-}
-
-// Load returns the zone with this name, or an error that says how a zone is named.
-func (z *Zones) Load(name string) (*time.Location, error) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	if loc := z.loaded[name]; loc != nil {
-		return loc, nil
-	}
-	loc, err := cron.LoadZone(name)
-	if err != nil {
-		return nil, err
-	}
-	if z.loaded == nil {
-		z.loaded = make(map[string]*time.Location)
-	}
-	z.loaded[name] = loc
-	return loc, nil
-}
-
 // Read reads t. An error names the place. A Timing that has no time at all is one, too.
-func (t Timing) Read(zones *Zones) (*Times, error) {
+func (t Timing) Read(zones *cron.Zones) (*Times, error) {
 	out := &Times{from: t.From, until: t.Until}
 	zone := t.Zone
 	parts := strings.Split(t.Spec, ";")

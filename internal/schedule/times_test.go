@@ -9,6 +9,7 @@ import (
 	"time"
 	_ "time/tzdata"
 
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
@@ -32,7 +33,7 @@ func stamps(times []int64) (out []string) {
 
 func read(t testing.TB, timing Timing) *Times {
 	t.Helper()
-	times, err := timing.Read(new(Zones))
+	times, err := timing.Read(new(cron.Zones))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestBadTimings(t *testing.T) {
 		`12 expressions: use at most 10`:                                                     {Spec: "@daily" + strings.Repeat(";@hourly", 11)},
 		`schedule "": it has no fields`:                                                      {Spec: "@daily;"},
 	} {
-		if _, err := c.Read(new(Zones)); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := c.Read(new(cron.Zones)); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%+v: %v, want %q", c, err, text)
 		}
 	}
@@ -160,7 +161,7 @@ func TestNever(t *testing.T) {
 		{Spec: "* * * * * *", Except: all, Zone: "Asia/Kolkata"},
 	} {
 		start := time.Now()
-		if _, err := New(Definition{Timing: c}, now, new(Zones)); err == nil {
+		if _, err := New(Definition{Timing: c}, now, new(cron.Zones)); err == nil {
 			t.Errorf("%+v was taken", c)
 		}
 		t.Log(c.Spec, time.Since(start))
@@ -193,7 +194,7 @@ func FuzzTiming(f *testing.F) {
 	f.Add("0 9 * * MON-FRI", "Europe/Berlin", "12-25,2026-12-24", int64(0), int64(0))
 	f.Add("* * * * * *; @every 90s", "America/Havana", "11-01,11-02", int64(1_800_000_000_000), int64(1_900_000_000_000))
 	f.Add("CRON_TZ=Asia/Kathmandu 0 0 29 2 *", "", "02-29", int64(-5), int64(0))
-	zones := new(Zones)
+	zones := new(cron.Zones)
 	f.Fuzz(func(t *testing.T, spec, zone, except string, from, until int64) {
 		const year9999 = 253402300799000
 		timing := Timing{Spec: spec, Zone: zone, From: from % year9999, Until: until % year9999}
