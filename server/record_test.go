@@ -52,7 +52,8 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 		"skipSchedule":   {"", "", audit.Change{Verb: "skip schedule", Topic: "t", ID: "x", Detail: "times: 1"}, 1},
 		"backfillSchedule": {
 			"?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z", "",
-			audit.Change{Verb: "backfill schedule", Topic: "t", ID: "x", Detail: "from 2026-01-01T00:00:00Z, to 2026-01-02T00:00:00Z"}, 1,
+			audit.Change{Verb: "backfill schedule", Topic: "t", ID: "x", Detail: "from 2026-01-01T00:00:00Z, to 2026-01-02T00:00:00Z"},
+			1,
 		},
 		"amendMany": {
 			"", `{"amendments":[{"change":"cancel","topic":"t","id":"x"},{"change":"cancel","topic":"t","id":"y"},{"change":"cancel","topic":"t","id":"z"}]}`,
