@@ -110,7 +110,8 @@ func (c *suddenClock) After(t time.Time) (<-chan time.Time, func()) {
 	return c.ManualClock.After(t.Add(-c.by()))
 }
 
-// waitWithoutNotice: while something is pending, a waiting claim looks again within a second.
+// waitWithoutNotice: while something is pending, a waiting claim polls once a second. The case allows two seconds, because the claim may
+// read the clock only after the case has begun to move it.
 func waitWithoutNotice(s *harness) {
 	c := &suddenClock{ManualClock: s.clock}
 	s.store = s.opener.open(c)
