@@ -527,6 +527,9 @@ func doubleLife(h *idHistory) (out []violation) {
 			continue
 		}
 		for _, a := range h.lives[max(0, i-20):i] {
+			if a.push.Err != nil && len(a.deliveries) == 0 {
+				continue // nobody knows that it was ever stored
+			}
 			if a.push.Return < b.push.Call && !h.mayHaveEnded(a, b.push.Return) {
 				out = append(out, violated(promise.P7, "an ID was stored anew while its message was alive", a.push, b.push)...)
 			}

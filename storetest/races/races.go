@@ -36,6 +36,13 @@ const orders = "orders"
 // worth most under -race. It takes a few seconds.
 func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 	r := &race{ctx: t.Context(), store: open(t, nil), lasts: raceTime}
+	if a, err := punctual.As[punctual.AbilityReporter](r.store); err == nil {
+		can, err := a.Abilities(r.ctx)
+		if err != nil {
+			t.Fatalf("%s: Abilities: %v", promise.P13, err)
+		}
+		r.reach = can.Follow
+	}
 	history, err := r.run()
 	if err != nil {
 		t.Fatalf("%s: a call failed while clients raced: %v", promise.P13, err)
@@ -91,6 +98,7 @@ func raceKind(e event) string {
 type race struct {
 	ctx   context.Context
 	store punctual.Store
+	reach punctual.Reach // of the store's follow-ups
 	lasts time.Duration
 	ops   atomic.Int64 // steps made
 	order atomic.Int64 // gives event.Call and event.Return
@@ -235,18 +243,63 @@ func (c *raceClient) claim(q punctual.Claim) ([]event, error) {
 	return slices.Clone(c.events[from:]), err
 }
 
-func (c *raceClient) settle(d event, v punctual.Verb, delay time.Duration) error {
+func (c *raceClient) settle(d event, v punctual.Verb, delay time.Duration, then ...punctual.NewMessage) error {
 	now, err := c.store.Now(c.ctx)
 	if err != nil {
 		return err
 	}
 	call := c.order.Add(1)
-	errs, err := c.store.Settle(c.ctx, []punctual.Settlement{{Topic: orders, ID: d.ID, Token: d.Token, Verb: v, Delay: delay}})
+	errs, err := c.store.Settle(c.ctx, []punctual.Settlement{{Topic: orders, ID: d.ID, Token: d.Token, Verb: v, Delay: delay, Then: then}})
 	if err != nil {
 		return err
 	}
 	c.record(event{Op: opSettle, ID: d.ID, Life: d.Life, Token: d.Token, Verb: v, Delay: delay, Now: now, Err: errs[0]}, call)
+	for i := range then {
+		c.record(followUpEvent(d, v, &then[i], errs[0]), call)
+	}
 	return nil
+}
+
+// errPerhaps stands for the outcome of a follow-up that nobody is told: it was stored, or its ID was in use.
+var errPerhaps = fmt.Errorf("nobody is told what became of a follow-up: %w", punctual.ErrIndeterminate)
+
+// followUpEvent is the push that a follow-up of the settlement of d is, which has failed with err or not at all. The message's own
+// ID is free behind an ack, and behind a snooze it is that of the message, which the follow-up replaces. What became of any
+// other follow-up is not known.
+func followUpEvent(d event, v punctual.Verb, m *punctual.NewMessage, err error) event {
+	e := event{Op: opPush, ID: m.ID, Life: string(m.Body), Due: m.Due, MaxAttempts: m.MaxAttempts, Err: err}
+	switch {
+	case err != nil:
+	case m.ID != d.ID:
+		e.Err = errPerhaps
+	case v == punctual.SettleAck:
+		e.Push = punctual.PushStored
+	default:
+		e.Push = punctual.PushReplaced
+	}
+	return e
+}
+
+// followed settles with a follow-up now and then, as far as the store reaches: the message itself anew, or one with another ID.
+func (c *raceClient) followed(d event, v punctual.Verb, delay time.Duration) error {
+	if c.reach == punctual.ReachNone || c.rnd.IntN(3) > 0 {
+		return c.settle(d, v, delay)
+	}
+	now, err := c.store.Now(c.ctx)
+	if err != nil {
+		return err
+	}
+	c.made++
+	m := punctual.NewMessage{
+		Topic: orders, ID: d.ID, Body: fmt.Appendf(nil, "%d-%d", c.number, c.made), Due: now.Add(time.Duration(c.rnd.IntN(5)) * time.Millisecond),
+		MaxAttempts: c.attempts(), IfExists: punctual.IfExistsReplace,
+	}
+	if c.reach == punctual.ReachAny && c.rnd.IntN(2) == 0 {
+		if id := c.id(); id != d.ID {
+			m.ID, m.IfExists = id, punctual.IfExists(c.rnd.IntN(3))
+		}
+	}
+	return c.settle(d, v, delay, m)
 }
 
 // consume claims, settles or forgets, and tries some forgotten tokens.
@@ -279,7 +332,7 @@ func (c *raceClient) handle(d event) error {
 		c.unsettled = append(c.unsettled, d)
 		return nil
 	case 4, 5:
-		return c.settle(d, punctual.SettleAck, 0)
+		return c.followed(d, punctual.SettleAck, 0)
 	}
 	return c.any(d)
 }
@@ -289,11 +342,11 @@ func (c *raceClient) handle(d event) error {
 func (c *raceClient) any(d event) error {
 	switch c.rnd.IntN(5) {
 	case 0:
-		return c.settle(d, punctual.SettleAck, 0)
+		return c.followed(d, punctual.SettleAck, 0)
 	case 1:
 		return c.settle(d, punctual.SettleRetry, c.few(4*time.Millisecond))
 	case 2:
-		return c.settle(d, punctual.SettleSnooze, c.few(4*time.Millisecond))
+		return c.followed(d, punctual.SettleSnooze, c.few(4*time.Millisecond))
 	case 3:
 		return c.settle(d, punctual.SettleRelease, 0)
 	}
