@@ -27,15 +27,18 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 // amendOwn amends messages in a transaction of the store's own, which waits for a lock of a message no longer than lockWait.
 func (c *amending) amendOwn(ctx context.Context, lockWait time.Duration, part []int) error {
 	var l *locked
+	var write *changes
 	err := c.s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
 		first := c.s.step().add("lock_wait", []any{lockTimeoutOf(lockWait)}, nil)
 		if l, err = c.s.lockNames(ctx, tx, first, part, c.name); err != nil {
 			return nil, err
 		}
-		return c.amend(l, part), nil
+		write = c.amend(l, part)
+		return write.all(), nil
 	})
 	if err == nil {
 		c.s.waits.moved(l)
+		c.s.waits.told(write.events)
 	}
 	return err
 }
@@ -71,14 +74,14 @@ func (c *amending) parts() [][]int {
 
 func (c *amending) name(i int) name { return name{c.as[i].Topic, c.as[i].ID} }
 
-// amend decides about the locked messages of a part, and returns the step that changes them.
-func (c *amending) amend(l *locked, part []int) *step {
+// amend decides about the locked messages of a part, and returns what becomes of them.
+func (c *amending) amend(l *locked, part []int) *changes {
 	write := c.s.changes()
 	for _, i := range part {
 		c.out[i] = c.decide(i, l, write)
 		write.refused = write.refused || c.out[i].Err != nil && !c.within
 	}
-	return write.step()
+	return write
 }
 
 // decide adds to write what becomes of a message that somebody names, and returns that caller's answer.

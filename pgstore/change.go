@@ -21,6 +21,10 @@ type locked struct {
 	decode   func(text []byte) (punctual.Settings, error) // that of the store
 }
 
+func (s *Store) newLocked() *locked {
+	return &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings), decode: s.settings.Decode}
+}
+
 // lockNames locks the messages of a part. x holds the statements that come before, such as the one that keeps topics from being
 // deleted.
 func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, nameOf func(i int) name) (*locked, error) {
@@ -30,7 +34,7 @@ func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, 
 // lockBy does what lockNames does, with the statement that the caller names. more, if not nil, adds statements that follow it in
 // the same step.
 func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *step, part []int, nameOf func(i int) name, more func(x *step, topics, ids []string)) (*locked, error) {
-	l := &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings), decode: s.settings.Decode}
+	l := s.newLocked()
 	topics, ids := make([]string, len(part)), make([]string, len(part))
 	for at, i := range part {
 		n := nameOf(i)
@@ -54,6 +58,7 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	maps.DeleteFunc(l.rows, func(n name, _ *row) bool { return l.settings[n.topic] == nil })
 	l.now = l.micros / 1000
 	s.clock.hear(l.micros)
+	s.tellers.learn(l.settings)
 	return l, nil
 }
 
@@ -74,9 +79,11 @@ type changes struct {
 	updated    []*row
 	failures   [][]byte // what each updated message gets added to its history; nil is nothing
 	recorded   []*row   // messages that finish, of which a finished record is kept
+	lastly     [][]byte // what each record gets added to the history of its message; nil is nothing
 	removed    []*row   // messages of which no row stays
 	remembered []*row   // messages that finish, whose row stays as that of a remembered ID
 	refused    bool     // an item is answered by what was found and not by a change
+	events     []told
 
 	// Follow-ups to be stored, as indices in then.push; see followUps.
 	inserted []int    // their IDs are free
@@ -88,10 +95,16 @@ type changes struct {
 func (s *Store) changes() *changes { return &changes{s: s} }
 
 // apply collects what was decided about a message, whose facts are those after the decision. r may be nil if d is Stay.
-// No settlement and no amendment finishes a message with a failure, so save_finished.sql copies the history as it is.
 func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, now int64) {
 	if d.To == lifecycle.Stay {
 		return
+	}
+	var failure []byte
+	if d.Failed {
+		failure = encodeFailure(d.Failure)
+	}
+	if e, tell := r.Event(d, set, r.leasedAt, now); tell {
+		c.tell(r.name, r.created, e, set)
 	}
 	r.live, r.dead = d.To == lifecycle.Waiting || d.To == lifecycle.Leased, d.To == lifecycle.Dead
 	switch d.To {
@@ -101,7 +114,7 @@ func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, no
 		keep := r.Keep(set, now)
 		r.outcome, r.endedAt, r.recordUntil, r.forgetAt = d.Outcome, now, keep.Record, keep.ID
 		if keep.Record > 0 {
-			c.recorded = append(c.recorded, r)
+			c.recorded, c.lastly = append(c.recorded, r), append(c.lastly, failure)
 		}
 		switch {
 		case r.replaced:
@@ -114,15 +127,11 @@ func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, no
 		if r.replaced {
 			return
 		}
-		var failure []byte
-		if d.Failed {
-			failure = encodeFailure(d.Failure)
-		}
 		c.updated, c.failures = append(c.updated, r), append(c.failures, failure)
 	}
 }
 
-// step returns the step that writes the changes.
+// step returns the step that writes the changes, without the events.
 func (c *changes) step() *step {
 	x := c.s.step()
 	if len(c.updated) > 0 {
@@ -165,7 +174,7 @@ func (c *changes) recordArgs() []any {
 	for i, r := range c.recorded {
 		outcomes[i], ended[i], until[i] = string(r.outcome), r.endedAt, r.recordUntil
 	}
-	return []any{numbers, ids, outcomes, ended, until}
+	return []any{numbers, ids, outcomes, ended, until, c.lastly}
 }
 
 func (c *changes) updateArgs() []any {
@@ -195,6 +204,13 @@ type ownWay struct{ s *Store }
 func (w ownWay) write(ctx context.Context, build func() *step) error { return w.s.write(ctx, build) }
 
 func (w ownWay) create(ctx context.Context, build func() *step) error { return w.s.write(ctx, build) }
+
+func (w ownWay) tell(ctx context.Context, to stepper, c *changes) error {
+	if len(c.events) == 0 {
+		return nil
+	}
+	return to.send(ctx, c.addEvents(w.s.step()))
+}
 
 func (w ownWay) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {
 	return w.s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) { return nil, f(ctx, tx) })

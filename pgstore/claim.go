@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // claimBytes bounds the bodies of one claim, over all its topics. The first message of each topic may go beyond it, and ends the claim.
@@ -230,9 +231,41 @@ func (g *some) scanStart(from int64) int64 {
 
 // endMessages ends messages that a claim has found undeliverable.
 func (s *Store) endMessages(ctx context.Context, topic string, ids []string) error {
-	return s.write(ctx, func() *step {
-		return s.step().add("end", s.writing(topic, ids), nil)
+	var tells bool
+	err := s.write(ctx, func() *step {
+		return s.step().add("end", s.writing(topic, ids), func(rows scanner) error { return rows.Scan(nil, &tells) })
 	})
+	if err != nil || !tells {
+		return err
+	}
+	return s.endAndTell(ctx, topic, ids)
+}
+
+// endAndTell does what end.sql does, in a topic that tells of it.
+func (s *Store) endAndTell(ctx context.Context, topic string, ids []string) error {
+	all := make([]int, len(ids))
+	for i := range all {
+		all[i] = i
+	}
+	nameOf := func(i int) name { return name{topic, ids[i]} }
+	var write *changes
+	err := s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+		l, err := s.lockBy(ctx, tx, "lock_free", s.step(), all, nameOf, nil)
+		if err != nil {
+			return nil, err
+		}
+		write = s.changes()
+		for i := range ids {
+			if r := l.rows[nameOf(i)]; r != nil && r.live && r.At() <= l.now {
+				write.apply(r, lifecycle.Meet(&r.Message, l.settings[topic], l.now), l.settings[topic], l.now)
+			}
+		}
+		return write.all(), nil
+	})
+	if err == nil {
+		s.waits.told(write.events)
+	}
+	return err
 }
 
 // scan reads a row of claim.sql. Until all are sorted LeaseUntil is where the message stood in its topic.

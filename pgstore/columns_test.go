@@ -47,7 +47,7 @@ func TestColumnsOfSettings(t *testing.T) {
 		want := slices.Clone(before)
 		want[0] = after[0]
 		if at := slices.Index(columns, row.Name); at >= 0 {
-			want[at] = map[settings.Kind]any{settings.Duration: storekit.CeilDuration(77 * 60e9), settings.Count: int32(7), settings.Truth: true}[row.Kind()]
+			want[at] = map[settings.Kind]any{settings.Duration: storekit.CeilDuration(77 * 60e9), settings.Count: int32(7), settings.Truth: true, settings.Events: int32(punctual.EventDead | punctual.EventAcked)}[row.Kind()]
 		}
 		if !reflect.DeepEqual(after, want) || after[0] == before[0] {
 			t.Errorf("with another %s the arguments are\n%v, want\n%v", row.Name, after, want)

@@ -77,19 +77,19 @@ func (f *followUps) topics(part []int) []string {
 	return f.push.topics(all)
 }
 
-// decide adds to write what becomes of the follow-ups of a settlement, which takes effect. own is what has the ID of the settled message
-// then. If one of the follow-ups is refused, it adds nothing and returns the error of the settlement.
-func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *changes) error {
+// decide adds to write what becomes of the follow-ups of a settlement, which takes effect, and returns the indices in push of those that
+// are to be stored. own is what has the ID of the settled message then. If one of the follow-ups is refused, it adds nothing and returns the
+// error of the settlement.
+func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *changes) (stored []int, err error) {
 	if f.refusing != nil {
-		return storekit.FollowUpError(0, f.refusing)
+		return nil, storekit.FollowUpError(0, f.refusing)
 	}
 	x := &f.ss[i]
-	var stored []int
 	for j, k := range f.of(i) {
 		n := &x.Then[j]
 		due, err := storekit.DueAt(time.UnixMicro(l.micros), n.Due, n.Delay)
 		if err != nil {
-			return storekit.FollowUpError(j, err)
+			return nil, storekit.FollowUpError(j, err)
 		}
 		h := own
 		if !lifecycle.IsItself(x, n) {
@@ -97,7 +97,7 @@ func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *change
 		}
 		store, err := lifecycle.FollowUp(x, j, h, l.settings[n.Topic], &f.push.out[k])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if store {
 			f.push.ms[k].Due, f.push.ms[k].Delay, f.push.out[k].Due = due, 0, due
@@ -117,7 +117,17 @@ func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *change
 			write.replaced = append(write.replaced, k)
 		}
 	}
-	return nil
+	return stored, nil
+}
+
+// tell adds to write the events of follow-ups that are to be stored.
+func (f *followUps) tell(stored []int, l *locked, write *changes) {
+	for _, k := range stored {
+		m := &f.push.ms[k]
+		if set := l.settings[m.Topic]; set != nil {
+			write.tellOfPush(f.push.name(k), m, storekit.Millis(m.Due), set, l.now)
+		}
+	}
 }
 
 // apart divides each part once more, so that none has settlements with and without follow-ups. The settlements of a part name different
@@ -175,24 +185,25 @@ func (c *settling) settleWithFollowUps(ctx context.Context, part []int) error {
 // returns them.
 func (c *settling) settleOwn(ctx context.Context, lockWait time.Duration, part []int) (unknown []string, err error) {
 	var l *locked
-	err = c.s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
-		found, write, err := c.lockAndDecide(ctx, tx, c.s.shareTopics(c.then.topics(part), lockWait), part, nil)
+	var write *changes
+	err = c.s.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
+		l, write, err = c.lockAndDecide(ctx, tx, c.s.shareTopics(c.then.topics(part), lockWait), part, nil)
 		if err != nil {
 			return nil, err
 		}
-		l, unknown = found, write.unknown
-		if len(unknown) > 0 {
+		if unknown = write.unknown; len(unknown) > 0 {
 			return nil, nil
 		}
 		rows, err := c.then.insert(ctx, tx, write.inserted)
 		if err == nil && len(rows) < len(write.inserted) {
 			err = errIDTaken
 		}
-		return write.step(), err
+		return write.all(), err
 	})
 	if err == nil && len(unknown) == 0 {
 		c.s.waits.moved(l)
 		c.s.waits.pushed(c.then.resultsOf(part))
+		c.s.waits.told(write.events)
 	}
 	return unknown, err
 }
@@ -246,7 +257,7 @@ func (f *followUps) insert(ctx context.Context, to stepper, all []int) (rows []s
 		return nil, nil
 	}
 	got := newInserted()
-	if err := to.send(ctx, f.s.step().add("push", f.push.args(all), got.scan)); err != nil {
+	if err := to.send(ctx, f.s.step().add("push", append(f.push.args(all), true), got.scan)); err != nil {
 		return nil, err
 	}
 	for row := range got.due {

@@ -28,6 +28,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 		}, p.reset)
 		if err == nil {
 			s.waits.pushed(p.out)
+			s.waits.told(p.events)
 		}
 		return p.out, err
 	})
@@ -45,6 +46,8 @@ type push struct {
 	// prove makes sure that those of the messages that a transaction of the caller's has not found are not there. It is nil in one of the
 	// store's own.
 	prove func(ctx context.Context, l *locked, names []name) error
+
+	events []told // those that are committed
 }
 
 // pushOf checks messages, and gives an ID to those that have none.
@@ -91,12 +94,17 @@ func (p *push) share(part []int) *step { return p.s.shareTopics(p.topics(part), 
 // shareTopics begins a step that keeps topics from being deleted. The transaction waits for a lock no longer than lockWait then, unless
 // that is 0.
 func (s *Store) shareTopics(topics []string, lockWait time.Duration) *step {
+	return s.addShare(s.step(), topics, lockWait)
+}
+
+// addShare is shareTopics for a step that has other statements before.
+func (s *Store) addShare(x *step, topics []string, lockWait time.Duration) *step {
 	var timeout *string
 	if lockWait > 0 {
 		text := lockTimeoutOf(lockWait)
 		timeout = &text
 	}
-	return s.step().add("topics_share", []any{s.class, topics, timeout}, nil)
+	return x.add("topics_share", []any{s.class, topics, timeout}, nil)
 }
 
 func distinct(part []int, topicOf func(i int) string) []string {
@@ -119,6 +127,8 @@ type way interface {
 	create(ctx context.Context, build func() *step) error
 	// transact runs f in a transaction of its own, or in that of the caller.
 	transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error
+	// tell stores events in the transaction of to.
+	tell(ctx context.Context, to stepper, c *changes) error
 }
 
 // stepper takes the steps of a transaction.
@@ -135,7 +145,7 @@ func (p *push) push(ctx context.Context, w way, part []int) (left []int, err err
 		if err != nil {
 			return left, err
 		}
-		var unknown []int
+		var unknown, telling []int
 		for _, i := range free {
 			switch paused, there := got.paused[p.ms[i].Topic]; {
 			case p.took(i, got, punctual.PushStored):
@@ -143,10 +153,17 @@ func (p *push) push(ctx context.Context, w way, part []int) (left []int, err err
 				unknown = append(unknown, i)
 			case paused:
 				p.reset(i, storekit.PausedError(p.ms[i].Topic))
+			case got.tells[p.ms[i].Topic]:
+				telling = append(telling, i)
 			default:
 				inUse = append(inUse, i)
 			}
 		}
+		rest, err := p.insertAndTell(ctx, w, telling)
+		if err != nil {
+			return slices.Concat(unknown, inUse, telling), err
+		}
+		inUse = append(inUse, rest...)
 		gone, err := p.pushInUse(ctx, w, inUse)
 		if err != nil {
 			return append(unknown, inUse...), err
@@ -190,6 +207,7 @@ type inserted struct {
 	micros  int64
 	numbers map[string]int32 // of the topics that exist
 	paused  map[string]bool  // of the same topics: whether they take no pushes
+	tells   map[string]bool  // of the same topics: whether they tell of pushes
 	due     map[stored]int64 // the due times, in ms, of the messages that were stored
 }
 
@@ -203,16 +221,16 @@ type stored struct {
 func (g *inserted) scan(rows scanner) error {
 	var number int32
 	var topic, id *string
-	var paused *bool
+	var paused, tells *bool
 	var due *int64
-	if err := rows.Scan(&g.micros, &number, &topic, &paused, &id, &due); err != nil {
+	if err := rows.Scan(&g.micros, &number, &topic, &paused, &tells, &id, &due); err != nil {
 		return err
 	}
 	if id != nil {
 		g.due[stored{number, *id}] = *due
 		return nil
 	}
-	g.numbers[*topic], g.paused[*topic] = number, *paused
+	g.numbers[*topic], g.paused[*topic], g.tells[*topic] = number, *paused, *tells
 	return nil
 }
 
@@ -224,7 +242,7 @@ func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error)
 	}
 	err := w.write(ctx, func() *step {
 		got = newInserted()
-		return p.share(part).add("push", p.args(part), got.scan)
+		return p.share(part).add("push", append(p.args(part), false), got.scan)
 	})
 	if err != nil {
 		return nil, err
@@ -234,7 +252,51 @@ func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error)
 }
 
 func newInserted() *inserted {
-	return &inserted{numbers: make(map[string]int32), paused: make(map[string]bool), due: make(map[stored]int64)}
+	return &inserted{numbers: make(map[string]int32), paused: make(map[string]bool), tells: make(map[string]bool), due: make(map[stored]int64)}
+}
+
+// insertAndTell is insert for messages of topics that tell of pushes, in one transaction with the events. It returns those that it has not
+// stored, because their IDs are in use or something of their topic has changed.
+func (p *push) insertAndTell(ctx context.Context, w way, part []int) (rest []int, err error) {
+	if len(part) == 0 {
+		return nil, nil
+	}
+	var events []told
+	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
+		rest = nil
+		got, l := newInserted(), p.s.newLocked()
+		x := p.share(part).add("push", append(p.args(part), true), got.scan)
+		if err := to.send(ctx, x.add("clock_and_settings", p.s.writing(p.topics(part)), l.readSettings)); err != nil {
+			return err
+		}
+		p.s.clock.hear(got.micros)
+		var new []int
+		for _, i := range part {
+			if p.took(i, got, punctual.PushStored) {
+				new = append(new, i)
+			} else {
+				rest = append(rest, i)
+			}
+		}
+		events, err = p.tellOf(ctx, w, to, new, l, got.micros/1000)
+		return err
+	})
+	if err == nil {
+		p.events = append(p.events, events...)
+	}
+	return rest, err
+}
+
+// tellOf stores the events of messages that were stored at a time, in ms, as far as their topics tell of pushes. It returns the events.
+func (p *push) tellOf(ctx context.Context, w way, to stepper, part []int, l *locked, now int64) ([]told, error) {
+	c := p.s.changes()
+	for _, i := range part {
+		r := &p.out[i]
+		if set := l.settings[r.Topic]; r.Err == nil && set != nil {
+			c.tellOfPush(p.name(i), &p.ms[i], storekit.Millis(r.Due), set, now)
+		}
+	}
+	return c.events, w.tell(ctx, to, c)
 }
 
 // took takes in what a statement that stores messages says of one, and reports whether that is the answer: the message was stored, with
@@ -288,13 +350,9 @@ func (p *push) args(part []int) []any {
 // createTopics makes those of the topics that do not exist, and those that they are companions of. It waits for a transaction that makes
 // one of them, lockWait at most, unless that is 0. None of them is deleted meanwhile, so no companion stays without its topic.
 func (s *Store) createTopics(ctx context.Context, w way, topics []string, lockWait time.Duration) error {
-	args, err := settingsArgs(punctual.DefaultSettings())
-	if err != nil {
-		return err
-	}
 	topics = withParents(topics)
 	return w.create(ctx, func() *step {
-		return s.shareTopics(topics, lockWait).add("topic_create", append([]any{topics}, args...), nil)
+		return s.shareTopics(topics, lockWait).add("topic_create", append([]any{topics}, s.defaults...), nil)
 	})
 }
 
@@ -315,8 +373,9 @@ func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, er
 	if len(part) == 0 {
 		return nil, nil
 	}
+	var events []told
 	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
-		gone = nil
+		gone, events = nil, nil
 		l, err := p.s.lockNames(ctx, to, p.share(part), part, p.name)
 		if err == nil && p.prove != nil {
 			_, bound := p.byCondition(part)
@@ -356,8 +415,12 @@ func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, er
 		for _, i := range replacing {
 			p.took(i, got, p.out[i].Status)
 		}
-		return nil
+		events, err = p.tellOf(ctx, w, to, replacing, l, got.micros/1000)
+		return err
 	})
+	if err == nil {
+		p.events = append(p.events, events...)
+	}
 	return gone, err
 }
 

@@ -23,6 +23,8 @@ type row struct {
 	name
 	lifecycle.Message
 	number     int32 // of the topic
+	created    int64
+	leasedAt   int64 // when its last lease began, 0 if that is not known; it counts only while there is a lease
 	live, dead bool
 	forgetAt   int64 // when the ID of a finished message is free again; 0 in a row that is live or dead
 	replaced   bool  // a follow-up of the message's own settlement takes its row, so nothing else is to be written there
@@ -35,10 +37,11 @@ type row struct {
 // scanRow reads a row of lock.sql.
 func scanRow(rows scanner) (*row, error) {
 	r := &row{}
-	var visibleAt, expireAfter, diedAt, forgetAt, remember *int64
+	var visibleAt, expireAfter, diedAt, forgetAt, remember, leasedAt *int64
 	var reason *string
 	err := rows.Scan(&r.topic, &r.id, &r.number, &visibleAt, &r.Due, &r.FirstDue, &r.Token, &r.Attempts, &r.MaxAttempts,
-		&r.CancelRequested, &r.DropExpired, &expireAfter, &diedAt, &reason, &forgetAt, &remember)
+		&r.CancelRequested, &r.DropExpired, &expireAfter, &diedAt, &reason, &forgetAt, &remember, &r.created, &leasedAt)
+	r.leasedAt = orZero(leasedAt)
 	r.ExpireAfter, r.Remember, r.forgetAt = orZero(expireAfter), orZero(remember), orZero(forgetAt)
 	r.place(visibleAt, diedAt, reason)
 	return r, err

@@ -11,7 +11,7 @@ import (
 const maxPartitions = 1
 
 // abilities are what this store can do with settings.
-var abilities = storekit.Abilities{Partitions: maxPartitions, KeepsFinished: true}
+var abilities = storekit.Abilities{Partitions: maxPartitions, KeepsFinished: true, Emits: true}
 
 // Settings returns a topic's settings; see punctual.Inspector.
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
@@ -72,13 +72,9 @@ func (s *Store) configure(ctx context.Context, topic string, patch punctual.Sett
 
 // lockTopic locks a topic, which it makes if need be, and with it the topic that it is a companion of.
 func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string) (number int32, set punctual.Settings, err error) {
-	defaults, err := settingsArgs(punctual.DefaultSettings())
-	if err != nil {
-		return 0, set, err
-	}
 	topics := withParents([]string{topic})
 	x := s.shareTopics(topics, 0).
-		add("topic_create", append([]any{topics}, defaults...), nil).
+		add("topic_create", append([]any{topics}, s.defaults...), nil).
 		add("topic_lock", []any{topic}, func(rows scanner) (err error) {
 			var text []byte
 			if err := rows.Scan(&number, &text); err != nil {
@@ -100,6 +96,6 @@ func settingsArgs(set punctual.Settings) ([]any, error) {
 	return []any{
 		string(text), storekit.CeilDuration(set.Lease), int32(set.MaxAttempts), storekit.CeilDuration(set.DedupeWindow),
 		storekit.CeilDuration(set.DeadRetention), set.PushPaused, set.DeliveryPaused,
-		storekit.CeilDuration(set.FinishedRetention),
+		storekit.CeilDuration(set.FinishedRetention), int32(set.Emit),
 	}, nil
 }

@@ -60,13 +60,13 @@ func (c *settling) parts() [][]int {
 }
 
 // settle carries out a part. Acks take one statement; what that statement leaves, and a part with other verbs, takes a transaction that
-// reads the messages first.
+// reads the messages first. So does a part with acks of a topic that tells of them.
 func (c *settling) settle(ctx context.Context, part []int) error {
 	if c.then != nil && len(c.ss[part[0]].Then) > 0 {
 		return c.settleWithFollowUps(ctx, part)
 	}
 	for _, i := range part {
-		if c.ss[i].Verb != punctual.SettleAck {
+		if c.ss[i].Verb != punctual.SettleAck || c.s.tellers.tells(c.ss[i].Topic) {
 			return c.settleAny(ctx, part, len(part))
 		}
 	}
@@ -147,6 +147,7 @@ func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
 // settleFree carries out items in one transaction, and returns those whose messages other transactions hold.
 func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err error) {
 	var l *locked
+	var write *changes
 	err = c.s.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
 		held = nil
 		there := make(map[name]bool)
@@ -165,7 +166,7 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 		if err != nil {
 			return nil, err
 		}
-		write := c.s.changes()
+		write = c.s.changes()
 		for _, i := range part {
 			if l.rows[c.name(i)] == nil && there[c.name(i)] && l.settings[c.ss[i].Topic] != nil {
 				held = append(held, i)
@@ -174,10 +175,11 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 			c.out[i] = c.decide(i, l, write)
 			write.refused = write.refused || c.out[i] != nil
 		}
-		return write.step(), nil
+		return write.all(), nil
 	})
 	if err == nil {
 		c.s.waits.moved(l)
+		c.s.waits.told(write.events)
 	}
 	return held, err
 }
@@ -193,12 +195,14 @@ func (c *settling) decide(i int, l *locked, write *changes) error {
 	}
 	facts := r.Message
 	d, err := lifecycle.Settle(&facts, x, set, time.UnixMicro(l.micros))
+	var stored []int
 	if err == nil && len(x.Then) > 0 {
-		if err := c.then.decide(i, l, facts.Behind(d, set, l.now), write); err != nil {
+		if stored, err = c.then.decide(i, l, facts.Behind(d, set, l.now), write); err != nil {
 			return err
 		}
 	}
 	r.Message = facts
 	write.apply(r, d, set, l.now)
+	c.then.tell(stored, l, write)
 	return err
 }

@@ -88,10 +88,7 @@ func (c *settling) settleWithin(ctx context.Context, way *callersWay, part []int
 			}
 			continue
 		}
-		if x := write.step(); x.Len() > 0 {
-			return way.send(ctx, x)
-		}
-		return nil
+		return way.change(ctx, write)
 	}
 	return errIDTaken
 }

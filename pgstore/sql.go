@@ -33,6 +33,7 @@ func loadStatements(schema string) statements {
 		}
 		all[name] = text
 	}
+	all["end_events"] = strings.Replace(all["end"], "SELECT id FROM unnest($5::text[]) AS id", all["old_events"], 1)
 	for _, name := range []string{"list_scheduled", "list_ready", "list_leased", "list_dead", "list_dead_reason"} {
 		all[name+"_back"] = backwards(all[name])
 	}

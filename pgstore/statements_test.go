@@ -66,6 +66,21 @@ func TestStatementsOfALife(t *testing.T) {
 	if got := did(); !slices.Equal(got, want) {
 		t.Errorf("acks with follow-ups send %q; want %q", got, want)
 	}
+	// A topic that tells of acks costs its own acks a transaction. The store learns of it by the first one, which begins as others do.
+	emit(t, tables, "orders", punctual.EventAcked)
+	for _, first := range []string{"level plan ack", ""} {
+		pushOrdersOnce(t, s, 10)
+		ds := claimN(t, s, 10)
+		did()
+		ackAll(t, s, ds...)
+		want := []string{"BEGIN plan lock_free under_token clock_and_settings", "remove topics_share topic_create end_events events COMMIT"}
+		if first != "" {
+			want = append([]string{first}, want...)
+		}
+		if got := did(); !slices.Equal(got, want) {
+			t.Errorf("acks that are told of send %q; want %q", got, want)
+		}
+	}
 }
 
 // pushOrdersOnce pushes messages that are due, with new IDs.

@@ -74,7 +74,10 @@ type Store struct {
 	data  data
 	epoch atomic.Pointer[epoch] // as it was read last; nil until the store is open
 
-	damage damage
+	damage  damage
+	tellers tellers
+
+	defaults []any // the settings of a new topic, as arguments of topic_create.sql; never changed
 
 	closing chan struct{}   // closed when Close begins
 	life    context.Context // that of the duties; ends when Close begins
@@ -136,6 +139,10 @@ func newStore(pool *pgxpool.Pool, o *Options) (*Store, error) {
 		s.needs = "on"
 	}
 	s.calls.Name, s.calls.Logger = "postgres store", s.opt.Logger
+	var err error
+	if s.defaults, err = settingsArgs(punctual.DefaultSettings()); err != nil {
+		return nil, err
+	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.sql = loadStatements(s.opt.Schema)
 	s.class = classOfLocks(s.opt.Schema)
@@ -244,7 +251,9 @@ func (s *Store) Durability() punctual.Durability {
 
 // Abilities returns what the store can do; see punctual.AbilityReporter. Follow-ups may go to every topic, because all are in one database.
 func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
-	return call(ctx, s, "abilities", "", nil, func() (punctual.Abilities, error) { return punctual.Abilities{Follow: punctual.ReachAny}, nil })
+	return call(ctx, s, "abilities", "", nil, func() (punctual.Abilities, error) {
+		return punctual.Abilities{Follow: punctual.ReachAny, Emit: true}, nil
+	})
 }
 
 // Close ends waiting claims, waits for calls under way and stops the store's goroutines. The pool is left open unless

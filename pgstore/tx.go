@@ -233,10 +233,7 @@ func (c *amending) amendWithin(ctx context.Context, way *callersWay, part []int)
 	if err := s.proveAbsent(ctx, way, l, namesOfAll(part, c.name)); err != nil {
 		return err
 	}
-	if x := c.amend(l, part); x.Len() > 0 {
-		return way.send(ctx, x)
-	}
-	return nil
+	return way.change(ctx, c.amend(l, part))
 }
 
 // proveAbsent has the server refuse a transaction that has one snapshot for all its statements, with a serialization failure, when a message
@@ -261,12 +258,8 @@ func (s *Store) proveAbsent(ctx context.Context, way *callersWay, l *locked, nam
 	}
 	slices.Sort(unknown)
 	unknown = slices.Compact(unknown)
-	defaults, err := settingsArgs(punctual.DefaultSettings())
-	if err != nil {
-		return err
-	}
 	return way.send(ctx, s.step().
-		add("topic_create", append([]any{unknown}, defaults...), nil). // without those that they are companions of, since they go again
+		add("topic_create", append([]any{unknown}, s.defaults...), nil). // without those that they are companions of, since they go again
 		add("absent", []any{topics, ids}, nil).
 		add("absent_back", []any{topics, ids}, nil).
 		add("topics_absent_back", []any{unknown}, nil))
@@ -358,6 +351,16 @@ func (w *callersWay) create(ctx context.Context, build func() *step) error {
 		return w.write(ctx, build)
 	}
 	return nil
+}
+
+// change writes changes and the events of them.
+func (w *callersWay) change(ctx context.Context, c *changes) error {
+	if x := c.step(); x.Len() > 0 {
+		if err := w.send(ctx, x); err != nil {
+			return err
+		}
+	}
+	return w.tell(ctx, w, c)
 }
 
 func (w *callersWay) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {

@@ -1,6 +1,6 @@
 -- Finishes messages under their current token. It returns how many, and which ones if that is not all. It leaves the others as they
--- are, and also messages that somebody has changed a moment ago, because it cannot see where their rows are then. It saves the
--- finished record of each message whose topic keeps finished records.
+-- are, also messages that somebody has changed a moment ago, because it cannot see where their rows are then, and those of topics that
+-- tell of acks (bit 1 of emit). It saves the finished record of each message whose topic keeps finished records.
 -- Locks: the rows that it removes, and then their finished records, in the order of topic and ID. It skips rows that others have locked.
 -- The commit does not wait for the disk, unless $7 or an ID is to be remembered. If a crash loses an ack, its
 -- message is delivered again.
@@ -9,7 +9,7 @@ held AS MATERIALIZED (
     SELECT m.place, coalesce(m.remember, k.dedupe_window) AS dedupe_window, k.finished_retention
     FROM (SELECT t.number, t.dedupe_window, t.finished_retention, i.id, i.token
           FROM unnest($4::text[], $5::text[], $6::bigint[]) AS i (topic, id, token)
-               CROSS JOIN LATERAL (SELECT t.number, t.dedupe_window, t.finished_retention FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t
+               CROSS JOIN LATERAL (SELECT t.number, t.dedupe_window, t.finished_retention FROM punctual.topic AS t WHERE t.name = i.topic AND t.emit & 1 = 0 OFFSET 0) AS t
           ORDER BY t.number, i.id COLLATE "C") AS k
          CROSS JOIN LATERAL (
              SELECT m.ctid AS place, m.remember FROM punctual.message AS m

@@ -1,11 +1,12 @@
 -- Ends the messages $5 of topic $4, which a claim has found undeliverable, unless they have changed since. A message becomes dead, or it is
 -- removed and what its topic asks for is kept: the ID, the finished record. It decides what lifecycle.Meet decides, and in the same order.
+-- In a topic that tells of such endings (bits 2, 4 and 8 of emit) it ends nothing and says so.
 -- Locks: the rows that it ends, and then their finished records, in the order of ID; it skips what others have locked.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
     SELECT topic.number, topic.max_attempts, topic.dedupe_window, topic.finished_retention, clock.micros / 1000 AS now
     FROM punctual.topic AS topic CROSS JOIN clock
-    WHERE topic.name = $4::text
+    WHERE topic.name = $4::text AND topic.emit & 14 = 0
 ),
 undeliverable AS MATERIALIZED (
     SELECT m.place, m.finish, m.keep
@@ -50,4 +51,4 @@ remembered AS (
         headers = NULL, body = NULL, failures = NULL, attributes = NULL
     WHERE ctid = ANY (ARRAY(SELECT place FROM undeliverable WHERE finish AND keep > 0))
 )
-SELECT micros FROM clock
+SELECT micros, coalesce((SELECT t.emit & 14 <> 0 FROM punctual.topic AS t WHERE t.name = $4::text), false) FROM clock

@@ -1,10 +1,10 @@
 -- Stores those messages whose topic exists and takes pushes and whose ID is free. It returns a row for each
--- topic, and one for each message that it has stored.
+-- topic, and one for each message that it has stored. Those of a topic that tells of pushes (bit 16 of emit) it stores only if $15.
 -- Locks: nothing but what it inserts, in the order of topic and ID. Where another transaction has an ID under change it
 -- waits for that one, in a transaction of the store's own only as long as topics_share.sql has said.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
-    SELECT number, name, push_paused FROM punctual.topic WHERE name = ANY ($4::text[])
+    SELECT number, name, push_paused, emit & 16 <> 0 AS tells FROM punctual.topic WHERE name = ANY ($4::text[])
 ),
 stored AS (
     INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, max_attempts, drop_expired,
@@ -16,14 +16,14 @@ stored AS (
         FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::integer[], $9::boolean[], $10::bigint[], $11::bytea[], $12::bytea[],
                     $13::bigint[], $14::bytea[])
                  AS i (topic, id, due_at, delay, max_attempts, drop_expired, expire_after, headers, body, remember, attributes)
-             CROSS JOIN LATERAL (SELECT t.number, t.push_paused FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t CROSS JOIN clock
-        WHERE NOT t.push_paused
+             CROSS JOIN LATERAL (SELECT t.number, t.push_paused, t.emit FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t CROSS JOIN clock
+        WHERE NOT t.push_paused AND ($15::boolean OR t.emit & 16 = 0)
     ) AS x
     WHERE x.due <= 253402300799999
     ORDER BY x.number, x.id
     ON CONFLICT (topic, id) DO NOTHING
     RETURNING topic, id, due
 )
-SELECT clock.micros, t.number, t.name, t.push_paused, NULL, NULL FROM clock CROSS JOIN t
+SELECT clock.micros, t.number, t.name, t.push_paused, t.tells, NULL, NULL FROM clock CROSS JOIN t
 UNION ALL
-SELECT clock.micros, stored.topic, NULL, NULL, stored.id, stored.due FROM clock CROSS JOIN stored
+SELECT clock.micros, stored.topic, NULL, NULL, NULL, stored.id, stored.due FROM clock CROSS JOIN stored

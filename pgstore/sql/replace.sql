@@ -1,10 +1,10 @@
--- Puts messages in the place of others that have their IDs, as if those had never been. The arguments and the answer are
--- those of push.sql. A row that is removed and stored anew would be missed by those who wait for its lock: their statement
+-- Puts messages in the place of others that have their IDs, as if those had never been. The answer is that of push.sql, and so are the
+-- arguments but for the last one. A row that is removed and stored anew would be missed by those who wait for its lock: their statement
 -- sees neither.
 -- Locks: rows that lock.sql has locked in the same transaction.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
-    SELECT number, name, push_paused FROM punctual.topic WHERE name = ANY ($4::text[])
+    SELECT number, name, push_paused, emit & 16 <> 0 AS tells FROM punctual.topic WHERE name = ANY ($4::text[])
 ),
 stored AS (
     UPDATE punctual.message AS m
@@ -24,6 +24,6 @@ stored AS (
     WHERE x.due <= 253402300799999 AND m.ctid = l.place
     RETURNING m.topic, m.id, m.due
 )
-SELECT clock.micros, t.number, t.name, t.push_paused, NULL, NULL FROM clock CROSS JOIN t
+SELECT clock.micros, t.number, t.name, t.push_paused, t.tells, NULL, NULL FROM clock CROSS JOIN t
 UNION ALL
-SELECT clock.micros, stored.topic, NULL, NULL, stored.id, stored.due FROM clock CROSS JOIN stored
+SELECT clock.micros, stored.topic, NULL, NULL, NULL, stored.id, stored.due FROM clock CROSS JOIN stored

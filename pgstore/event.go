@@ -1,0 +1,151 @@
+package pgstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
+)
+
+// Events are messages of the companion events of a topic that tells of what happens to its messages (Settings.Emit). They are stored in the
+// transaction that makes the change. Single statements that change messages, such as ack.sql, leave those of a topic that tells of the
+// change, because package storekit makes the bodies of events; a transaction that locks and decides in Go follows then. Topics that tell of
+// nothing keep their statements.
+
+// told is an event that is to be stored.
+type told struct {
+	event punctual.Event
+	keep  int64 // in ms: EmitKeep of the topic
+}
+
+// topic returns the topic of the message that tells of the event.
+func (t told) topic() string { return storekit.EventTopic(t.event.Topic) }
+
+// tell collects an event of a message.
+func (c *changes) tell(n name, created int64, e punctual.Event, set *punctual.Settings) {
+	e.Topic, e.ID, e.Created = n.topic, n.id, storekit.FromMillis(created)
+	c.events = append(c.events, told{event: e, keep: storekit.CeilDuration(set.EmitKeep)})
+}
+
+// tellOfPush collects the event of a message that is stored, if its topic tells of pushes.
+func (c *changes) tellOfPush(n name, m *punctual.NewMessage, due int64, set *punctual.Settings, now int64) {
+	facts := lifecycle.New(m, due)
+	if e, tell := facts.PushEvent(set, now); tell {
+		c.tell(n, now, e, set)
+	}
+}
+
+// topicsOf returns the topics of events, each once.
+func topicsOf(events []told) []string {
+	all := make(map[string]bool)
+	for _, t := range events {
+		all[t.topic()] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// all returns the step that writes the changes and the events in a transaction of the store's own.
+func (c *changes) all() *step { return c.addEvents(c.step()) }
+
+// addEvents adds the statements that store the events in a transaction of the store's own, which makes their topics if need be.
+func (c *changes) addEvents(x *step) *step {
+	if len(c.events) == 0 {
+		return x
+	}
+	topics := topicsOf(c.events)
+	c.s.addShare(x, topics, heldAlone)
+	x.add("topic_create", append([]any{withParents(topics)}, c.s.defaults...), nil)
+	c.addSweeps(x, topics)
+	return x.add("events", c.s.eventArgs(c.events), nil)
+}
+
+// addSweeps adds the statements that drop the first events of the topics that nobody has taken in time.
+func (c *changes) addSweeps(x *step, topics []string) {
+	for _, topic := range topics {
+		x.add("end_events", c.s.writing(topic), nil)
+	}
+}
+
+// eventArgs returns the arguments of events.sql.
+func (s *Store) eventArgs(events []told) []any {
+	n := len(events)
+	topics, bodies, at, keep := make([]string, n), make([][]byte, n), make([]int64, n), make([]int64, n)
+	for i := range events {
+		t := &events[i]
+		topics[i], bodies[i], at[i], keep[i] = t.topic(), storekit.EventBody(&t.event), storekit.Millis(t.event.At), t.keep
+	}
+	return []any{topics, bodies, at, keep, s.epoch.Load().number}
+}
+
+// tell stores the events in the caller's transaction. A topic that does not exist is made aside if possible, as that of a push is.
+func (w *callersWay) tell(ctx context.Context, _ stepper, c *changes) error {
+	for left := c.events; len(left) > 0; {
+		topics := topicsOf(left)
+		var missing []string
+		x := w.s.shareTopics(topics, 0).add("topics_keep", []any{topics}, nil)
+		c.addSweeps(x, topics)
+		x.add("events", w.s.eventArgs(left), func(rows scanner) error {
+			var topic string
+			err := rows.Scan(&topic)
+			missing = append(missing, topic)
+			return err
+		})
+		if err := w.send(ctx, x); err != nil || len(missing) == 0 {
+			return err
+		}
+		if err := w.s.createTopics(ctx, w, missing, 0); err != nil {
+			return err
+		}
+		left = slices.DeleteFunc(slices.Clone(left), func(t told) bool { return !slices.Contains(missing, t.topic()) })
+	}
+	return nil
+}
+
+// told notifies of events that were stored.
+func (w *waits) told(events []told) {
+	first := make(map[string]int64)
+	for _, t := range events {
+		first[t.topic()] = storekit.Millis(t.event.At)
+	}
+	w.notify(first)
+}
+
+// tellers remembers which topics tell of acks, as they were read last, so that the acks of such a topic do not begin with a statement that
+// leaves them. What it remembers may be old: then acks take one statement more than they need.
+type tellers struct {
+	known atomic.Pointer[map[string]bool] // nil while there is none; what it points to never changes
+	mu    sync.Mutex                      // held by whoever stores another one
+}
+
+// tells reports whether the topic tells of acks, as far as is known.
+func (t *tellers) tells(topic string) bool {
+	known := t.known.Load()
+	return known != nil && (*known)[topic]
+}
+
+// learn takes in whether topics tell of acks.
+func (t *tellers) learn(settings map[string]*punctual.Settings) {
+	for topic, set := range settings {
+		if tells := set.Emit&punctual.EventAcked != 0; tells != t.tells(topic) {
+			t.set(topic, tells)
+		}
+	}
+}
+
+func (t *tellers) set(topic string, tells bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed := make(map[string]bool)
+	if known := t.known.Load(); known != nil {
+		maps.Copy(changed, *known)
+	}
+	if delete(changed, topic); tells {
+		changed[topic] = true
+	}
+	t.known.Store(&changed)
+}

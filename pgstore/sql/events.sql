@@ -1,0 +1,23 @@
+-- Stores the messages that tell of events, in the order given, as storekit.EventMessage makes them. It returns the topics that do not exist,
+-- for which it stores nothing. Their numbers are those after which tokens are counted, in epoch $5.
+-- Locks: what it inserts. An ID is new unless somebody has pushed it; such a message is replaced.
+WITH stored AS (
+    INSERT INTO punctual.message AS m (topic, id, visible_at, due, first_due, created, drop_expired, expire_after, expires, body)
+    SELECT e.number, '0~' || lpad(to_hex(($5::bigint << 52) | (nextval('punctual.claim_number') << 12)), 16, '0'), e.at, e.at, e.at, e.at,
+           true, e.keep, least(e.at + e.keep, 253402300800000), e.body
+    FROM (
+        SELECT t.number, u.body, u.at, u.keep
+        FROM unnest($1::text[], $2::bytea[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS u (topic, body, at, keep, nth)
+             CROSS JOIN LATERAL (SELECT t.number FROM punctual.topic AS t WHERE t.name = u.topic OFFSET 0) AS t
+        ORDER BY u.nth
+        OFFSET 0
+    ) AS e
+    ON CONFLICT (topic, id) DO UPDATE
+    SET visible_at = excluded.visible_at, due = excluded.due, first_due = excluded.first_due, created = excluded.created, token = 0, attempts = 0,
+        max_attempts = 0, cancelled = false, drop_expired = true, expire_after = excluded.expire_after, expires = excluded.expires,
+        died_at = NULL, reason = NULL, forget_at = NULL, headers = NULL, body = excluded.body, failures = NULL, remember = NULL,
+        attributes = NULL
+)
+SELECT DISTINCT u.topic
+FROM unnest($1::text[]) AS u (topic)
+WHERE (SELECT t.number FROM punctual.topic AS t WHERE t.name = u.topic) IS NULL
