@@ -218,15 +218,6 @@ func (s *Store) again(ctx context.Context, f func(context.Context) error, unknow
 	}
 }
 
-// beginEpoch takes in that the server's timeline has changed, by this process or another one.
-func (s *Store) beginEpoch(ctx context.Context) error {
-	if err := s.sendAlone(ctx, s.step().add("epoch", nil, nil).own("")); err != nil {
-		return err
-	}
-	_, err := s.readStore(ctx)
-	return err
-}
-
 // inTheWay reports whether a transaction was rolled back for a reason that may be gone at the next try.
 func inTheWay(err error) bool {
 	var refused *pgconn.PgError
@@ -234,12 +225,6 @@ func inTheWay(err error) bool {
 		return errors.Is(err, errIDTaken)
 	}
 	return refused.Code == codeSerialization || refused.Code == codeDeadlock || isNoToken(err)
-}
-
-// isNoToken reports whether a claim got no token, because the server is in another timeline than the store.
-func isNoToken(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == codeNotNull && refused.ColumnName == "token"
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

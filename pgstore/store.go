@@ -189,12 +189,6 @@ type data struct {
 	epoch              epoch
 }
 
-// epoch is what tokens begin with as long as the server has a timeline.
-type epoch struct {
-	number   int64
-	timeline string
-}
-
 // readStore reads which store the tables hold.
 func (s *Store) readStore(ctx context.Context) (d data, err error) {
 	err = s.read(ctx, func() *step {

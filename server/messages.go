@@ -83,37 +83,6 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 	return m, once(&m, !c.query.Has("remember"))
 }
 
-// keyWindow is the duplicate window of a message that was pushed with an Idempotency-Key, unless the request gives another one.
-const keyWindow = 24 * time.Hour
-
-// once prepares a message of a request with an Idempotency-Key so that it is stored once, however often the request is sent. With byDefault, a
-// message without a duplicate window of its own gets keyWindow.
-func once(m *punctual.NewMessage, byDefault bool) error {
-	if m.IfExists == punctual.IfExistsReplace {
-		return invalidf("an Idempotency-Key and if_exists=replace: a request that is sent again would store its message anew; use one of them")
-	}
-	if m.Remember == 0 && byDefault {
-		m.Remember = keyWindow
-	}
-	return nil
-}
-
-// idempotencyKey returns the value of the header Idempotency-Key without quotes, or "".
-func (c *call) idempotencyKey() (string, error) {
-	keys := c.r.Header.Values("Idempotency-Key")
-	if len(keys) == 0 {
-		return "", nil
-	}
-	key := keys[0]
-	if unquoted, err := strconv.Unquote(key); err == nil && key[0] == '"' {
-		key = unquoted // the draft of the header puts the key in quotes
-	}
-	if len(keys) > 1 || key == "" {
-		return "", invalidf("Idempotency-Key: give one that is not empty")
-	}
-	return key, nil
-}
-
 // messageID returns the ID of the message from the path, the parameter id or the Idempotency-Key, or "".
 func (c *call) messageID(key string) (string, error) {
 	if id, ok := c.path["id"]; ok {
