@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Action is a right on a topic, or several rights joined with |.
@@ -93,7 +94,9 @@ type Principal struct {
 // Grant allows actions on topics.
 type Grant struct {
 	Actions Action
-	// Topics is the name of a topic, or a prefix of names followed by *, such as "order.*" or "*". A prefix allows only Inspect on AuditTopic.
+	// Topics is the name of a topic, or a prefix of names followed by *, such as "order.*" or "*". A name stands for the companions of the
+	// topic as well: "orders" covers orders@events, while "orders@events" covers that companion alone. A prefix allows only Inspect on
+	// AuditTopic and its companions.
 	Topics string
 }
 
@@ -107,7 +110,7 @@ func (p *Principal) Allows(a Action, topic string) bool {
 		if !g.covers(topic) {
 			continue
 		}
-		if topic == AuditTopic && g.Topics != topic {
+		if parent, _ := storekit.Companion(topic); parent == AuditTopic && strings.HasSuffix(g.Topics, "*") {
 			g.Actions &= Inspect // so that a principal who may change all topics cannot change what the log says about it
 		}
 		a &^= g.Actions
@@ -138,5 +141,6 @@ func (g Grant) covers(topic string) bool {
 	if prefix, ok := strings.CutSuffix(g.Topics, "*"); ok {
 		return strings.HasPrefix(topic, prefix)
 	}
-	return topic == g.Topics
+	parent, _ := storekit.Companion(topic)
+	return topic == g.Topics || parent == g.Topics
 }

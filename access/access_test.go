@@ -15,6 +15,33 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// Whoever may do a thing to a topic may do it to the topic's companions, and nobody may by a grant for another topic.
+func TestCompanions(t *testing.T) {
+	for _, c := range []struct {
+		topics string
+		yes    []string
+		no     []string
+	}{
+		{"orders", []string{"orders", "orders@events", "orders@g.mail"}, []string{"orders2", "orders2@events", "order", "o@orders", ""}},
+		{"orders@events", []string{"orders@events"}, []string{"orders", "orders@g.mail", "orders@events2", ""}},
+		{"orders@*", []string{"orders@events", "orders@g.mail"}, []string{"orders", "orders2@events", ""}},
+		{"order*", []string{"orders", "orders@events", "order", "order@out"}, []string{"ord", "ord@er", ""}},
+		{"*", []string{"orders", "orders@events", ""}, nil},
+	} {
+		p := &Principal{Name: "x", Grants: []Grant{{Actions: Push, Topics: c.topics}}}
+		for _, topic := range c.yes {
+			if !p.Allows(Push, topic) || p.Allows(Push|Work, topic) {
+				t.Errorf("a grant for %q does not allow what it says on %q", c.topics, topic)
+			}
+		}
+		for _, topic := range c.no {
+			if p.Allows(Push, topic) {
+				t.Errorf("a grant for %q allows %q", c.topics, topic)
+			}
+		}
+	}
+}
+
 // Any grant that covers the audit log lets it be read. Only a grant that names it lets it be changed.
 func TestAuditTopic(t *testing.T) {
 	for _, c := range []struct {
@@ -27,12 +54,14 @@ func TestAuditTopic(t *testing.T) {
 		{[]Grant{Everything(), {Actions: All, Topics: AuditTopic}}, true, true},
 	} {
 		p := &Principal{Name: "x", Grants: c.grants}
-		if got := p.Allows(Inspect, AuditTopic); got != c.read {
-			t.Errorf("%v: reads %v", c.grants, got)
-		}
-		for _, a := range []Action{Push, Work, Amend, Admin} {
-			if got := p.Allows(a, AuditTopic); got != c.changed {
-				t.Errorf("%v: %s %v", c.grants, a, got)
+		for _, topic := range []string{AuditTopic, AuditTopic + "@events"} {
+			if got := p.Allows(Inspect, topic); got != c.read {
+				t.Errorf("%v: reads %s: %v", c.grants, topic, got)
+			}
+			for _, a := range []Action{Push, Work, Amend, Admin} {
+				if got := p.Allows(a, topic); got != c.changed {
+					t.Errorf("%v: %s %s: %v", c.grants, a, topic, got)
+				}
 			}
 		}
 		if got := p.Allows(Admin, "punctual.audits"); got != (c.grants[0].Topics != "" && c.grants[0].Actions&Admin != 0) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // identify finds out who sends the request. For a browser with a session it puts the session's token into the header Authorization, where
@@ -72,7 +73,7 @@ func (c *call) authorizeRoute() error {
 // may returns an ErrForbidden unless the principal of the request may do a to the topic, where "" stands for all topics. In a console nobody
 // may change the audit log.
 func (c *call) may(a access.Action, topic string) error {
-	if topic == access.AuditTopic && a != access.Inspect {
+	if parent, _ := storekit.Companion(topic); parent == access.AuditTopic && a != access.Inspect {
 		return fmt.Errorf("topic %s is the audit log, which can only be read: %w", topic, punctual.ErrForbidden)
 	}
 	if c.who == nil {

@@ -124,7 +124,7 @@ func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 			ms[i].Due = time.UnixMilli(storekit.CeilMillis(due)).UTC()
 		}
 	}
-	r := &request{path: wire.PathPush, again: keyed, eitherForm: true}
+	r := &request{path: wire.PathPush, again: keyed, eitherForm: true, jsonBody: wire.PushNeedsJSON(ms)}
 	r.write = func(f wire.Form) ([]byte, error) { return wire.EncodePush(f, ms) }
 	p, err := s.post(ctx, r, 0)
 	if err != nil {
@@ -153,7 +153,11 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	for i := range ss {
 		ss[i].Error = storekit.TrimError(ss[i].Error) // they may be changed, because batch has copied them
 	}
-	r := &request{path: wire.PathSettle, again: anew, eitherForm: true}
+	// The server would add the header of a Worker to follow-ups, and a store hands on what its caller gives it.
+	r := &request{path: wire.PathSettle, again: anew, eitherForm: true, jsonBody: wire.SettleNeedsJSON(ss)}
+	if r.jsonBody {
+		r.path += "?after_header=false"
+	}
 	r.write = func(f wire.Form) ([]byte, error) { return wire.EncodeSettle(f, ss) }
 	p, err := s.post(ctx, r, 0)
 	if err != nil {

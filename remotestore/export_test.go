@@ -1,5 +1,14 @@
 package remotestore
 
+import "time"
+
+// ForgetAbilities ends the minute for which s keeps what the server's store can do.
+func (s *Store) ForgetAbilities() {
+	s.abilities.mu.Lock()
+	defer s.abilities.mu.Unlock()
+	s.abilities.until = time.Now()
+}
+
 // SpeakJSON makes s write and read JSON alone, as with a server that does not know the compact form.
 func (s *Store) SpeakJSON() {
 	for _, e := range s.endpoints {

@@ -31,8 +31,10 @@ const (
 type request struct {
 	method, path string
 	body         []byte // in JSON; not used if write is set
-	// write, if not nil, returns the body in the form that the server can read: JSON or the compact form.
-	write func(wire.Form) ([]byte, error)
+	// write, if not nil, returns the body in the form that the server can read: JSON or the compact form. With jsonBody it is JSON in any
+	// case, because the compact form cannot carry all of the request.
+	write    func(wire.Form) ([]byte, error)
+	jsonBody bool
 	// eitherForm reports that the answer may be in the compact form, too.
 	eitherForm bool
 	again      again
@@ -227,8 +229,11 @@ func (x *sending) write(e *endpoint, header http.Header) (body []byte, err error
 	if x.r.eitherForm {
 		header.Set("Accept", form.String())
 	}
+	if x.r.write == nil || x.r.jsonBody {
+		form = wire.JSON
+	}
 	if x.r.write == nil {
-		form, body = wire.JSON, x.r.body
+		body = x.r.body
 	} else if body, err = x.r.write(form); err != nil {
 		return nil, fmt.Errorf("encode the request: %w: %w", punctual.ErrInvalid, err)
 	}

@@ -113,6 +113,18 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	})
 }
 
+// TopicNames implements punctual.TopicNamer. The server names only the topics that this program may inspect; ErrUnsupported when its
+// store does not name topics.
+func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+	query := parameters("prefix", q.Prefix, "suffix", q.Suffix)
+	return call(ctx, s, "topic names", nil, read(wire.PathNames), query, func(a *wire.Names) ([]string, error) {
+		if a.Topics == nil {
+			return []string{}, nil
+		}
+		return a.Topics, nil
+	})
+}
+
 // Stats implements punctual.Inspector.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	wrong := storekit.CheckTopic(topic)

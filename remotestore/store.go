@@ -53,6 +53,7 @@ type Store struct {
 	token     token
 	clock     estimate
 	answered  answered
+	abilities abilities
 
 	// What the server that answered Open has said of itself. Not changed after that.
 	durability punctual.Durability

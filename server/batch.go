@@ -252,21 +252,41 @@ func (c *call) settlements() (ss []punctual.Settlement, refused []error, err err
 		}
 		return ss, refused, nil
 	}
+	own, given, err := c.truth("after_header")
+	if err != nil {
+		return nil, nil, err
+	}
 	err = wire.DecodeSettle(c.body, c.server.limits.MaxBatch, func(item *wire.SettleItem) error {
-		var settlement punctual.Settlement
-		err := c.allows(access.Work, item.Topic)
-		if err == nil {
-			settlement, err = item.Settlement()
+		settlement, err := c.settlement(item)
+		size := item.Size()
+		if err != nil {
+			settlement, size = punctual.Settlement{Topic: item.Topic, ID: item.ID}, wire.ItemBytes(1)+int64(len(item.Topic)+len(item.ID))
+		} else if own || !given {
+			storekit.SetAfter(&settlement)
 		}
-		settlement.Topic, settlement.ID = item.Topic, item.ID
 		ss, refused = append(ss, settlement), append(refused, err)
-		return c.holdItems(wire.ItemBytes(1) + int64(len(item.Topic)+len(item.ID)+len(item.Error)))
+		return c.holdItems(size)
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	c.dropBody()
 	return ss, refused, nil
+}
+
+// settlement returns an item as a settlement, or why the client may not have it carried out. The rights to the message and to the topics of
+// the follow-ups are checked before the content is read.
+func (c *call) settlement(item *wire.SettleItem) (x punctual.Settlement, err error) {
+	if err := c.allows(access.Work, item.Topic); err != nil {
+		return x, err
+	}
+	if err := c.mayFollow(item.Then); err != nil {
+		return x, err
+	}
+	if x, err = item.Settlement(); err != nil {
+		return x, err
+	}
+	return x, c.takesThen(&x)
 }
 
 // amendMany cancels, reschedules, requeues and deletes messages of several topics.

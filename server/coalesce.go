@@ -23,7 +23,8 @@ type coalesced struct {
 }
 
 const (
-	// coalesceItems is how many items one call of the store may have. A request with more items is a call by itself.
+	// coalesceItems is how many items one call of the store may have, where a follow-up counts as one. A request with more items is a call by
+	// itself.
 	coalesceItems = 2000
 	// coalesceLate is how long a call of the store may take before the requests that wait for it to end are sent beside it.
 	coalesceLate = 500 * time.Millisecond
@@ -35,11 +36,31 @@ func coalesce(s punctual.Store, limit time.Duration) *coalesced {
 		store: s,
 		pushes: newBatcher("push", limit, s.Push, func(ms []punctual.NewMessage) string {
 			return oneTopic(len(ms), func(i int) string { return ms[i].Topic })
-		}),
-		settlements: newBatcher("settle", limit, s.Settle, func(ss []punctual.Settlement) string {
-			return oneTopic(len(ss), func(i int) string { return ss[i].Topic })
-		}),
+		}, func(ms []punctual.NewMessage) int { return len(ms) }),
+		settlements: newBatcher("settle", limit, s.Settle, topicOfSettlements, messagesOf),
 	}
+}
+
+// topicOfSettlements returns the topic of settlements and their follow-ups, or "" if they have several.
+func topicOfSettlements(ss []punctual.Settlement) string {
+	topic := oneTopic(len(ss), func(i int) string { return ss[i].Topic })
+	for i := range ss {
+		for j := range ss[i].Then {
+			if ss[i].Then[j].Topic != topic {
+				return ""
+			}
+		}
+	}
+	return topic
+}
+
+// messagesOf returns how many messages settlements change or store.
+func messagesOf(ss []punctual.Settlement) int {
+	n := len(ss)
+	for i := range ss {
+		n += len(ss[i].Then)
+	}
+	return n
 }
 
 // oneTopic returns the topic of n items, or "" if they have several.
@@ -57,10 +78,10 @@ func oneTopic(n int, topic func(i int) string) string {
 }
 
 // newBatcher returns a Batcher that makes one call of the store, which ends after limit, for the items of many requests.
-func newBatcher[In, Out any](op string, limit time.Duration, call func(context.Context, []In) ([]Out, error), key func([]In) string) *batching.Batcher[[]In, []Out] {
+func newBatcher[In, Out any](op string, limit time.Duration, call func(context.Context, []In) ([]Out, error), key func([]In) string, count func([]In) int) *batching.Batcher[[]In, []Out] {
 	return batching.New(batching.Config[[]In, []Out]{
 		Op: op, Key: key, MaxItems: coalesceItems, MaxBytes: coalesceItems, Late: coalesceLate,
-		Size:       func(items []In) int64 { return int64(len(items)) },
+		Size:       func(items []In) int64 { return int64(count(items)) },
 		MaxPending: 1 << 40, // Limits.MaxMemory bounds the requests that wait
 		Closed:     punctual.ErrClosed, Overloaded: punctual.ErrOverloaded, Indeterminate: punctual.ErrIndeterminate,
 		Run: func(ctx context.Context, calls [][]In) ([][]Out, error) {

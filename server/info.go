@@ -1,8 +1,10 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
@@ -11,7 +13,30 @@ import (
 func (c *call) showInfo() error {
 	info := c.server.info
 	info.Farewell = connOf(c.r) != nil && c.r.TLS == nil
+	info.Abilities = c.abilities()
 	return c.json(http.StatusOK, info)
+}
+
+// abilityTime bounds how long GET /v1 waits for a store to say what it can do, because the answer has to come also while the store does
+// not answer.
+const abilityTime = time.Second
+
+// abilities returns what the store can do, or nil if it does not say so now and never has.
+func (c *call) abilities() *wire.Abilities {
+	s := c.server
+	if s.abler == nil {
+		return wire.AbilitiesOf(punctual.Abilities{})
+	}
+	ctx, end := context.WithTimeout(c.r.Context(), min(abilityTime, s.limits.StoreTime))
+	defer end()
+	a, err := s.abler.Abilities(ctx)
+	if err != nil {
+		s.log.Debug("the store does not say what it can do", "error", err)
+		return s.abilities.Load()
+	}
+	known := wire.AbilitiesOf(a)
+	s.abilities.Store(known)
+	return known
 }
 
 func (c *call) showOpenAPI() error {

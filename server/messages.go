@@ -40,9 +40,10 @@ func (c *call) pushOne() error {
 	return c.json(status, wire.PushResultOf(r))
 }
 
-// when returns the parameters in, at and due.
+// when returns the parameters in, at, due, at_local and zone.
 func (c *call) when() wire.When {
-	return wire.When{In: wire.Given(c.param("in")), At: wire.Given(c.param("at")), Due: wire.Given(c.param("due"))}
+	given := func(name string) wire.Given { return wire.Given(c.param(name)) }
+	return wire.When{In: given("in"), At: given("at"), Due: given("due"), AtLocal: given("at_local"), Zone: given("zone")}
 }
 
 func (c *call) message() (m punctual.NewMessage, err error) {
@@ -70,6 +71,9 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 		return m, err
 	}
 	if m.IfExists, err = wire.ParseIfExists(c.param("if_exists")); err != nil {
+		return m, err
+	}
+	if m.IfDue, err = wire.ParseIfDue(c.param("if_due")); err != nil {
 		return m, err
 	}
 	a, err := c.attributes()
@@ -349,7 +353,7 @@ func (c *call) cancel() error {
 
 func (c *call) reschedule() error {
 	if c.when().IsZero() {
-		return invalidf("a reschedule needs a time: give in or at")
+		return invalidf("a reschedule needs a time: give in, at or at_local")
 	}
 	return c.amendOne(punctual.Amendment{Change: punctual.ChangeReschedule})
 }
@@ -368,13 +372,16 @@ func (c *call) amendOne(a punctual.Amendment) (err error) {
 	if a.Delay, a.Due, err = when.Times(); err != nil {
 		return err
 	}
-	detail := ""
-	for _, name := range []string{"in", "at", "due"} {
+	if a.IfDue, err = wire.ParseIfDue(c.param("if_due")); err != nil {
+		return err
+	}
+	var detail []string
+	for _, name := range []string{"in", "at", "due", "at_local", "zone", "if_due"} {
 		if text := c.param(name); text != "" {
-			detail = name + " " + text
+			detail = append(detail, name+" "+text)
 		}
 	}
-	results, err := c.amend([]punctual.Amendment{a}, detail)
+	results, err := c.amend([]punctual.Amendment{a}, strings.Join(detail, ", "))
 	if err != nil {
 		return err
 	}
@@ -392,12 +399,19 @@ func (c *call) settleOne() error {
 		return invalidf("parameter \"token\" is %q: give that of the claim", c.param("token"))
 	}
 	item := wire.SettleItem{
-		Topic: c.path["topic"], ID: c.path["id"], Token: token, Verb: verb, In: wire.Given(c.param("in")), Error: storekit.TrimError(c.param("error")),
+		Topic: c.path["topic"], ID: c.path["id"], Token: token, Verb: verb, When: c.when(), Error: storekit.TrimError(c.param("error")),
+	}
+	if item.Then, err = c.followUps(); err != nil {
+		return err
 	}
 	settlement, err := item.Settlement()
+	if err == nil {
+		err = c.takesThen(&settlement)
+	}
 	if err != nil {
 		return err
 	}
+	storekit.SetAfter(&settlement)
 	errs, err := storeBatch(c, []punctual.Settlement{settlement}, c.server.store.Settle)
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func operation(rt *route, schemas schemaSet, problem object) object {
 		op["parameters"] = parameters
 	}
 	if content := requestContent(rt, schemas); content != nil {
-		op["requestBody"] = object{"required": rt.body != bodyMessage, "content": content}
+		op["requestBody"] = object{"required": rt.body != bodyMessage && !rt.mayHaveNoBody, "content": content}
 	}
 	return op
 }
@@ -104,7 +104,11 @@ func requestContent(rt *route, schemas schemaSet) object {
 	case bodyLines:
 		content[wire.TypeNDJSON] = object{"schema": schemas.lines(reflect.TypeFor[wire.PushItem](), "Each line is a message.")}
 	}
-	content[wire.TypeJSON] = object{"schema": schemas.of(reflect.TypeOf(rt.request))}
+	inJSON := object{"schema": schemas.of(reflect.TypeOf(rt.request))}
+	if !reflect.ValueOf(rt.request).IsZero() {
+		inJSON["example"] = rt.request
+	}
+	content[wire.TypeJSON] = inJSON
 	if rt.compact {
 		content[compactForm.mediaType] = object{"schema": compactForm.schema}
 	}

@@ -29,7 +29,10 @@ type describedOperation struct {
 	Description string                      `json:"description"`
 	Parameters  []struct{ Name, In string } `json:"parameters"`
 	RequestBody struct {
-		Content map[string]struct{ Schema map[string]any }
+		Content map[string]struct {
+			Schema  map[string]any
+			Example any
+		}
 	} `json:"requestBody"`
 	Responses map[string]struct {
 		Content map[string]struct{ Schema map[string]any }
@@ -198,7 +201,7 @@ func TestDescribedWordsAreRead(t *testing.T) {
 
 // Every parameter that the description has is read: a value that cannot be is refused.
 func TestEveryParameterIsRead(t *testing.T) {
-	free := []string{"after", "error", "id", "topic"} // any text is one
+	free := []string{"after", "error", "id", "topic", "prefix", "suffix"} // any text is one
 	for _, rt := range routes() {
 		for _, p := range rt.params {
 			if p.in != inQuery || slices.Contains(free, p.name) {
@@ -209,6 +212,40 @@ func TestEveryParameterIsRead(t *testing.T) {
 				r.ask(rt.method+" "+targetOf(rt, p.name, "@"), bodyOf(rt), "Accept: application/x-ndjson").problem(t, http.StatusBadRequest, "invalid")
 			})
 		}
+	}
+}
+
+// Every example of a request is one that the description allows and that the server reads.
+func TestExamplesOfRequests(t *testing.T) {
+	r := newRig(t, nil)
+	d := describe(t, []byte(r.ask("GET /openapi.json", "").want(t, 200).body))
+	examples := 0
+	for _, rt := range routes() {
+		content := d.Paths[rt.path][strings.ToLower(rt.method)].RequestBody.Content[wire.TypeJSON]
+		if content.Example == nil {
+			continue
+		}
+		examples++
+		if complaint := d.complain(content.Schema, content.Example); complaint != "" {
+			t.Errorf("%s: %v: %s", rt.id, content.Example, complaint)
+		}
+		body, err := json.Marshal(content.Example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := wire.DecodeRequest(body, reflect.New(reflect.TypeOf(rt.request)).Interface()); err != nil {
+			t.Errorf("%s: %s: %v", rt.id, body, err)
+		}
+		target := "/v1/topics/order.close/messages/A-17/" + rt.id + "?token=17"
+		if rt.perItem {
+			target = rt.path
+		}
+		if a := r.ask(rt.method+" "+target, string(body)); strings.Contains(a.body, `"invalid"`) {
+			t.Errorf("%s: %s is answered with %s", rt.id, body, a.body)
+		}
+	}
+	if examples < 6 {
+		t.Errorf("%d examples were found: has the form of the description changed?", examples)
 	}
 }
 

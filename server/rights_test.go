@@ -37,16 +37,24 @@ func requests(t *testing.T) map[string][]request {
 		return string(data)
 	}
 	settle := []request{{query: "?token=1"}}
+	// Follow-ups go to the topic of the message, and to one that nobody names in a grant.
+	then := func(topic string) string { return `"then":[{"topic":"` + topic + `","id":"n","body":""}]` }
+	follow := []request{
+		settle[0],
+		{name: "then there", query: "?token=1", body: "{" + then("TOPIC") + "}"},
+		{name: "then elsewhere", query: "?token=1", body: "{" + then(rights.Theirs) + "}"},
+	}
 	return map[string][]request{
 		"list": {{query: "?state=dead"}}, "purge": {{query: "?state=live"}}, "reschedule": {{query: "?in=1s"}}, "configure": {{body: "{}"}},
 		"bulk":        {{name: "cancel", body: `{"do":"cancel"}`}, {name: "dry run", body: `{"do":"shift","by":"1h","dry_run":true}`}, {name: "delete", body: `{"do":"delete","state":"dead"}`}},
 		"putSchedule": {{body: `{"spec":"@hourly"}`}}, "backfillSchedule": {{query: "?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z"}},
 		"forecast": {{name: "all topics"}, {query: "?topic=TOPIC"}},
-		"ack":      settle, "retry": settle, "snooze": settle, "discard": settle, "release": settle, "extend": settle,
+		"ack":      follow, "retry": settle, "snooze": follow, "discard": follow, "release": settle, "extend": settle,
 		"pushMany": {
 			{name: "JSON", body: `[{"topic":"TOPIC","id":"n","body":""}]`},
 			{name: "lines", body: `{"topic":"TOPIC","id":"n","body":""}`, contentType: wire.TypeNDJSON},
 			{name: "compact", body: compact(wire.EncodePush(wire.Compact, []punctual.NewMessage{{Topic: "TOPIC", ID: "n"}})), contentType: wire.TypeCompact},
+			{name: "companion", body: `[{"topic":"TOPIC@events","id":"n","body":""}]`},
 			{name: "malformed item", body: `[{"topic":"TOPIC","id":"n","body":"","in":"soon"}]`},
 		},
 		"claim": {{body: `{"topics":["TOPIC"],"max":1}`}, {name: "with another topic", body: `{"topics":["TOPIC","` + rights.Theirs + `"],"max":1}`}},
@@ -56,6 +64,8 @@ func requests(t *testing.T) map[string][]request {
 				name: "compact", contentType: wire.TypeCompact,
 				body: compact(wire.EncodeSettle(wire.Compact, []punctual.Settlement{{Topic: "TOPIC", ID: "m", Token: 1, Verb: punctual.SettleAck}})),
 			},
+			{name: "then there", body: `{"settlements":[{"topic":"TOPIC","id":"m","token":"1","verb":"ack",` + then("TOPIC") + `}]}`},
+			{name: "then elsewhere", body: `{"settlements":[{"topic":"TOPIC","id":"m","token":"1","verb":"ack",` + then(rights.Theirs) + `}]}`},
 		},
 		"amendMany": {
 			{name: "cancel", body: `{"amendments":[{"change":"cancel","topic":"TOPIC","id":"m"}]}`},
@@ -93,7 +103,7 @@ func newShop(t *testing.T, o server.Options) *shop {
 	return s
 }
 
-// fill leaves one message that is due later and one schedule in each topic.
+// fill leaves one message that is due later and one schedule in each topic, and a message in a companion, which has no schedules.
 func (s *shop) fill() {
 	s.Helper()
 	all, err := s.store.Topics(s.Context())
@@ -102,9 +112,12 @@ func (s *shop) fill() {
 			err = e
 		}
 	}
-	for _, topic := range []string{rights.Mine, rights.Theirs, rights.Audit} {
+	for _, topic := range []string{rights.Mine, rights.Theirs, rights.Audit, rights.Mine + "@events"} {
 		if rs, e := s.store.Push(s.Context(), []punctual.NewMessage{{Topic: topic, ID: "m", Delay: time.Hour}}); e != nil || rs[0].Err != nil {
 			err = fmt.Errorf("%w, %v", e, rs)
+		}
+		if topic == rights.Mine+"@events" {
+			continue
 		}
 		schedule := punctual.Schedule{Topic: topic, Name: "m", Spec: "@daily"}
 		if _, e := punctual.NewQueue(s.store, nil).PutSchedule(s.Context(), schedule); e != nil {
@@ -223,6 +236,49 @@ func TestRights(t *testing.T) {
 		}
 	}
 	table.Compare(t, "testdata/rights.txt", *update)
+}
+
+// Whoever may do a thing to a topic may do it to the topic's companions, by every route, and nobody else may.
+func TestRightsOfCompanions(t *testing.T) {
+	tokens, holders := rights.Holders(t)
+	s := newShop(t, server.Options{Authenticator: tokens})
+	s.fill()
+	ways := requests(t)
+	asked, allowed := 0, 0
+	for _, rt := range described(t) {
+		all := ways[rt.id]
+		if all == nil {
+			all = []request{{}}
+		}
+		for _, q := range all {
+			if !strings.Contains(rt.path+q.query+q.body, "TOPIC") || q.contentType == wire.TypeCompact || strings.Contains(q.body, "@") {
+				continue
+			}
+			for _, h := range holders {
+				forbidden := make(map[bool]bool)
+				for _, companion := range []bool{false, true} {
+					topic, inPath := rights.Mine, rights.Mine
+					if companion {
+						topic, inPath = rights.Mine+"@events", rights.Mine+"%40events"
+					}
+					target := strings.NewReplacer("TOPIC", inPath, "{id}", "m").Replace(rt.path) + strings.ReplaceAll(q.query, "TOPIC", topic)
+					q := request{body: strings.ReplaceAll(q.body, "TOPIC", topic), contentType: q.contentType}
+					a := s.ask(rt.method, target, q, h)
+					forbidden[companion] = strings.Contains(a, "forbidden") || strings.Contains(a, "unauthenticated")
+					asked++
+					if !forbidden[companion] {
+						allowed++
+					}
+				}
+				if forbidden[false] != forbidden[true] {
+					t.Errorf("%s %s by %s is forbidden for the topic: %v, and for its companion: %v", rt.method, rt.path, h.Name, forbidden[false], forbidden[true])
+				}
+			}
+		}
+	}
+	if asked < 1000 || allowed < 200 {
+		t.Errorf("%d requests, of which %d were allowed: the test shows nothing", asked, allowed)
+	}
 }
 
 // operation is a route as the OpenAPI description has it.

@@ -3,10 +3,12 @@ package server
 import (
 	"math"
 	"net/http"
+	"slices"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // route is one row of the table of routes: method, path, parameters, bodies, who may use it, and its handler.
@@ -25,7 +27,9 @@ type route struct {
 	anyPrincipal, public bool
 	params               []param
 	body                 bodyKind
-	// example of the request's and the answer's body, whose types the OpenAPI description is made of; nil for none.
+	mayHaveNoBody        bool // the body can be left out
+	// example of the request's and the answer's body, whose types the OpenAPI description is made of; nil for none. A request that is not the
+	// zero value stands there as an example, too.
 	request, answer any
 	// compact allows the request's body in wire.TypeCompact; forms are what the answer's body can be beside answer.
 	compact bool
@@ -111,16 +115,20 @@ var (
 	paramIn    = param{name: "in", in: inQuery, text: "Due this long after now: 30m, 2h30m, 2d.", schema: length()}
 	paramAt    = param{name: "at", in: inQuery, text: "Due at this time: 2026-11-20T10:00:00Z.", schema: instant()}
 	paramDue   = param{name: "due", in: inQuery, text: "The same as at, as it is called in JSON.", schema: instant()}
+	paramLocal = param{name: "at_local", in: inQuery, text: "Due at this date and time in the zone: 2026-11-20 09:00. One that clocks are set forward over is the first instant behind the gap, one that they show twice the first of the two."}
+	paramZone  = param{name: "zone", in: inQuery, text: "The zone of at_local: Europe/Berlin."}
+	whenParams = []param{paramIn, paramAt, paramDue, paramLocal, paramZone}
+	paramIfDue = param{name: "if_due", in: inQuery, text: "Only if the message is due at this time; otherwise nothing is changed, and the answer is 409.", schema: instant()}
 	paramToken = param{name: "token", in: inQuery, text: "The token of the lease, from the claim.", required: true, schema: tokenOfLease()}
 	paramFrom  = param{name: "from", in: inQuery, text: "Only messages at this time or later.", schema: instant()}
 	paramTo    = param{name: "to", in: inQuery, text: "Only messages before this time.", schema: instant()}
-	pushParams = []param{
-		paramIn, paramAt, paramDue,
+	pushParams = append(slices.Clone(whenParams), []param{
 		{name: "if_exists", in: inQuery, text: "What to do when the ID is already in use. Default keep.", values: ifExistsWords},
 		{name: "max_attempts", in: inQuery, text: "How many deliveries it gets; left out: as the topic says.", schema: count(0, punctual.MaxAttemptsLimit)},
 		{name: "expire", in: inQuery, text: "Do not deliver any more this long after the due time.", schema: length()},
 		{name: "drop_expired", in: inQuery, text: "Drop it when it expires, instead of keeping it among the dead.", values: []string{"true", "false"}},
-	}
+		{name: "if_due", in: inQuery, text: "With if_exists=replace: replace only a message that is due at this time; otherwise the answer is 409.", schema: instant()},
+	}...)
 	claimParams = []param{
 		{name: "max", in: inQuery, text: "How many messages at most. Default 1.", schema: count(1, punctual.MaxClaim)},
 		{name: "wait", in: inQuery, text: "How long to wait when nothing is due, at most max_wait of GET /v1. Default 0s.", schema: length()},
@@ -132,6 +140,28 @@ var (
 var (
 	ifExistsWords = []string{"keep", "replace", "replace-dead", "fail"}
 	reasons       = []string{string(punctual.ReasonDiscarded), string(punctual.ReasonAttemptsUsedUp), string(punctual.ReasonExpired)}
+)
+
+// The examples of requests.
+var (
+	exampleTime = wire.Given("2026-11-20T10:00:00Z")
+	exampleThen = wire.FollowUps{{
+		Topic: "invoice", ID: "A-17~invoice", When: wire.When{In: "2d"}, Body: wire.Body{Text: wire.Text(`{"order":"A-17"}`)},
+	}}
+	examplePush = wire.PushRequest{Messages: wire.Items[wire.PushItem]{
+		{Topic: "mail", ID: "m1", When: wire.When{In: "30m"}, Body: wire.Body{Text: wire.Text("hello")}},
+		{Topic: "reminder", When: wire.When{AtLocal: "2026-11-20 09:00", Zone: "Europe/Berlin"}, Body: wire.Body{Text: wire.Text("your visit")}},
+		{Topic: "mail", ID: "m2", When: wire.When{In: "1h"}, Body: wire.Body{Text: wire.Text("hello again")}, IfExists: "replace", IfDue: exampleTime},
+	}}
+	exampleSettle = wire.SettleRequest{Settlements: wire.Items[wire.SettleItem]{
+		{Topic: "order.close", ID: "A-17", Token: 17, Verb: "ack", Then: exampleThen},
+		{Topic: "mail", ID: "m1", Token: 18, Verb: "snooze", When: wire.When{At: exampleTime}},
+		{Topic: "mail", ID: "m2", Token: 19, Verb: "discard", Error: "no such address"},
+	}}
+	exampleAmend = wire.AmendRequest{Amendments: wire.Items[wire.AmendItem]{
+		{Change: "cancel", Topic: "mail", ID: "m1", IfDue: exampleTime},
+		{Change: "reschedule", Topic: "mail", ID: "m2", When: wire.When{In: "1h"}},
+	}}
 )
 
 func params(groups ...any) []param {
@@ -184,7 +214,7 @@ func routes() []*route {
 }
 
 func messageRoutes() []*route {
-	pushErrors := []string{"too_large", "duplicate", "paused", "no_space"}
+	pushErrors := []string{"too_large", "duplicate", "changed", "paused", "no_space"}
 	created := []int{http.StatusCreated, http.StatusOK}
 	settle := func(verb, summary string, extra ...any) *route {
 		return &route{
@@ -193,6 +223,14 @@ func messageRoutes() []*route {
 			answer: wire.SettleResult{}, statuses: []int{http.StatusOK}, errors: []string{"lease_lost", "cancelled"},
 			id: verb, summary: summary, handle: (*call).settleOne,
 		}
+	}
+	// withThen is a settle route whose body may have follow-ups.
+	withThen := func(rt *route) *route {
+		rt.body, rt.mayHaveNoBody, rt.request = bodyJSON, true, wire.SettleBody{Then: exampleThen}
+		rt.errors = append(rt.errors, "too_large", "unsupported", "duplicate", "changed", "paused", "no_space")
+		rt.detail = "The body, which may be left out, has follow-ups: messages that are stored in the same step, or none of it happens. " +
+			"Each of them needs the action push on its topic."
+		return rt
 	}
 	why := param{name: "error", in: inQuery, text: "What went wrong. It is stored in the message's history.", mayBeEmpty: true}
 	next := param{name: "in", in: inQuery, text: "The next attempt is due this long after now; left out: as the topic's backoff says.", schema: length()}
@@ -242,24 +280,24 @@ func messageRoutes() []*route {
 			handle: (*call).finished,
 		},
 		{
-			method: http.MethodDelete, path: pathMessage, action: access.Amend, params: params(paramTopic, paramID),
-			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "leased"},
+			method: http.MethodDelete, path: pathMessage, action: access.Amend, params: params(paramTopic, paramID, paramIfDue),
+			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "leased", "changed"},
 			id: "cancel", summary: "Cancel a message: 200 it is never delivered, 409 it is being worked on, 404 it is no longer stored",
 			handle: (*call).cancel,
 		},
 		{
-			method: http.MethodPost, path: pathMessage + "/reschedule", action: access.Amend, params: params(paramTopic, paramID, paramIn, paramAt, paramDue),
-			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "leased"},
-			id: "reschedule", summary: "Move a message to another time; one of in and at is required", handle: (*call).reschedule,
+			method: http.MethodPost, path: pathMessage + "/reschedule", action: access.Amend, params: params(paramTopic, paramID, whenParams, paramIfDue),
+			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "leased", "changed"},
+			id: "reschedule", summary: "Move a message to another time; one of in, at and at_local is required", handle: (*call).reschedule,
 		},
 		{
-			method: http.MethodPost, path: pathMessage + "/requeue", action: access.Amend, params: params(paramTopic, paramID, paramIn, paramAt, paramDue),
-			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "not_dead"},
-			id: "requeue", summary: "Deliver a dead message again, now unless in or at says when", handle: (*call).requeue,
+			method: http.MethodPost, path: pathMessage + "/requeue", action: access.Amend, params: params(paramTopic, paramID, whenParams, paramIfDue),
+			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "not_dead", "changed"},
+			id: "requeue", summary: "Deliver a dead message again, now unless in, at or at_local says when", handle: (*call).requeue,
 		},
 		{
-			method: http.MethodPost, path: pathMessage + "/delete", action: access.Admin, params: params(paramTopic, paramID),
-			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found"},
+			method: http.MethodPost, path: pathMessage + "/delete", action: access.Admin, params: params(paramTopic, paramID, paramIfDue),
+			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "changed"},
 			id: "deleteMessage", summary: "Remove a message in any state without a trace; who works on it loses its lease", handle: (*call).deleteMessage,
 		},
 		{
@@ -270,10 +308,10 @@ func messageRoutes() []*route {
 				"Punctual-Due beside it. With Accept: application/x-ndjson the answer is a stream of lines until the client ends it.",
 			handle: (*call).claimTopic,
 		},
-		settle("ack", "Finish a message"),
-		settle("retry", "Give a message back for another attempt", next, why),
-		settle("snooze", "Give a message back without counting the attempt", again),
-		settle("discard", "Give up on a message: it becomes dead", why),
+		withThen(settle("ack", "Finish a message")),
+		settle("retry", "Give a message back for another attempt", next, whenParams[1:], why),
+		withThen(settle("snooze", "Give a message back without counting the attempt", again, whenParams[1:])),
+		withThen(settle("discard", "Give up on a message: it becomes dead", why)),
 		settle("release", "Give a message back unstarted, at once"),
 		settle("extend", "Extend the lease of a message", longer),
 	}
@@ -284,7 +322,7 @@ func batchRoutes() []*route {
 		{
 			method: http.MethodPost, path: wire.PathPush, action: access.Push, perItem: true, body: bodyLines,
 			params:  params(param{name: "topic", in: inQuery, text: "The topic of messages that name none."}),
-			request: wire.PushRequest{}, answer: wire.PushAnswer{}, compact: true, forms: []form{compactForm, pushLines}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
+			request: examplePush, answer: wire.PushAnswer{}, compact: true, forms: []form{compactForm, pushLines}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
 			id: "pushMany", summary: "Push many messages: a JSON array, an object with messages, or NDJSON",
 			detail: "With Content-Type: application/x-ndjson each line is a message, and each line of the answer its result. Items that fail have an error; " +
 				"the others are stored.",
@@ -298,12 +336,19 @@ func batchRoutes() []*route {
 		},
 		{
 			method: http.MethodPost, path: wire.PathSettle, action: access.Work, perItem: true, body: bodyJSON,
-			request: wire.SettleRequest{}, answer: wire.SettleAnswer{}, compact: true, forms: []form{compactForm}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
-			id: "settleMany", summary: "Ack, retry, snooze, discard, release and extend many messages", handle: (*call).settleMany,
+			params: params(param{
+				name: "after_header", in: inQuery, values: []string{"true", "false"},
+				text: "false: follow-ups do not get the header " + storekit.AfterHeader + ", because the client sets it itself where it is wanted. Default true.",
+			}),
+			request: exampleSettle, answer: wire.SettleAnswer{}, compact: true, forms: []form{compactForm}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
+			id: "settleMany", summary: "Ack, retry, snooze, discard, release and extend many messages",
+			detail: "An ack, a snooze and a discard may have follow-ups in then: messages that are stored in the same step, or none of it happens. " +
+				"Each of them needs the action push on its topic.",
+			handle: (*call).settleMany,
 		},
 		{
 			method: http.MethodPost, path: wire.PathAmend, action: access.Amend, perItem: true, orAction: access.Admin, body: bodyJSON,
-			request: wire.AmendRequest{}, answer: wire.AmendAnswer{}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
+			request: exampleAmend, answer: wire.AmendAnswer{}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
 			id: "amendMany", summary: "Cancel, reschedule, requeue and delete many messages", detail: "A delete needs the action admin.", handle: (*call).amendMany,
 		},
 	}
@@ -315,6 +360,15 @@ func topicRoutes() []*route {
 		{
 			method: http.MethodGet, path: wire.PathTopics, action: access.Inspect, perItem: true,
 			answer: wire.Topics{}, statuses: ok, id: "topics", summary: "Count the messages of every topic that the client may inspect", handle: (*call).topics,
+		},
+		{
+			method: http.MethodGet, path: wire.PathNames, action: access.Inspect, perItem: true,
+			params: params(
+				param{name: "prefix", in: inQuery, text: "Only topics whose name begins with this: orders@ for the companions of orders."},
+				param{name: "suffix", in: inQuery, text: "Only topics whose name ends with this: @cron."},
+			),
+			answer: wire.Names{}, statuses: ok, errors: []string{"unsupported"},
+			id: "names", summary: "Name the topics that the client may inspect, without counting their messages", handle: (*call).names,
 		},
 		{
 			method: http.MethodGet, path: pathTopic, action: access.Inspect, params: params(paramTopic),

@@ -33,6 +33,9 @@ type Server struct {
 	space     punctual.SpaceReporter
 	backuper  punctual.Backuper
 	keeper    punctual.FinishedKeeper
+	namer     punctual.TopicNamer
+	abler     punctual.AbilityReporter
+	abilities atomic.Pointer[wire.Abilities] // what abler said last; nil before that
 	options   Options
 	limits    Limits
 	log       *slog.Logger
@@ -107,6 +110,8 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	s.backuper, _ = punctual.As[punctual.Backuper](store)
 	s.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
 	s.queue = punctual.NewQueue(store, &punctual.QueueConfig{Observer: o.Observer})
+	s.namer, _ = punctual.As[punctual.TopicNamer](store)
+	s.abler, _ = punctual.As[punctual.AbilityReporter](store)
 	s.info = wire.Info{
 		Service: "punctual", Version: o.Version, Inspector: s.inspector != nil, Checker: s.checker != nil,
 		Examiner: s.examiner != nil, Compact: wire.CompactVersion, Limits: s.limits.onWire(),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // topicLimit bounds the topics that clients make, because each topic makes calls for all topics slower and clients can invent any number of
@@ -88,9 +89,15 @@ func (l *topicLimit) recount(ctx context.Context) error {
 	return nil
 }
 
-// mayMake returns an ErrOverloaded if the topic does not exist and would be one too many.
+// mayMake returns an ErrOverloaded if the topic does not exist and would be one too many. A companion counts beside the topic that it
+// belongs to, which comes into being with it.
 func (c *call) mayMake(topic string) error {
 	ctx, end := context.WithTimeout(c.r.Context(), c.server.limits.StoreTime)
 	defer end()
+	if parent, name := storekit.Companion(topic); name != "" {
+		if err := c.server.topicLimit.pass(ctx, parent); err != nil {
+			return err
+		}
+	}
 	return c.server.topicLimit.pass(ctx, topic)
 }

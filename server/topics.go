@@ -110,6 +110,30 @@ func (c *call) topics() error {
 	})
 }
 
+var errNoNames = fmt.Errorf("this store does not name its topics without counting them: %w; GET %s counts them", punctual.ErrUnsupported, wire.PathTopics)
+
+// names lists the names of the topics that the client may inspect, as topics does.
+func (c *call) names() error {
+	if !c.principal.AllowsSomewhere(access.Inspect) {
+		return fmt.Errorf("%s may not inspect in any topic: %w", c.principal.Name, punctual.ErrForbidden)
+	}
+	if c.server.namer == nil {
+		return errNoNames
+	}
+	q := punctual.NameQuery{Prefix: c.param("prefix"), Suffix: c.param("suffix")}
+	all, err := storeCall(c, func(ctx context.Context) ([]string, error) { return c.server.namer.TopicNames(ctx, q) })
+	if err != nil {
+		return err
+	}
+	out := wire.Names{Topics: make([]string, 0, len(all))}
+	for _, topic := range all {
+		if c.principal.Allows(access.Inspect, topic) {
+			out.Topics = append(out.Topics, topic)
+		}
+	}
+	return c.json(http.StatusOK, out)
+}
+
 func (c *call) stats() error {
 	return c.inspect(func(ctx context.Context, i punctual.Inspector) (any, error) {
 		t, err := i.Stats(ctx, c.path["topic"])

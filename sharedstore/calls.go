@@ -57,6 +57,28 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return do(ctx, s, func(f full, _ bool) ([]punctual.TopicStats, error) { return f.Topics(ctx) }, false)
 }
 
+// Abilities implements punctual.AbilityReporter with those of the owner's store.
+func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.Abilities, error) {
+		r, err := punctual.As[punctual.AbilityReporter](f)
+		if err != nil {
+			return punctual.Abilities{}, err
+		}
+		return r.Abilities(ctx)
+	}, false)
+}
+
+// TopicNames implements punctual.TopicNamer.
+func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+	return do(ctx, s, func(f full, _ bool) ([]string, error) {
+		n, err := punctual.As[punctual.TopicNamer](f)
+		if err != nil {
+			return nil, err
+		}
+		return n.TopicNames(ctx, q)
+	}, false)
+}
+
 // Stats implements punctual.Inspector.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	return do(ctx, s, func(f full, _ bool) (punctual.TopicStats, error) { return f.Stats(ctx, topic) }, false)

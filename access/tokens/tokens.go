@@ -29,6 +29,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Entry is one token, or one subject of client certificates, and what it may do.
@@ -43,7 +44,7 @@ type Entry struct {
 	Subject string `json:"subject,omitempty"`
 	// Actions are words that access.ParseActions reads: "inspect", "push", "amend", "work", "admin" or "all".
 	Actions []string `json:"actions"`
-	// Topics are names, or prefixes that end with "*".
+	// Topics are names, or prefixes that end with "*". A name stands for the companions of the topic as well (access.Grant).
 	Topics []string `json:"topics"`
 	// Created is when the entry was made.
 	Created time.Time `json:"created"`
@@ -82,8 +83,7 @@ func (e *Entry) check() error {
 	}
 	e.principal = &access.Principal{ID: e.ID, Name: e.Name}
 	for _, pattern := range e.Topics {
-		name := strings.TrimSuffix(pattern, "*")
-		if (name == "" && pattern != "*") || strings.Trim(name, topicCharacters) != "" {
+		if !isPattern(pattern) {
 			return fmt.Errorf("entry %s: topic %q: use a topic's name, or the beginning of one and a *: %w", e.ID, pattern, punctual.ErrInvalid)
 		}
 		e.principal.Grants = append(e.principal.Grants, access.Grant{Actions: actions, Topics: pattern})
@@ -91,7 +91,11 @@ func (e *Entry) check() error {
 	return nil
 }
 
-const topicCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-"
+// isPattern reports whether there can be a topic that an access.Grant with the pattern covers.
+func isPattern(pattern string) bool {
+	name, isPrefix := strings.CutSuffix(pattern, "*")
+	return storekit.CheckTopic(name) == nil || isPrefix && storekit.CheckTopic(name+"x") == nil
+}
 
 // A token is "punctual", the entry's ID and the secret, with underscores between. The prefix lets programs that look for
 // secrets in published code find it.

@@ -150,6 +150,9 @@ func TestParseRefuses(t *testing.T) {
 		"a star in the middle":  `{"entries": [` + entry(`topics=["a*b"]`) + `]}`,
 		"two stars":             `{"entries": [` + entry(`topics=["a**"]`) + `]}`,
 		"a topic that is none":  `{"entries": [` + entry(`topics=["a b"]`) + `]}`,
+		"a companion of two":    `{"entries": [` + entry(`topics=["a@b@c"]`) + `]}`,
+		"a companion of none":   `{"entries": [` + entry(`topics=["@b*"]`) + `]}`,
+		"a companion unnamed":   `{"entries": [` + entry(`topics=["a@"]`) + `]}`,
 		"a time that is none":   `{"entries": [` + entry(`expires="tomorrow"`) + `]}`,
 		"the same subject live": `{"entries": [` + strings.Replace(entry("sha256="), "{", `{"subject": "CN=x",`, 1) + `,` + strings.Replace(strings.Replace(entry("sha256="), "{", `{"subject": "CN=x",`, 1), "k3wq5y7ahx", "aaaaaaaaaa", 1) + `]}`,
 	} {

@@ -156,7 +156,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 		sum: sumOf(func(h hash.Hash) { storekit.HashSettle(h, ss) }),
 		own: func() {
 			if s.copies {
-				ss = append([]punctual.Settlement(nil), ss...)
+				ss = copySettle(ss)
 			}
 		},
 		do:   func(ctx context.Context) ([]error, error) { return s.store.Settle(ctx, ss) },

@@ -319,3 +319,48 @@ func TestOtherCalls(t *testing.T) {
 		}
 	}
 }
+
+// waiting is a store whose settlements wait before they are carried out.
+type waiting struct {
+	punctual.Store
+	entered, pass chan struct{}
+}
+
+func (w waiting) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	w.entered <- struct{}{}
+	<-w.pass
+	return w.Store.Settle(ctx, ss)
+}
+
+// TestFollowUpsAreCopied: a caller that has left may change its follow-ups, and the store stores them as they were.
+func TestFollowUpsAreCopied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		below := memstore.New(nil)
+		defer below.Close()
+		w := waiting{below, make(chan struct{}), make(chan struct{})}
+		s := answers.New(w, nil)
+		if _, err := s.Push(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+		d := claim(t, s, t.Context())[0]
+		follow := punctual.NewMessage{Topic: "b", ID: "1", Body: []byte("x"), Headers: map[string]string{"h": "v"}}
+		ss := []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck, Then: []punctual.NewMessage{follow}}}
+		ctx, leave := context.WithCancel(request("k"))
+		left := make(chan error)
+		go func() {
+			_, err := s.Settle(ctx, ss)
+			left <- err
+		}()
+		<-w.entered
+		leave()
+		if err := <-left; !errors.Is(err, punctual.ErrIndeterminate) {
+			t.Errorf("the caller who left got %v", err)
+		}
+		follow.Body[0], follow.Headers["h"], ss[0].Then[0].ID = 'y', "w", "2"
+		close(w.pass)
+		s.Drain()
+		if m, err := below.Get(t.Context(), "b", "1"); err != nil || string(m.Body) != "x" || m.Headers["h"] != "v" {
+			t.Errorf("stored is %q with %v, %v", m.Body, m.Headers, err)
+		}
+	})
+}

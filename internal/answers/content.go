@@ -31,6 +31,16 @@ func copyPush(ms []punctual.NewMessage) []punctual.NewMessage {
 	return out
 }
 
+func copySettle(ss []punctual.Settlement) []punctual.Settlement {
+	out := slices.Clone(ss)
+	for i := range out {
+		if len(out[i].Then) > 0 {
+			out[i].Then = copyPush(out[i].Then)
+		}
+	}
+	return out
+}
+
 func (s *Store) copyDeliveries(ds []punctual.Delivery) []punctual.Delivery {
 	out := slices.Clone(ds)
 	if !s.copies {

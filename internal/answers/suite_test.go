@@ -27,12 +27,14 @@ type keyed struct {
 	punctual.Inspector
 	punctual.Checker
 	punctual.FinishedKeeper
+	punctual.AbilityReporter
+	punctual.TopicNamer
 	calls atomic.Int64
 }
 
 func open(t *testing.T, clock storekit.Clock) punctual.Store {
 	below := memstore.New(&memstore.Options{Clock: clock})
-	s := &keyed{Store: answers.New(below, nil), Inspector: below, Checker: below, FinishedKeeper: below}
+	s := &keyed{Store: answers.New(below, nil), Inspector: below, Checker: below, FinishedKeeper: below, AbilityReporter: below, TopicNamer: below}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
 			t.Errorf("close: %v", err)

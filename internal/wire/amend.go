@@ -20,6 +20,8 @@ type AmendItem struct {
 	ID     string `json:"id"`
 	// When is the new due time of a reschedule or requeue. Left out, the message is due now.
 	When
+	// IfDue changes only a message that is due at this time.
+	IfDue Given `json:"if_due,omitzero"`
 }
 
 // AmendItemOf returns the item of a request for a. A name that is not UTF-8, which JSON cannot carry, is an ErrInvalid.
@@ -27,7 +29,7 @@ func AmendItemOf(a *punctual.Amendment) (AmendItem, error) {
 	if err := checkNames(a.Topic, a.ID); err != nil {
 		return AmendItem{}, err
 	}
-	return AmendItem{Change: a.Change.String(), Topic: a.Topic, ID: a.ID, When: WhenOf(a.Delay, a.Due)}, nil
+	return AmendItem{Change: a.Change.String(), Topic: a.Topic, ID: a.ID, When: WhenOf(a.Delay, a.Due), IfDue: Given(TimeText(a.IfDue))}, nil
 }
 
 // Amendment returns the item as a punctual.Amendment. A malformed member is an ErrInvalid that names it.
@@ -37,7 +39,10 @@ func (a *AmendItem) Amendment() (punctual.Amendment, error) {
 		return punctual.Amendment{}, err
 	}
 	out := punctual.Amendment{Change: change, Topic: a.Topic, ID: a.ID}
-	out.Delay, out.Due, err = a.Times()
+	if out.Delay, out.Due, err = a.Times(); err != nil {
+		return out, err
+	}
+	out.IfDue, err = ParseIfDue(string(a.IfDue))
 	return out, err
 }
 

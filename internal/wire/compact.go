@@ -15,8 +15,9 @@ import (
 
 // The compact form is a binary encoding of the requests and answers that remotestore and a server exchange most, at a fraction of
 // JSON's CPU time. GET /v1 says which version a server knows. A client sets Content-Type for a request in this form, and Accept to
-// allow an answer in it. Everything that is not listed below is JSON: claims, amendments, all routes of a single message, and
-// problems that are the whole answer.
+// allow an answer in it. Everything that is not listed below is JSON: claims, amendments, all routes of a single message,
+// problems that are the whole answer, and whole requests of which one item has follow-ups, a condition (IfDue) or, as a settlement, a
+// due time.
 //
 //	body      version (1 byte: 3), kind (1 byte), number of items, items, and no further bytes
 //

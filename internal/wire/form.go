@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/punctualmq/punctual"
@@ -37,9 +38,27 @@ func FormOf(mediaType string) Form {
 	return JSON
 }
 
-// EncodePush returns the body of a push. storekit.CheckPush must have accepted the messages, and their due times must be whole milliseconds.
+// PushNeedsJSON reports whether a message has something that the compact form cannot carry: a condition.
+func PushNeedsJSON(ms []punctual.NewMessage) bool {
+	return slices.ContainsFunc(ms, func(m punctual.NewMessage) bool { return !m.IfDue.IsZero() })
+}
+
+// SettleNeedsJSON reports whether a settlement has something that the compact form cannot carry: a due time or follow-ups.
+func SettleNeedsJSON(ss []punctual.Settlement) bool {
+	return slices.ContainsFunc(ss, func(s punctual.Settlement) bool { return !s.Due.IsZero() || len(s.Then) > 0 })
+}
+
+// errNeedsJSON says that a request was to be encoded in the compact form although it cannot carry all of it.
+func errNeedsJSON() error {
+	return invalidf("the compact form has no follow-ups, due times of settlements and conditions: send the request as JSON")
+}
+
+// EncodePush returns the body of a push. With Compact, PushNeedsJSON must be false. storekit.CheckPush must have accepted the messages, and their due times must be whole milliseconds.
 func EncodePush(f Form, ms []punctual.NewMessage) ([]byte, error) {
 	if f == Compact {
+		if PushNeedsJSON(ms) {
+			return nil, errNeedsJSON()
+		}
 		return compactPush(ms), nil
 	}
 	r := PushRequest{Messages: make(Items[PushItem], len(ms))}
@@ -114,10 +133,13 @@ func DecodeClaimAnswer(f Form, data []byte) ([]punctual.Delivery, error) {
 	return ds, nil
 }
 
-// EncodeSettle returns the body of a settle. storekit.CheckSettlement must have accepted the settlements, and
+// EncodeSettle returns the body of a settle. With Compact, SettleNeedsJSON must be false. storekit.CheckSettlement must have accepted the settlements, and
 // storekit.TrimError must have trimmed their errors.
 func EncodeSettle(f Form, ss []punctual.Settlement) ([]byte, error) {
 	if f == Compact {
+		if SettleNeedsJSON(ss) {
+			return nil, errNeedsJSON()
+		}
 		return compactSettle(ss), nil
 	}
 	r := SettleRequest{Settlements: make([]SettleItem, len(ss))}

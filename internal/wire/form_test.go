@@ -88,6 +88,28 @@ func arrives(t *testing.T, what string, sent, arrived any) {
 	}
 }
 
+// What the compact form cannot carry is never left out of it in silence.
+func TestCompactFormRefusesWhatItCannotCarry(t *testing.T) {
+	for name, ss := range map[string][]punctual.Settlement{
+		"follow-ups": {{Topic: "a", ID: "1", Verb: punctual.SettleAck}, {Topic: "a", ID: "2", Verb: punctual.SettleAck, Then: samplePush()[:1]}},
+		"a due time": {{Topic: "a", ID: "1", Verb: punctual.SettleSnooze, Due: at(1)}},
+	} {
+		if _, err := EncodeSettle(Compact, ss); !SettleNeedsJSON(ss) || !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("a settlement with %s: needs JSON %v, %v; want ErrInvalid", name, SettleNeedsJSON(ss), err)
+		}
+		if _, err := EncodeSettle(JSON, ss); err != nil {
+			t.Errorf("a settlement with %s in JSON: %v", name, err)
+		}
+	}
+	ms := []punctual.NewMessage{{Topic: "a"}, {Topic: "a", ID: "1", IfExists: punctual.IfExistsReplace, IfDue: at(1)}}
+	if _, err := EncodePush(Compact, ms); !PushNeedsJSON(ms) || !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("a push with a condition: needs JSON %v, %v; want ErrInvalid", PushNeedsJSON(ms), err)
+	}
+	if PushNeedsJSON(samplePush()) || SettleNeedsJSON(sampleSettlements()) {
+		t.Error("what the compact form carries is sent as JSON")
+	}
+}
+
 // TestForms: requests and answers arrive unchanged in either form.
 func TestForms(t *testing.T) {
 	for _, f := range []Form{JSON, Compact} {

@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/punctualmq/punctual"
+import (
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+)
 
 // Info is the answer of GET /v1: what the server is, what its store can do, and the server's limits.
 type Info struct {
@@ -13,6 +17,9 @@ type Info struct {
 	Inspector bool `json:"inspector"`
 	Checker   bool `json:"checker"`
 	Examiner  bool `json:"examiner"`
+	// Abilities are what the store can do beside what every store must. It is left out while the store does not answer, so that nobody
+	// takes that for a store without abilities.
+	Abilities *Abilities `json:"abilities,omitzero"`
 	// Repeats is how long the server keeps the answer to a request with a key.
 	Repeats Duration `json:"repeats,omitzero"`
 	// Compact is the version of the compact form that the server knows. A server that does not know it leaves it out.
@@ -21,6 +28,31 @@ type Info struct {
 	// client can then send changes by HTTP/1.1 and loses none of what HTTP/2 would tell it.
 	Farewell bool   `json:"farewell,omitzero"`
 	Limits   Limits `json:"limits"`
+}
+
+// Abilities are punctual.Abilities.
+type Abilities struct {
+	// Follow says where the follow-ups of a settlement may go: "none", "family" (the companions of the topic and the topic itself) or
+	// "any".
+	Follow string `json:"follow"`
+}
+
+// AbilitiesOf returns a for an answer.
+func AbilitiesOf(a punctual.Abilities) *Abilities { return &Abilities{Follow: a.Follow.String()} }
+
+// StoreAbilities returns what the server's store can do. A reach that this program does not know counts as punctual.ReachNone, because
+// the program would not know what lies within it. If the server does not say what its store can do, that is an ErrUnreachable, after
+// which the caller may ask again.
+func (i *Info) StoreAbilities() (out punctual.Abilities, err error) {
+	if i.Abilities == nil {
+		return out, fmt.Errorf("the server does not know at the moment what its store can do: %w", punctual.ErrUnreachable)
+	}
+	for r := punctual.ReachNone; r <= punctual.ReachAny; r++ {
+		if r.String() == i.Abilities.Follow {
+			out.Follow = r
+		}
+	}
+	return out, nil
 }
 
 // Limits are the limits of a server. A request beyond one of them is refused as a whole, but for

@@ -132,6 +132,11 @@ type Topics struct {
 	Topics []Topic `json:"topics"`
 }
 
+// Names is the answer of GET /v1/names: the names of topics, sorted.
+type Names struct {
+	Topics []string `json:"topics"`
+}
+
 // Forecast counts scheduled messages by due time.
 type Forecast struct {
 	// Topic is left out for a forecast of all topics.

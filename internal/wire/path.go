@@ -13,6 +13,7 @@ const (
 	PathSettle   = "/v1/settle"
 	PathAmend    = "/v1/amend"
 	PathTopics   = "/v1/topics"
+	PathNames    = "/v1/names"
 	PathForecast = "/v1/forecast"
 	PathCheck    = "/v1/check"
 	PathExamine  = "/v1/examine"
@@ -48,12 +49,12 @@ func behind(rest []string) string {
 }
 
 // escapeSegment returns a name as one segment of a path. It also escapes names that consist of dots, because clients and proxies
-// resolve the segments "." and "..".
+// resolve the segments "." and "..", and the @ of companions, before which some of them look for a user's name.
 func escapeSegment(name string) string {
 	if name != "" && strings.Trim(name, ".") == "" {
 		return strings.ReplaceAll(name, ".", "%2E")
 	}
-	return url.PathEscape(name)
+	return strings.ReplaceAll(url.PathEscape(name), "@", "%40")
 }
 
 // SplitPath returns the decoded segments of an escaped path. It is the inverse of TopicPath and MessagePath. A path with a

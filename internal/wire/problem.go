@@ -47,6 +47,7 @@ var kinds = []kind{
 	{"cancelled", http.StatusConflict, "Drop the work, or ack it."},
 	{"leased", http.StatusConflict, "Somebody works on it: look again when that has ended."},
 	{"not_dead", http.StatusConflict, "Reschedule a message that is to be delivered."},
+	{"changed", http.StatusConflict, "Read the message again, and decide anew."},
 	{"paused", http.StatusConflict, "Let pushes in again with POST /v1/topics/TOPIC/resume."},
 	{"closed", http.StatusServiceUnavailable, "Try again; the server is ending or starting anew."},
 	{"overloaded", http.StatusServiceUnavailable, "Try again after the time of Retry-After."},

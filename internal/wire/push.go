@@ -3,7 +3,10 @@ package wire
 import (
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -26,6 +29,8 @@ type PushItem struct {
 	Attributes
 	// IfExists is a word of IfExistsWord. "" means "keep".
 	IfExists Given `json:"if_exists,omitzero"`
+	// IfDue replaces only a stored message that is due at this time. It goes with "if_exists": "replace".
+	IfDue Given `json:"if_due,omitzero"`
 }
 
 // PushItemOf returns m for a request. The item shares m's body and headers. A name that is not UTF-8 is an ErrInvalid.
@@ -35,9 +40,10 @@ func PushItemOf(m *punctual.NewMessage) (PushItem, error) {
 	}
 	word, err := IfExistsWord(m.IfExists)
 	return PushItem{
-		Topic: Given(m.Topic), ID: Given(m.ID), Body: BodyOf(m.Body), Headers: HeadersOf(m.Headers),
+		Topic: Given(m.Topic), ID: Given(m.ID), Body: bodyToPush(m.Body), Headers: HeadersOf(m.Headers),
 		When: WhenOf(m.Delay, m.Due), MaxAttempts: m.MaxAttempts,
 		Expire: Given(DurationText(m.ExpireAfter)), DropExpired: m.DropExpired, Attributes: attributesOf(storekit.NewAttributes(m)), IfExists: Given(word),
+		IfDue: Given(TimeText(m.IfDue)),
 	}, err
 }
 
@@ -62,15 +68,77 @@ func (p *PushItem) Message() (m punctual.NewMessage, err error) {
 		return m, err
 	}
 	a.SetNew(&m)
-	m.IfExists, err = ParseIfExists(string(p.IfExists))
+	if m.IfExists, err = ParseIfExists(string(p.IfExists)); err != nil {
+		return m, err
+	}
+	m.IfDue, err = ParseIfDue(string(p.IfDue))
 	return m, err
 }
 
-// When says when a message is due. At most one member may be given. Due and At mean the same.
+// FollowUps are the messages that a settlement stores (punctual.Settlement.Then). Decoding more than punctual.MaxThen of them is a
+// punctual.ErrTooLarge.
+type FollowUps []PushItem
+
+// UnmarshalJSONFrom reads an array.
+func (f *FollowUps) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	return decodeAtMost(d, (*[]PushItem)(f), punctual.MaxThen, "follow-ups of a settlement")
+}
+
+// FollowUpsOf returns ms for a request. The error for a malformed message names its number.
+func FollowUpsOf(ms []punctual.NewMessage) (out FollowUps, err error) {
+	if len(ms) == 0 {
+		return nil, nil
+	}
+	out = make(FollowUps, len(ms))
+	for i := range ms {
+		if out[i], err = PushItemOf(&ms[i]); err != nil {
+			return nil, storekit.FollowUpError(i, err)
+		}
+	}
+	return out, nil
+}
+
+// Messages returns the follow-ups as punctual.NewMessages, nil if there are none. The error for a malformed one is an ErrInvalid that
+// names its number.
+func (f FollowUps) Messages() (out []punctual.NewMessage, err error) {
+	if len(f) == 0 {
+		return nil, nil
+	}
+	out = make([]punctual.NewMessage, len(f))
+	for i := range f {
+		if out[i], err = f[i].Message(); err != nil {
+			return nil, storekit.FollowUpError(i, err)
+		}
+	}
+	return out, nil
+}
+
+// Size returns about how many bytes of memory the follow-ups take.
+func (f FollowUps) Size() int64 {
+	n := int64(0)
+	for i := range f {
+		n += f[i].Size()
+	}
+	return n
+}
+
+// ParseIfDue reads the time at which a message has to be due so that a call changes it; "" is no condition, the zero Time.
+func ParseIfDue(text string) (time.Time, error) {
+	t, err := ParseTimeText("if_due", text)
+	if err == nil && text != "" && t.IsZero() {
+		err = invalidf("\"if_due\" is the zero time, which would be no condition: give the due time of the message, or leave it out")
+	}
+	return t, err
+}
+
+// When says when a message is due. At most one of In, Due, At and AtLocal may be given. Due and At mean the same.
 type When struct {
 	In  Given `json:"in,omitzero"`
 	Due Given `json:"due,omitzero"`
 	At  Given `json:"at,omitzero"`
+	// AtLocal is a date and time on the wall of the zone Zone, such as "2026-11-20 09:00" in "Europe/Berlin": see punctual.AtLocal.
+	AtLocal Given `json:"at_local,omitzero"`
+	Zone    Given `json:"zone,omitzero"`
 }
 
 // WhenOf returns a delay or a due time for a request.
@@ -91,7 +159,18 @@ func (w When) Times() (delay time.Duration, due time.Time, err error) {
 	case w.At != "":
 		name, at = "at", w.At
 	}
-	if w.In != "" && at != "" {
+	switch {
+	case w.AtLocal == "" && w.Zone != "":
+		return 0, due, invalidf("\"zone\" goes with \"at_local\", a date and time there: give it, or leave the zone out")
+	case w.AtLocal != "" && (w.In != "" || at != ""):
+		return 0, due, invalidf("\"at_local\" is given with \"in\" or %q: use one", name)
+	case w.AtLocal != "":
+		due, err = cron.LocalTime(string(w.AtLocal), string(w.Zone))
+		if err != nil {
+			err = invalidf("\"at_local\": %v", err)
+		}
+		return 0, due.UTC(), err
+	case w.In != "" && at != "":
 		return 0, due, invalidf("\"in\" and %q are both given: use one", name)
 	}
 	if delay, err = ParseDurationText("in", string(w.In)); err != nil {

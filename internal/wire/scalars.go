@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/base64"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -140,6 +141,24 @@ func BodyOf(body []byte) Body {
 		return Body{Text: body}
 	}
 	return Body{Base64: body}
+}
+
+// bodyToPush is BodyOf for a request. It takes Base64 also for text that would be longer in quotes, such as zero bytes, each of which
+// is six bytes in JSON. So a body has at most 4/3 of its bytes in a request, and what a store allows fits into a request.
+func bodyToPush(body []byte) Body {
+	quoted := len(body)
+	for _, c := range body {
+		switch {
+		case c == '"', c == '\\':
+			quoted++
+		case c < ' ':
+			quoted += 5
+		}
+	}
+	if quoted > base64.StdEncoding.EncodedLen(len(body)) {
+		return Body{Base64: body}
+	}
+	return BodyOf(body)
 }
 
 // Bytes returns the body, nil if it is empty. If Text and Base64 are both given, or neither is, it returns an ErrInvalid.

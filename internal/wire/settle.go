@@ -14,11 +14,18 @@ type SettleItem struct {
 	Token int64  `json:"token,string"`
 	// Verb is "ack", "retry", "snooze", "discard", "release" or "extend".
 	Verb string `json:"verb"`
-	// In is the delay until the next attempt. Left out, a retry follows the topic's backoff and a snooze is due now.
+	// When says when the next attempt is due. Left out, a retry follows the topic's backoff and a snooze is due now.
 	// For an extension In is the new length of the lease from now. Left out, it is the topic's.
-	In Given `json:"in,omitzero"`
+	When
 	// Error is what went wrong. A retry and a discard store it in the message's history.
 	Error string `json:"error,omitzero"`
+	// Then are the messages that an ack, a snooze or a discard stores in the same step.
+	Then FollowUps `json:"then,omitzero"`
+}
+
+// SettleBody is the body of a request that settles one lease by an ack, a snooze or a discard. It may be left out.
+type SettleBody struct {
+	Then FollowUps `json:"then,omitzero"`
 }
 
 // SettleItemOf returns s for a request. A name or an error text that is not UTF-8 is an ErrInvalid; storekit.TrimError makes
@@ -30,16 +37,23 @@ func SettleItemOf(s *punctual.Settlement) (SettleItem, error) {
 	if err := checkText("error", s.Error); err != nil {
 		return SettleItem{}, err
 	}
-	item := SettleItem{Topic: s.Topic, ID: s.ID, Token: s.Token, Verb: s.Verb.String(), In: Given(DurationText(s.Delay)), Error: s.Error}
+	item := SettleItem{Topic: s.Topic, ID: s.ID, Token: s.Token, Verb: s.Verb.String(), When: WhenOf(s.Delay, s.Due), Error: s.Error}
 	if s.Verb == punctual.SettleRetry {
-		switch s.Delay {
-		case 0:
+		switch {
+		case s.Delay == 0 && s.Due.IsZero():
 			item.In = "0s"
-		case punctual.UseBackoff:
+		case s.Delay == punctual.UseBackoff:
 			item.In = ""
 		}
 	}
-	return item, nil
+	var err error
+	item.Then, err = FollowUpsOf(s.Then)
+	return item, err
+}
+
+// Size returns about how many bytes of memory the item takes.
+func (s *SettleItem) Size() int64 {
+	return itemBytes + int64(len(s.Topic)+len(s.ID)+len(s.Error)) + s.Then.Size()
 }
 
 // Settlement returns the item as a punctual.Settlement. A malformed member is an ErrInvalid that names it.
@@ -49,9 +63,13 @@ func (s *SettleItem) Settlement() (punctual.Settlement, error) {
 		return punctual.Settlement{}, err
 	}
 	out := punctual.Settlement{Topic: s.Topic, ID: s.ID, Token: s.Token, Verb: verb, Error: s.Error}
-	if out.Delay, err = ParseDurationText("in", string(s.In)); err == nil && verb == punctual.SettleRetry && s.In == "" {
+	if out.Delay, out.Due, err = s.Times(); err != nil {
+		return out, err
+	}
+	if verb == punctual.SettleRetry && s.When.IsZero() {
 		out.Delay = punctual.UseBackoff
 	}
+	out.Then, err = s.Then.Messages()
 	return out, err
 }
 

@@ -22,7 +22,7 @@ func TestDecodeRequestRefuses(t *testing.T) {
 		``:                                                 "there is nothing",
 		`{"messages":[{"topic":"a"`:                        "not complete",
 		`{"messages":[{"topic":"a"}]} {}`:                  "after top-level value",
-		`{"messages":[{"dealy":"1s"}]}`:                    `the name is not known: use topic, id, body, body_base64, headers, headers_base64, in, due, at, max_attempts`,
+		`{"messages":[{"dealy":"1s"}]}`:                    `the name is not known: use topic, id, body, body_base64, headers, headers_base64, in, due, at, at_local, zone, max_attempts`,
 		`{"messages":[{"Topic":"a"}]}`:                     "not known",
 		`{"messages":[{"topic":1}]}`:                       "a number where a string is expected",
 		`{"messages":{}}`:                                  "an object where an array",
@@ -133,22 +133,29 @@ func TestDecodeAnswerPassesOverNewMembers(t *testing.T) {
 // The error of a malformed item names the malformed member.
 func TestMalformedItems(t *testing.T) {
 	for text, want := range map[string]string{
-		`{}`:                                                           "\"body\" is missing",
-		`{"body":null}`:                                                "\"body\" is missing",
-		`{"body":"a","body_base64":"YQ=="}`:                            "both given",
-		`{"body":"a","in":"5"}`:                                        `"in": duration "5"`,
-		`{"body":"a","in":"-5s"}`:                                      "negative",
-		`{"body":"a","in":"106752d"}`:                                  "too long",
-		`{"body":"a","due":"tomorrow"}`:                                `"due": time "tomorrow"`,
-		`{"body":"a","due":"10000-01-01T00:00:00Z"}`:                   "after the last",
-		`{"body":"a","due":"2016-12-31T23:59:60Z"}`:                    "not understood",
-		`{"body":"a","due":"0001-01-01T00:00:00Z"}`:                    "zero time",
-		`{"body":"a","in":"1s","due":"2026-11-20T10:00:00Z"}`:          "both given",
-		`{"body":"a","expire":"x"}`:                                    `"expire": duration`,
-		`{"body":"a","if_exists":"overwrite"}`:                         "use keep, replace",
-		`{"body":"a","headers_base64":{"?":""}}`:                       "not standard base64",
-		`{"body":"a","headers_base64":{"YQ==":"?"}}`:                   "not standard base64",
-		`{"body":"a","headers":{"a":""},"headers_base64":{"YQ==":""}}`: "given twice",
+		`{}`:                                                                "\"body\" is missing",
+		`{"body":null}`:                                                     "\"body\" is missing",
+		`{"body":"a","body_base64":"YQ=="}`:                                 "both given",
+		`{"body":"a","in":"5"}`:                                             `"in": duration "5"`,
+		`{"body":"a","in":"-5s"}`:                                           "negative",
+		`{"body":"a","in":"106752d"}`:                                       "too long",
+		`{"body":"a","due":"tomorrow"}`:                                     `"due": time "tomorrow"`,
+		`{"body":"a","due":"10000-01-01T00:00:00Z"}`:                        "after the last",
+		`{"body":"a","due":"2016-12-31T23:59:60Z"}`:                         "not understood",
+		`{"body":"a","due":"0001-01-01T00:00:00Z"}`:                         "zero time",
+		`{"body":"a","in":"1s","due":"2026-11-20T10:00:00Z"}`:               "both given",
+		`{"body":"a","at_local":"2026-11-20 09:00"}`:                        "needs a zone",
+		`{"body":"a","zone":"Europe/Berlin"}`:                               `"zone" goes with "at_local"`,
+		`{"body":"a","at_local":"2026-11-20 09:00","zone":"Mars"}`:          `"at_local": zone "Mars"`,
+		`{"body":"a","at_local":"nine","zone":"UTC"}`:                       `"at_local": time "nine"`,
+		`{"body":"a","at_local":"2026-11-20 09:00","zone":"UTC","in":"1s"}`: `"at_local" is given with "in"`,
+		`{"body":"a","if_due":"soon","if_exists":"replace"}`:                `"if_due": time "soon"`,
+		`{"body":"a","if_due":"0001-01-01T00:00:00Z"}`:                      `"if_due" is the zero time`,
+		`{"body":"a","expire":"x"}`:                                         `"expire": duration`,
+		`{"body":"a","if_exists":"overwrite"}`:                              "use keep, replace",
+		`{"body":"a","headers_base64":{"?":""}}`:                            "not standard base64",
+		`{"body":"a","headers_base64":{"YQ==":"?"}}`:                        "not standard base64",
+		`{"body":"a","headers":{"a":""},"headers_base64":{"YQ==":""}}`:      "given twice",
 	} {
 		var p PushItem
 		if err := DecodeRequest([]byte(text), &p); err != nil {
@@ -157,6 +164,49 @@ func TestMalformedItems(t *testing.T) {
 		}
 		if _, err := p.Message(); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want ErrInvalid with %q", text, err, want)
+		}
+	}
+}
+
+// A malformed follow-up is an error of its settlement, which names its number and its member.
+func TestMalformedSettlements(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"verb":"ack","then":[{"topic":"a","body":""},{"topic":"a"}]}`: "follow-up 2: \"body\" is missing",
+		`{"verb":"ack","then":[{"topic":"a","body":"","in":"5"}]}`:      `follow-up 1: "in": duration "5"`,
+		`{"verb":"snooze","in":"1s","at":"2026-11-20T10:00:00Z"}`:       "both given",
+		`{"verb":"snooze","at":"0001-01-01T00:00:00Z"}`:                 "zero time",
+		`{"verb":"snooze","at_local":"2026-11-20 09:00","zone":""}`:     "",
+		`{"verb":"later"}`: `"verb" "later"`,
+	} {
+		var s SettleItem
+		err := DecodeRequest([]byte(text), &s)
+		if err == nil {
+			_, err = s.Settlement()
+		}
+		if !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want ErrInvalid with %q", text, err, want)
+		}
+	}
+	many := `{"settlements":[{"verb":"ack","then":[` + strings.Repeat(`{},`, punctual.MaxThen) + `{}]}]}`
+	var r SettleRequest
+	if err := DecodeRequest([]byte(many), &r); !errors.Is(err, punctual.ErrTooLarge) || !strings.Contains(err.Error(), "follow-ups of a settlement") {
+		t.Errorf("%d follow-ups: %v; want ErrTooLarge", punctual.MaxThen+1, err)
+	}
+}
+
+// A body takes at most a third more in a request than it has bytes, whatever they are.
+func TestBodiesToPushStayShort(t *testing.T) {
+	for _, text := range []string{"", "hello", "\"", `{"order":"A-17"}`, strings.Repeat("\x00", 1000), strings.Repeat("\n", 1000), "é\xff", strings.Repeat(`\"`, 1000)} {
+		item, err := PushItemOf(&punctual.NewMessage{Topic: "a", Body: []byte(text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := Encode(item.Body)
+		if err != nil || len(data) > len(text)*4/3+24 {
+			t.Errorf("%.20q of %d bytes takes %d in a request, %v", text, len(text), len(data), err)
+		}
+		if m, err := item.Message(); err != nil || string(m.Body) != text {
+			t.Errorf("%.20q arrives as %.20q, %v", text, m.Body, err)
 		}
 	}
 }
@@ -195,6 +245,9 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 			m.Due = instant.Draw(t, "due")
 		} else {
 			m.Delay = length.Draw(t, "delay")
+		}
+		if rapid.Bool().Draw(t, "on a condition") {
+			m.IfDue = instant.Draw(t, "if due")
 		}
 		item, err := PushItemOf(&m)
 		if err != nil {
@@ -239,8 +292,14 @@ func TestSettlementsAndAmendmentsSurviveTheWire(t *testing.T) {
 			Topic: text.Draw(t, "topic"), ID: text.Draw(t, "id"), Token: rapid.Int64().Draw(t, "token"),
 			Verb: punctual.Verb(rapid.IntRange(1, 6).Draw(t, "verb")), Delay: length.Draw(t, "delay"), Error: text.Draw(t, "error"),
 		}
-		if s.Verb == punctual.SettleRetry && rapid.Bool().Draw(t, "backoff") {
+		switch {
+		case s.Verb == punctual.SettleRetry && rapid.Bool().Draw(t, "backoff"):
 			s.Delay = punctual.UseBackoff
+		case rapid.Bool().Draw(t, "at a time"):
+			s.Delay, s.Due = 0, instant.Draw(t, "due")
+		}
+		for i := range rapid.IntRange(0, 2).Draw(t, "follow-ups") {
+			s.Then = append(s.Then, punctual.NewMessage{Topic: s.Topic, ID: fmt.Sprint(i), Body: body(t), Headers: headers(t), Delay: length.Draw(t, "delay of it")})
 		}
 		settle, err := SettleItemOf(&s)
 		if err != nil {
@@ -251,6 +310,9 @@ func TestSettlementsAndAmendmentsSurviveTheWire(t *testing.T) {
 		same(t, gotS, s, err)
 
 		a := punctual.Amendment{Change: punctual.Change(rapid.IntRange(1, 3).Draw(t, "change")), Topic: s.Topic, ID: s.ID, Due: instant.Draw(t, "due")}
+		if rapid.Bool().Draw(t, "on a condition") {
+			a.IfDue = instant.Draw(t, "if due")
+		}
 		amend, err := AmendItemOf(&a)
 		if err != nil {
 			t.Fatal(err)
@@ -328,7 +390,8 @@ func TestWhatCannotStandInJSONIsRefused(t *testing.T) {
 	_, amended := AmendItemOf(&punctual.Amendment{Topic: bad})
 	_, claimed := ClaimRequestOf(punctual.Claim{Topics: []string{"a", bad}})
 	_, exists := PushItemOf(&punctual.NewMessage{IfExists: 77})
-	for i, err := range []error{topic, id, errorText, amended, claimed, exists} {
+	_, followUp := SettleItemOf(&punctual.Settlement{Topic: "a", ID: "b", Then: []punctual.NewMessage{{Topic: bad}}})
+	for i, err := range []error{topic, id, errorText, amended, claimed, exists, followUp} {
 		if !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("case %d: %v; want ErrInvalid", i, err)
 		}
@@ -391,10 +454,14 @@ func TestPaths(t *testing.T) {
 		"/v1/topics/%2E%2E/messages/%2E":            MessagePath("..", "."),
 		"/v1/topics/a.b/messages/x%20%3F%23%25/ack": MessagePath("a.b", "x ?#%", "ack"),
 		"/v1/topics/...a":                           TopicPath("...a"),
+		"/v1/topics/orders%40events/messages/a%40b": MessagePath("orders@events", "a@b"),
 	} {
 		if got != want {
 			t.Errorf("path %s, want %s", got, want)
 		}
+	}
+	if s, err := SplitPath("/v1/topics/orders@events/claim"); err != nil || s[2] != "orders@events" {
+		t.Errorf("a path with a plain @ is read as %q, %v", s, err)
 	}
 	for _, path := range []string{"", "v1", "//", "/v1//topics", "/v1/", "/v1/./topics", "/v1/topics/../push", "/v1/topics/%zz", "/v1/%"} {
 		if s, err := SplitPath(path); !errors.Is(err, punctual.ErrInvalid) {

@@ -1,0 +1,93 @@
+package remotestore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// able is a store that counts how often it is asked what it can do. Its reach is what the test sets, below zero an error.
+type able struct {
+	punctual.Store
+	reach atomic.Int32
+	asked atomic.Int32
+}
+
+func (a *able) Abilities(context.Context) (punctual.Abilities, error) {
+	a.asked.Add(1)
+	if r := a.reach.Load(); r >= 0 {
+		return punctual.Abilities{Follow: punctual.Reach(r)}, nil
+	}
+	return punctual.Abilities{}, fmt.Errorf("asking: %w", punctual.ErrUnreachable)
+}
+
+// What the server's store can do is asked once a minute, and an error is not kept.
+func TestAbilities(t *testing.T) {
+	below := &able{Store: closing(t, memstore.New(nil), nil)}
+	below.reach.Store(-1)
+	s := connect(t, nil, serve(t, below, "").url)
+	if a, err := s.Abilities(t.Context()); !errors.Is(err, punctual.ErrUnreachable) {
+		t.Errorf("of a store that does not say what it can do: %+v, %v; want ErrUnreachable", a, err)
+	}
+	want := func(r punctual.Reach) {
+		t.Helper()
+		if a, err := s.Abilities(t.Context()); err != nil || a.Follow != r {
+			t.Errorf("abilities: %+v, %v; want %v", a, err, r)
+		}
+	}
+	below.reach.Store(int32(punctual.ReachFamily))
+	want(punctual.ReachFamily)
+	asked := below.asked.Load()
+	below.reach.Store(int32(punctual.ReachAny))
+	want(punctual.ReachFamily)
+	if n := below.asked.Load() - asked; n != 0 {
+		t.Errorf("asked again %d times within the minute", n)
+	}
+	s.ForgetAbilities()
+	want(punctual.ReachAny)
+	if n := below.asked.Load() - asked; n != 1 {
+		t.Errorf("asked %d times after the minute; want 1", n)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if a, err := s.Abilities(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %+v, %v", a, err)
+	}
+	plain := connect(t, nil, serve(t, struct{ punctual.Store }{below.Store}, "").url)
+	if a, err := plain.Abilities(t.Context()); err != nil || a.Follow != punctual.ReachNone {
+		t.Errorf("of a store that is no AbilityReporter: %+v, %v", a, err)
+	}
+	if names, err := plain.TopicNames(t.Context(), punctual.NameQuery{}); !errors.Is(err, punctual.ErrUnsupported) {
+		t.Errorf("names of a store that is no TopicNamer: %v, %v", names, err)
+	}
+}
+
+// The names of topics come by themselves, in order.
+func TestTopicNames(t *testing.T) {
+	s := connect(t, nil, serve(t, closing(t, memstore.New(nil), nil), "").url)
+	if names, err := s.TopicNames(t.Context(), punctual.NameQuery{}); err != nil || names == nil || len(names) != 0 {
+		t.Errorf("of an empty store: %#v, %v", names, err)
+	}
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "b@cron"}, {Topic: "a/b@cron"}, {Topic: "b@events"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		q    punctual.NameQuery
+		want []string
+	}{
+		{punctual.NameQuery{}, []string{"a/b", "a/b@cron", "b", "b@cron", "b@events"}},
+		{punctual.NameQuery{Suffix: "@cron"}, []string{"a/b@cron", "b@cron"}},
+		{punctual.NameQuery{Prefix: "b@", Suffix: "cron"}, []string{"b@cron"}},
+		{punctual.NameQuery{Prefix: "é&="}, []string{}},
+	} {
+		if names, err := s.TopicNames(t.Context(), c.q); err != nil || !slices.Equal(names, c.want) {
+			t.Errorf("%+v: %v, %v; want %v", c.q, names, err, c.want)
+		}
+	}
+}

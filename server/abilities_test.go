@@ -1,0 +1,43 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+)
+
+// able is a store whose abilities, or why it cannot say them, the test sets.
+type able struct {
+	punctual.Store
+	reach punctual.Reach
+	err   error
+}
+
+func (a *able) Abilities(context.Context) (punctual.Abilities, error) {
+	return punctual.Abilities{Follow: a.reach}, a.err
+}
+
+// GET /v1 has what the store can do. While the store does not answer, it has what the store said before, or nothing at all: a client must not
+// take the silence of a store for a lack of abilities.
+func TestAbilities(t *testing.T) {
+	r := newRig(t, nil)
+	r.ask("GET /v1", "").want(t, 200, `"abilities":{"follow":"any"}`)
+
+	plain := struct{ punctual.Store }{r.store}
+	r.Server = newServer(t, plain, nil)
+	r.ask("GET /v1", "").want(t, 200, `"abilities":{"follow":"none"}`)
+	r.ask("GET /v1/names", "").problem(t, 422, "unsupported")
+
+	store := &able{Store: r.store, err: fmt.Errorf("asking: %w", punctual.ErrUnreachable)}
+	r.Server = newServer(t, store, nil)
+	if a := r.ask("GET /v1", ""); a.status != 200 || strings.Contains(a.body, "abilities") {
+		t.Errorf("of a store that does not answer: %d %s", a.status, a.body)
+	}
+	store.reach, store.err = punctual.ReachFamily, nil
+	r.ask("GET /v1", "").want(t, 200, `"abilities":{"follow":"family"}`)
+	store.err = punctual.ErrUnreachable
+	r.ask("GET /v1", "").want(t, 200, `"abilities":{"follow":"family"}`)
+}
