@@ -55,6 +55,7 @@ func (l *Ledger) Audit(ctx context.Context, s punctual.Store, process int64, clo
 		return err
 	}
 	l.check(false)
+	l.checkEvents()
 	return l.checkStore(ctx, s)
 }
 
@@ -98,6 +99,11 @@ func (l *Ledger) drain(ctx context.Context, rec *Recorder, topics []string) erro
 		all = slices.DeleteFunc(all, func(t punctual.TopicStats) bool { return t.Live() == 0 })
 		if len(all) == 0 {
 			return nil
+		}
+		for _, t := range all { // acks of the drain may have been told of in a companion that is new
+			if !slices.Contains(topics, t.Topic) {
+				topics = append(topics, t.Topic)
+			}
 		}
 		if time.Now().After(end) {
 			for _, t := range all {

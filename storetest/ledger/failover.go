@@ -151,7 +151,7 @@ func (o *op) confirmed(in *intern, s *state, next []*state) []*state {
 	for _, p := range next {
 		n := *p
 		switch changed := p != s; o.kind {
-		case opSettle:
+		case opSettle, opFollow:
 			if changed {
 				n.undo = s
 			}

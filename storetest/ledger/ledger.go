@@ -140,6 +140,20 @@ type Fact struct {
 	// scheduled to dead.
 	Count  int64   `json:"4,omitempty"`
 	Counts []int64 `json:"5,omitempty"`
+	// Then are the follow-ups of a settlement, IfDue is the condition of a push or an amendment.
+	Then  []Fact `json:"6,omitempty"`
+	IfDue int64  `json:"7,omitempty"`
+	// Event is what a message of a companion events tells.
+	Event *EventFact `json:"8,omitempty"`
+}
+
+// EventFact is what an event says of the message ID of the topic whose companion events has it; At is in ms.
+type EventFact struct {
+	Event  string               `json:"e"`
+	Topic  string               `json:"t"`
+	ID     string               `json:"i"`
+	Reason punctual.DeathReason `json:"r,omitempty"`
+	At     int64                `json:"a"`
 }
 
 // Durable says what a store keeps when its medium loses all that was not synced.
@@ -193,6 +207,8 @@ type Ledger struct {
 	leases     map[string]span   // the shortest and the longest lease that a topic ever had by its settings, in ms
 	unnamed    map[string]*track // messages whose ID nobody was told, by life
 	handlers   handlerHistory
+	links      links
+	told       eventHistory
 	problems   []string
 
 	// Calls acknowledged, deliveries seen, crashes, calls under way at the crashes, and IDs given up because too many states were
@@ -212,6 +228,8 @@ type call struct {
 	end      int64                  // clock
 	answer   *Line                  // nil when nobody saw it, or when it says nothing definite
 	lives    map[*Fact]*incarnation // the messages of a push
+	// groups are the numbers of those settlements of the call whose follow-ups took effect with them or not at all; see links.
+	groups map[*Fact]int64
 	// lost is the failover that took away what this copy of a call did; another copy is the call as it was answered.
 	lost *call
 }
@@ -221,6 +239,7 @@ func New(d Durable) *Ledger {
 	return &Ledger{
 		durable: d, calls: make(map[int64]*call), gaveBack: make(map[int64][]*call), failed: make(map[int64]bool), ids: make(map[name]*track), topics: make(map[string]*topicHistory),
 		leases: make(map[string]span), unnamed: make(map[string]*track), handlers: newHandlerHistory(),
+		links: newLinks(), told: newEventHistory(),
 	}
 }
 
@@ -551,6 +570,7 @@ func (l *Ledger) check(power bool) {
 	for _, t := range l.ordered(touched) {
 		l.explain(t)
 	}
+	l.agree()
 	for _, c := range counts {
 		c.check(l)
 	}

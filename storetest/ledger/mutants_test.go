@@ -34,6 +34,11 @@ var unseenByLedger = map[string]string{
 	"deletes as a cancel does":                                        "the workload deletes nothing; it is for the cases of group amend and for random histories",
 	"remembers as the topic asks when that is longer":                 noRemember,
 	"remembers as the message asks only where the topic has a window": noRemember,
+	"does not wake claims for follow-ups":                             "how long a claim waits is for the cases of groups wait and then",
+	"compares a condition with the millisecond that it lies in":       "the workload asks for whole milliseconds",
+	"rounds the due time of a settlement down":                        "the workload asks for whole milliseconds",
+	"leaves companions behind":                                        "the workload deletes no topic that has companions; it is for the cases of group companions",
+	"tells of nothing that a claim ends":                              "when a claim ends a message is not known; it is for the cases of group events and for random histories",
 }
 
 const noRemember = "the workload's messages ask for no window of their own; that is for the cases of group duplicate and for random histories"
@@ -41,7 +46,11 @@ const noRemember = "the workload's messages ask for no window of their own; that
 const noStories = "the workload keeps no stories"
 
 // seenAs is another promise as which callers may see a bug: what is gone is also a taken ID that is free.
-var seenAs = map[string]string{"loses the dead": promise.P7, "says cancelled and does nothing": promise.P7, "loses one push in seven": promise.P7}
+var seenAs = map[string]string{
+	"loses the dead": promise.P7, "says cancelled and does nothing": promise.P7, "loses one push in seven": promise.P7,
+	"stores follow-ups although the lease was lost": promise.P13, "stores one follow-up of several": promise.P1,
+	"takes a follow-up for one that was pushed long before": promise.P13,
+}
 
 // mutantWorkload works on a broken store until the ledger says so.
 func mutantWorkload(t *testing.T, s punctual.Store, clock *ShiftedClock) (problems []string) {

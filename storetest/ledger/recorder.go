@@ -76,12 +76,8 @@ func (r *Recorder) now() int64 { return r.clock().UnixMilli() }
 // Push implements punctual.Store.
 func (r *Recorder) Push(ctx context.Context, in []punctual.NewMessage) (out []punctual.PushResult, err error) {
 	before := Line{Call: CallPush, Facts: make([]Fact, len(in))}
-	for i, m := range in {
-		before.Facts[i] = Fact{
-			Topic: m.Topic, ID: m.ID, Due: due(m.Due), Delay: storekit.CeilDuration(m.Delay), MaxAttempts: m.MaxAttempts,
-			ExpireAfter: storekit.CeilDuration(m.ExpireAfter), Drop: m.DropExpired, IfExists: m.IfExists,
-		}
-		before.Facts[i].content(m.Body, m.Headers)
+	for i := range in {
+		before.Facts[i] = pushFact(&in[i])
 	}
 	r.do(before, func(answer *Line) error {
 		out, err = r.store.Push(ctx, in)
@@ -95,6 +91,16 @@ func (r *Recorder) Push(ctx context.Context, in []punctual.NewMessage) (out []pu
 		return err
 	})
 	return out, err
+}
+
+// pushFact is what a push asks for, or a follow-up.
+func pushFact(m *punctual.NewMessage) Fact {
+	f := Fact{
+		Topic: m.Topic, ID: m.ID, Due: due(m.Due), Delay: storekit.CeilDuration(m.Delay), MaxAttempts: m.MaxAttempts,
+		ExpireAfter: storekit.CeilDuration(m.ExpireAfter), Drop: m.DropExpired, IfExists: m.IfExists, IfDue: due(m.IfDue),
+	}
+	f.content(m.Body, m.Headers)
+	return f
 }
 
 // due is a time in ms; 0 is none.
@@ -173,8 +179,22 @@ func messageFact(m *punctual.Message) Fact {
 		Topic: m.Topic, ID: m.ID, Due: due(m.Due), Attempt: m.Attempt, MaxAttempts: m.MaxAttempts, Created: due(m.Created),
 		Expires: due(m.Expires), Drop: m.DropExpired,
 	}
+	if isEvents(m.Topic) {
+		f.event(m.Body)
+		return f
+	}
 	f.content(m.Body, m.Headers)
 	return f
+}
+
+// event notes what the body of an event tells.
+func (f *Fact) event(body []byte) {
+	e, err := punctual.ParseEvent(body)
+	if err != nil {
+		f.Broken = err.Error()
+		return
+	}
+	f.Event = &EventFact{Event: e.Event.String(), Topic: e.Topic, ID: e.ID, Reason: e.Reason, At: due(e.At)}
 }
 
 // historyText is a history as the ledger keeps it.
@@ -198,7 +218,10 @@ func digest(text string) string {
 func (r *Recorder) Settle(ctx context.Context, in []punctual.Settlement) (out []error, err error) {
 	before := Line{Call: CallSettle, Facts: make([]Fact, len(in))}
 	for i, s := range in {
-		before.Facts[i] = Fact{Topic: s.Topic, ID: s.ID, Token: s.Token, Verb: s.Verb, Delay: storekit.CeilDuration(s.Delay), Failure: digest(storekit.TrimError(s.Error))}
+		before.Facts[i] = Fact{Topic: s.Topic, ID: s.ID, Token: s.Token, Verb: s.Verb, Due: due(s.Due), Delay: storekit.CeilDuration(s.Delay), Failure: digest(storekit.TrimError(s.Error))}
+		for j := range s.Then {
+			before.Facts[i].Then = append(before.Facts[i].Then, pushFact(&s.Then[j]))
+		}
 		if s.Delay == punctual.UseBackoff {
 			before.Facts[i].Delay = -1
 		}
@@ -217,7 +240,7 @@ func (r *Recorder) Settle(ctx context.Context, in []punctual.Settlement) (out []
 func (r *Recorder) Amend(ctx context.Context, in []punctual.Amendment) (out []punctual.Amended, err error) {
 	before := Line{Call: CallAmend, Facts: make([]Fact, len(in))}
 	for i, a := range in {
-		before.Facts[i] = Fact{Topic: a.Topic, ID: a.ID, Change: a.Change, Due: due(a.Due), Delay: storekit.CeilDuration(a.Delay)}
+		before.Facts[i] = Fact{Topic: a.Topic, ID: a.ID, Change: a.Change, Due: due(a.Due), Delay: storekit.CeilDuration(a.Delay), IfDue: due(a.IfDue)}
 	}
 	r.do(before, func(answer *Line) error {
 		out, err = r.store.Amend(ctx, in)

@@ -17,6 +17,7 @@ type track struct {
 	seen    int64    // line of the last call whose answer told of the ID
 	listed  bool     // on the list of its topic
 	givenUp bool     // given up, or a promise was broken: checked no more
+	was     name     // what it was called before anybody was told its ID
 }
 
 // op is one item of a call, as it concerns one ID.
@@ -36,6 +37,8 @@ type op struct {
 	lengths span
 	// earlier is Ledger.Earlier, for a delivery.
 	earlier int64
+	// group is the number of the settlement without an answer that the op is a part of, or 0; see links.
+	group int64
 	// met are the states in which a call that counts may have met the message, as bits.
 	met uint8
 }
@@ -47,6 +50,8 @@ const (
 	opDeliver
 	opUnseen // a claim whose answer nobody saw may have leased the message
 	opSettle
+	opFollow // a follow-up of a settlement that succeeded, or may have
+	opRefuse // a follow-up for which a settlement was refused
 	opAmend
 	opGet
 	opStory
@@ -58,8 +63,11 @@ const (
 
 // pushed hands the messages of a push to their IDs.
 func (l *Ledger) pushed(c *call, touched map[name]*track) {
-	if c.Call == CallPush {
+	switch c.Call {
+	case CallPush:
 		l.asked(c, opPush, touched)
+	case CallSettle:
+		l.unnamedFollowUps(c, touched)
 	}
 }
 
@@ -138,6 +146,10 @@ func (l *Ledger) asked(c *call, kind opKind, touched map[name]*track) {
 	for i := range c.Facts {
 		o := op{call: c, kind: kind, ask: &c.Facts[i]}
 		n := name{o.ask.Topic, o.ask.ID}
+		if isEvents(n.topic) {
+			continue
+		}
+		l.told.noteEnding(c, i)
 		if c.answer != nil {
 			o.got = &c.answer.Facts[i]
 			if o.must = o.got.Status != openStatus; !o.must {
@@ -149,7 +161,14 @@ func (l *Ledger) asked(c *call, kind opKind, touched map[name]*track) {
 			n.id = "?" + o.ask.Life // until somebody sees it
 			l.unnamed[o.ask.Life] = l.of(n)
 		}
+		if kind == opSettle && len(o.ask.Then) > 0 && c.answer == nil {
+			o.group = l.groupOf(c, o.ask)
+		}
 		l.add(n, touched, o)
+		l.joins(o.group, n)
+		if kind == opSettle {
+			l.followUps(c, i, touched, func(f *Fact) bool { return f.ID != "" })
+		}
 	}
 }
 
@@ -161,6 +180,10 @@ func (l *Ledger) claimed(c *call, touched map[name]*track) {
 		f := &c.answer.Facts[i]
 		n := name{f.Topic, f.ID}
 		l.Deliveries++
+		if isEvents(n.topic) {
+			l.told.saw(l, c, f)
+			continue
+		}
 		l.identify(n, f)
 		l.add(n, touched, op{call: c, kind: opDeliver, ask: f, got: f, must: true, earlier: l.Earlier})
 	}
@@ -191,7 +214,7 @@ func (l *Ledger) identify(n name, f *Fact) {
 	}
 	delete(l.unnamed, f.Life)
 	delete(l.ids, t.name)
-	t.name = n
+	t.was, t.name = t.name, n
 	l.ids[n] = t
 }
 
@@ -202,6 +225,10 @@ func (l *Ledger) read(c *call, touched map[name]*track) {
 	for i := range c.answer.Facts {
 		f := &c.answer.Facts[i]
 		n := name{f.Topic, f.ID}
+		if isEvents(n.topic) {
+			l.told.saw(l, c, f)
+			continue
+		}
 		l.identify(n, f)
 		l.add(n, touched, op{call: c, kind: opGet, ask: f, got: f, must: true})
 	}
@@ -231,7 +258,11 @@ func (l *Ledger) wholeTopic(c *call, touched map[name]*track) []*countOp {
 		return nil
 	}
 	count := &countOp{call: c, kind: kind}
-	for _, t := range l.tracksOf([]string{f.Topic}, touched) {
+	topics := []string{f.Topic}
+	if kind == opDelete {
+		topics = l.family(f.Topic)
+	}
+	for _, t := range l.tracksOf(topics, touched) {
 		o := l.add(t.name, touched, op{call: c, kind: kind, ask: f, must: c.answer != nil})
 		count.ops = append(count.ops, o)
 		count.tracks = append(count.tracks, t)
@@ -313,7 +344,7 @@ func (l *Ledger) explain(t *track) {
 		edges = append(edges, edge{o.from, false, o}, edge{o.to, true, o})
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.line, b.line) })
-	s := &search{l: l, t: t, intern: newIntern(l.durable), over: make(map[*call]bool), left: firstExplanations + explanationsPerLine*len(edges)}
+	s := &search{l: l, t: t, intern: l.newIntern(), over: make(map[*call]bool), left: firstExplanations + explanationsPerLine*len(edges)}
 	for _, st := range t.states {
 		s.configs = append(s.configs, explanation{state: s.intern.of(*st)})
 	}
@@ -460,6 +491,11 @@ func (s *search) finish(o *op) bool {
 	}
 	seen := make(map[explanation]bool, len(out))
 	for _, c := range out {
+		if o.group != 0 {
+			if c.state = s.closeLink(o, c.state, c.done&bit != 0); c.state == nil {
+				continue
+			}
+		}
 		c.done &^= bit
 		if !seen[c] {
 			seen[c] = true

@@ -79,6 +79,8 @@ type state struct {
 	undo *state
 	// why says how a message ended, for reports alone.
 	why string
+	// links say of settlements without an answer whether they took effect in this state.
+	links *linkList
 }
 
 const unseenToken = -1
@@ -86,7 +88,9 @@ const unseenToken = -1
 const extend = punctual.SettleExtend
 
 // gone is the state of an ID whose message has ended and left no story of its own.
-func (s *state) gone(why string) state { return state{top: s.top, told: s.told, why: why} }
+func (s *state) gone(why string) state {
+	return state{top: s.top, told: s.told, why: why, links: s.links}
+}
 
 // attention is when a live message next needs attention.
 func (s *state) attention() span {
@@ -190,9 +194,16 @@ func (in *intern) cut(s *state) (out []*state) {
 type intern struct {
 	durable Durable
 	states  map[state]*state
+	links   *links // nil where no new links are made
 }
 
-func newIntern(d Durable) *intern { return &intern{d, make(map[state]*state)} }
+func newIntern(d Durable) *intern { return &intern{durable: d, states: make(map[state]*state)} }
+
+func (l *Ledger) newIntern() *intern {
+	in := newIntern(l.durable)
+	in.links = &l.links
+	return in
+}
 
 func (in *intern) of(s state) *state {
 	p := in.states[s]

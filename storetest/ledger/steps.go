@@ -25,6 +25,10 @@ func (o *op) step(in *intern, s *state) ([]*state, string) {
 		return o.unseen(in, s)
 	case opSettle:
 		return o.settle(in, s)
+	case opFollow:
+		return o.follow(in, s)
+	case opRefuse:
+		return o.refuse(s)
 	case opAmend:
 		return o.amend(in, s)
 	case opGet:
@@ -96,6 +100,9 @@ func (o *op) push(in *intern, s *state) ([]*state, string) {
 	if o.must && !slices.ContainsFunc(o.sets(), func(x *punctual.Settings) bool { return !x.PushPaused }) {
 		return fails("%s: a push was taken by a topic that is paused", promise.P13)
 	}
+	if o.ask.IfDue != 0 {
+		return o.onCondition(s, s.phase == phaseLive || s.phase == phaseDead, func() ([]*state, string) { return o.store(in, s, "replaced") })
+	}
 	taken := s.phase != phaseAbsent
 	switch {
 	case taken && o.ask.IfExists == punctual.IfExistsFail:
@@ -108,6 +115,19 @@ func (o *op) push(in *intern, s *state) ([]*state, string) {
 		return o.store(in, s, "replaced")
 	}
 	return o.store(in, s, "stored")
+}
+
+// onCondition is what a change does that has a condition on the due time: do if it is met, which it may be of a message that is there
+// alone, and nothing otherwise. The due time may be known as a span.
+func (o *op) onCondition(s *state, there bool, do func() ([]*state, string)) (next []*state, reason string) {
+	if there && s.due.has(o.ask.IfDue) {
+		next, reason = do()
+	}
+	if !there || s.due != exactly(o.ask.IfDue) {
+		n, r := o.answers("changed", []*state{s})
+		next, reason = append(next, n...), cmp.Or(reason, r)
+	}
+	return next, reason
 }
 
 func (o *op) keepFirst(in *intern, s *state) ([]*state, string) {
@@ -145,7 +165,7 @@ func (o *op) store(in *intern, s *state, status string) ([]*state, string) {
 		}
 		return nil, reason
 	}
-	n := state{phase: phaseLive, incarnation: o.life(), top: s.top, told: s.told}
+	n := state{phase: phaseLive, incarnation: o.life(), top: s.top, told: s.told, links: s.links}
 	var reason string
 	if n.due, reason = o.dueAsked(); reason != "" {
 		return nil, reason
@@ -327,7 +347,7 @@ func (o *op) settle(in *intern, s *state) ([]*state, string) {
 		return []*state{s}, ""
 	}
 	if s.phase != phaseLive || s.token == 0 || s.token != o.ask.Token {
-		return o.answers("lease_lost", []*state{s})
+		return o.answers("lease_lost", o.linked(in, []*state{s}, false))
 	}
 	if o.status() == "lease_lost" && s.until.lo <= o.time().hi {
 		// The lease has run out, and a claim under way may have taken the message. Its old token is
@@ -340,9 +360,12 @@ func (o *op) settle(in *intern, s *state) ([]*state, string) {
 		if verb == punctual.SettleExtend {
 			return o.answers("cancelled", []*state{s})
 		}
-		return o.answers("cancelled", in.kept(o.finish(in, s, wasCancelledLate, o.time(), o.sets())))
+		return o.answers("cancelled", o.linked(in, in.kept(o.finish(in, s, wasCancelledLate, o.time(), o.sets())), false))
 	}
-	return o.answers("ok", o.settled(in, s))
+	if len(o.ask.Then) > 0 && followUpRefused(o.status()) {
+		return []*state{s}, ""
+	}
+	return o.answers("ok", o.linked(in, o.settled(in, s), true))
 }
 
 func (o *op) settled(in *intern, s *state) []*state {
@@ -354,7 +377,7 @@ func (o *op) settled(in *intern, s *state) []*state {
 	case punctual.SettleRetry:
 		return o.retried(in, s)
 	case punctual.SettleSnooze:
-		n.due = o.after(exactly(o.ask.Delay))
+		n.due = o.dueAgain(exactly(o.ask.Delay))
 		n.attempt--
 	case punctual.SettleRelease:
 		n.attempt--
@@ -368,12 +391,12 @@ func (o *op) settled(in *intern, s *state) []*state {
 	return in.next(n)
 }
 
-// acked: an ack is durable where the topic remembers the ID, or keeps stories.
+// acked: an ack is durable where the topic remembers the ID, keeps stories or tells of acks, and where it has follow-ups.
 func (o *op) acked(in *intern, s *state) (out []*state) {
 	for _, x := range o.sets() {
 		for _, f := range o.finish(in, s, wasAcked, o.time(), []*punctual.Settings{x}) {
 			next := in.undoable
-			if x.DedupeWindow > 0 || x.FinishedRetention > 0 {
+			if x.DedupeWindow > 0 || x.FinishedRetention > 0 || x.Emit&punctual.EventAcked != 0 || len(o.ask.Then) > 0 {
 				next = func(f state, _ *state) []*state { return in.next(f) }
 			}
 			if p := next(*f, s)[0]; !slices.Contains(out, p) {
@@ -393,7 +416,7 @@ func (o *op) retried(in *intern, s *state) (out []*state) {
 			n = s.dies(punctual.ReasonAttemptsUsedUp, o.time())
 			n.failures = failures
 		} else {
-			n.due = o.after(o.retryDelay(x, s.attempt))
+			n.due = o.dueAgain(o.retryDelay(x, s.attempt))
 		}
 		for _, p := range in.next(n) {
 			if !slices.Contains(out, p) {
@@ -402,6 +425,14 @@ func (o *op) retried(in *intern, s *state) (out []*state) {
 		}
 	}
 	return out
+}
+
+// dueAgain is when a message is due that was given back: at the instant asked for, or after a delay.
+func (o *op) dueAgain(delay span) span {
+	if o.ask.Due != 0 {
+		return exactly(o.ask.Due)
+	}
+	return o.after(delay)
 }
 
 // retryDelay is the delay asked for, or what the topic's backoff may draw.
@@ -451,21 +482,31 @@ func (o *op) amend(in *intern, s *state) ([]*state, string) {
 		reason = cmp.Or(reason, r)
 	}
 	t := o.time()
+	cancel := o.ask.Change == punctual.ChangeCancel
 	if s.is(punctual.StateLeased, t) {
-		late := []*state{s}
-		if o.ask.Change == punctual.ChangeCancel {
-			late = o.cancelledLate(in, s)
+		if cancel && !s.cancel {
+			add(o.ifDue(s, func() ([]*state, string) { return o.answers("leased", o.cancelledLate(in, s)) }))
+		} else {
+			add(o.answers("leased", []*state{s}))
 		}
-		add(o.answers("leased", late))
 	}
 	if s.token == 0 || s.is(punctual.StateReady, t) {
-		if o.ask.Change == punctual.ChangeCancel {
-			add(o.answers("cancelled", in.kept(o.finish(in, s, wasCancelled, t, o.sets()))))
-		} else {
-			add(o.reschedule(in, s))
-		}
+		add(o.ifDue(s, func() ([]*state, string) {
+			if cancel {
+				return o.answers("cancelled", in.kept(o.finish(in, s, wasCancelled, t, o.sets())))
+			}
+			return o.reschedule(in, s)
+		}))
 	}
 	return next, reason
+}
+
+// ifDue is what a change of a message that is there does: do, on its condition if it has one.
+func (o *op) ifDue(s *state, do func() ([]*state, string)) ([]*state, string) {
+	if o.ask.IfDue == 0 {
+		return do()
+	}
+	return o.onCondition(s, true, do)
 }
 
 // cancelledLate: the wish to cancel is kept even if the lease is not.
@@ -507,9 +548,11 @@ func (o *op) requeue(in *intern, s *state) ([]*state, string) {
 	case phaseLive:
 		return o.answers("not_dead", []*state{s})
 	case phaseDead:
-		n := *s
-		n.attempt = 0
-		return o.moved(in, &n, "requeued")
+		return o.ifDue(s, func() ([]*state, string) {
+			n := *s
+			n.attempt = 0
+			return o.moved(in, &n, "requeued")
+		})
 	}
 	return o.answers("not_found", []*state{s})
 }

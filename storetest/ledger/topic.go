@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // topicHistory is what the ledger knows of one topic: its settings over time, and the IDs that may be there.
@@ -37,7 +38,17 @@ func (l *Ledger) noteSettings(c *call) {
 	if c.Call != CallConfigure && c.Call != CallDelete {
 		return
 	}
-	h := l.history(c.Facts[0].Topic)
+	l.told.noteSettings(c)
+	if c.Call == CallDelete {
+		for _, topic := range l.family(c.Facts[0].Topic) {
+			l.noteWrite(c, l.history(topic))
+		}
+		return
+	}
+	l.noteWrite(c, l.history(c.Facts[0].Topic))
+}
+
+func (l *Ledger) noteWrite(c *call, h *topicHistory) {
 	w := settingsWrite{c.Settings, c.from, c.to, c.answer != nil}
 	if c.Call == CallDelete {
 		d := punctual.DefaultSettings()
@@ -47,6 +58,17 @@ func (l *Ledger) noteSettings(c *call) {
 		}
 	}
 	h.writes = append(h.writes, w)
+}
+
+// family is a topic and its companions, as far as the ledger knows them.
+func (l *Ledger) family(topic string) []string {
+	all := []string{topic}
+	for other := range l.topics {
+		if parent, companion := storekit.Companion(other); companion != "" && parent == topic {
+			all = append(all, other)
+		}
+	}
+	return all
 }
 
 // during returns the settings that may have been in force at some moment between two lines.

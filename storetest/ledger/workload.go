@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,15 +51,23 @@ type Workload struct {
 	Worker, HoldClaims bool
 
 	rec *Recorder
-	ids atomic.Int64 // names of messages
+	can punctual.Abilities // of the store
+	ids atomic.Int64       // names of messages
 
 	mu        sync.Mutex
-	pool      []name              // guarded by mu: IDs that may be there
+	pool      []known             // guarded by mu: IDs that may be there
 	unsettled []punctual.Delivery // guarded by mu: leases that nobody settled
 }
 
+// known is an ID that may be there, and when it was due as it was pushed.
+type known struct {
+	name
+	due int64
+}
+
 // The topics of a workload: a few with much to do, many with little, and those of the worker. Only the rare ones
-// change their settings, are paused, purged as a whole and deleted; the first of the worker may keep stories.
+// change their settings, are paused, purged as a whole and deleted; the first of the worker may keep stories. The busy ones have a
+// companion for follow-ups, and one more topic tells of its events where the store can.
 const (
 	hotTopics    = 4
 	rareTopics   = 300
@@ -69,6 +79,10 @@ const (
 func hotTopic(i int) string    { return "hot" + strconv.Itoa(i) }
 func rareTopic(i int) string   { return fmt.Sprintf("rare%03d", i) }
 func workerTopic(i int) string { return "work" + strconv.Itoa(i) }
+func nextTopic(i int) string   { return hotTopic(i) + "@next" }
+
+// tellingTopic tells of its events.
+const tellingTopic = "telling"
 
 // WorkloadTopics are all topics of any workload.
 func WorkloadTopics() (all []string) {
@@ -81,7 +95,15 @@ func WorkloadTopics() (all []string) {
 	for i := range workerTopics {
 		all = append(all, workerTopic(i))
 	}
-	return all
+	for i := range hotTopics {
+		all = append(all, nextTopic(i))
+	}
+	return append(all, tellingTopic, storekit.EventTopic(tellingTopic))
+}
+
+// claimedTopics are those of a workload that plain claims name: all but the worker's.
+func claimedTopics() []string {
+	return slices.DeleteFunc(WorkloadTopics(), func(topic string) bool { return strings.HasPrefix(topic, workerTopic(0)[:4]) })
 }
 
 // step is one thing that a goroutine of a workload does.
@@ -90,7 +112,24 @@ type step func(ctx context.Context, r *rand.Rand) error
 // Begin makes the workload ready for the methods that make one call.
 func (w *Workload) Begin() *Workload {
 	w.rec = NewRecorder(w.Store, w.Process, w.Clock, w.Emit)
+	if a, err := punctual.As[punctual.AbilityReporter](w.Store); err == nil {
+		w.can, _ = a.Abilities(context.Background()) // none where the store cannot be asked
+	}
+	w.tell()
 	return w
+}
+
+// tell has the telling topic tell of all endings, for as long as any run lasts. Where this fails nothing is pushed there.
+func (w *Workload) tell() {
+	if !w.can.Emit || w.rec.in == nil {
+		w.can.Emit = false
+		return
+	}
+	s := punctual.DefaultSettings()
+	s.Emit, s.EmitKeep = allEndings, punctual.MaxFinishedRetention
+	if _, err := w.rec.Configure(context.Background(), tellingTopic, wholePatch(s)); err != nil {
+		w.can.Emit = false
+	}
 }
 
 // Reopened goes on with another store of the same data, in the same process.
@@ -147,7 +186,10 @@ func (w *Workload) call(r *rand.Rand) (context.Context, context.CancelFunc) {
 }
 
 // someTopic is mostly a busy one.
-func someTopic(r *rand.Rand) string {
+func (w *Workload) someTopic(r *rand.Rand) string {
+	if w.can.Emit && r.IntN(12) == 0 {
+		return tellingTopic
+	}
 	if r.IntN(3) > 0 {
 		return hotTopic(r.IntN(hotTopics))
 	}
@@ -189,14 +231,19 @@ func (w *Workload) size(r *rand.Rand) int {
 // message is a new message of any kind. Those of large calls go to topics with many IDs. Where dozens of items for one
 // ID overlap, a ledger has too many orders to try.
 func (w *Workload) message(r *rand.Rand, now int64, large bool) punctual.NewMessage {
-	n := name{topic: someTopic(r)}
+	n := name{topic: w.someTopic(r)}
 	kind := r.IntN(5)
 	if large {
 		n.topic, kind = hotTopic(r.IntN(hotTopics)), max(kind, 1)
 	}
 	switch kind {
 	case 0:
-		n = w.some(r, n)
+		k := w.some(r, n)
+		m := w.messageOf(r, k.name, now)
+		if m.IfExists == punctual.IfExistsReplace && r.IntN(2) == 0 {
+			m.IfDue = k.ifDue(r)
+		}
+		return m
 	case 1:
 		if r.IntN(4) > 0 {
 			n.id = w.freshID(r, n.topic)
@@ -271,7 +318,7 @@ func (w *Workload) PushMany(r *rand.Rand, n int) error {
 	rs, err := w.rec.Push(ctx, ms)
 	for i := range rs {
 		if rs[i].ID != "" {
-			w.keep(r, name{ms[i].Topic, rs[i].ID})
+			w.keep(r, known{name{ms[i].Topic, rs[i].ID}, due(rs[i].Due)})
 		}
 	}
 	return err
@@ -280,7 +327,7 @@ func (w *Workload) PushMany(r *rand.Rand, n int) error {
 const poolSize = 512
 
 // keep remembers an ID that may be there.
-func (w *Workload) keep(r *rand.Rand, n name) {
+func (w *Workload) keep(r *rand.Rand, n known) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.pool) < poolSize {
@@ -291,13 +338,21 @@ func (w *Workload) keep(r *rand.Rand, n name) {
 }
 
 // some is an ID that may be there.
-func (w *Workload) some(r *rand.Rand, other name) name {
+func (w *Workload) some(r *rand.Rand, other name) known {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.pool) == 0 {
-		return name{other.topic, w.freshID(r, other.topic)}
+		return known{name: name{other.topic, w.freshID(r, other.topic)}}
 	}
 	return w.pool[r.IntN(len(w.pool))]
+}
+
+// ifDue is a condition that the message meets if nobody has moved it, or one that it hardly meets.
+func (k known) ifDue(r *rand.Rand) time.Time {
+	if k.due == 0 || r.IntN(4) == 0 {
+		return storekit.FromMillis(k.due + 1)
+	}
+	return storekit.FromMillis(k.due)
 }
 
 // Amend cancels, reschedules and requeues.
@@ -305,11 +360,14 @@ func (w *Workload) Amend(_ context.Context, r *rand.Rand) error {
 	now := w.rec.now()
 	as := make([]punctual.Amendment, min(batch(r), 12))
 	for i := range as {
-		n := w.some(r, name{topic: someTopic(r)})
+		n := w.some(r, name{topic: w.someTopic(r)})
 		if i > 0 && r.IntN(20) == 0 {
-			n = name{as[i-1].Topic, as[i-1].ID}
+			n.name = name{as[i-1].Topic, as[i-1].ID}
 		}
 		as[i] = punctual.Amendment{Topic: n.topic, ID: n.id, Change: punctual.Change(1 + r.IntN(3))}
+		if r.IntN(6) == 0 {
+			as[i].IfDue = n.ifDue(r)
+		}
 		if as[i].Change == punctual.ChangeCancel {
 			continue
 		}
@@ -333,13 +391,13 @@ func (w *Workload) Claim(_ context.Context, r *rand.Rand) error {
 	}
 	switch r.IntN(6) {
 	case 0, 1:
-		c.Topics = nil
-		all := WorkloadTopics()
-		for _, i := range r.Perm(rareTopics + hotTopics) {
-			c.Topics = append(c.Topics, all[i])
-		}
+		c.Topics = claimedTopics()
+		r.Shuffle(len(c.Topics), func(i, j int) { c.Topics[i], c.Topics[j] = c.Topics[j], c.Topics[i] })
 		c.Max = 1 + r.IntN(200)
-	case 2, 3:
+	case 2:
+		c.Topics = []string{nextTopic(r.IntN(hotTopics)), tellingTopic, storekit.EventTopic(tellingTopic)}
+		r.Shuffle(3, func(i, j int) { c.Topics[i], c.Topics[j] = c.Topics[j], c.Topics[i] })
+	case 3:
 		c.Topics = append(c.Topics, rareTopic(someRare(r)), hotTopic(r.IntN(hotTopics)), rareTopic(someRare(r)))
 	}
 	if w.ClaimTopics > 0 {
@@ -365,16 +423,16 @@ func (w *Workload) settle(r *rand.Rand, ds []punctual.Delivery) error {
 			w.forget(r, d)
 			continue
 		}
-		ss = append(ss, settlement(r, d))
+		ss = append(ss, w.settlement(r, d))
 		if r.IntN(30) == 0 {
-			ss = append(ss, settlement(r, d)) // twice in one call
+			ss = append(ss, w.settlement(r, d)) // twice in one call
 		}
 		if ss[len(ss)-1].Verb == punctual.SettleExtend {
 			w.forget(r, d)
 		}
 	}
 	if d, ok := w.someUnsettled(r); ok {
-		ss = append(ss, settlement(r, d))
+		ss = append(ss, w.settlement(r, d))
 	}
 	if len(ss) == 0 {
 		return nil
@@ -406,7 +464,7 @@ func (w *Workload) someUnsettled(r *rand.Rand) (d punctual.Delivery, ok bool) {
 }
 
 // settlement is mostly an ack.
-func settlement(r *rand.Rand, d punctual.Delivery) punctual.Settlement {
+func (w *Workload) settlement(r *rand.Rand, d punctual.Delivery) punctual.Settlement {
 	s := punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
 	delay := time.Duration(r.IntN(40)) * time.Millisecond
 	switch r.IntN(20) {
@@ -416,6 +474,10 @@ func settlement(r *rand.Rand, d punctual.Delivery) punctual.Settlement {
 		s.Verb, s.Delay, s.Error = punctual.SettleRetry, punctual.UseBackoff, "failed too"
 	case 3, 4:
 		s.Verb, s.Delay = punctual.SettleSnooze, delay
+	case 9:
+		s.Verb, s.Due = punctual.SettleSnooze, storekit.FromMillis(w.rec.now()+int64(r.IntN(40)))
+	case 10:
+		s.Verb, s.Due, s.Error = punctual.SettleRetry, storekit.FromMillis(w.rec.now()+int64(r.IntN(40))), "failed for now"
 	case 5:
 		s.Verb = punctual.SettleRelease
 	case 6, 7:
@@ -423,7 +485,46 @@ func settlement(r *rand.Rand, d punctual.Delivery) punctual.Settlement {
 	case 8:
 		s.Verb, s.Error = punctual.SettleDiscard, "given up"
 	}
+	if r.IntN(6) == 0 && (s.Verb == punctual.SettleAck || s.Verb == punctual.SettleSnooze || s.Verb == punctual.SettleDiscard) {
+		s.Then = w.followUps(r, d)
+	}
 	return s
+}
+
+// followUps are one or two, as far as the store reaches: the message itself, one in the companion or beside it, or any.
+func (w *Workload) followUps(r *rand.Rand, d punctual.Delivery) (then []punctual.NewMessage) {
+	if w.can.Follow == punctual.ReachNone || isEvents(d.Topic) {
+		return nil
+	}
+	now := w.rec.now()
+	for range 1 + r.IntN(2) {
+		n := name{d.Topic, d.ID}
+		parent, _ := storekit.Companion(d.Topic)
+		switch r.IntN(4) {
+		case 0:
+		case 1:
+			n.id = storekit.Stem(d.ID) + "~" + strconv.Itoa(r.IntN(3))
+		case 2:
+			if strings.HasPrefix(parent, "hot") {
+				n.topic = parent + "@next"
+			}
+		case 3:
+			if w.can.Follow == punctual.ReachAny {
+				n.topic = w.someTopic(r)
+				if n.id = ""; r.IntN(4) > 0 {
+					n.id = w.freshID(r, n.topic)
+				}
+			}
+		}
+		m := w.messageOf(r, n, now)
+		if r.IntN(3) > 0 && m.IfExists == punctual.IfExistsFail {
+			m.IfExists = punctual.IfExistsReplace // a settlement that is refused is tried no more
+		}
+		if !slices.ContainsFunc(then, func(x punctual.NewMessage) bool { return x.ID != "" && x.ID == m.ID && x.Topic == m.Topic }) {
+			then = append(then, m)
+		}
+	}
+	return then
 }
 
 // Inspect reads, and does what concerns whole topics.
@@ -437,13 +538,13 @@ func (w *Workload) Inspect(_ context.Context, r *rand.Rand) error {
 		x := w.some(r, name{topic: rare})
 		err = w.rec.Story(ctx, x.topic, x.id)
 	case n < 14:
-		x := w.some(r, name{topic: someTopic(r)})
+		x := w.some(r, name{topic: w.someTopic(r)})
 		_, err = w.rec.Get(ctx, x.topic, x.id)
 	case n < 20:
-		q := punctual.ListQuery{Topic: someTopic(r), State: punctual.State(1 + r.IntN(4)), Limit: 1 + r.IntN(30)}
+		q := punctual.ListQuery{Topic: w.someTopic(r), State: punctual.State(1 + r.IntN(4)), Limit: 1 + r.IntN(30)}
 		_, err = w.rec.List(ctx, q)
 	case n < 26:
-		_, err = w.rec.Stats(ctx, someTopic(r))
+		_, err = w.rec.Stats(ctx, w.someTopic(r))
 	case n < 27:
 		_, err = w.rec.Settings(ctx, rare)
 	case n < 33:
@@ -505,7 +606,7 @@ const workloadStories = 30 * 24 * time.Hour
 func wholePatch(s punctual.Settings) punctual.SettingsPatch {
 	return punctual.SettingsPatch{
 		Lease: &s.Lease, MaxAttempts: &s.MaxAttempts, Backoff: &s.Backoff, DeadRetention: &s.DeadRetention,
-		DedupeWindow: &s.DedupeWindow, FinishedRetention: &s.FinishedRetention, PushPaused: &s.PushPaused, DeliveryPaused: &s.DeliveryPaused,
+		DedupeWindow: &s.DedupeWindow, FinishedRetention: &s.FinishedRetention, Emit: &s.Emit, EmitKeep: &s.EmitKeep, PushPaused: &s.PushPaused, DeliveryPaused: &s.DeliveryPaused,
 	}
 }
 

@@ -1,0 +1,337 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest/promise"
+)
+
+// A settlement with follow-ups is one step on several IDs, each of which is searched alone. Where the answer was seen, each ID
+// has its part as an op that took effect. Where it was not, the parts took effect together or not at all: each state of an ID
+// carries a link that says which, and after each search the IDs of the settlement have to agree. A state that contradicts
+// what all states of another ID say is dropped; an ID without a state left breaks the promise.
+
+// links are the settlements whose answers nobody saw, and that may or may not have taken effect.
+type links struct {
+	newest int64
+	groups map[int64]*group
+	lists  map[linkList]*linkList
+}
+
+// group is one such settlement.
+type group struct {
+	what  string // for reports
+	line  int64
+	names []name // the IDs of the message and of its follow-ups
+}
+
+// linkList is what a state says of settlements, the newest first. Equal lists are the same pointer.
+type linkList struct {
+	group int64
+	took  bool
+	next  *linkList
+}
+
+func newLinks() links {
+	return links{groups: make(map[int64]*group), lists: make(map[linkList]*linkList)}
+}
+
+// maxLinks is how many links a state has at most. Each that is not decided doubles the states of an ID, so the oldest is
+// forgotten for a new one.
+const maxLinks = 3
+
+// says returns what a state says of a settlement, and whether it says anything.
+func (l *linkList) says(group int64) (took, known bool) {
+	for ; l != nil; l = l.next {
+		if l.group == group {
+			return l.took, true
+		}
+	}
+	return false, false
+}
+
+// with is the list with one more link.
+func (ls *links) with(l *linkList, group int64, took bool) *linkList {
+	kept := l.first(maxLinks - 1)
+	return ls.of(linkList{group, took, ls.copy(kept)})
+}
+
+// first are the newest links of a list.
+func (l *linkList) first(n int) (out []linkList) {
+	for ; l != nil && len(out) < n; l = l.next {
+		out = append(out, *l)
+	}
+	return out
+}
+
+func (ls *links) copy(all []linkList) (out *linkList) {
+	for _, x := range slices.Backward(all) {
+		out = ls.of(linkList{x.group, x.took, out})
+	}
+	return out
+}
+
+// without is the list but for one link.
+func (ls *links) without(l *linkList, group int64) *linkList {
+	return ls.copy(slices.DeleteFunc(l.first(maxLinks), func(x linkList) bool { return x.group == group }))
+}
+
+func (ls *links) of(x linkList) *linkList {
+	p := ls.lists[x]
+	if p == nil {
+		p = &x
+		ls.lists[x] = p
+	}
+	return p
+}
+
+// groupOf is the number of a settlement of a call whose answer nobody saw. A store that may lose what it has confirmed may lose it
+// for one ID in another way than for the next, as far as this ledger follows failovers; so it has no links.
+func (l *Ledger) groupOf(c *call, settlement *Fact) int64 {
+	if l.durable == KeepsConfirmed {
+		return 0
+	}
+	g := c.groups[settlement]
+	if g == 0 {
+		if c.groups == nil {
+			c.groups = make(map[*Fact]int64)
+		}
+		l.links.newest++
+		g = l.links.newest
+		c.groups[settlement] = g
+		l.links.groups[g] = &group{what: fmt.Sprintf("%s of %s/%s", settlement.Verb, settlement.Topic, settlement.ID), line: c.from}
+	}
+	return g
+}
+
+// joins adds an ID to those of a settlement.
+func (l *Ledger) joins(g int64, n name) {
+	if g != 0 {
+		l.links.groups[g].names = append(l.links.groups[g].names, n)
+	}
+}
+
+// unnamedFollowUps hands the follow-ups whose IDs nobody is told to tracks of their own, before anything else looks for them.
+func (l *Ledger) unnamedFollowUps(c *call, touched map[name]*track) {
+	for i := range c.Facts {
+		if !isEvents(c.Facts[i].Topic) {
+			l.followUps(c, i, touched, func(f *Fact) bool { return f.ID == "" })
+		}
+	}
+}
+
+// followUps hands the follow-ups of the i-th settlement of a call to their IDs.
+func (l *Ledger) followUps(c *call, i int, touched map[name]*track, selected func(*Fact) bool) {
+	settlement, o := &c.Facts[i], op{call: c, kind: opFollow, must: true}
+	if c.answer == nil {
+		o.must, o.group = false, 0
+		if len(settlement.Then) > 0 {
+			o.group = l.groupOf(c, settlement)
+		}
+	} else if i < len(c.answer.Facts) {
+		switch status := c.answer.Facts[i].Status; {
+		case status == "ok":
+		case followUpRefused(status) && len(settlement.Then) == 1:
+			o.kind, o.got = opRefuse, &c.answer.Facts[i]
+		default:
+			return // none was stored; of an open item there is another copy, see call.open
+		}
+	}
+	for j := range settlement.Then {
+		f := &settlement.Then[j]
+		n := name{f.Topic, f.ID}
+		own := n == name{settlement.Topic, settlement.ID}
+		if !selected(f) || o.kind == opRefuse && (own || f.ID == "") {
+			continue
+		}
+		if n.id == "" {
+			n.id = "?" + f.Life
+			l.unnamed[f.Life] = l.of(n)
+		}
+		follow := o
+		follow.ask = f
+		l.add(n, touched, follow)
+		if !own {
+			l.joins(o.group, n)
+		}
+	}
+}
+
+// followUpRefused tells whether a settlement was refused because of a follow-up.
+func followUpRefused(status string) bool {
+	return status == "duplicate" || status == "changed" || status == "paused"
+}
+
+// linked are states in which a settlement without an answer took effect or did not.
+func (o *op) linked(in *intern, states []*state, took bool) []*state {
+	if o.group == 0 || in.links == nil {
+		return states
+	}
+	var out []*state
+	for _, s := range states {
+		said, known := s.links.says(o.group)
+		if known && said != took {
+			continue
+		}
+		n := *s
+		if !known {
+			n.links = in.links.with(s.links, o.group, took)
+		}
+		out = append(out, in.of(n))
+	}
+	return out
+}
+
+// closeLink is a state when an op without an answer is over: where the op did not take effect the settlement did not. It returns nil
+// where another part of the settlement took effect on the same ID.
+func (s *search) closeLink(o *op, st *state, done bool) *state {
+	took, known := st.links.says(o.group)
+	switch {
+	case done || known && !took:
+		return st
+	case known:
+		return nil
+	}
+	return o.linked(s.intern, []*state{st}, false)[0]
+}
+
+// follow is a follow-up of a settlement: a push that must not be refused, and of whose outcome nobody is told.
+func (o *op) follow(in *intern, s *state) ([]*state, string) {
+	if took, known := s.links.says(o.group); o.group != 0 && known && !took {
+		return nil, ""
+	}
+	if !slices.ContainsFunc(o.sets(), func(x *punctual.Settings) bool { return !x.PushPaused }) {
+		return fails("%s: a settlement succeeded with a follow-up for a topic that is paused", promise.P13)
+	}
+	there := s.phase == phaseLive || s.phase == phaseDead
+	taken := s.phase != phaseAbsent
+	switch {
+	case o.ask.IfDue != 0 && !(there && s.due.has(o.ask.IfDue)),
+		taken && o.ask.IfExists == punctual.IfExistsFail,
+		s.phase == phaseDead && o.ask.IfExists == punctual.IfExistsKeep:
+		return fails("%s: a settlement succeeded whose follow-up was to be refused, because the ID was %v", promise.P13, s)
+	case taken && s.phase != phaseDead && o.ask.IfExists != punctual.IfExistsReplace:
+		return o.linked(in, []*state{s}, true), ""
+	}
+	next, reason := o.store(in, s, "")
+	return o.linked(in, next, true), reason
+}
+
+// refuse is the only follow-up of a settlement that was refused because of it.
+func (o *op) refuse(s *state) ([]*state, string) {
+	may := false
+	switch o.got.Status {
+	case "paused":
+		may = slices.ContainsFunc(o.sets(), func(x *punctual.Settings) bool { return x.PushPaused })
+	case "changed":
+		may = o.ask.IfDue != 0 && (s.phase != phaseLive && s.phase != phaseDead || s.due != exactly(o.ask.IfDue))
+	case "duplicate":
+		may = s.phase != phaseAbsent && o.ask.IfExists == punctual.IfExistsFail || s.phase == phaseDead && o.ask.IfExists == punctual.IfExistsKeep
+	}
+	if !may {
+		return fails("%s: a settlement was refused as %q because of a follow-up, and the ID was %v", promise.P13, o.got.Status, s)
+	}
+	return []*state{s}, ""
+}
+
+// agree has the IDs of each settlement without an answer say the same of it.
+func (l *Ledger) agree() {
+	for again := true; again; {
+		again = false
+		for _, g := range slices.Sorted(maps.Keys(l.links.groups)) {
+			again = l.agreeOn(g, l.links.groups[g]) || again
+		}
+	}
+}
+
+// agreeOn compares what the IDs of a settlement say. It reports whether that has dropped a state. What all agree on, and what one
+// has forgotten, is of no use any more.
+func (l *Ledger) agreeOn(g int64, x *group) (dropped bool) {
+	decided, open := make(map[bool]name), false
+	for _, n := range x.names {
+		took, sure, forgotten := l.tracked(n).decided(g)
+		if forgotten {
+			l.forgetLink(g, x)
+			return false
+		}
+		if sure {
+			decided[took] = n
+		}
+		open = open || !sure
+	}
+	if len(decided) == 2 {
+		l.broken(x.line, "%s: a settlement without an answer took effect in part: %s took effect for %s and not for %s", promise.P13, x.what, decided[true], decided[false])
+		l.forgetLink(g, x)
+		return false
+	}
+	if len(decided) == 1 && open {
+		_, took := decided[true]
+		for _, n := range x.names {
+			dropped = l.tracked(n).drop(g, !took) || dropped
+		}
+	}
+	if len(decided) == 1 && !open {
+		l.forgetLink(g, x)
+	}
+	return dropped
+}
+
+// tracked is the track of an ID, also of one that was named since.
+func (l *Ledger) tracked(n name) *track {
+	if t := l.ids[n]; t != nil {
+		return t
+	}
+	for _, t := range l.ids {
+		if t.was == n {
+			return t
+		}
+	}
+	return &track{name: n, givenUp: true}
+}
+
+// decided tells whether all states say the same of a settlement, and what. It is forgotten where a state says nothing.
+func (t *track) decided(g int64) (took, sure, forgotten bool) {
+	if t.givenUp || len(t.ops) > 0 {
+		return false, false, t.givenUp
+	}
+	seen := make(map[bool]bool)
+	for _, s := range t.states {
+		took, known := s.links.says(g)
+		if !known {
+			return false, false, true
+		}
+		seen[took] = true
+	}
+	return seen[true], len(seen) == 1, false
+}
+
+// drop removes the states that say so of a settlement.
+func (t *track) drop(g int64, took bool) bool {
+	before := len(t.states)
+	t.states = slices.DeleteFunc(t.states, func(s *state) bool {
+		said, known := s.links.says(g)
+		return known && said == took
+	})
+	return len(t.states) < before
+}
+
+// forgetLink removes what is said of a settlement.
+func (l *Ledger) forgetLink(g int64, x *group) {
+	delete(l.links.groups, g)
+	for _, n := range x.names {
+		t := l.tracked(n)
+		in := newIntern(l.durable)
+		var out []*state
+		for _, s := range t.states {
+			c := *s
+			c.links = l.links.without(s.links, g)
+			if p := in.of(c); !slices.Contains(out, p) {
+				out = append(out, p)
+			}
+		}
+		t.states = out
+	}
+}
