@@ -19,7 +19,7 @@ func runnable(cmd *cobra.Command, f func(words, args []string, cmd *cobra.Comman
 	if cmd.HasSubCommands() || !cmd.HasParent() || slices.Contains([]string{"help", "completion", "exit-codes"}, strings.Fields(cmd.CommandPath())[1]) {
 		return
 	}
-	for n := range 3 {
+	for n := range 4 {
 		args := slices.Repeat([]string{"x"}, n)
 		if cmd.ValidateArgs(args) == nil {
 			f(strings.Fields(cmd.CommandPath())[1:], args, cmd)

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/crontab"
+)
+
+func newScheduleImport(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Make schedules of what another system has",
+		Long: `Import makes schedules of the entries of a crontab, of asynq's periodic tasks or of BullMQ's job
+schedulers. Without --yes it changes nothing and says what it would do. What means something else
+here is named, and nothing is guessed.`,
+		Example: `  punctual schedule import crontab /var/spool/cron/crontabs/shop --topic jobs --zone Europe/Berlin
+  punctual schedule import crontab mycrontab --topic jobs --zone Europe/Berlin --yes
+  crontab -l | punctual schedule import crontab - --topic jobs --zone UTC`,
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newScheduleImportCrontab(a))
+	return cmd
+}
+
+const importCrontabHelp = `Make a schedule of each line of a crontab. The body of its messages is the command, so that a
+consumer of the topic can run it. Times, steps, ranges and names mean what they mean to cron, and
+both days given mean either of them, as there.
+
+Cron starts a command although the one before still runs, and makes up for nothing: so --overlap
+is allow and --missed is none here, unless you say otherwise. Cron's clock is that of its machine,
+which the file does not name: say which zone that is with --zone, unless lines CRON_TZ= do.
+
+Lines that mean something else are named and left out, and the exit code is 1: @reboot, random
+times with ~. What is for commands alone (PATH, MAILTO, a % in the command) is named, too. The
+name of a schedule comes from its command: importing the file again after an edit changes what was
+edited.
+
+--system reads the form of /etc/crontab and /etc/cron.d, with a user before the command; the header
+crontab-user has that name.`
+
+const importCrontabExample = `  punctual schedule import crontab mycrontab --topic jobs --zone Europe/Berlin
+  crontab -l | punctual schedule import crontab - --topic jobs --zone Europe/Berlin --yes
+  punctual schedule import crontab /etc/crontab --system --topic jobs --zone UTC --missed latest --yes`
+
+func newScheduleImportCrontab(a *app) *cobra.Command {
+	var topic, zone, overlap, missed string
+	var spread durationFlag
+	var system, yes bool
+	cmd := &cobra.Command{
+		Use:     "crontab FILE|-",
+		Short:   "Make schedules of the lines of a crontab",
+		Long:    importCrontabHelp,
+		Example: importCrontabExample,
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
+		if topic == "" {
+			return usagef("name the topic of the messages with --topic")
+		}
+		template := punctual.Schedule{Topic: topic, Zone: zone, Spread: spread.or(0)}
+		var err error
+		if template.Overlap, err = punctual.ParseOverlap(overlap); err != nil {
+			return err
+		}
+		if template.Missed, err = punctual.ParseMissed(missed); err != nil {
+			return err
+		}
+		text, err := a.readFile(args[0])
+		if err != nil {
+			return err
+		}
+		entries, problems := crontab.Read(string(text), system)
+		var all []punctual.Schedule
+		for _, e := range entries {
+			s := template
+			s.Name, s.Spec, s.Body = e.Name, e.Spec, []byte(e.Command)
+			if e.Zone != "" {
+				s.Zone = e.Zone
+			}
+			if s.Zone == "" {
+				return usagef("line %d: say with --zone which zone's clock the times mean: cron's is that of its machine", e.Line)
+			}
+			if e.User != "" {
+				s.Headers = map[string]string{"crontab-user": e.User}
+			}
+			if _, err := s.Preview(a.now(), 0); err != nil {
+				return usagef("line %d: %v", e.Line, err)
+			}
+			all = append(all, s)
+		}
+		return a.importSchedules(ctx, all, func() error { return a.crontabProblems(args[0], problems) }, yes)
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&topic, "topic", "", "the `TOPIC` of the messages")
+	flags.StringVar(&zone, "zone", "", "the `ZONE` of the machine that the crontab is from, like Europe/Berlin")
+	flags.StringVar(&overlap, "overlap", "allow", "when a time comes and the message before is not finished: `skip|allow|replace`")
+	flags.StringVar(&missed, "missed", "none", "which of the times that came while nobody stored them are made up for: `latest|all|none`")
+	flags.Var(&spread, "spread", "come later by a part of this that topic and name decide, the same each time")
+	flags.BoolVar(&system, "system", false, "a user stands before each command, as in /etc/crontab")
+	flags.BoolVar(&yes, "yes", false, "import; without it nothing is changed")
+	a.completeTopicFlag(cmd)
+	completeFlag(cmd, "overlap", "skip", "allow", "replace")
+	completeFlag(cmd, "missed", "latest", "all", "none")
+	return cmd
+}
+
+// importSchedules puts schedules, or says what would be put. problems tells at the end what was left out.
+func (a *app) importSchedules(ctx context.Context, all []punctual.Schedule, problems func() error, yes bool) error {
+	show := func(s *punctual.Schedule, result string) error {
+		p, err := s.Preview(a.now(), 0)
+		if err != nil {
+			return err
+		}
+		return a.printScheduleResult(s.Topic, s.Name, result, p.Words)
+	}
+	if !yes {
+		for i := range all {
+			if err := show(&all[i], "found"); err != nil {
+				return err
+			}
+		}
+		if !a.json && len(all) > 0 {
+			fmt.Fprintf(a.errs, "Nothing was changed. To import, run the same command with --yes.\n")
+		}
+		return problems()
+	}
+	err := a.withSchedules(ctx, orCreate, func(q *punctual.Queue) error {
+		for i := range all {
+			status, err := q.PutSchedule(ctx, all[i])
+			if err != nil {
+				return err
+			}
+			result := map[punctual.PushStatus]string{punctual.PushStored: "new", punctual.PushReplaced: "changed", punctual.PushDuplicate: "unchanged"}[status]
+			if err := show(&all[i], result); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return problems()
+}
+
+// crontabProblems names what was not taken over. Lines that were left out are an error.
+func (a *app) crontabProblems(file string, problems []crontab.Problem) error {
+	left := 0
+	for _, p := range problems {
+		what := "note"
+		if p.Left {
+			what = "left out"
+			left++
+		}
+		fmt.Fprintf(a.errs, "punctual: %s%s: %s: %v\n", a.prefix(), file, what, p)
+	}
+	if left > 0 {
+		return &failure{code: codeSomeFailed, exit: exitError, definite: true, text: fmt.Sprintf("lines left out: %d", left)}
+	}
+	return nil
+}

@@ -1,0 +1,308 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+const scheduleSyncHelp = `Sync makes the schedules of a store those that a file declares. The file is YAML, or JSON:
+
+  topic: reports              # for the schedules that name none
+  topics: [reports, sync]     # more topics where undeclared schedules are looked for
+  schedules:
+    - name: daily
+      spec: 0 9 * * MON-FRI
+      zone: Europe/Berlin
+      body: {report: daily}
+    - {topic: sync, name: often, spec: "@every 90s", overlap: allow}
+
+The other members of a schedule are those of the HTTP interface: from, until, except, spread,
+overlap, missed, grace, limit, max_dead, headers, max_attempts, expire, drop_expired, remember.
+What the file leaves out has its default. An expression that begins with * needs quotes.
+
+--prune says what becomes of schedules of the same topics that are no longer declared: keep leaves
+them, pause pauses them until they are declared again, delete removes them. The whole file is
+checked before anything is changed, and the same file again changes nothing.`
+
+const scheduleSyncExample = `  punctual schedule sync schedules.yaml --dry-run
+  punctual schedule sync schedules.yaml --prune pause
+  punctual schedule sync - --prune delete < schedules.yaml`
+
+// syncedBy is who has paused a schedule that is no longer declared.
+const syncedBy = "punctual schedule sync"
+
+func newScheduleSync(a *app) *cobra.Command {
+	prune, dry := "keep", false
+	cmd := &cobra.Command{
+		Use:     "sync FILE|-",
+		Short:   "Make the schedules those that a file declares",
+		Long:    scheduleSyncHelp,
+		Example: scheduleSyncExample,
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
+		if !slices.Contains([]string{"keep", "pause", "delete"}, prune) {
+			return usagef("--prune %q: use keep, pause or delete", prune)
+		}
+		text, err := a.readFile(args[0])
+		if err != nil {
+			return err
+		}
+		d, err := readDeclared(text, a.now())
+		if err != nil {
+			return usagef("%s: %v", args[0], err)
+		}
+		return a.withSchedules(ctx, !dry, func(q *punctual.Queue) error { return a.sync(ctx, q, d, prune, dry) })
+	})
+	cmd.Flags().StringVar(&prune, "prune", "keep", "what becomes of schedules that are no longer declared: `keep|pause|delete`")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be done, and do nothing")
+	completeFlag(cmd, "prune", "keep", "pause", "delete")
+	return cmd
+}
+
+// readFile reads a file that an argument names, or standard input.
+func (a *app) readFile(name string) ([]byte, error) {
+	if name == "-" {
+		text, err := io.ReadAll(a.in)
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return text, nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	return text, nil
+}
+
+// declared is what a file declares.
+type declared struct {
+	schedules []punctual.Schedule
+	topics    []string // where schedules are looked for that are not declared; sorted
+}
+
+// declaredItem is one schedule of a file.
+type declaredItem struct {
+	Topic wire.Given `json:"topic,omitzero"`
+	Name  wire.Given `json:"name,omitzero"`
+	wire.ScheduleItem
+}
+
+// readDeclared reads a file, and checks each of its schedules.
+func readDeclared(text []byte, now time.Time) (d declared, err error) {
+	var doc yaml.Node
+	loader, err := yaml.NewLoader(bytes.NewReader(text))
+	if err == nil {
+		err = loader.Load(&doc)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return d, errors.New("it is empty: declare schedules, or write 'schedules: []'")
+	case err != nil && bytes.Contains(text, []byte("spec: *")):
+		return d, fmt.Errorf("%w; an expression that begins with * needs quotes: spec: \"*/5 * * * *\"", err)
+	case err != nil:
+		return d, err
+	case len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode:
+		return d, errors.New("it has no keys: write 'schedules:' and a list")
+	}
+	root := doc.Content[0]
+	topic := ""
+	var items *yaml.Node
+	topics := make(map[string]bool)
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		switch key.Value {
+		case "topic":
+			topic = value.Value
+		case "topics":
+			for _, t := range value.Content {
+				topics[t.Value] = true
+			}
+		case "schedules":
+			items = value
+		default:
+			return d, fmt.Errorf("line %d: unknown key %q: use topic, topics and schedules", key.Line, key.Value)
+		}
+	}
+	if items == nil || items.Kind != yaml.SequenceNode {
+		return d, errors.New("there is no list of schedules: write 'schedules:' and a list, or 'schedules: []'")
+	}
+	lines := make(map[[2]string]int)
+	for _, item := range items.Content {
+		s, err := readDeclaredItem(item, topic)
+		if err == nil {
+			_, err = s.Preview(now, 0)
+		}
+		if err != nil {
+			return d, fmt.Errorf("line %d: %s", item.Line, strings.TrimSuffix(err.Error(), ": "+punctual.ErrInvalid.Error()))
+		}
+		name := [2]string{s.Topic, s.Name}
+		if first := lines[name]; first != 0 {
+			return d, fmt.Errorf("line %d: %s in %s stands on line %d already", item.Line, s.Name, s.Topic, first)
+		}
+		lines[name] = item.Line
+		topics[s.Topic] = true
+		d.schedules = append(d.schedules, s)
+	}
+	d.topics = slices.Sorted(maps.Keys(topics))
+	return d, nil
+}
+
+func readDeclaredItem(item *yaml.Node, topic string) (punctual.Schedule, error) {
+	text, err := jsonOf(item, true)
+	if err != nil {
+		return punctual.Schedule{}, err
+	}
+	var d declaredItem
+	if err := wire.DecodeRequest(text, &d); err != nil {
+		return punctual.Schedule{}, err
+	}
+	if d.Topic != "" {
+		topic = string(d.Topic)
+	}
+	return d.Schedule(topic, string(d.Name))
+}
+
+// jsonOf is a node of YAML as JSON. In a schedule, every value but those of body is text as it stands, unless it is a number or truth:
+// YAML would make a time of 2026-12-24.
+func jsonOf(n *yaml.Node, schedule bool) ([]byte, error) {
+	if !schedule || n.Kind == yaml.AliasNode {
+		var v any
+		if err := n.Decode(&v); err != nil {
+			return nil, err
+		}
+		return json.Marshal(v)
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		out := []byte{'{'}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			value, err := jsonOf(n.Content[i+1], n.Content[i].Value != "body")
+			if err != nil {
+				return nil, err
+			}
+			name, err := json.Marshal(n.Content[i].Value)
+			if err != nil {
+				return nil, err
+			}
+			out = append(append(append(out, name...), ':'), value...)
+		}
+		return append(out, '}'), nil
+	case yaml.SequenceNode:
+		out := []byte{'['}
+		for i, item := range n.Content {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			value, err := jsonOf(item, true)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, value...)
+		}
+		return append(out, ']'), nil
+	}
+	if tag := n.ShortTag(); n.Style == 0 && (tag == "!!int" || tag == "!!bool") && json.Valid([]byte(n.Value)) {
+		return []byte(n.Value), nil
+	}
+	return json.Marshal(n.Value)
+}
+
+// sync carries out what a file declares.
+func (a *app) sync(ctx context.Context, q *punctual.Queue, d declared, prune string, dry bool) error {
+	there := make(map[[2]string]punctual.ScheduleInfo)
+	for _, topic := range d.topics {
+		for s, err := range q.Schedules(ctx, punctual.ScheduleQuery{Topic: topic}) {
+			if err != nil {
+				return err
+			}
+			there[[2]string{s.Topic, s.Name}] = s
+		}
+	}
+	for i := range d.schedules {
+		s := &d.schedules[i]
+		name := [2]string{s.Topic, s.Name}
+		old, known := there[name]
+		delete(there, name)
+		if err := a.syncOne(ctx, q, s, &old, known, dry); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(there), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		old := there[name]
+		if err := a.prune(ctx, q, &old, prune, dry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncOne puts one schedule, and resumes it if an earlier sync has paused it.
+func (a *app) syncOne(ctx context.Context, q *punctual.Queue, s *punctual.Schedule, old *punctual.ScheduleInfo, known, dry bool) error {
+	result := "new"
+	switch {
+	case known && s.Same(old.Schedule):
+		result = "unchanged"
+	case known:
+		result = "changed"
+	}
+	resume := known && old.Paused != nil && old.Paused.By == syncedBy
+	if resume {
+		result = "resumed"
+	}
+	if !dry {
+		status, err := q.PutSchedule(ctx, *s)
+		if err != nil {
+			return err
+		}
+		if resume {
+			err = q.ResumeSchedule(ctx, s.Topic, s.Name, false)
+		} else {
+			result = map[punctual.PushStatus]string{punctual.PushStored: "new", punctual.PushReplaced: "changed", punctual.PushDuplicate: "unchanged"}[status]
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p, err := s.Preview(a.now(), 0)
+	if err != nil {
+		return err
+	}
+	return a.printScheduleResult(s.Topic, s.Name, result, p.Words)
+}
+
+// prune does with a schedule that is no longer declared what was asked for.
+func (a *app) prune(ctx context.Context, q *punctual.Queue, s *punctual.ScheduleInfo, prune string, dry bool) error {
+	result, do := "kept", func() error { return nil }
+	switch {
+	case prune == "pause" && s.Paused == nil:
+		result, do = "paused", func() error { return q.PauseSchedule(ctx, s.Topic, s.Name, syncedBy, "no longer declared") }
+	case prune == "delete":
+		result, do = "removed", func() error { return q.DeleteSchedule(ctx, s.Topic, s.Name) }
+	}
+	if !dry {
+		if err := do(); err != nil && !errors.Is(err, punctual.ErrNotFound) {
+			return err
+		}
+	}
+	return a.printScheduleResult(s.Topic, s.Name, result, "")
+}

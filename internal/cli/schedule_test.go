@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// tick has the schedules of a topic that are due store their messages.
+func (r *rig) tick(topic string) {
+	r.t.Helper()
+	duty := punctual.NewScheduler(r.store)
+	ds, err := r.store.Claim(r.t.Context(), punctual.Claim{Topics: []string{topic + "@cron"}, Max: 100})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := range ds {
+		how := punctual.DecisionOf(duty.Handle(r.t.Context(), &ds[i]))
+		s := punctual.Settlement{Topic: ds[i].Topic, ID: ds[i].ID, Token: ds[i].Token, Verb: how.Verb, Delay: how.Delay, Then: how.Then}
+		if errs, err := r.store.Settle(r.t.Context(), []punctual.Settlement{s}); err != nil || errs[0] != nil {
+			r.t.Fatal(err, errs)
+		}
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	r := newRig(t)
+	r.clock.Set(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	body := filepath.Join(t.TempDir(), "report.json")
+	if err := os.WriteFile(body, []byte("{\"report\":\"daily\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	put := []string{"schedule", "put", "reports", "daily", "0 9 * * MON-FRI", "--zone", "Europe/Berlin", "--body", "@" + body}
+	r.run(put...).ok().prints("daily in reports, at 09:00 on Monday to Friday (Europe/Berlin). Next: Mon 23 Nov 09:00:00, Tue 24 Nov 09:00:00, Wed 25 Nov 09:00:00, …\n")
+	r.run(put...).exits(exitOK, "unchanged")
+	r.run("schedule", "put", "reports", "odd", "0 12 1 * MON").exits(exitOK, "odd: note: on the 1st and on every Monday; +MON for Mondays that are the 1st")
+	r.run("schedule", "rm", "reports", "odd").ok().prints("removed   odd in reports\n")
+	r.run("schedule", "put", "reports", "sync", "*/5 * * * *", "--json").ok().contains(`"result":"stored"`, `"words":"every 5 minutes (UTC)"`)
+	r.run("schedule", "pause", "reports", "sync", "until the API is back").ok().contains("sync in reports, paused", ": until the API is back")
+
+	r.clock.Set(time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC))
+	r.tick("reports")
+	list := r.run("schedule", "list").ok().out
+	for _, want := range []string{"TOPIC    NAME", "Tue 09:00:00", "Mon 09:00:00 ready", "0 9 * * MON-FRI", "paused"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("%s\nhas no %q", list, want)
+		}
+	}
+	r.run("get", "daily~20261123T080000Z", "--topic", "reports").ok().contains(`{"report":"daily"}`)
+	r.run("schedule", "show", "reports", "daily", "--next", "2").ok().contains("1 stored, 0 missed, 0 skipped", "Tue 24 Nov 09:00:00", "Wed 25 Nov 09:00:00", "Mon 23 Nov 09:00:00  ready  daily~20261123T080000Z")
+	r.run("schedule", "show", "reports", "daily", "--json").ok().contains(`"counts":{"stored":1,"missed":0,"skipped":0}`, `"status":"ready"`)
+	r.run("schedule", "skip", "reports", "daily").ok().contains("Next: Wed 25 Nov 09:00:00")
+	r.run("schedule", "run", "reports", "daily").ok().prints("daily~20261123T080000.000Z\n")
+	fill := []string{"schedule", "backfill", "reports", "daily", "--from", "2026-11-18T00:00:00Z", "--to", "2026-11-19T12:00:00Z"}
+	r.run(append(fill, "--dry-run")...).exits(exitOK, "would store those of 2").prints("daily~20261118T080000Z\ndaily~20261119T080000Z\n")
+	r.run(fill...).exits(exitOK, "2 stored, 0 were there")
+	r.run(append(fill, "--json")...).ok().contains(`"kept":2`)
+	r.run("schedule", "resume", "reports", "sync").ok().contains("sync in reports, every 5 minutes (UTC). Next: Mon 23 Nov 08:05:00")
+	r.run("schedule", "pause", "reports", "none").exits(exitUnwished, "there is none")
+}
+
+func TestSchedulePreview(t *testing.T) {
+	r := newRig(t)
+	r.env["PUNCTUAL_STORE"] = "none:" // it needs no store
+	r.run("schedule", "preview", "30 2 * * *", "--zone", "Europe/Berlin", "--after", "2027-03-27T12:00:00Z", "--next", "2").ok().
+		contains("at 02:30 every day (Europe/Berlin)\n  Sun 2027-03-28 03:00:00 +02:00  2027-03-28T01:00:00Z", "  Mon 2027-03-29 02:30:00 +02:00")
+	r.run("schedule", "preview", "@hourly", "--json", "--next", "1").ok().contains(`{"words":"every hour (UTC)","next":[{"id":"`)
+	r.run("schedule", "preview", "0 25 * * *").exits(exitUsage, `schedule "0 25 * * *": hour, at character 3: 25 is out of range: use 0 to 23`)
+	r.run("schedule", "preview", "@daily", "--zone", "Mars/Base").exits(exitUsage, `zone "Mars/Base" is not known here`)
+}
+
+func TestScheduleSync(t *testing.T) {
+	r := newRig(t)
+	file := `topic: reports
+schedules:
+  - {name: daily, spec: 0 9 * * MON-FRI, zone: Europe/Berlin, from: 2026-01-01T00:00:00Z, except: [2026-12-24, 12-25], body: {report: daily}}
+  - name: often
+    topic: sync
+    spec: "*/5 * * * *"
+    limit: 1000
+    body: 12
+`
+	sync := func(text string, args ...string) result {
+		t.Helper()
+		return r.runInput(text, append([]string{"schedule", "sync", "-"}, args...)...)
+	}
+	sync(file, "--dry-run").ok().prints("new       daily in reports, at 09:00 on Monday to Friday (Europe/Berlin)\nnew       often in sync, every 5 minutes (UTC)\n")
+	r.run("schedule", "list").exits(exitOK, "no schedules")
+	sync(file).ok().contains("new       daily", "new       often")
+	sync(file).ok().contains("unchanged daily", "unchanged often")
+	sync(strings.Replace(file, "0 9 ", "0 8 ", 1), "--dry-run").ok().contains("changed   daily in reports, at 08:00")
+	r.run("schedule", "show", "reports", "daily", "--json").ok().contains(`"body":"{\"report\":\"daily\"}"`, `"except":["2026-12-24","12-25"]`)
+	r.run("schedule", "show", "sync", "often", "--json").ok().contains(`"body":"12"`, `"limit":1000`)
+	less := "topics: [sync]\nschedules: []\n"
+	sync(less).ok().prints("kept      often in sync\n")
+	sync(less, "--prune", "pause").ok().prints("paused    often in sync\n")
+	r.run("schedule", "list", "sync").ok().contains("paused by punctual schedule sync: no longer declared")
+	sync(file).ok().contains("resumed   often")
+	r.run("schedule", "show", "sync", "often", "--json").ok()
+	sync(less, "--prune", "delete", "--json").ok().printsJSON(`{"topic":"sync","name":"often","result":"removed"}`)
+	r.run("schedule", "list", "sync").exits(exitOK, "no schedules")
+	for text, want := range map[string]string{
+		"":                                    "it is empty",
+		"schedules: [":                        "L2",
+		"schedules:\n  - spec: */5 * * * *\n": "needs quotes",
+		"schedules:\n  - {name: a, spec: \"@daily\"}\n":                                            `line 2: schedule "a" has no topic`,
+		"topic: t\nschedules:\n  - {name: a, spec: \"0 25 * * *\"}\n":                              "line 3: schedule a in t: schedule \"0 25 * * *\": hour, at character 3",
+		"topic: t\nschedules:\n  - {name: a, spec: \"@daily\", colour: 1}\n":                       "colour",
+		"topic: t\nschedules:\n  - {name: a, spec: \"@daily\"}\n  - {name: a, spec: \"@daily\"}\n": "line 4: a in t stands on line 3 already",
+		"colour: 1\n": `line 1: unknown key "colour"`,
+	} {
+		sync(text).exits(exitUsage, want)
+	}
+}
+
+func TestScheduleImportCrontab(t *testing.T) {
+	r := newRig(t)
+	file := "MAILTO=ops\n0 9 * * 1-5 report --daily\n@reboot start\nCRON_TZ=Asia/Tokyo\n@daily tidy\n"
+	run := func(args ...string) result {
+		t.Helper()
+		return r.runInput(file, append([]string{"schedule", "import", "crontab", "-", "--topic", "jobs"}, args...)...)
+	}
+	run().exits(exitUsage, "line 2: say with --zone")
+	run("--zone", "Europe/Berlin").exits(exitError, "note: line 1: MAILTO", "left out: line 3: @reboot", "Nothing was changed").contains("found", "at 09:00 on Monday to Friday (Europe/Berlin)", "at 00:00 every day (Asia/Tokyo)")
+	r.run("schedule", "list").exits(exitOK, "no schedules")
+	run("--zone", "Europe/Berlin", "--yes").exits(exitError, "left out: line 3").contains("new")
+	run("--zone", "Europe/Berlin", "--yes").exits(exitError).contains("unchanged")
+	r.run("schedule", "list", "--json").ok().contains(`"body":"report --daily"`, `"overlap":"allow"`, `"missed":"none"`, `"zone":"Asia/Tokyo"`)
+}

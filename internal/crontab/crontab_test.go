@@ -1,0 +1,104 @@
+package crontab
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestRead(t *testing.T) {
+	text := strings.ReplaceAll(`# m h dom mon dow command
+SHELL=/bin/bash
+MAILTO = "ops@example.com"
+0 9 * * 1-5 /usr/bin/report --daily
+	*/5	*  * * *   sync "a  b"  # not a comment
+
+CRON_TZ=Europe/Berlin
+@daily backup
+30 2 * * 7 backup
+15,45 1-3 1 jan,JUL * date +\%F > /tmp/x
+0 0 * * * mail root%hello%there
+@reboot start
+0~59 3 * * * jitter
+~ 3 * * * jitter
+*/90 3 * * * odd
+0 22-2 * * * night
+0 9 31 2 * never
+0 9 * * *
+TZ=UTC
+RANDOM_DELAY=10
+@Daily x
+0 9 * * 1-5 -quiet
+`, "|", "\r")
+	entries, problems := Read(text, false)
+	var got []string
+	names := make(map[string]bool)
+	for _, e := range entries {
+		got = append(got, fmt.Sprintf("%d %q %q %q", e.Line, e.Spec, e.Zone, e.Command))
+		if names[e.Name] || !strings.HasPrefix(e.Name, "cron-") {
+			t.Errorf("line %d has the name %s", e.Line, e.Name)
+		}
+		names[e.Name] = true
+	}
+	want := `4 "0 9 * * 1-5" "" "/usr/bin/report --daily"
+5 "*/5 * * * *" "" "sync \"a  b\"  # not a comment"
+8 "@daily" "Europe/Berlin" "backup"
+9 "30 2 * * 7" "Europe/Berlin" "backup"
+10 "15,45 1-3 1 jan,JUL *" "Europe/Berlin" "date +\\%F > /tmp/x"
+11 "0 0 * * *" "Europe/Berlin" "mail root%hello%there"`
+	if g := strings.Join(got, "\n"); g != want {
+		t.Errorf("got\n%s\nwant\n%s", g, want)
+	}
+	got = nil
+	for _, p := range problems {
+		got = append(got, fmt.Sprintf("%v %t", p, p.Left))
+	}
+	want = `line 2: SHELL is for the command: whoever runs the command sets it false
+line 3: MAILTO mails what a command prints: a message has no output; whoever runs the command may mail it false
+line 11: the command has a %, behind which cron begins its standard input: the message has the text as it stands false
+line 12: @reboot is no time that a clock shows: push a message when the machine starts true
+line 13: ~ is a random time, which cron draws anew when it reads the file: write a time, and use --spread to keep schedules apart true
+line 14: ~ is a random time, which cron draws anew when it reads the file: write a time, and use --spread to keep schedules apart true
+line 15: schedule "*/90 3 * * *": minute, at character 3: step "90": use 1 to 59 true
+line 16: schedule "0 22-2 * * *": hour, at character 3: the range 22-2 runs backwards: write 22-23,0-2 true
+line 17: schedule "0 9 31 2 *": no time ever matches: no such day is in these months and years true
+line 18: there is no command behind the times true
+line 19: TZ is the zone that commands see, and not that of their times: whoever runs the command sets it false
+line 20: RANDOM_DELAY delays each run by a random time: --spread delays each schedule by a fixed one false
+line 21: schedule "@Daily": nickname, at character 1: nicknames are in small letters: write @daily true
+line 22: the - before the command keeps cron from logging it, and no schedule knows that: leave it out true`
+	if g := strings.Join(got, "\n"); g != want {
+		t.Errorf("got\n%s\nwant\n%s", g, want)
+	}
+}
+
+// The name of a line depends on its command alone, so that a file that was edited can be read again.
+func TestNamesStay(t *testing.T) {
+	before, _ := Read("0 9 * * * a\n0 10 * * * b\n0 11 * * * a\n", false)
+	after, _ := Read("# moved\n5 10 * * * b\n5 9 * * * a\n5 11 * * * a\n", false)
+	if before[0].Name != after[1].Name || before[1].Name != after[0].Name || before[2].Name != after[2].Name || before[2].Name != before[0].Name+"-2" {
+		t.Errorf("%+v\n%+v", before, after)
+	}
+}
+
+func TestWithUser(t *testing.T) {
+	entries, problems := Read("17 *\t* * *\troot\tcd / && run-parts --report /etc/cron.hourly\n@daily www-data tidy\n", true)
+	if len(entries) != 2 || len(problems) != 0 || entries[0].User != "root" || entries[0].Command != "cd / && run-parts --report /etc/cron.hourly" || entries[1].User != "www-data" {
+		t.Errorf("%+v, %v", entries, problems)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add("CRON_TZ=Europe/Berlin\n0 9 * * 1-5 root x%y\n", true)
+	f.Fuzz(func(t *testing.T, text string, withUser bool) {
+		entries, problems := Read(text, withUser)
+		for _, e := range entries {
+			if e.Command == "" || e.Spec == "" || e.Name == "" {
+				t.Errorf("%+v", e)
+			}
+		}
+		if lines := strings.Count(text, "\n") + 1; len(entries)+len(problems) > 2*lines {
+			t.Errorf("%d entries and %d problems of %d lines", len(entries), len(problems), lines)
+		}
+	})
+}
