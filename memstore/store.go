@@ -1,7 +1,7 @@
 // Package memstore is the store in memory, for tests, for first trials, and for work that may be lost with its process. Random
 // tests compare every other store with it, so it is written to be plainly right rather than fast.
 //
-// Package storekit/lifecycle decides what becomes of a message, and topic.apply carries the decision out. One mutex guards
+// Package storekit/lifecycle decides what becomes of a message, and Store.apply carries the decision out. One mutex guards
 // everything. Each topic has a map of its messages by ID and two queues: the live messages by the time at which they next need
 // attention, and the dead messages by the time at which they died. The store starts no goroutine.
 package memstore
