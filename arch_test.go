@@ -73,7 +73,7 @@ var architecture = map[string]rule{
 	"internal/cli/view":           {ours: []string{".", "internal/wire"}, outside: []string{"github.com/jedib0t/go-pretty/v6"}},
 	"internal/cli": {
 		ours: []string{
-			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/crontab", "internal/importer", "internal/notation", "internal/settings", "remotestore",
+			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/cron", "internal/crontab", "internal/importer", "internal/notation", "internal/settings", "remotestore",
 			"server", "access", "access/tokens", "sharedstore",
 			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "internal/wire", "console",
 		},

@@ -43,7 +43,7 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 }
 
 // A PushOption sets a field of a message that is to be pushed. The options are In, At, AtLocal, Level, Spread, ID,
-// Replace, ReplaceDead, FailIfExists, Remember, Header, Headers, MaxAttempts, Expire and DropExpired.
+// Replace, ReplaceIfDue, ReplaceDead, FailIfExists, Remember, Header, Headers, MaxAttempts, Expire and DropExpired.
 type PushOption interface {
 	applyPush(m *NewMessage) error
 }
@@ -155,6 +155,19 @@ func ID(s string) PushOption {
 // Replace puts the message in the place of a stored one with the same ID, in one atomic step; see IfExistsReplace. Pushed
 // again and again with In(5*time.Second), a message is delivered 5 s after the last push, which makes a debounce.
 func Replace() PushOption { return ifExists(IfExistsReplace) }
+
+// ReplaceIfDue is Replace for a stored message that is due at t, as it was when the program read it. If somebody has moved, replaced or
+// removed the message since, the push fails with ErrChanged and stores nothing (NewMessage.IfDue). t is rounded up to whole
+// milliseconds; the zero Time is ErrInvalid.
+func ReplaceIfDue(t time.Time) PushOption {
+	return pushOption(func(m *NewMessage) error {
+		m.IfExists, m.IfDue = IfExistsReplace, t
+		if t.IsZero() {
+			return invalidf("the due time of the message to replace is the zero Time: set it, or use Replace")
+		}
+		return nil
+	})
+}
 
 // ReplaceDead puts the message in the place of a dead one with the same ID. It keeps a message in any other state, as a push
 // without the option does.

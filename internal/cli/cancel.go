@@ -14,6 +14,8 @@ const cancelHelp = `Cancel removes messages that nobody works on yet. Each ID ha
   leased     too late: a consumer works on it; if that attempt fails, no further one follows
   not_found  there is no such message to be delivered
 
+` + ifDueHelp + `
+
 ` + idsHelp
 
 const cancelExample = `  punctual cancel 01KB1B2M8E6QZ4V9H2W3T5N7RD
@@ -23,6 +25,7 @@ const cancelExample = `  punctual cancel 01KB1B2M8E6QZ4V9H2W3T5N7RD
 
 func newCancel(a *app) *cobra.Command {
 	var topic string
+	var only ifDueFlag
 	cmd := &cobra.Command{
 		Use:     "cancel ID...|-",
 		Short:   "Take back messages that are not yet worked on",
@@ -30,9 +33,14 @@ func newCancel(a *app) *cobra.Command {
 		Example: cancelExample,
 		Args:    takesIDs,
 		RunE: a.action(func(ctx context.Context, ids []string) error {
-			return a.changeByID(ctx, topic, ids, change{template: punctual.Amendment{Change: punctual.ChangeCancel}})
+			due, err := only.of(ids)
+			if err != nil {
+				return err
+			}
+			return a.changeByID(ctx, topic, ids, change{template: punctual.Amendment{Change: punctual.ChangeCancel, IfDue: due}})
 		}),
 	}
+	only.register(a, cmd.Flags())
 	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
 	a.completeTopicFlag(cmd)
 	return cmd

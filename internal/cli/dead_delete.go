@@ -13,6 +13,8 @@ deleted, not_dead (the message is still to be delivered, and stays) or not_found
 argument is the name of a topic and IDs follow, only that topic is searched; --topic says the same
 without doubt. To remove many, use "dead purge".
 
+` + ifDueHelp + `
+
 ` + idsHelp
 
 const deadDeleteExample = `  punctual dead delete order-42
@@ -21,6 +23,7 @@ const deadDeleteExample = `  punctual dead delete order-42
 
 func newDeadDelete(a *app) *cobra.Command {
 	var topic string
+	var only ifDueFlag
 	cmd := &cobra.Command{
 		Use:               "delete [TOPIC] (ID...|-)",
 		Short:             "Remove single dead messages for good",
@@ -34,10 +37,15 @@ func newDeadDelete(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.changeIDs(ctx, i, s, topic, ids, change{template: punctual.Amendment{Change: punctual.ChangeDelete}})
+				due, err := only.of(ids)
+				if err != nil {
+					return err
+				}
+				return a.changeIDs(ctx, i, s, topic, ids, change{template: punctual.Amendment{Change: punctual.ChangeDelete, IfDue: due}})
 			})
 		}),
 	}
+	only.register(a, cmd.Flags())
 	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
 	return cmd
 }

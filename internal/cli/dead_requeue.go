@@ -18,6 +18,8 @@ IDs follow, only that topic is searched; --topic says the same without doubt. Wi
 requeues only those that died on one day of the local time zone (TZ), or with --utc of UTC, and
 --reason only those with one reason.
 
+` + ifDueHelp + `
+
 ` + idsHelp
 
 const deadRequeueExample = `  punctual dead requeue order-42
@@ -32,6 +34,7 @@ type requeueFlags struct {
 	reason string
 	day    dayFlags
 	when   whenFlags
+	only   ifDueFlag
 }
 
 func newDeadRequeue(a *app) *cobra.Command {
@@ -61,6 +64,9 @@ func newDeadRequeue(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if c.template.IfDue, err = f.only.of(ids); err != nil {
+				return err
+			}
 			return a.changeIDs(ctx, i, s, topic, ids, c)
 		})
 	})
@@ -70,6 +76,7 @@ func newDeadRequeue(a *app) *cobra.Command {
 	f.day.register(cmd)
 	registerReason(cmd, &f.reason)
 	f.when.register(a, cmd.Flags())
+	f.only.register(a, cmd.Flags())
 	return cmd
 }
 
@@ -79,6 +86,8 @@ func (f *requeueFlags) checkArgs(args []string) error {
 		return usagef("nothing to requeue is named: give IDs, or --all")
 	case !f.all && f.day.on != "":
 		return usagef("--on goes with --all: IDs name their messages already")
+	case f.all && f.only.given():
+		return usagef("--if-due goes with one ID, and not with --all")
 	case !f.all && f.reason != "":
 		return usagef("--reason goes with --all: IDs name their messages already")
 	case f.all && len(args) > 1, f.all && len(args) == 1 && f.topic != "":

@@ -35,7 +35,7 @@ func exitCodes() []exitCode {
 		{fmt.Sprint(exitOK), "All was done as asked; also a consume that was drained by a signal."},
 		{fmt.Sprint(exitError), "An error: the text on standard error says what and how to mend it; also a check that found problems, a doctor that found something bad, a demo that saw a promise broken."},
 		{fmt.Sprint(exitUsage), "Wrong usage: an unknown flag, a malformed value, a missing argument. Nothing was changed."},
-		{fmt.Sprint(exitUnwished), "An outcome was not the wished one: not found, too late, the ID in use. The outcomes are printed."},
+		{fmt.Sprint(exitUnwished), "An outcome was not the wished one: not found, too late, changed meanwhile, the ID in use. The outcomes are printed."},
 		{"130, 143", "Ended at once by a second SIGINT, SIGTERM."},
 		{"141", "Whoever read standard output has gone, as head does. That is no error, and nothing is said."},
 	}
@@ -53,7 +53,7 @@ func exitOf(code string) int {
 	switch code {
 	case "invalid":
 		return exitUsage
-	case "not_found", "duplicate", "leased", "not_dead":
+	case "not_found", "duplicate", "leased", "not_dead", "changed":
 		return exitUnwished
 	}
 	return exitError

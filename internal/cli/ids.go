@@ -8,8 +8,10 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
 )
@@ -20,6 +22,33 @@ const stdinIDs = "-"
 // idsHelp is what the help of each command that takes IDs says of that.
 const idsHelp = `ID "-" reads the IDs from standard input, one on each line, and works on them in batches as they
 come.`
+
+// ifDueHelp is what the help of each command with --if-due says of that.
+const ifDueHelp = `--if-due changes the one message that is named only if it is due at that time, as 'punctual get'
+shows it. Otherwise somebody has changed it since: its outcome is "changed", and it stays as it is.`
+
+// ifDueFlag is --if-due.
+type ifDueFlag struct{ timeFlag }
+
+func (f *ifDueFlag) register(a *app, flags *pflag.FlagSet) {
+	f.read = a.readTime
+	flags.Var(f, "if-due", "change the one message only if it is due at this time")
+}
+
+func (f *ifDueFlag) given() bool { return f.t != nil }
+
+// of returns the condition for the message that ids name, the zero Time for none.
+func (f *ifDueFlag) of(ids []string) (time.Time, error) {
+	switch {
+	case !f.given():
+		return time.Time{}, nil
+	case len(ids) != 1 || readsIDs(ids):
+		return time.Time{}, usagef("--if-due goes with one ID: it is the due time of one message")
+	case f.t.IsZero():
+		return time.Time{}, usagef("time %s cannot be told from none: no message is due then", stamp(*f.t))
+	}
+	return f.t.Round(0).In(time.UTC), nil
+}
 
 func readsIDs(ids []string) bool { return len(ids) == 1 && ids[0] == stdinIDs }
 

@@ -104,14 +104,42 @@ func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual
 		return a, err
 	}
 	a.Due = m.Due.Add(c.by)
+	if a.IfDue.IsZero() {
+		a.IfDue = m.Due // so that a shift of somebody else in between is not lost
+	}
 	if a.Due.After(punctual.MaxDue) {
 		return a, usagef("ID %q: %s later than %s lies after the last time possible: use up to %s", f.id, notation.FormatDuration(c.by), stamp(m.Due), stamp(punctual.MaxDue))
 	}
 	return a, nil
 }
 
-// amend changes the messages that were found, in batches.
+// shiftTries is how often a shift is worked out anew for a message that others move at the same time.
+const shiftTries = 20
+
+// amend changes the messages that were found, in batches. A shift of a message that somebody else has moved meanwhile is worked out anew.
 func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c change, ids []found) ([]amended, error) {
+	out, err := amendOnce(ctx, i, s, c, ids)
+	for tries := 0; err == nil && c.by != 0 && c.template.IfDue.IsZero() && tries < shiftTries; tries++ {
+		var again []found
+		var places []int
+		for n, d := range out {
+			if errors.Is(d.outcome.Err, punctual.ErrChanged) {
+				again, places = append(again, d.found), append(places, n)
+			}
+		}
+		if len(again) == 0 || ctx.Err() != nil {
+			break
+		}
+		var more []amended
+		more, err = amendOnce(ctx, i, s, c, again)
+		for n, d := range more {
+			out[places[n]] = d
+		}
+	}
+	return out, err
+}
+
+func amendOnce(ctx context.Context, i punctual.Inspector, s punctual.Store, c change, ids []found) ([]amended, error) {
 	out := make([]amended, len(ids))
 	var as []punctual.Amendment
 	var places []int // places[k] is where the outcome of as[k] goes
@@ -247,7 +275,7 @@ func (t *tally) result() error {
 type amendJSON struct {
 	ID      string `json:"id"`
 	Topic   string `json:"topic,omitempty"` // left out when the ID was found in no topic
-	Outcome string `json:"outcome"`         // "cancelled", "rescheduled", "requeued", "deleted", "leased", "not_found" or "not_dead"
+	Outcome string `json:"outcome"`         // "cancelled", "rescheduled", "requeued", "deleted", "leased", "not_found", "not_dead" or "changed"
 	Due     stamp  `json:"due,omitzero"`
 }
 

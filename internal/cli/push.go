@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,7 +29,7 @@ that is refused is reported on standard error with its number, and the others ar
 flag, --expire 1h for instance, is for the lines that do not have the member themselves.`
 
 const pushExample = `  punctual push order.cancel '{"order":42}' --in 30m
-  punctual push reminder "See you on Sunday" --at 2026-11-20T10:00:00Z --id visit-7
+  punctual push reminder "See you on Sunday" --at '2026-11-20 9:00' --zone Europe/Berlin --id visit-7
   punctual push search.index "page 9" --in 5s --id page-9 --if-exists replace
   printf '%s\n' '{"body":"a","in":"1s"}' '{"body":"b","in":"2s"}' | punctual push jobs --ndjson
   date | punctual push log -`
@@ -43,6 +45,8 @@ type pushFlags struct {
 	attributes  attributeFlags
 	spread      durationFlag
 	ifExists    string
+	replace     bool
+	ifDue       timeFlag
 	ndjson      bool
 }
 
@@ -84,6 +88,9 @@ func (f *pushFlags) register(a *app, flags *pflag.FlagSet) {
 	f.attributes.register(flags)
 	flags.Var(&f.spread, "spread", "deliver later by a random part of this, so that many messages do not fall due at once")
 	flags.StringVar(&f.ifExists, "if-exists", "keep", "when the ID is in use: `keep|replace|replace-dead|fail`; keep fails when it is dead")
+	flags.BoolVar(&f.replace, "replace", false, "the same as --if-exists replace")
+	f.ifDue.read = a.readTime
+	flags.Var(&f.ifDue, "if-due", "with --replace: replace only a message that is due at this time, as 'punctual get' shows it")
 	flags.BoolVar(&f.ndjson, "ndjson", false, "read many messages from standard input, one JSON object per line")
 }
 
@@ -93,11 +100,17 @@ func (f *pushFlags) checkArgs(args []string) error {
 		return usagef("with --ndjson the bodies come from standard input: give at most a TOPIC")
 	case f.ndjson && f.id != "":
 		return usagef("--id names one message: with --ndjson put \"id\" into the lines")
+	case f.replace && f.ifExists != "keep" && f.ifExists != "replace":
+		return usagef("--replace and --if-exists %s are both given: use one", f.ifExists)
+	case f.ifDue.t != nil && (f.id == "" || !f.replaces()):
+		return usagef("--if-due goes with --id and --replace: it is the due time of the message that is to be replaced")
 	case !f.ndjson && len(args) != 2:
 		return usagef("push takes a TOPIC and a BODY (%d arguments given): see 'punctual push --help'", len(args))
 	}
 	return nil
 }
+
+func (f *pushFlags) replaces() bool { return f.replace || f.ifExists == "replace" }
 
 // options turns the flags into what Compose takes.
 func (f *pushFlags) options() ([]punctual.PushOption, error) {
@@ -127,13 +140,15 @@ func (f *pushFlags) options() ([]punctual.PushOption, error) {
 	if f.dropExpired {
 		o = append(o, punctual.DropExpired())
 	}
-	switch f.ifExists {
-	case "keep":
-	case "replace":
+	switch {
+	case f.ifDue.t != nil:
+		o = append(o, punctual.ReplaceIfDue(*f.ifDue.t))
+	case f.replaces():
 		o = append(o, punctual.Replace())
-	case "replace-dead":
+	case f.ifExists == "keep":
+	case f.ifExists == "replace-dead":
 		o = append(o, punctual.ReplaceDead())
-	case "fail":
+	case f.ifExists == "fail":
 		o = append(o, punctual.FailIfExists())
 	default:
 		return nil, usagef("--if-exists %q: use keep, replace, replace-dead or fail", f.ifExists)
@@ -195,27 +210,67 @@ func readBody(in io.Reader) ([]byte, error) {
 	return body, nil
 }
 
-// whenFlags are --in and --at.
+// whenFlags are --in, --at and --zone.
 type whenFlags struct {
-	in durationFlag
-	at timeFlag
+	in   durationFlag
+	at   atFlag
+	zone string
 }
 
 func (w *whenFlags) register(a *app, flags *pflag.FlagSet) {
-	w.at.read = a.readTime
+	w.at.app = a
 	flags.Var(&w.in, "in", "deliver after this long: 90s, 30m, 2d12h, 1w")
 	flags.Var(&w.at, "at", "deliver at this time: "+timeForms+"; a time past is now")
+	flags.StringVar(&w.zone, "zone", "", "the time `ZONE` of --at, such as Europe/Berlin (default: the local one)")
 }
 
 // when returns the time asked for; given is false when no flag was used.
 func (w *whenFlags) when() (t punctual.When, given bool, err error) {
+	at, atGiven, err := w.instant()
 	switch {
-	case w.in.d != nil && w.at.t != nil:
+	case err != nil:
+		return t, false, err
+	case w.in.d != nil && atGiven:
 		return t, false, usagef("--in and --at are both given: use one")
 	case w.in.d != nil:
 		return punctual.In(*w.in.d), true, nil
-	case w.at.t != nil:
-		return punctual.At(*w.at.t), true, nil
+	case atGiven:
+		return punctual.At(at), true, nil
 	}
 	return t, false, nil
 }
+
+// instant returns the time of --at.
+func (w *whenFlags) instant() (t time.Time, given bool, err error) {
+	switch {
+	case w.at.text == "" && w.zone != "":
+		return t, false, usagef("--zone goes with --at: it says where the clocks are that show the time")
+	case w.at.text == "":
+		return t, false, nil
+	case w.zone != "":
+		t, err = w.at.app.readTimeIn(w.at.text, w.zone)
+	default:
+		t, err = w.at.app.readTime(w.at.text)
+	}
+	return t, err == nil, err
+}
+
+// atFlag is --at. It keeps the text, because --zone may stand behind it.
+type atFlag struct {
+	app  *app
+	text string // empty: not given
+}
+
+// Set, String and Type implement pflag.Value. A time that the local clocks skip is refused later, unless --zone is another one.
+func (f *atFlag) Set(s string) error {
+	if _, err := f.app.readTime(s); err != nil && !errors.Is(err, errSkipped) {
+		return err
+	}
+	f.text = s
+	return nil
+}
+
+func (f *atFlag) String() string { return f.text }
+
+// Type is the word for the value in a command's help.
+func (f *atFlag) Type() string { return "time" }

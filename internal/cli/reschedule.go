@@ -16,9 +16,10 @@ const rescheduleHelp = `Reschedule moves the due time of messages that nobody wo
 attempts stay. Each ID has a definite outcome: rescheduled (it is delivered at the new time only),
 leased (too late, a consumer works on it) or not_found.
 
---by moves each message from the due time that it has: +1d later, -2h earlier. The command reads
-the due time and then sets the new one, so of two shifts of one message at the same time one may be
-lost.
+--by moves each message from the due time that it has: +1d later, -2h earlier. Of two shifts of one
+message at the same time none is lost.
+
+` + ifDueHelp + `
 
 ` + idsHelp
 
@@ -31,6 +32,7 @@ func newReschedule(a *app) *cobra.Command {
 	var topic string
 	var move moveFlags
 	var by shiftFlag
+	var only ifDueFlag
 	cmd := &cobra.Command{
 		Use:     "reschedule (ID...|-) (--in DURATION|--at TIME|--by SHIFT|--now)",
 		Short:   "Move the due time of messages",
@@ -48,11 +50,16 @@ func newReschedule(a *app) *cobra.Command {
 			case move.given() && by != 0:
 				return usagef("--by is given with --in, --at or --now: use one")
 			}
-			return a.changeByID(ctx, topic, ids, change{template, time.Duration(by)})
+			c := change{template: template, by: time.Duration(by)}
+			if c.template.IfDue, err = only.of(ids); err != nil {
+				return err
+			}
+			return a.changeByID(ctx, topic, ids, c)
 		}),
 	}
 	move.register(a, cmd.Flags())
 	cmd.Flags().Var(&by, "by", "move the due time by this much: +1d, 90m, -2h")
+	only.register(a, cmd.Flags())
 	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
 	a.completeTopicFlag(cmd)
 	return cmd
@@ -69,7 +76,7 @@ func (f *moveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.BoolVar(&f.now, "now", false, "deliver now")
 }
 
-func (f *moveFlags) given() bool { return f.now || f.in.d != nil || f.at.t != nil }
+func (f *moveFlags) given() bool { return f.now || f.in.d != nil || f.at.text != "" }
 
 // amendment is a change to the time asked for, now when none is.
 func (f *moveFlags) amendment(c punctual.Change) (punctual.Amendment, error) {
@@ -80,13 +87,14 @@ func (f *moveFlags) amendment(c punctual.Change) (punctual.Amendment, error) {
 		return a, usagef("--now is given with --in or --at: use one")
 	}
 	a.Delay = f.in.or(0)
-	if f.at.t != nil {
-		if f.at.t.IsZero() {
-			return a, usagef("time %s cannot be told from none: use --now", stamp(*f.at.t))
+	at, given, err := f.instant()
+	if given {
+		if at.IsZero() {
+			return a, usagef("time %s cannot be told from none: use --now", stamp(at))
 		}
-		a.Due = f.at.t.Round(0).In(time.UTC)
+		a.Due = at.Round(0).In(time.UTC)
 	}
-	return a, nil
+	return a, err
 }
 
 // shiftFlag is a flag that takes a duration with a sign; 0 means that it was not given.

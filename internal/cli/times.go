@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
@@ -15,11 +18,35 @@ const timeForms = "2026-11-20T10:00:00Z, '2026-11-20 9:00', 'tomorrow 9:00', 'mo
 // of day alone, in the local time zone. Words that it does not know are refused, because a time
 // that is understood in part is a wrong one.
 func (a *app) readTime(s string) (time.Time, error) {
-	withZone := dateAndTime.MatchString(s) && (strings.HasSuffix(s, "Z") || strings.ContainsAny(s[len(time.DateOnly):], "+-"))
-	if withZone || notation.HasLongYear(s) {
+	if hasOffset(s) || notation.HasLongYear(s) {
 		return typed(notation.ParseTime(s))
 	}
-	now := a.now().In(a.localZone())
+	return readOnWall(s, a.now().In(a.localZone()), onDay)
+}
+
+// readTimeIn reads what --at takes beside --zone: a time on the wall of that zone. Where the clocks of the zone skip the time or show
+// it twice, it is the first instant at which they show it or a later one (cron.FirstInstant).
+func (a *app) readTimeIn(s, zone string) (time.Time, error) {
+	loc, err := cron.LoadZone(zone)
+	if err != nil {
+		return time.Time{}, usagef("%v", err)
+	}
+	if hasOffset(s) {
+		return time.Time{}, usagef("time %q names an offset from UTC, and --zone gives it another one: use one of them", s)
+	}
+	return readOnWall(s, a.now().In(loc), func(day, clock time.Time) (time.Time, error) {
+		wall := time.Date(day.Year(), day.Month(), day.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, time.UTC)
+		return cron.FirstInstant(wall, loc), nil
+	})
+}
+
+// hasOffset tells whether s is a date and time that says how far it is from UTC.
+func hasOffset(s string) bool {
+	return dateAndTime.MatchString(s) && (strings.HasSuffix(s, "Z") || strings.ContainsAny(s[len(time.DateOnly):], "+-"))
+}
+
+// readOnWall reads a time on the wall of the zone that now is in. instant makes it of the day and the time of day.
+func readOnWall(s string, now time.Time, instant func(day, clock time.Time) (time.Time, error)) (time.Time, error) {
 	words := strings.Fields(strings.ToLower(dateAndTime.ReplaceAllString(s, "$1 $2")))
 	if n := len(words); n > 1 && (words[n-1] == "am" || words[n-1] == "pm") { // 9 am
 		words = append(words[:n-2], words[n-2]+words[n-1])
@@ -36,9 +63,9 @@ func (a *app) readTime(s string) (time.Time, error) {
 		if !ok {
 			break
 		}
-		t, err := onDay(now, clock)
+		t, err := instant(now, clock)
 		if err == nil && !t.After(now) {
-			t, err = onDay(now.AddDate(0, 0, 1), clock)
+			t, err = instant(now.AddDate(0, 0, 1), clock)
 		}
 		return t, err
 	case 2:
@@ -47,9 +74,9 @@ func (a *app) readTime(s string) (time.Time, error) {
 		if !known || !ok {
 			break
 		}
-		t, err := onDay(day, clock)
+		t, err := instant(day, clock)
 		if _, weekday := weekdays[words[0]]; weekday && err == nil && !t.After(now) {
-			t, err = onDay(day.AddDate(0, 0, 7), clock)
+			t, err = instant(day.AddDate(0, 0, 7), clock)
 		}
 		return t, err
 	}
@@ -96,6 +123,9 @@ func timeOfDay(s string) (clock time.Time, ok bool) {
 	return clock, false
 }
 
+// errSkipped is the cause of an error about a time that clocks on the wall never show.
+var errSkipped = errors.New("clocks are set forward over it")
+
 // onDay is the first instant at which a clock on the wall shows the time on that day. A time that is
 // left out because clocks are set forward is refused.
 func onDay(day, clock time.Time) (time.Time, error) {
@@ -106,7 +136,8 @@ func onDay(day, clock time.Time) (time.Time, error) {
 		return h == hour && m == minute && s == second && t.Day() == day.Day()
 	}
 	if !shows(t) {
-		return t, usagef("there is no %s on %s in the time zone %s, where clocks are set forward then: use another time", clock.Format(time.TimeOnly), day.Format(time.DateOnly), day.Location())
+		text := fmt.Sprintf("there is no %s on %s in the time zone %s, where clocks are set forward then: use another time", clock.Format(time.TimeOnly), day.Format(time.DateOnly), day.Location())
+		return t, &failure{code: codeUsage, exit: exitUsage, definite: true, text: text, cause: errSkipped}
 	}
 	for _, back := range []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour} { // clocks are set back by one of these
 		if shows(t.Add(-back)) {

@@ -89,9 +89,9 @@ func Consumers(ctx context.Context, s punctual.Store, topic string) (punctual.Co
 }
 
 // Refused tells whether err is the answer to a change that was refused because of what the message is, which Explain
-// explains: it is not there, it is leased, or it is not dead. Any other error is a failure.
+// explains: it is not there, it is leased, it is not dead, or it has changed. Any other error is a failure.
 func Refused(err error) bool {
-	return errors.Is(err, punctual.ErrNotFound) || errors.Is(err, punctual.ErrLeased) || errors.Is(err, punctual.ErrNotDead)
+	return errors.Is(err, punctual.ErrNotFound) || errors.Is(err, punctual.ErrLeased) || errors.Is(err, punctual.ErrNotDead) || errors.Is(err, punctual.ErrChanged)
 }
 
 // Explain says what it means that change c of a message was refused with err, and what to do instead.
@@ -102,6 +102,8 @@ func Explain(err error, c punctual.Change) string {
 			return "too late: it is being worked on; no further attempt will be made after this one"
 		}
 		return "too late: it is being worked on; nothing was changed"
+	case errors.Is(err, punctual.ErrChanged):
+		return "it is due at another time than was asked for: somebody has changed it, and nothing was changed now"
 	case errors.Is(err, punctual.ErrNotDead) && c == punctual.ChangeDelete:
 		return "it is not dead: nothing was changed; 'punctual cancel' takes back a message that is to be delivered"
 	case errors.Is(err, punctual.ErrNotDead):
