@@ -14,14 +14,14 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const bulkHelp = `Bulk changes all messages of a topic that match: by their state, the time they are due, the reason
-they died of, a text in their last error, the beginning of their ID, and their headers. What is given
-together has to hold together.
+const bulkHelp = `Bulk changes all messages of a topic that match: by their state, the time they are due, the
+reason they died of, a text in their last error, the beginning of their ID, and their headers.
+What is given together has to hold together.
 
-Each message is changed on the condition that its due time is still the one that was read, so what
-somebody else changes meanwhile stays, and is counted. --dry-run counts what would be changed and
-shows the first ten. A bulk that ends early, or is killed, is continued by the same command; within a
-day no message is shifted twice.`
+Each message is changed on the condition that its due time is still the one that was read, so
+what somebody else changes meanwhile stays, and is counted. --dry-run counts what would be
+changed and shows the first ten. A bulk that ends early, or is killed, is continued by the same
+command; within a day no message is shifted twice.`
 
 func newBulk(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -55,32 +55,42 @@ var bulkKinds = []bulkKind{
 	{
 		do: punctual.BulkCancel, short: "Cancel all messages that match", states: "scheduled, ready or leased; left out: scheduled and ready",
 		done: "cancelled", would: "cancel", removes: true,
-		long:    "Bulk cancel takes back all messages that match and nobody works on. With --state leased, those get no further attempt.",
-		example: `  punctual bulk cancel reminders --header campaign=autumn --dry-run`,
+		long: "Bulk cancel takes back all messages that match and nobody works on. With --state leased it has\nthose that somebody works on get no further attempt.",
+		example: `  punctual bulk cancel reminders --header campaign=autumn --dry-run
+  punctual bulk cancel reminders --header campaign=autumn --yes
+  punctual bulk cancel order.close --id-prefix shop-7- --rate 500 --yes`,
 	},
 	{
 		do: punctual.BulkDelete, short: "Delete all messages that match", states: "scheduled, ready, leased or dead; it has to be given",
 		done: "deleted", would: "delete", removes: true, dead: true,
-		long:    "Bulk delete removes all messages that match without a trace. Whoever works on one loses its lease.",
-		example: `  punctual bulk delete payment.notice --state dead --error 'no such account' --yes`,
+		long: "Bulk delete removes all messages that match without a trace. Whoever works on one loses its lease.",
+		example: `  punctual bulk delete payment.notice --state dead --error 'no such account' --yes
+  punctual bulk delete payment.notice --state dead --reason expired --to 2026-11-01T00:00:00Z
+  punctual bulk delete trial --state scheduled --dry-run`,
 	},
 	{
 		do: punctual.BulkRequeue, short: "Requeue all dead messages that match", states: "dead",
 		done: "requeued", would: "requeue", dead: true, moves: true,
-		long:    "Bulk requeue delivers all dead messages that match again, now unless --in or --at says when. Their attempts count from 1.",
-		example: `  punctual bulk requeue payment.notice --error 'HTTP 503' --in 10m --rate 50`,
+		long: "Bulk requeue delivers all dead messages that match again, now unless --in or --at says when.\nTheir attempts count from 1.",
+		example: `  punctual bulk requeue payment.notice --error 'HTTP 503' --in 10m --rate 50
+  punctual bulk requeue payment.notice --reason attempts-used-up
+  punctual bulk requeue payment.notice --from 'today 9:00' --dry-run`,
 	},
 	{
 		do: punctual.BulkReschedule, short: "Give all messages that match one due time", states: "scheduled or ready; left out: both",
 		done: "rescheduled", would: "reschedule", moves: true,
-		long:    "Bulk reschedule gives all messages that match the same due time.",
-		example: `  punctual bulk reschedule reminders --id-prefix visit- --at 'mon 9:00'`,
+		long: "Bulk reschedule gives all messages that match the same due time.",
+		example: `  punctual bulk reschedule reminders --id-prefix visit- --at 'mon 9:00'
+  punctual bulk reschedule reminders --state ready --in 1h
+  punctual bulk reschedule search.index --now --rate 200/s`,
 	},
 	{
 		do: punctual.BulkShift, short: "Move the due times of all messages that match", states: "scheduled or ready; left out: both, or scheduled when --by leads earlier",
 		done: "moved", would: "move",
-		long:    "Bulk shift moves each message that matches from its own due time: --by +1h later, --by -30m earlier.",
-		example: `  punctual bulk shift reminders --by +1h --from 'tomorrow 9:00' --to 'tomorrow 12:00'`,
+		long: "Bulk shift moves each message that matches from its own due time: --by +1h later, --by -30m earlier.",
+		example: `  punctual bulk shift reminders --by +1h --from 'tomorrow 9:00' --to 'tomorrow 12:00'
+  punctual bulk shift reminders --by -30m --header campaign=autumn --dry-run
+  punctual bulk shift reminders --by +1d --id holiday-2026`,
 	},
 }
 
