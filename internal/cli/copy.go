@@ -208,23 +208,35 @@ func (c *copier) mayCopy() error {
 		if t.stats.Dead > 0 && c.flags.dead == deadRefuse {
 			return usagef("topic %s has %d dead messages: say --dead carry to make them dead in TO, or --dead leave to leave them behind; 'punctual dead list --json --limit 0' exports them", t.Topic, t.stats.Dead)
 		}
-		if !c.flags.pause && !isPaused(t.stats.Settings) {
+		if !c.flags.pause && !isPaused(t.Topic, t.stats.Settings) {
 			return usagef("topic %s of FROM is not paused, so what is pushed, delivered or cancelled meanwhile would be wrong in TO: say --pause, or pause it with 'punctual topic pause %s --push --delivery'", t.Topic, t.Topic)
 		}
 	}
 	return nil
 }
 
-func isPaused(s punctual.Settings) bool { return s.PushPaused && s.DeliveryPaused }
+// isPaused tells whether nothing of a topic changes any more. Pushes to a companion cannot be paused.
+func isPaused(topic string, s punctual.Settings) bool {
+	return s.DeliveryPaused && (s.PushPaused || isCompanion(topic))
+}
+
+func isCompanion(topic string) bool {
+	_, name := storekit.Companion(topic)
+	return name != ""
+}
 
 // atRest sees to it that nothing of FROM changes while it is copied.
 func (c *copier) atRest(ctx context.Context) error {
 	paused := true
 	for _, t := range c.topics {
-		if isPaused(t.stats.Settings) {
+		if isPaused(t.Topic, t.stats.Settings) {
 			continue
 		}
-		if _, err := c.from.Configure(ctx, t.Topic, punctual.SettingsPatch{PushPaused: &paused, DeliveryPaused: &paused}); err != nil {
+		p := punctual.SettingsPatch{DeliveryPaused: &paused}
+		if !isCompanion(t.Topic) {
+			p.PushPaused = &paused
+		}
+		if _, err := c.from.Configure(ctx, t.Topic, p); err != nil {
 			return fmt.Errorf("pause topic %s of FROM: %w", t.Topic, err)
 		}
 	}
@@ -312,6 +324,9 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 		if s.Emit != 0 {
 			t.Notes = append(t.Notes, "TO tells of no events")
 		}
+	}
+	if isCompanion(t.Topic) {
+		p.Partitions = nil // a companion has those of its topic, which is copied before it
 	}
 	now, err := c.to.Settings(ctx, t.Topic)
 	if err != nil {

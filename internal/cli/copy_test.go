@@ -115,6 +115,16 @@ func TestCopy(t *testing.T) {
 }
 
 // What would be lost or doubled silently is refused, before anything is changed.
+// A companion is copied behind its topic, whose partitions it has; the pushes to it cannot be paused.
+func TestCopyOfCompanions(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	onDisk(t, "", "push", "orders@notes", "call back", "--id", "a", "--in", "1h", "--store", from).ok()
+	onDisk(t, "", "copy", from, to, "--yes").exits(exitUsage, "not paused", "--pause")
+	onDisk(t, "", "copy", from, to, "--yes", "--pause").ok().contains("orders@notes")
+	onDisk(t, "", "get", "a", "--topic", "orders@notes", "--store", to).ok().contains("call back")
+	onDisk(t, "", "copy", from, to, "--yes").ok() // again, without --pause
+}
+
 func TestCopyRefuses(t *testing.T) {
 	dir, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	house(t, dir)
