@@ -546,7 +546,7 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 
 // Configure changes a topic's settings; see punctual.Inspector.
 func (s *Store) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
-	set, err := s.configure(ctx, topic, p)
+	set, err := storekit.ConfigureGroups(ctx, topic, p, s.configure)
 	if err != nil {
 		return punctual.Settings{}, fmt.Errorf("configure %s: %w", strings.ToValidUTF8(topic, "?"), err)
 	}

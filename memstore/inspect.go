@@ -256,6 +256,10 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 
 // Configure implements punctual.Inspector.
 func (s *Store) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
+	return storekit.ConfigureGroups(ctx, topic, p, s.configure)
+}
+
+func (s *Store) configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, _, err := s.enterTopic(ctx, topic)

@@ -41,7 +41,7 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		if _, err := storekit.ApplySettings(punctual.DefaultSettings(), patch, abilities); err != nil {
 			return punctual.Settings{}, err
 		}
-		set, err := s.configure(ctx, topic, patch)
+		set, err := storekit.ConfigureGroups(ctx, topic, patch, s.configure)
 		if err == nil {
 			s.waits.notify(map[string]int64{topic: 0}) // it may have been resumed
 		}

@@ -21,6 +21,6 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 // Configure changes a topic's settings; see punctual.Inspector.
 func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	return call(ctx, s, "configure", topic, storekit.CheckTopic(topic), func() (punctual.Settings, error) {
-		return s.topics.Configure(ctx, topic, patch)
+		return storekit.ConfigureGroups(ctx, topic, patch, s.topics.Configure)
 	})
 }

@@ -1,6 +1,7 @@
 package storekit
 
 import (
+	"context"
 	"strings"
 
 	"github.com/punctualmq/punctual"
@@ -79,4 +80,27 @@ func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 		return invalidf("%s: a companion that is no group tells of no events: set those of %s", topic, parent)
 	}
 	return nil
+}
+
+// ConfigureGroups is Inspector.Configure for a store with groups: it has the store's own function configure change the settings, and
+// makes the topics of the groups before the topic has them, so that a process that looks for topics with groups finds them by these
+// names. A group is set by further calls of configure, each of which is harmless when the next one does not come.
+func ConfigureGroups(ctx context.Context, topic string, p punctual.SettingsPatch, configure func(context.Context, string, punctual.SettingsPatch) (punctual.Settings, error)) (punctual.Settings, error) {
+	if _, name := Companion(topic); p.Groups == nil || len(*p.Groups) == 0 || name != "" {
+		return configure(ctx, topic, p)
+	}
+	groups := punctual.SettingsPatch{Groups: p.Groups}
+	if _, err := ApplySettings(punctual.DefaultSettings(), groups, AllAbilities()); err != nil {
+		return configure(ctx, topic, p) // which refuses them in its order of checks
+	}
+	p.Groups = nil
+	if _, err := configure(ctx, topic, p); err != nil { // makes the topic with its partitions, which its companions get
+		return punctual.Settings{}, err
+	}
+	for _, group := range *groups.Groups {
+		if _, err := configure(ctx, punctual.GroupTopic(topic, group), punctual.SettingsPatch{}); err != nil {
+			return punctual.Settings{}, err
+		}
+	}
+	return configure(ctx, topic, groups)
 }

@@ -46,6 +46,15 @@ func CheckThen(x *punctual.Settlement, maxBody int) error {
 	return nil
 }
 
+// SizeOfThen returns the bytes of follow-ups that count towards punctual.MaxThenBytes.
+func SizeOfThen(then []punctual.NewMessage) int {
+	n := 0
+	for i := range then {
+		n += sizeOfFollowUp(&then[i])
+	}
+	return n
+}
+
 // sizeOfFollowUp returns the bytes of a follow-up that count towards punctual.MaxThenBytes.
 func sizeOfFollowUp(m *punctual.NewMessage) int {
 	return len(m.Topic) + len(m.ID) + len(m.Body) + sizeOfHeaders(m.Headers)
@@ -66,18 +75,19 @@ const AfterHeader = "punctual-after"
 // SetAfter gives the follow-ups of x the AfterHeader, in place of one that they have. x.Then becomes a new slice, and the maps of
 // headers are copied before they change. A follow-up keeps its headers as they are where the header would take it beyond
 // punctual.MaxHeaderBytes, or all of them beyond punctual.MaxThenBytes, because a note for people must not have the settlement refused.
+// The copies for the groups of the message's topic keep their headers as well, because they are the message.
 func SetAfter(x *punctual.Settlement) {
 	if len(x.Then) == 0 {
 		return
 	}
 	value := afterValue(x.Topic, x.ID)
 	x.Then = slices.Clone(x.Then)
-	room := punctual.MaxThenBytes
-	for i := range x.Then {
-		room -= sizeOfFollowUp(&x.Then[i])
-	}
+	room := punctual.MaxThenBytes - SizeOfThen(x.Then)
 	for i := range x.Then {
 		m := &x.Then[i]
+		if parent, companion := Companion(m.Topic); parent == x.Topic && strings.HasPrefix(companion, "g.") {
+			continue
+		}
 		old, has := m.Headers[AfterHeader]
 		more := len(value) - len(old)
 		if !has {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest/compare"
 )
 
 // companionCases: does a companion belong to its topic, and is it a topic of its own in all else?
@@ -19,7 +20,8 @@ func companionCases() []testCase {
 		{"has the partitions of its topic", p12, companionPartitions},
 		{"messages are its own", p7, companionApart},
 		{"settings are its own", p13, companionSettings},
-		{"partitions and the pause of pushes cannot be set", p13, companionRefused},
+		{"partitions, groups and the pause of pushes cannot be set", p13, companionRefused},
+		{"each group has a topic", p13, companionGroups},
 		{"the pauses of the topic do not reach it", p1, companionPauses},
 		{"shown as any topic", p13, companionShown},
 		{"goes with its topic", p13, companionDeleted},
@@ -160,7 +162,8 @@ func companionRefused(s *harness) {
 		"the partitions it has":           {Partitions: ptr(s.defaults().Partitions)},
 		"paused pushes":                   {PushPaused: ptr(true)},
 		"pushes that are not paused":      {PushPaused: ptr(false)},
-		"groups":                          {Groups: &[]string{"billing"}},
+		"groups":                          {Groups: ptr([]string{"billing"})},
+		"no groups":                       {Groups: ptr([]string(nil))},
 		"events":                          {Emit: ptr(punctual.EventDead)},
 		"paused pushes beside good value": {PushPaused: ptr(true), Lease: ptr(time.Hour)},
 	} {
@@ -173,6 +176,35 @@ func companionRefused(s *harness) {
 	s.wantErr(err, punctual.ErrInvalid, "Configure of a companion that exists with paused pushes")
 	s.wantSettings(bills, s.defaults())
 	s.wantTopics(orders, bills)
+}
+
+// companionGroups: a process that has to copy for groups finds them by the names of topics, so that these are there before any copy.
+func companionGroups(s *harness) {
+	billing, mail := punctual.GroupTopic(orders, "billing"), punctual.GroupTopic(orders, "mail")
+	want := s.defaults()
+	want.Groups, want.Lease = []string{"billing", "mail"}, time.Hour
+	p := punctual.SettingsPatch{Groups: &want.Groups, Lease: &want.Lease}
+	if got := s.configure(orders, p); !compare.EqualSettings(got, want) {
+		s.fail("Configure of groups returned %+v; want %+v", got, want)
+	}
+	s.wantSettings(orders, want)
+	s.wantTopics(orders, billing, mail)
+	s.wantSettings(billing, s.defaults())
+	s.configure(billing, punctual.SettingsPatch{MaxAttempts: ptr(3)})
+	s.push(punctual.NewMessage{Topic: mail, ID: x, Delay: time.Hour})
+	s.configure(orders, punctual.SettingsPatch{Groups: ptr([]string{"audit", "billing"})})
+	s.wantTopics(orders, punctual.GroupTopic(orders, "audit"), billing, mail)
+	s.wantState(mail, x, punctual.StateScheduled)
+	changed := s.defaults()
+	changed.MaxAttempts = 3
+	s.wantSettings(billing, changed)
+	want.Groups = nil
+	if got := s.configure(orders, punctual.SettingsPatch{Groups: ptr([]string{})}); !compare.EqualSettings(got, want) {
+		s.fail("Configure of no groups returned %+v; want %+v", got, want)
+	}
+	_, err := s.inspector().Configure(s.ctx, mails, punctual.SettingsPatch{Groups: ptr([]string{"a", "a"}), Lease: ptr(time.Hour)})
+	s.wantErr(err, punctual.ErrInvalid, "Configure of a new topic with a group twice")
+	s.wantTopics(orders, punctual.GroupTopic(orders, "audit"), billing, mail)
 }
 
 func companionPauses(s *harness) {
