@@ -151,6 +151,9 @@ func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
 	var r PushResult
 	err := q.prepared(ctx, &m)
 	if err == nil {
+		err = q.copiesFit(ctx, &m)
+	}
+	if err == nil {
 		r, err = q.pushes.Do(ctx, m)
 	}
 	if err != nil {
@@ -181,7 +184,7 @@ func (q *Queue) PushMany(ctx context.Context, ms []NewMessage) ([]PushResult, er
 		}
 	}
 	start := time.Now()
-	rs, err := inParts(ctx, "push", q.pushes, ms, notPushed, func(r PushResult) error { return r.Err })
+	rs, err := q.pushAll(ctx, ms)
 	took := time.Since(start)
 	for _, r := range rs {
 		q.observer.pushed(ctx, r, took)
@@ -190,6 +193,55 @@ func (q *Queue) PushMany(ctx context.Context, ms []NewMessage) ([]PushResult, er
 		err = operation("push", err)
 	}
 	return rs, err
+}
+
+// pushAll sends messages to the store in as many calls as it takes. What cannot be copied to the groups of its topic is refused alone.
+func (q *Queue) pushAll(ctx context.Context, ms []NewMessage) ([]PushResult, error) {
+	var tooLarge []PushResult // one for each of ms, empty for those that fit; nil if all fit
+	fitting := ms
+	for i := range ms {
+		if err := q.copiesFit(ctx, &ms[i]); err != nil {
+			if tooLarge == nil {
+				tooLarge = make([]PushResult, len(ms))
+				fitting = slices.Clone(ms[:i])
+			}
+			tooLarge[i] = notPushed(ms[i], err)
+		} else if tooLarge != nil {
+			fitting = append(fitting, ms[i])
+		}
+	}
+	rs, err := inParts(ctx, "push", q.pushes, fitting, notPushed, func(r PushResult) error { return r.Err })
+	if tooLarge == nil || rs == nil && len(fitting) > 0 {
+		return rs, err
+	}
+	errs := make([]error, len(ms))
+	for i := range tooLarge {
+		if tooLarge[i].Err == nil {
+			tooLarge[i], rs = rs[0], rs[1:]
+		}
+		errs[i] = tooLarge[i].Err
+	}
+	return tooLarge, NewBatchError("push", errs)
+}
+
+// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic. The settings are read for a large
+// message alone; if they cannot be, the push says what is wrong with the store.
+func (q *Queue) copiesFit(ctx context.Context, m *NewMessage) error {
+	if CopiesFit(m) {
+		return nil
+	}
+	i, err := q.inspector()
+	if err != nil {
+		return nil // a store without settings has no groups
+	}
+	set, err := i.Settings(ctx, m.Topic)
+	if err != nil {
+		return nil
+	}
+	if err := set.CheckCopies(m); err != nil {
+		return fmt.Errorf("push: %w", err)
+	}
+	return nil
 }
 
 // refused returns why the Queue cannot work at all, or nil. With it the zero Queue returns an error instead of a panic.

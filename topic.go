@@ -95,10 +95,6 @@ func (t *Topic[T]) PushMany(ctx context.Context, vs []T, options func(v T) []Pus
 	return t.queue.PushMany(ctx, ms)
 }
 
-// GroupTopic returns the name of the topic in which a group has its copies of the messages of a topic (Settings.Groups). For
-// example, the group billing of the topic orders has its copies in orders@g.billing.
-func GroupTopic(topic, group string) string { return topic + "@g." + group }
-
 // refused returns why the Topic cannot work at all, or nil. With it the zero Topic returns an error instead of a panic.
 func (t *Topic[T]) refused() error {
 	if t == nil || t.codec == nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -199,12 +200,31 @@ func (c *call) pushLines(add func(*wire.PushItem, error) error) error {
 	return nil
 }
 
-// takes returns an error if the message is beyond the limits of the server: its body is too large, or its topic would be one too many.
+// takes returns an error if the message is beyond the limits of the server: its body is too large, its copies for the groups of the topic
+// would be, or its topic would be one too many.
 func (c *call) takes(m *punctual.NewMessage) error {
 	if int64(len(m.Body)) > c.server.limits.MaxBody {
 		return fmt.Errorf("body has %d bytes: at most %d are allowed: %w", len(m.Body), c.server.limits.MaxBody, punctual.ErrTooLarge)
 	}
-	return c.mayMake(m.Topic)
+	if err := c.mayMake(m.Topic); err != nil {
+		return err
+	}
+	return c.copiesFit(m)
+}
+
+// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic. The settings are read for a large
+// message alone; if they cannot be, the push says what is wrong with the store.
+func (c *call) copiesFit(m *punctual.NewMessage) error {
+	if c.server.inspector == nil || punctual.CopiesFit(m) {
+		return nil
+	}
+	set, err := storeCall(c, func(ctx context.Context) (punctual.Settings, error) {
+		return c.server.inspector.Settings(ctx, m.Topic)
+	})
+	if err != nil {
+		return nil
+	}
+	return set.CheckCopies(m)
 }
 
 // allows checks the client's right to do a to the topic that an item names. A name that no topic can have is an ErrInvalid.

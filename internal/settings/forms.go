@@ -278,8 +278,8 @@ func problemOfNames(list []string) string {
 		switch {
 		case name == "", len(name) > punctual.MaxGroupBytes, strings.Trim(name, nameBytes) != "":
 			return fmt.Sprintf("%q: use %s", name, allowed)
-		case name == none:
-			return fmt.Sprintf("%q: this word stands for no names: use another name", name)
+		case name == none, name == "all":
+			return fmt.Sprintf("%q: this word stands for %[1]s of them: use another name", name)
 		case slices.Contains(list[:i], name):
 			return fmt.Sprintf("%q is named twice: name it once", name)
 		}

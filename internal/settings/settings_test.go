@@ -89,7 +89,7 @@ func draw(t *rapid.T, row *Setting) punctual.SettingsPatch {
 		*f.in(&p) = &b
 	case *field[[]string]:
 		list := rapid.SliceOfNDistinct(rapid.StringMatching(`[A-Za-z0-9._-]{1,62}`), 0, punctual.MaxGroups, rapid.ID).Draw(t, row.Name)
-		if list = slices.DeleteFunc(list, func(name string) bool { return name == none }); len(list) == 0 {
+		if list = slices.DeleteFunc(list, func(name string) bool { return name == none || name == "all" }); len(list) == 0 {
 			list = nil
 		}
 		*f.in(&p) = &list
@@ -198,7 +198,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
-	for _, bad := range [][]string{{""}, {"billing", ""}, {"a b"}, {"a@b"}, {"a/b"}, {"ä"}, {"billing", "mail", "billing"}, {"none"}, {long + "x"}, many} {
+	for _, bad := range [][]string{{""}, {"billing", ""}, {"a b"}, {"a@b"}, {"a/b"}, {"ä"}, {"billing", "mail", "billing"}, {"none"}, {"all"}, {long + "x"}, many} {
 		if err := row.Check(&punctual.Settings{Groups: bad}); !errors.Is(err, punctual.ErrInvalid) || !strings.HasPrefix(err.Error(), "groups ") {
 			t.Errorf("%q: %v; want an ErrInvalid that names the setting", bad, err)
 		}
