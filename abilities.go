@@ -15,6 +15,8 @@ type Abilities struct {
 	Follow Reach
 	// Emit: the store can tell of what happens to the messages of a topic (Settings.Emit).
 	Emit bool
+	// Duties tells that the server in front of the store does what package duty does, so that a Worker leaves it to the server.
+	Duties bool
 }
 
 // Reach says which topics a store reaches in one atomic step with a message.

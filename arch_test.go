@@ -34,7 +34,9 @@ type rule struct {
 // root, which knows no store and no network. A row has its package, and a package its row.
 var architecture = map[string]rule{
 	".":                  {ours: []string{"internal/batch", "internal/cron", "internal/schedule"}},
-	"worker":             {ours: []string{".", "storekit", "internal/batch", "internal/cron"}},
+	"worker":             {ours: []string{".", "storekit", "internal/batch", "internal/cron", "internal/duties"}},
+	"duty":               {ours: []string{".", "storekit", "internal/duties", "worker"}},
+	"internal/duties":    {ours: []string{".", "storekit", "internal/batch"}},
 	"storekit":           {ours: []string{".", "internal/settings"}, outside: []string{"github.com/oklog/ulid/v2"}},
 	"storekit/lifecycle": {ours: []string{".", "storekit"}},
 	"memstore":           {ours: []string{".", "storekit", "storekit/lifecycle", "internal/heap"}},
@@ -59,6 +61,7 @@ var architecture = map[string]rule{
 	"redisstore/internal/wait":    {ours: []string{".", "internal/heap"}},
 	"pgstore":                     {ours: []string{".", "storekit", "storekit/lifecycle"}, outside: []string{"github.com/jackc/pgx/v5"}},
 	"storetest":                   {ours: []string{".", "storekit", "storetest/compare", "storetest/promise"}},
+	"storetest/duties":            {ours: []string{".", "duty", "storekit", "internal/rigs/family", "storetest", "storetest/ledger", "storetest/promise"}},
 	"storetest/compare":           {ours: []string{"."}},
 	"storetest/internal/mutants":  {ours: []string{".", "storekit", "memstore", "storetest/promise"}},
 	"storetest/ledger":            {ours: []string{".", "storekit", "internal/rigs/seed", "storetest/compare", "storetest/promise", "worker"}},
@@ -73,7 +76,7 @@ var architecture = map[string]rule{
 	"internal/cli/view":           {ours: []string{".", "internal/wire"}, outside: []string{"github.com/jedib0t/go-pretty/v6"}},
 	"internal/cli": {
 		ours: []string{
-			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/cron", "internal/crontab", "internal/importer", "internal/notation", "internal/settings", "remotestore",
+			".", "storekit", "worker", "duty", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/cron", "internal/crontab", "internal/importer", "internal/notation", "internal/settings", "remotestore",
 			"server", "access", "access/tokens", "sharedstore",
 			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "internal/wire", "console",
 		},
@@ -115,6 +118,7 @@ var architecture = map[string]rule{
 
 	"internal/rigs/calls":    {ours: []string{"."}},
 	"internal/rigs/hung":     {ours: []string{"."}},
+	"internal/rigs/family":   {ours: []string{".", "storekit"}},
 	"internal/rigs/clock":    {},
 	"internal/rigs/net":      {},
 	"internal/rigs/process":  {},

@@ -187,13 +187,20 @@ func (k *Kit) AdvanceTo(t time.Time) (handled int) {
 	return handled
 }
 
-// next returns the earliest time ahead at which a message of a topic with a handler needs attention. Times that have come are left out:
-// after a drain only topics whose deliveries are paused have ready messages.
+// next returns the earliest time ahead at which a message needs attention: of a topic with a handler, or of one whose messages are
+// copied for a group with a handler. Times that have come are left out: after a drain only topics whose deliveries are paused have
+// ready messages.
 func (k *Kit) next() (next time.Time, ok bool) {
 	for _, r := range k.routes {
-		at, found := k.Store.NextAt(r.topic)
-		if found && at.After(k.Now()) && (!ok || at.Before(next)) {
-			next, ok = at, true
+		topics := []string{r.topic}
+		if parent, companion := storekit.Companion(r.topic); strings.HasPrefix(companion, "g.") {
+			topics = append(topics, parent)
+		}
+		for _, topic := range topics {
+			at, found := k.Store.NextAt(topic)
+			if found && at.After(k.Now()) && (!ok || at.Before(next)) {
+				next, ok = at, true
+			}
 		}
 	}
 	return next, ok

@@ -66,7 +66,7 @@ func (w *Worker) work(s *session, m *message) (next *message, err error) {
 			o = decided(errors.New("the handler ended its goroutine with runtime.Goexit"))
 		}
 		m.took = time.Since(m.began)
-		w.observer.OnFinish(m.ctx, m.delivery, o.Verb, m.took, o.Err)
+		w.observer.OnFinish(m.ctx, m.delivery, o.Verb, m.took, o.failure())
 		if returned {
 			next = w.pass(s, m, o)
 		}
@@ -102,6 +102,14 @@ type outcome struct {
 	why string
 }
 
+// failure is what the handler returned unless the message is acked: the error of Follow(nil, ...) is no failure.
+func (o *outcome) failure() error {
+	if o.Verb == punctual.SettleAck {
+		return nil
+	}
+	return o.Err
+}
+
 // unstarted is the outcome of a message that is given back because it was not started.
 func unstarted(why string) outcome {
 	return outcome{Decision: punctual.Decision{Verb: punctual.SettleRelease}, why: why}
@@ -134,7 +142,7 @@ func (w *Worker) finish(m *message, o outcome) error {
 	if m.lost {
 		return nil
 	}
-	err := w.settle(m, o, end)
+	o, err := w.settle(m, o, end)
 	switch {
 	case err == nil:
 		if o.Verb != punctual.SettleAck {

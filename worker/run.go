@@ -77,8 +77,9 @@ func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, 
 	return s, nil
 }
 
-// Start begins to claim and handle messages, and returns at once. It returns an error when
-// the worker was set up wrongly, runs already or was stopped.
+// Start begins to claim and handle messages. It returns an error when the worker was set up wrongly, runs already or was
+// stopped, and when a topic has groups (Settings.Groups), whose messages are for these. For that it asks the store for the settings of
+// its topics, and waits at most a second; if the store does not answer, the worker starts.
 //
 // When ctx ends, the worker claims nothing more and running handlers go on; call Stop to wait for them. Handlers see the
 // values of ctx, not its end. If the store cannot recover, the worker claims nothing more, logs the error, and Stop
@@ -89,6 +90,9 @@ func (w *Worker) Start(ctx context.Context) error {
 }
 
 func (w *Worker) start(ctx context.Context) (*session, error) {
+	if err := w.checkGroups(ctx); err != nil {
+		return nil, fmt.Errorf("start worker: %w", err)
+	}
 	s, err := w.enter(ctx, context.WithoutCancel(ctx), false)
 	if err != nil {
 		return nil, fmt.Errorf("start worker: %w", err)
@@ -107,6 +111,7 @@ func (w *Worker) poller(s *session) {
 	defer s.endHandlers(nil)
 	defer w.settleBy.end()
 	defer w.startLeaseLoops(s)()
+	s.running.Go(func() { w.runDuties(s.claims) })
 	s.err = w.poll(s)
 	s.endClaims()
 	w.giveBackAhead(time.Now(), true, s.running.Go)
@@ -200,6 +205,9 @@ func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 // keeps Drain busy. Drain may be called again, but not while another Drain or a Start is under way. A handler that ends
 // its goroutine (as t.FailNow does) ends the goroutine that called Drain.
 func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
+	if err := w.checkGroups(ctx); err != nil {
+		return 0, fmt.Errorf("drain: %w", err)
+	}
 	s, err := w.enter(ctx, ctx, true)
 	if err != nil {
 		return 0, fmt.Errorf("drain: %w", err)
@@ -219,7 +227,15 @@ func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 		case s.claims.Err() != nil: // an error of the claim, if any, follows from that
 		case err != nil:
 			return handled, fmt.Errorf("drain: %w", err)
-		case !found:
+		case found:
+			continue
+		}
+		did, err := w.drainDuties(s.claims)
+		switch {
+		case s.claims.Err() != nil:
+		case err != nil:
+			return handled, fmt.Errorf("drain: %w", err)
+		case did == 0:
 			return handled, nil
 		}
 	}

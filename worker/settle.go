@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 const (
@@ -18,36 +19,60 @@ const (
 	settleGrace = time.Second
 )
 
+// maxSettleBytes bounds the follow-ups of one call that settles, unless those of one settlement are larger, so that small
+// settlements do not wait long behind large follow-ups.
+const maxSettleBytes = 4 << 20
+
+// settlementBytes is the share of a settlement in maxSettleBytes.
+func settlementBytes(s punctual.Settlement) int64 { return int64(1 + storekit.SizeOfThen(s.Then)) }
+
 // settle settles m in the store, trying again with a growing delay while the lease lasts, and reports the result to the
-// observer. end is when the lease ends by local time.
-func (w *Worker) settle(m *message, o outcome, end time.Time) (err error) {
-	s := m.lease
-	s.Verb, s.Delay, s.Due, s.Error = o.Verb, o.Delay, o.Due, o.text
+// observer. end is when the lease ends by local time. It returns the outcome that was settled with, which is another one than o if the
+// store has refused the follow-ups of o.
+func (w *Worker) settle(m *message, o outcome, end time.Time) (outcome, error) {
 	began := time.Now()
-	defer func() { w.observer.OnSettle(m.ctx, s, time.Since(began), err) }()
 	var tries backoff
+	s := m.settlement(o)
+	done := func(err error) (outcome, error) {
+		w.observer.OnSettle(m.ctx, s, time.Since(began), err)
+		return o, err
+	}
 	for unsure := false; ; {
-		ctx, done := w.settleBy.until(end)
+		ctx, free := w.settleBy.until(end)
 		item, err := w.settler.Do(ctx, s)
-		if done(); err == nil {
+		if free(); err == nil {
 			err = item
 		}
 		switch {
 		case err == nil:
-			return nil
+			return done(nil)
 		case unsure && errors.Is(err, punctual.ErrLeaseLost):
-			return nil // an earlier try, whose answer did not arrive, has settled m
+			return done(nil) // an earlier try, whose answer did not arrive, has settled m
+		case len(s.Then) > 0 && isRefusal(err, item != nil):
+			// The token was current, so no try has settled m. It is settled without the follow-ups, or with others.
+			_, _ = done(fmt.Errorf("%s: %w", s.Verb, err))
+			o = w.afterRefusal(m, o, err)
+			s = m.settlement(o)
+			continue
 		case isFinal(err):
-			return fmt.Errorf("%s: %w", s.Verb, err)
+			return done(fmt.Errorf("%s: %w", s.Verb, err))
 		}
 		unsure = unsure || !punctual.Definite(err)
 		wait := tries.next()
 		end = w.inflight.endOf(m) // later than before if a renewal was answered meanwhile
 		if time.Until(end) <= wait {
-			return fmt.Errorf("%s: tried %d times until the lease ended: %w", s.Verb, tries.tries, err)
+			return done(fmt.Errorf("%s: tried %d times until the lease ended: %w", s.Verb, tries.tries, err))
 		}
 		time.Sleep(wait)
 	}
+}
+
+// settlement returns the settlement of m with the outcome o. Its follow-ups say what they came from.
+func (m *message) settlement(o outcome) punctual.Settlement {
+	s := m.lease
+	s.Verb, s.Delay, s.Due, s.Error, s.Then = o.Verb, o.Delay, o.Due, o.text, o.Then
+	storekit.SetAfter(&s)
+	return s
 }
 
 // isFinal reports whether err is an error after which a settlement is not tried again.
@@ -60,7 +85,7 @@ func isFinal(err error) bool {
 // that a call that hangs is ended.
 func (w *Worker) settleBatch(_ context.Context, ss []punctual.Settlement) ([]error, error) {
 	began := time.Now()
-	answers, err := w.store.Settle(w.settleBy.shared(began), ss)
+	answers, err := storekit.Settle(w.settleBy.shared(began), w.store, ss, w.forwarded)
 	w.slots.settled(time.Since(began))
 	return answers, err
 }

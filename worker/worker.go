@@ -18,6 +18,7 @@ import (
 	"github.com/punctualmq/punctual"
 
 	"github.com/punctualmq/punctual/internal/batch"
+	"github.com/punctualmq/punctual/internal/duties"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -32,6 +33,7 @@ import (
 //	ahead.go     what is claimed before a slot is free
 //	handle.go    one message in a slot: slot, work, attempt, finish
 //	settle.go    its last step: settle
+//	refused.go   what becomes of a message whose follow-ups are refused
 //	lease.go     the leases held: which handler may start, loss
 //	renew.go     the renewer of leases
 //	clock.go     the upper bound of the store's clock
@@ -44,6 +46,7 @@ import (
 //	panic.go     panics as errors
 //	errors.go    errors with a sentence in front
 //	backoff.go   growing delays
+//	duties.go    what the worker does for its topics beside the handlers: copies for groups, follow-ups to forward
 //
 // The goroutines, and what each owns:
 //
@@ -64,6 +67,7 @@ import (
 //   - a settlement (Worker.pass), one for each message that is settled while its slot handles the next message, because
 //     the store takes long. The poller waits for them.
 //   - the settler's (batch.Batcher.drain) while settlements are under way. The slots and settlements wait for its answers.
+//   - the duties (Worker.runDuties), as long as the poller claims. It ends the workers that it starts. The poller waits for it.
 
 // Config configures a Worker. The zero value is ready to use.
 type Config struct {
@@ -175,6 +179,8 @@ type Worker struct {
 
 	inflight inflight
 	settleBy settleDeadline
+	// runner does the duties of the topics, and has what settling after a refusal needs of the store.
+	runner *duties.Runner
 }
 
 // route is what Handle registered for one topic. Only busy changes once the worker has started.
@@ -187,6 +193,8 @@ type route struct {
 	handler punctual.Handler
 	weight  int
 	timeout time.Duration // negative: no limit
+	// duty reports that the handler is that of a duty.
+	duty bool
 	// timedOut is the cause with which the context of a handler ends at its timeout.
 	timedOut error
 }
@@ -197,9 +205,10 @@ func New(s punctual.Store, c *Config) *Worker {
 	w := &Worker{store: s, cfg: c.withDefaults(), routes: make(map[string]*route)}
 	w.observer = observing(w.cfg.Observer)
 	w.inflight.init()
+	w.runner = duties.NewRunner(s, w.cfg.Logger)
 	w.settler = batch.New(batch.Config[punctual.Settlement, error]{
-		Op: "settle", Run: w.settleBatch, Size: func(punctual.Settlement) int64 { return 1 }, Key: func(s punctual.Settlement) string { return s.Topic },
-		MaxItems: punctual.MaxBatch, MaxBytes: math.MaxInt64, MaxPending: math.MaxInt64, Late: lateCall,
+		Op: "settle", Run: w.settleBatch, Size: settlementBytes, Key: func(s punctual.Settlement) string { return s.Topic },
+		MaxItems: punctual.MaxBatch, MaxBytes: maxSettleBytes, MaxPending: math.MaxInt64, Late: lateCall,
 		Closed: punctual.ErrClosed, Overloaded: punctual.ErrOverloaded, Indeterminate: punctual.ErrIndeterminate,
 	})
 	if err := w.cfg.check(); err != nil {
@@ -284,6 +293,7 @@ func (w *Worker) register(topic string, h punctual.Handler, opts []HandleOption)
 		return invalidf("the topic has a handler already")
 	}
 	r := &route{topic: topic, handler: h, weight: 1, timeout: w.cfg.Timeout}
+	_, r.duty = h.(duties.Handler)
 	for _, o := range opts {
 		if err := o.applyHandle(r); err != nil {
 			return err

@@ -32,6 +32,9 @@ as the error of a failed attempt. Its exit code decides:
   0   ack          75  snooze: again after --snooze, without using an attempt
   65  discard      others  retry, as the topic's backoff says
 
+With --group the messages are the copies that this group gets of those of the topic; see 'punctual
+topic set --groups'. The copies for all groups of the topic are made meanwhile, when they are due.
+
 Several topics are asked in a random order, so that none starves. With --concurrency 1, the
 default, lines come in the order in which messages were claimed.`
 
@@ -39,11 +42,13 @@ const consumeExample = `  punctual consume order.cancel
   punctual consume reminders invoices --until-empty
   punctual consume jobs --count 10 --json > jobs.ndjson
   punctual consume mail --exec 'echo "$PUNCTUAL_ID is due at $PUNCTUAL_DUE"' --concurrency 8
-  punctual consume hooks --exec 'cat >> hooks.log' --timeout 30s`
+  punctual consume hooks --exec 'cat >> hooks.log' --timeout 30s
+  punctual consume orders --group billing`
 
 // consumeFlags are the flags of consume.
 type consumeFlags struct {
 	exec        commandFlag
+	group       string
 	concurrency int
 	count       int64
 	untilEmpty  bool
@@ -65,13 +70,22 @@ func newConsume(a *app) *cobra.Command {
 			if err := f.check(topics); err != nil {
 				return err
 			}
+			if f.group != "" {
+				for i := range topics {
+					topics[i] = punctual.GroupTopic(topics[i], f.group)
+				}
+			}
 			return a.withStore(ctx, orCreate, func(s punctual.Store) error {
+				if err := f.checkGroup(ctx, s, topics); err != nil {
+					return err
+				}
 				return a.consume(ctx, s, topics, f)
 			})
 		}),
 	}
 	flags := cmd.Flags()
 	flags.Var(&f.exec, "exec", "run `CMD` by sh -c for each message")
+	flags.StringVar(&f.group, "group", "", "receive the copies of this `GROUP` of the topics")
 	flags.IntVar(&f.concurrency, "concurrency", 1, "handle this many messages at the same time")
 	flags.Int64Var(&f.count, "count", 0, "end after this many deliveries; no more are claimed (default: no end)")
 	flags.BoolVar(&f.untilEmpty, "until-empty", false, "end when the topics hold nothing scheduled, ready or leased")
@@ -86,6 +100,11 @@ func (f *consumeFlags) check(topics []string) error {
 	for some := range slices.Chunk(topics, punctual.MaxClaimTopics) { // a worker makes several claims
 		claim := punctual.Claim{Topics: some, Max: 1, Lease: f.lease.or(0)}
 		if err := storekit.CheckClaim(&claim); err != nil {
+			return err
+		}
+	}
+	if f.group != "" {
+		if err := checkGroupFlag(topics, f.group); err != nil {
 			return err
 		}
 	}
@@ -160,8 +179,9 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 
 	var watching sync.WaitGroup
 	if f.untilEmpty {
-		watching.Go(func() { c.fail(endWhenEmpty(run, s, topics, end)) })
+		watching.Go(func() { c.fail(endWhenEmpty(run, s, withParents(topics), end)) })
 	}
+	watching.Go(func() { c.fail(a.ownDuties(run, s, topics)) })
 	err := w.Run(run)
 	end()
 	watching.Wait()

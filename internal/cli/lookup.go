@@ -292,6 +292,15 @@ func (a *app) printAmended(d amended, c punctual.Change) error {
 	return nil
 }
 
+// printAmendedIn is printAmended with the topic, where one ID is changed in several.
+func (a *app) printAmendedIn(d amended, c punctual.Change) error {
+	if a.json {
+		return a.printAmended(d, c)
+	}
+	a.printf("%s in %s %s\n", d.id, d.topic, cmp.Or(punctual.ErrorCode(d.outcome.Err), wire.OutcomeWord(c)))
+	return nil
+}
+
 // completeTopics completes topic names for the first n arguments, all for -1. It is quiet
 // about a store that cannot be opened, such as one that is in use.
 func (a *app) completeTopics(n int) cobra.CompletionFunc {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // quota is a store that hands out at most so many deliveries, for consume --count. It never claims
@@ -93,14 +94,15 @@ func (q *quota) started(_ context.Context, d *punctual.Delivery) {
 // claimed in its place. It is the OnLeaseLost of the worker's Observer.
 func (q *quota) lost(_ context.Context, d *punctual.Delivery, _ error) { q.neverStarts(leaseOf(d)) }
 
-// Settle implements punctual.Store. For each delivery that is given back unstarted another one may be claimed.
+// Settle implements punctual.Store. For each delivery that is given back unstarted another one may be claimed. Follow-ups that the store
+// does not reach go into envelopes here, because the worker above cannot ask the store what it reaches.
 func (q *quota) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	for _, s := range ss {
 		if s.Verb == punctual.SettleRelease {
 			q.neverStarts(lease{s.Topic, s.ID, s.Token})
 		}
 	}
-	return q.store.Settle(ctx, ss)
+	return storekit.Settle(ctx, q.store, ss, nil)
 }
 
 // Push implements punctual.Store.

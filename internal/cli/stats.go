@@ -21,10 +21,12 @@ when it is named.`
 
 const statsExample = `  punctual stats
   punctual stats order.cancel
+  punctual stats orders --groups
   punctual stats --json`
 
 func newStats(a *app) *cobra.Command {
-	return &cobra.Command{
+	groups := false
+	cmd := &cobra.Command{
 		Use:               "stats [TOPIC]",
 		Short:             "Count messages by state",
 		Long:              statsHelp,
@@ -32,8 +34,14 @@ func newStats(a *app) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeTopics(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
-			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
+			if groups && len(args) == 0 {
+				return usagef("--groups: name the topic whose groups to count")
+			}
+			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
 				all, err := statsOf(ctx, i, args)
+				if err == nil && groups {
+					all, err = groupStats(ctx, i, s, all[0])
+				}
 				if err != nil {
 					return err
 				}
@@ -41,6 +49,28 @@ func newStats(a *app) *cobra.Command {
 			})
 		}),
 	}
+	cmd.Flags().BoolVar(&groups, "groups", false, "count the copies of each group of the topic as well")
+	return cmd
+}
+
+// groupStats returns the statistics of a topic and behind it those of its groups.
+func groupStats(ctx context.Context, i punctual.Inspector, s punctual.Store, of punctual.TopicStats) ([]punctual.TopicStats, error) {
+	topics, err := groupTopics(ctx, i, s, of.Topic)
+	if err != nil {
+		return nil, err
+	}
+	all := []punctual.TopicStats{of}
+	for _, topic := range topics[1:] {
+		stats, err := i.Stats(ctx, topic)
+		if errors.Is(err, punctual.ErrNotFound) {
+			stats, err = punctual.TopicStats{Topic: topic, Settings: punctual.DefaultSettings()}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, stats)
+	}
+	return all, nil
 }
 
 // statsOf returns the statistics of the topic named in args, or of all.

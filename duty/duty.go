@@ -1,0 +1,115 @@
+// Package duty does for a store what somebody has to do and any process may do: it copies the messages of topics with groups
+// (punctual.Settings.Groups), and forwards follow-ups to topics that their store could not reach in one step (punctual.ReachFamily).
+//
+//	err := duty.Run(ctx, store, nil)
+//
+// "punctual serve" runs the duties of its store, and a worker.Worker those of its own topics, so that few programs need this package:
+// those whose groups are handled by others, over HTTP without a server's duties for instance. Several processes that run the duties of
+// one store share them. If one dies, the others go on once its leases have ended.
+package duty
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/duties"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/worker"
+)
+
+// Config configures Run. The zero value is ready to use.
+type Config struct {
+	// Topics, if any, are the only topics whose duties are done, with those of their companions. Default all topics.
+	Topics []string
+	// Concurrency is how many messages each duty handles at the same time, 1 to punctual.MaxClaim. Default 64. They mostly wait for
+	// the store.
+	Concurrency int
+	// Logger gets what goes wrong. Default slog.Default().
+	Logger *slog.Logger
+	// Observer is notified of the claims and settlements of the duties as that of a worker.Worker is. Default none.
+	Observer *punctual.Observer
+}
+
+const (
+	defaultConcurrency = 64
+	// handlerTimeout bounds the work on one message.
+	handlerTimeout = time.Minute
+	// stopTime is how long the workers of a duty may take to stop.
+	stopTime = 5 * time.Second
+)
+
+// Run runs the duties of all topics of the store until ctx ends. It looks for topics every 10 s, with one call whatever their number
+// and one more for each topic with groups. When ctx has ended it waits, at most some seconds, until nothing is under way any more,
+// and returns nil; close the store only then.
+//
+// Run returns an ErrUnsupported for a store that cannot name its topics (punctual.TopicNamer) or has no follow-ups, an ErrInvalid for
+// a malformed configuration, and the error of a store that was closed, has failed or is damaged.
+func Run(ctx context.Context, store punctual.Store, c *Config) error {
+	if c == nil {
+		c = &Config{}
+	}
+	if store == nil {
+		return fmt.Errorf("duties without a store: %w", punctual.ErrInvalid)
+	}
+	h := host{store: store, config: worker.Config{Concurrency: c.Concurrency, Timeout: handlerTimeout, Logger: c.Logger, Observer: c.Observer}}
+	if h.config.Concurrency == 0 {
+		h.config.Concurrency = defaultConcurrency
+	}
+	if h.config.Logger == nil {
+		h.config.Logger = slog.Default()
+	}
+	if n := h.config.Concurrency; n < 1 || n > punctual.MaxClaim {
+		return fmt.Errorf("duties with a concurrency of %d: use 1 to %d, or 0 for %d: %w", n, punctual.MaxClaim, defaultConcurrency, punctual.ErrInvalid)
+	}
+	namer, err := punctual.As[punctual.TopicNamer](store)
+	if err != nil {
+		return fmt.Errorf("duties: %w", err)
+	}
+	if _, err := punctual.As[punctual.AbilityReporter](store); err != nil {
+		return fmt.Errorf("duties: %w", err)
+	}
+	r := duties.NewRunner(store, h.config.Logger)
+	r.Names = func(ctx context.Context) ([]string, error) {
+		names, err := namer.TopicNames(ctx, punctual.NameQuery{})
+		if len(c.Topics) > 0 {
+			names = slices.DeleteFunc(names, func(name string) bool {
+				parent, _ := storekit.Companion(name)
+				return !slices.Contains(c.Topics, parent)
+			})
+		}
+		return names, err
+	}
+	r.Start = h.start
+	if err := r.Run(ctx); err != nil {
+		return fmt.Errorf("duties: %w", err)
+	}
+	return nil
+}
+
+// host makes the workers of duties.
+type host struct {
+	store  punctual.Store
+	config worker.Config
+}
+
+// start starts a worker of h for topics. stop waits for it.
+func (o *host) start(topics []string, h punctual.Handler) (stop func(), err error) {
+	w := worker.New(o.store, &o.config)
+	for _, topic := range topics {
+		w.Handle(topic, h)
+	}
+	if err := w.Start(context.Background()); err != nil {
+		return nil, err
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+		defer cancel()
+		if err := w.Stop(ctx); err != nil {
+			o.config.Logger.Warn("a duty did not stop in time", "topics", len(topics), "err", err)
+		}
+	}, nil
+}

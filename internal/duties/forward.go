@@ -1,0 +1,170 @@
+package duties
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// A store that reaches only a family of topics in one step puts other follow-ups into envelopes, in the companion T@out of the
+// message's topic (storekit.Settle). This duty pushes the follow-up in an envelope to its own topic and acks the envelope. The
+// follow-up has had its ID since the settlement, and the ID stays in use for a day after it has finished, so that a process which
+// dies between push and ack has it stored once all the same.
+
+// forwarding is the duty of the topics T@out.
+func forwarding() Duty {
+	return Duty{
+		Name: "forward",
+		Topic: func(name string) string {
+			if strings.HasSuffix(name, "@out") {
+				return name
+			}
+			return ""
+		},
+		New: func(t *Tools) Handler { return &forwarder{t: t, pushes: make(map[string]*pushes)} },
+	}
+}
+
+const (
+	// remembered is how long the ID of a follow-up stays in use at least after it has finished.
+	remembered = 24 * time.Hour
+	// longestPush bounds one push. So that a topic which hangs does not keep the slots of the others (P14), only keptPushes of a topic
+	// may take so long. A push beside them ends after latePush, and when the topic has answered nothing for latePush no further one
+	// begins.
+	longestPush = 5 * time.Second
+	latePush    = 300 * time.Millisecond
+	keptPushes  = 4
+	// busy is how long an envelope waits whose topic hangs.
+	busy = time.Second
+)
+
+type forwarder struct {
+	t *Tools
+
+	mu sync.Mutex
+	// pushes has the topics with pushes under way. Guarded by mu.
+	pushes map[string]*pushes
+}
+
+// pushes are those under way to one topic.
+type pushes struct {
+	underWay int
+	// since is when the topic last answered, or when the first of these pushes began.
+	since time.Time
+}
+
+func (*forwarder) IsDuty() {}
+
+// Handle forwards the follow-up in an envelope.
+func (f *forwarder) Handle(ctx context.Context, d *punctual.Delivery) error {
+	m, err := storekit.Forwarded(&d.Message)
+	if err != nil {
+		return punctual.Discard(fmt.Errorf("not forwarded: %w", err))
+	}
+	longest := f.begin(m.Topic)
+	if longest == 0 {
+		return punctual.Snooze(busy)
+	}
+	func() {
+		defer func() { f.end(m.Topic, err) }() // also after a panic
+		err = f.forward(ctx, longest, d, &m)
+	}()
+	switch {
+	case err == nil:
+		return nil
+	case refused(err):
+		return punctual.Discard(fmt.Errorf("not forwarded to %s: %w", m.Topic, err))
+	}
+	f.t.Logger.Warn("a follow-up waits to be forwarded", "topic", m.Topic, "id", m.ID, "envelope", d.ID, "err", err)
+	set, serr := f.t.Settings(ctx, d.Topic)
+	if serr != nil {
+		set = punctual.DefaultSettings()
+	}
+	return punctual.Snooze(Postponed(d, set.Backoff))
+}
+
+// forward pushes m, the follow-up in the envelope d, unless that has been done before.
+func (f *forwarder) forward(ctx context.Context, longest time.Duration, d *punctual.Delivery, m *punctual.NewMessage) error {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	if isAgain(d) && f.isStored(ctx, d, m) {
+		return nil
+	}
+	set, err := f.t.Settings(ctx, m.Topic)
+	if err != nil {
+		return err
+	}
+	if m.Remember == 0 {
+		m.Remember = storekit.WholeMillis(min(set.DedupeWindow, punctual.MaxFinishedRetention))
+	}
+	m.Remember = max(m.Remember, remembered)
+	rs, err := f.t.Store.Push(ctx, []punctual.NewMessage{*m})
+	if err != nil {
+		return err
+	}
+	return rs[0].Err
+}
+
+// isAgain reports whether the envelope may have been forwarded before: another delivery of it counted as an attempt, or was put off.
+func isAgain(d *punctual.Delivery) bool { return d.Attempt > 1 || !d.Due.Equal(d.FirstDue) }
+
+// isStored reports whether the topic has m from an earlier delivery of the envelope d. An ID that is in use is no proof, because m
+// may be to replace what has it, or to fail then.
+func (f *forwarder) isStored(ctx context.Context, d *punctual.Delivery, m *punctual.NewMessage) bool {
+	if f.t.Inspector == nil || m.Headers[storekit.AfterHeader] == "" {
+		return false
+	}
+	i, err := f.t.Inspector.Get(ctx, m.Topic, m.ID)
+	return err == nil && !i.Created.Before(d.Created) && i.Headers[storekit.AfterHeader] == m.Headers[storekit.AfterHeader]
+}
+
+// refused reports whether an error of a push says that the message can never be stored as it is.
+func refused(err error) bool {
+	for _, kind := range []error{
+		punctual.ErrInvalid, punctual.ErrTooLarge, punctual.ErrUnsupported, punctual.ErrDuplicate, punctual.ErrChanged, punctual.ErrForbidden,
+	} {
+		if errors.Is(err, kind) {
+			return punctual.Definite(err)
+		}
+	}
+	return false
+}
+
+// begin counts a push to the topic, and returns how long it may take: 0 if it must not begin, because the topic hangs.
+func (f *forwarder) begin(topic string) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.pushes[topic]
+	if p == nil {
+		p = &pushes{since: time.Now()}
+		f.pushes[topic] = p
+	}
+	longest := longestPush
+	if p.underWay >= keptPushes {
+		longest = latePush
+		if time.Since(p.since) > latePush {
+			return 0
+		}
+	}
+	p.underWay++
+	return longest
+}
+
+// end ends what begin began, with the outcome of the push.
+func (f *forwarder) end(topic string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.pushes[topic]
+	if !errors.Is(err, context.DeadlineExceeded) {
+		p.since = time.Now()
+	}
+	if p.underWay--; p.underWay == 0 {
+		delete(f.pushes, topic)
+	}
+}

@@ -1,0 +1,205 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// A worker does the duties of its own topics (package duties), so that a program needs no server for them: for a group it copies the
+// messages of the topic, and in a store that reaches only a family it forwards the follow-ups of its topics. The handlers of duties
+// run in workers of their own, with slots of their own, so that they take none from the handlers of the program. Several processes
+// that do the same duty share it.
+
+const (
+	// dutySlots is the Concurrency of a duty's worker, whose handlers mostly wait for the store.
+	dutySlots = 64
+	// dutyStop is how long a duty's worker may take to stop.
+	dutyStop = 5 * time.Second
+	// checkGroupsTime bounds the question at the start which topics have groups, and askAbilities the one what the store can.
+	checkGroupsTime, askAbilities = time.Second, 5 * time.Second
+	// groupsAtOnce is of how many topics the worker asks that at once.
+	groupsAtOnce = 16
+)
+
+// HandleGroup registers the handler of a group of the topic (Settings.Groups), which gets a copy of each of its messages: it is
+// Handle of punctual.GroupTopic(topic, group). A worker that handles a group also makes the copies for all groups of the topic.
+func (w *Worker) HandleGroup(topic, group string, h punctual.Handler, opts ...HandleOption) {
+	w.Handle(punctual.GroupTopic(topic, group), h, opts...)
+}
+
+// HandleGroup registers f as the handler of a group of a typed topic: w.HandleGroup(t.Name(), group, t.Handler(f), opts...).
+func HandleGroup[T any](w *Worker, t *punctual.Topic[T], group string, f func(ctx context.Context, v T, d *punctual.Delivery) error, opts ...HandleOption) {
+	w.HandleGroup(t.Name(), group, t.Handler(f), opts...)
+}
+
+// checkGroups returns an ErrInvalid if the worker handles the messages of a topic with groups itself, because these are for the duty
+// that copies them: a message that another handler acks never reaches the groups. It asks the store once, and only for so long; what
+// is not known then passes.
+func (w *Worker) checkGroups(ctx context.Context) error {
+	asked := w.ungrouped()
+	if len(asked) == 0 {
+		return nil
+	}
+	inspector, err := punctual.As[punctual.Inspector](w.store)
+	if err != nil {
+		return nil // a store without settings has no groups
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkGroupsTime)
+	defer cancel()
+	errs := make(chan error, len(asked))
+	tokens := make(chan struct{}, groupsAtOnce)
+	for _, topic := range asked {
+		go func() {
+			tokens <- struct{}{}
+			errs <- checkGroupless(ctx, inspector, topic)
+			<-tokens
+		}()
+	}
+	var found []error
+	for range asked {
+		found = append(found, <-errs)
+	}
+	return errors.Join(found...)
+}
+
+// ungrouped returns the topics that must have no groups, none if the worker cannot start anyway.
+func (w *Worker) ungrouped() (topics []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped || w.session != nil || w.check() != nil {
+		return nil
+	}
+	for _, topic := range w.topics {
+		if _, companion := storekit.Companion(topic); companion == "" && !w.routes[topic].duty {
+			topics = append(topics, topic)
+		}
+	}
+	return topics
+}
+
+func checkGroupless(ctx context.Context, inspector punctual.Inspector, topic string) error {
+	set, err := inspector.Settings(ctx, topic)
+	if err != nil || len(set.Groups) == 0 {
+		return nil
+	}
+	return invalidf("handle %q: the topic has the groups %s, and its messages are for them: handle a group with HandleGroup",
+		topic, strings.Join(set.Groups, ", "))
+}
+
+// dutyNames returns where to find the topics that need a duty of this worker; nil if it has none.
+func (w *Worker) dutyNames(ctx context.Context) (func(ctx context.Context) ([]string, error), error) {
+	var groups, outs []string
+	for _, topic := range w.topics {
+		if w.routes[topic].duty {
+			return nil, nil // this worker is that of a duty
+		}
+		if _, companion := storekit.Companion(topic); strings.HasPrefix(companion, "g.") {
+			groups = append(groups, topic)
+		}
+		outs = append(outs, storekit.OutTopic(topic))
+	}
+	reporter, err := punctual.As[punctual.AbilityReporter](w.store)
+	if err != nil {
+		return nil, nil // without follow-ups there are neither copies nor envelopes
+	}
+	ctx, cancel := context.WithTimeout(ctx, askAbilities)
+	defer cancel()
+	can, err := reporter.Abilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	namer, err := punctual.As[punctual.TopicNamer](w.store)
+	forwards := err == nil && can.Follow == punctual.ReachFamily
+	if can.Duties || len(groups) == 0 && !forwards {
+		return nil, nil
+	}
+	return func(ctx context.Context) ([]string, error) {
+		if !forwards {
+			return groups, nil
+		}
+		names, err := namer.TopicNames(ctx, punctual.NameQuery{Suffix: storekit.OutTopic("")})
+		if err != nil {
+			return nil, err
+		}
+		mine := slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(outs, name) })
+		return append(mine, groups...), nil
+	}, nil
+}
+
+// runDuties does the duties of the worker's topics until ctx ends.
+func (w *Worker) runDuties(ctx context.Context) {
+	var tries backoff
+	for ctx.Err() == nil {
+		names, err := w.dutyNames(ctx)
+		if err == nil {
+			if names != nil {
+				w.runner.Names, w.runner.Start = names, w.startDuty
+				_ = w.runner.Run(ctx) // the claims of the worker report the same
+			}
+			return
+		}
+		if unrecoverable(err) {
+			return
+		}
+		sleep(ctx, tries.next())
+	}
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// dutyWorker returns a worker that handles topics for a duty.
+func (w *Worker) dutyWorker(topics []string, h punctual.Handler) *Worker {
+	d := New(w.store, &Config{Concurrency: dutySlots, Timeout: time.Minute, Logger: w.cfg.Logger, Observer: w.cfg.Observer})
+	for _, topic := range topics {
+		d.Handle(topic, h)
+	}
+	return d
+}
+
+// startDuty starts a worker for a duty.
+func (w *Worker) startDuty(topics []string, h punctual.Handler) (stop func(), err error) {
+	d := w.dutyWorker(topics, h)
+	if err := d.Start(context.Background()); err != nil {
+		return nil, err
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), dutyStop)
+		defer cancel()
+		if err := d.Stop(ctx); err != nil && !unrecoverable(err) {
+			w.cfg.Logger.Warn("a duty did not stop in time", "topics", topics, "err", err)
+		}
+	}, nil
+}
+
+// drainDuties does the duties of the worker's topics that are due now, for Drain. It returns how many messages it handled.
+func (w *Worker) drainDuties(ctx context.Context) (handled int, err error) {
+	names, err := w.dutyNames(ctx)
+	if err != nil || names == nil {
+		return 0, err
+	}
+	w.runner.Names = names
+	err = w.runner.Once(ctx, func(topics []string, h punctual.Handler) error {
+		n, err := w.dutyWorker(topics, h).Drain(ctx)
+		handled += n
+		return err
+	})
+	if err != nil {
+		return handled, fmt.Errorf("duties: %w", err)
+	}
+	return handled, nil
+}

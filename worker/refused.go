@@ -1,0 +1,65 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/duties"
+)
+
+// A message whose follow-ups are refused is neither acked nor lost. Where the reason passes by itself, as a pause does, the message is
+// put off and keeps its attempts. Otherwise it is retried, and its history says why.
+
+// refusals are the errors by which a store refuses follow-ups.
+var refusals = [...]error{
+	punctual.ErrInvalid, punctual.ErrTooLarge, punctual.ErrUnsupported, punctual.ErrDuplicate, punctual.ErrChanged,
+	punctual.ErrPaused, punctual.ErrNoSpace, punctual.ErrOverloaded, punctual.ErrForbidden,
+}
+
+// isRefusal reports whether a store has refused the follow-ups of a settlement with err. alone tells that err is the error of that
+// settlement and not of the whole call, which fails for a time when the store is overloaded.
+func isRefusal(err error, alone bool) bool {
+	if !punctual.Definite(err) || !alone && duties.Passes(err) {
+		return false
+	}
+	for _, kind := range refusals {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// backoffTime bounds the question what the backoff of a topic is.
+const backoffTime = time.Second
+
+// afterRefusal returns what becomes of m instead of o, whose follow-ups the store has refused.
+func (w *Worker) afterRefusal(m *message, o outcome, cause error) outcome {
+	if r := duties.Refusable(nil); errors.As(o.Err, &r) {
+		if err := r.Refused(cause); err != nil {
+			return decided(err)
+		}
+	}
+	if !duties.Passes(cause) {
+		return decided(fmt.Errorf("the follow-ups were not stored: %w", cause))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), backoffTime)
+	defer cancel()
+	set, err := w.runner.Settings(ctx, m.lease.Topic)
+	if err != nil {
+		set = punctual.DefaultSettings()
+	}
+	by := duties.Postponed(m.delivery, set.Backoff)
+	w.log(m, slog.LevelWarn, "message put off, because its follow-ups could not be stored", "by", by.String(), "err", cause)
+	return outcome{Decision: punctual.Decision{Verb: punctual.SettleSnooze, Delay: by, Err: cause}}
+}
+
+// forwarded notes that follow-ups of x go by way of envelopes.
+func (w *Worker) forwarded(x *punctual.Settlement, envelopes int) {
+	w.runner.Look() // the topic of the envelopes may be new
+	w.cfg.Logger.Debug("follow-ups are forwarded", "topic", x.Topic, "id", x.ID, "forwarded", envelopes)
+}
