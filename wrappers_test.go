@@ -35,6 +35,7 @@ remotestore.Store       own       own     own      own            own      own  
 sharedstore.Store       own       own     own      own            own      own                own           own              -        own             own        -              -
 
 server.guarded          hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden
+server.reaching         hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden
 server.coalesced        hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden
 server.observed         hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden
 internal/answers.Store  hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     own            hidden

@@ -105,7 +105,13 @@ func Everything() Grant { return Grant{Actions: All, Topics: "*"} }
 
 // Allows reports whether the grants together cover every action of a on the topic. An empty topic stands for all topics, also those that do not
 // exist yet.
+//
+// No grant covers a push to a companion "out". What lies there is forwarded to the topic that it names by a duty of the server, which may
+// push everywhere, so only the server itself puts something there: the follow-ups of a settlement whose topics the principal may push to.
 func (p *Principal) Allows(a Action, topic string) bool {
+	if _, companion := storekit.Companion(topic); companion == "out" && a&Push != 0 {
+		return false
+	}
 	for _, g := range p.Grants {
 		if !g.covers(topic) {
 			continue

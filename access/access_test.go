@@ -25,7 +25,7 @@ func TestCompanions(t *testing.T) {
 		{"orders", []string{"orders", "orders@events", "orders@g.mail"}, []string{"orders2", "orders2@events", "order", "o@orders", ""}},
 		{"orders@events", []string{"orders@events"}, []string{"orders", "orders@g.mail", "orders@events2", ""}},
 		{"orders@*", []string{"orders@events", "orders@g.mail"}, []string{"orders", "orders2@events", ""}},
-		{"order*", []string{"orders", "orders@events", "order", "order@out"}, []string{"ord", "ord@er", ""}},
+		{"order*", []string{"orders", "orders@events", "order", "order@in"}, []string{"ord", "ord@er", ""}},
 		{"*", []string{"orders", "orders@events", ""}, nil},
 	} {
 		p := &Principal{Name: "x", Grants: []Grant{{Actions: Push, Topics: c.topics}}}
@@ -38,6 +38,19 @@ func TestCompanions(t *testing.T) {
 			if p.Allows(Push, topic) {
 				t.Errorf("a grant for %q allows %q", c.topics, topic)
 			}
+		}
+	}
+}
+
+// Nobody pushes what a duty of the server would forward to any topic. Other actions are those of the topic.
+func TestOut(t *testing.T) {
+	for _, topics := range []string{"*", "orders", "orders@out", "orders*"} {
+		p := &Principal{Name: "x", Grants: []Grant{{Actions: All, Topics: topics}}}
+		if p.Allows(Push, "orders@out") || p.Allows(Push|Work, "orders@out") {
+			t.Errorf("a grant for %q allows pushes to orders@out", topics)
+		}
+		if !p.Allows(Work|Inspect|Amend|Admin, "orders@out") {
+			t.Errorf("a grant for %q does not allow the rest", topics)
 		}
 	}
 }

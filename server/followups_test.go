@@ -2,13 +2,16 @@ package server
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	familyrig "github.com/punctualmq/punctual/internal/rigs/family"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -70,7 +73,7 @@ func TestFollowUps(t *testing.T) {
 		for _, c := range endsWithFollowUps {
 			r := newRig(t, nil)
 			token := r.lease("orders", "A-17")
-			a := r.settle(many, c.verb, token, `[{"topic":"invoice","id":"A-17~invoice","in":"2d","body":{"order":"A-17"},"headers":{"kind":"bill"}},{"topic":"orders@out","body":"x"}]`)
+			a := r.settle(many, c.verb, token, `[{"topic":"invoice","id":"A-17~invoice","in":"2d","body":{"order":"A-17"},"headers":{"kind":"bill"}},{"topic":"orders@note","body":"x"}]`)
 			a.want(t, 200, `"id":"A-17"`)
 			if strings.Contains(a.body, "error") {
 				t.Errorf("%s, many %v: %s", c.verb, many, a.body)
@@ -80,7 +83,7 @@ func TestFollowUps(t *testing.T) {
 			if string(m.Body) != `{"order":"A-17"}` || m.Headers["kind"] != "bill" || m.Headers[storekit.AfterHeader] != "orders/A-17" || m.Due.Sub(m.Created) < 47*60*60*1e9 {
 				t.Errorf("%s, many %v: the follow-up is stored as %+v", c.verb, many, m)
 			}
-			if s, err := r.store.Stats(t.Context(), "orders@out"); err != nil || s.Ready != 1 {
+			if s, err := r.store.Stats(t.Context(), "orders@note"); err != nil || s.Ready != 1 {
 				t.Errorf("%s, many %v: the second follow-up: %+v, %v", c.verb, many, s, err)
 			}
 			// The token was good for once, and the answer to its second use stores nothing.
@@ -398,4 +401,61 @@ func TestBatchesOfFollowUps(t *testing.T) {
 			t.Errorf("%v: topic %q and %d messages; want %q and %d", c.ss, topic, n, c.topic, c.n)
 		}
 	}
+}
+
+// What the store does not reach in one step with the message goes by way of an envelope, for a client that may push to both topics. The
+// envelope itself nobody pushes.
+func TestFollowUpsBeyondReach(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		mem := memstore.New(nil)
+		r := &rig{t, mem, newServer(t, familyrig.New(mem, 4, silent), nil)}
+		for _, many := range []bool{false, true} {
+			token := r.lease("orders", "A-17")
+			r.settle(many, "ack", token, `[{"topic":"invoice","id":"i","in":"1h","body":""},{"topic":"orders@note","id":"A-17~n","body":""}]`).want(t, http.StatusOK)
+			r.wantState("orders", "A-17", punctual.StateNone)
+			r.wantState("orders@note", "A-17~n", punctual.StateReady)
+			p, err := r.store.List(t.Context(), punctual.ListQuery{Topic: "orders@out", State: punctual.StateReady})
+			if err != nil || len(p.Messages) != 1 {
+				t.Fatalf("%v, %v; want one envelope", p.Messages, err)
+			}
+			m, err := storekit.Forwarded(&p.Messages[0].Message)
+			if err != nil || m.Topic != "invoice" || m.ID != "i" || m.Headers[storekit.AfterHeader] != "orders/A-17" {
+				t.Errorf("it carries %+v, %v", m, err)
+			}
+			for _, topic := range []string{"orders@out", "orders@note"} {
+				if _, err := r.store.Purge(t.Context(), punctual.PurgeQuery{Topic: topic}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		r.ask("POST /v1/topics/orders%40out/messages", "forged").problem(t, http.StatusForbidden, "forbidden")
+		token := r.lease("orders", "A-17")
+		r.settle(false, "ack", token, `[{"topic":"orders@out","id":"x","body":""}]`).problem(t, http.StatusForbidden, "forbidden")
+	}
+}
+
+// GET /v1 says whether the duties of the store are done.
+func TestDutiesAreTold(t *testing.T) {
+	for _, duties := range []bool{false, true} {
+		r := newRig(t, &Options{Duties: duties})
+		if got := strings.Contains(r.ask("GET /v1", "").body, `"duties":true`); got != duties {
+			t.Errorf("duties %v: told %v", duties, got)
+		}
+	}
+}
+
+// A push that could never be copied to the groups of its topic is refused.
+func TestCopiesTooLarge(t *testing.T) {
+	r := newRig(t, nil)
+	groups := make([]string, 9)
+	for i := range groups {
+		groups[i] = fmt.Sprint("g", i)
+	}
+	if _, err := r.store.Configure(t.Context(), "orders", punctual.SettingsPatch{Groups: &groups}); err != nil {
+		t.Fatal(err)
+	}
+	body := strings.Repeat("x", 1<<20)
+	r.ask("POST /v1/topics/orders/messages", body).problem(t, http.StatusRequestEntityTooLarge, "too_large")
+	r.ask("POST /v1/topics/plain/messages", body).want(t, http.StatusCreated)
+	r.ask("POST /v1/topics/orders/messages", "small").want(t, http.StatusCreated)
 }

@@ -34,6 +34,7 @@ func (c *call) abilities() *wire.Abilities {
 		s.log.Debug("the store does not say what it can do", "error", err)
 		return s.abilities.Load()
 	}
+	a.Duties = s.options.Duties
 	known := wire.AbilitiesOf(a)
 	s.abilities.Store(known)
 	return known

@@ -47,6 +47,9 @@ type Options struct {
 	Record func(ctx context.Context, ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error)
 	// OnStoreFailed, if not nil, is called with each error by which the store says that it has failed or is damaged.
 	OnStoreFailed func(err error)
+	// Duties says that the program does the duties of the store beside the server (package duty). GET /v1 tells clients, so that their
+	// Workers leave the duties to it.
+	Duties bool
 	// Degraded, if not nil, returns for /readyz the faults with which the service still works, none if there are no faults.
 	Degraded func() []string
 }

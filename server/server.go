@@ -94,7 +94,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 			return nil, fmt.Errorf("origin %q: write it like https://console.example.com: %w (%w)", origin, punctual.ErrInvalid, err)
 		}
 	}
-	s.store = guarded{store, s.log}
+	s.store = guarded{reaching{store, s.forwarded}, s.log}
 	s.takesBack, _ = punctual.As[takesBack](store)
 	repeater, err := punctual.As[storekit.Repeater](store)
 	if err != nil { // the store does not recognize a call that is sent again, so the server keeps the answers

@@ -35,6 +35,10 @@ func TestGuardedCoversEveryMethod(t *testing.T) {
 	}
 }
 
+func TestReachingPassesCallsOn(t *testing.T) {
+	calls.PassOn(t, func(below punctual.Store) punctual.Store { return reaching{below, nil} })
+}
+
 func TestCoalescedPassesCallsOn(t *testing.T) {
 	calls.PassOn(t, func(below punctual.Store) punctual.Store { return coalesce(below, time.Minute) })
 }

@@ -42,7 +42,6 @@ const consumeExample = `  punctual consume order.cancel
   punctual consume reminders invoices --until-empty
   punctual consume jobs --count 10 --json > jobs.ndjson
   punctual consume mail --exec 'echo "$PUNCTUAL_ID is due at $PUNCTUAL_DUE"' --concurrency 8
-  punctual consume hooks --exec 'cat >> hooks.log' --timeout 30s
   punctual consume orders --group billing`
 
 // consumeFlags are the flags of consume.

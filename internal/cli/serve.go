@@ -16,6 +16,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/duty"
 	"github.com/punctualmq/punctual/internal/tlsfile"
 	"github.com/punctualmq/punctual/server"
 )
@@ -50,6 +51,7 @@ type serveFlags struct {
 	expose  bool
 	drain   durationFlag
 	delay   durationFlag
+	duties  bool
 	run     runFlags
 }
 
@@ -82,6 +84,7 @@ func newServe(a *app) *cobra.Command {
 	flags.BoolVar(&f.expose, "expose-without-tls-and-tokens", false, "listen also where other machines can connect, and let anyone there do everything")
 	flags.Var(&f.drain, "drain", "how long requests may go on after SIGTERM (default 30s)")
 	flags.Var(&f.delay, "drain-delay", "after SIGTERM accept connections for this long still, while /readyz fails (default 0s)")
+	flags.BoolVar(&f.duties, "duties", true, "do what any process may do for the store: copy messages for groups, forward follow-ups")
 	f.run.addTo(cmd)
 	return cmd
 }
@@ -118,6 +121,10 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 			defer pages.Close()
 			o.Console, o.Observer, o.Record = pages, punctual.JoinObservers(o.Observer, pages.Observer()), pages.Record
 		}
+		if f.duties {
+			o.Duties = true
+			defer a.duties(ctx, s, o.Observer, end)()
+		}
 		if h, err = server.New(s, &o); err != nil {
 			return err
 		}
@@ -151,6 +158,25 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		}
 		return err
 	})
+}
+
+// duties does the duties of a store until ctx ends, in a goroutine. The returned function ends that and waits for it; call it before the
+// store is closed. A store without follow-ups or names of topics has no duties.
+func (a *app) duties(ctx context.Context, s punctual.Store, o *punctual.Observer, fail context.CancelCauseFunc) (stop func()) {
+	ctx, end := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		switch err := duty.Run(ctx, s, &duty.Config{Logger: a.logger(), Observer: o}); {
+		case errors.Is(err, punctual.ErrUnsupported):
+		case err != nil:
+			fail(&storeFailure{err})
+		}
+	}()
+	return func() {
+		end()
+		<-done
+	}
 }
 
 // version returns the version of the program, which the server and the console show.

@@ -1,0 +1,51 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// reaching is the store of a server for those who may name any topic in a follow-up: where the store reaches only a family, it puts the
+// other follow-ups into envelopes (storekit.Settle), which a duty forwards. It stands right above the store, so that a call which is sent
+// again is compared as the client sent it.
+//
+// It has no Unwrap, because it changes settlements. The server asks the store itself for its other interfaces.
+type reaching struct {
+	store punctual.Store
+	// moved is called for each settlement with envelopes.
+	moved func(x *punctual.Settlement, envelopes int)
+}
+
+// Settle implements punctual.Store.
+func (r reaching) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	return storekit.Settle(ctx, r.store, ss, r.moved)
+}
+
+// Push implements punctual.Store.
+func (r reaching) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	return r.store.Push(ctx, ms)
+}
+
+// Claim implements punctual.Store.
+func (r reaching) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	return r.store.Claim(ctx, c)
+}
+
+// Amend implements punctual.Store.
+func (r reaching) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	return r.store.Amend(ctx, as)
+}
+
+// Now implements punctual.Store.
+func (r reaching) Now(ctx context.Context) (time.Time, error) { return r.store.Now(ctx) }
+
+// forwarded notes that follow-ups of x go by way of envelopes.
+func (s *Server) forwarded(x *punctual.Settlement, envelopes int) {
+	s.log.Debug("follow-ups are forwarded", "topic", x.Topic, "id", x.ID, "forwarded", envelopes)
+}
+
+// Close implements punctual.Store.
+func (r reaching) Close() error { return r.store.Close() }
