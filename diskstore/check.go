@@ -7,6 +7,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/database"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // maxProblems bounds a report.
@@ -35,6 +36,7 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 	for i := range tvs {
 		infos[i] = tvs[i].Info
 	}
+	c.companions(infos)
 	if err := v.snap.VerifyRest(infos, c.verifier()); err != nil {
 		return c.report, fmt.Errorf("check: %w", err)
 	}
@@ -120,6 +122,24 @@ func (c *checker) topic(tv *topicView) error {
 	c.report.Live += live - int64(len(tv.Finished))
 	c.report.Dead += dead - unswept
 	return c.leases(tv)
+}
+
+// companions checks that each companion has its topic, and nothing of its own that it has from there.
+func (c *checker) companions(infos []database.Info) {
+	there := make(map[string]bool, len(infos))
+	for _, i := range infos {
+		there[i.Name] = true
+	}
+	for _, i := range infos {
+		parent, companion := storekit.Companion(i.Name)
+		switch {
+		case companion == "":
+		case !there[parent]:
+			c.problem("topic %s: there is no topic %s, which it belongs to", i.Name, parent)
+		case i.Settings.PushPaused:
+			c.problem("topic %s: pushes to a companion are paused", i.Name)
+		}
+	}
 }
 
 // leases checks that leased messages are on disk.

@@ -53,6 +53,7 @@ func BenchmarkClaimAck(b *testing.B) {
 		{"100 at a time", 100, punctual.SettingsPatch{}},
 		{"100 at a time, IDs remembered", 100, punctual.SettingsPatch{DedupeWindow: &hour}},
 		{"100 at a time, finished records kept", 100, punctual.SettingsPatch{FinishedRetention: &hour}},
+		{"100 at a time, acks told of", 100, punctual.SettingsPatch{Emit: ptr(punctual.EventAcked)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			many := c.many

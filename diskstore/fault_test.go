@@ -286,8 +286,10 @@ func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string
 			_, err := s.List(ctx, punctual.ListQuery{Topic: topic, State: punctual.StateReady, Limit: 1})
 			return err
 		},
-		"Topics": func() error { _, err := s.Topics(ctx); return err },
-		"Stats":  func() error { _, err := s.Stats(ctx, topic); return err },
+		"Topics":     func() error { _, err := s.Topics(ctx); return err },
+		"TopicNames": func() error { _, err := s.TopicNames(ctx, punctual.NameQuery{}); return err },
+		"Abilities":  func() error { _, err := s.Abilities(ctx); return err },
+		"Stats":      func() error { _, err := s.Stats(ctx, topic); return err },
 		"Forecast": func() error {
 			_, err := s.Forecast(ctx, punctual.ForecastQuery{Step: time.Hour, Buckets: 1})
 			return err

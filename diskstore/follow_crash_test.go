@@ -17,10 +17,11 @@ import (
 )
 
 // TestCrashLeavesSettlementsWhole cuts the power, or kills the process, while goroutines settle messages with follow-ups. In what
-// is left each settlement has happened with all its follow-ups or not at all. Two structures show that:
+// is left each settlement has happened with all its follow-ups or not at all. Three structures show that:
 //
 //   - A tree: whoever acks a node stores its children with the ack. So a node is there if and only if its parent is not, unless it
 //     was settled itself. The children of a node are in its topic, in a companion and in another topic.
+//   - The events of topic tree: it tells of each node there that was stored, and of each that was acked, once.
 //   - A tick, as schedules have them: its ack stores an occurrence and the tick itself anew, with the number of the next one.
 func TestCrashLeavesSettlementsWhole(t *testing.T) {
 	t.Parallel()
@@ -116,6 +117,9 @@ func (c *crashRun) work(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.Configure(t.Context(), "tree", punctual.SettingsPatch{Emit: ptr(punctual.EventPushed | punctual.EventAcked)}); err != nil {
+		t.Fatal(err)
+	}
 	ms := []punctual.NewMessage{{Topic: "tick", ID: "tick", Body: []byte("0")}}
 	for i := range crashRoots {
 		ms = append(ms, punctual.NewMessage{Topic: "tree", ID: fmt.Sprint(i)})
@@ -205,7 +209,8 @@ func (c *crashRun) check(t *testing.T, f crashFiles, seen *sightings) (problems 
 	mustBeSound(t, s)
 	there := make(map[string]bool)
 	bodies := make(map[string]string)
-	for _, topic := range append([]string{"occurrence"}, crashTopics...) {
+	told := make(map[string]int) // how often each event is told of
+	for _, topic := range append([]string{"occurrence", "tree@events"}, crashTopics...) {
 		for state := punctual.StateScheduled; state <= punctual.StateDead; state++ {
 			page, err := s.List(t.Context(), punctual.ListQuery{Topic: topic, State: state, Limit: 10_000})
 			if err != nil {
@@ -213,12 +218,20 @@ func (c *crashRun) check(t *testing.T, f crashFiles, seen *sightings) (problems 
 			}
 			for _, m := range page.Messages {
 				there[topic+"/"+m.ID], bodies[topic+"/"+m.ID] = true, string(m.Body)
+				if e, err := punctual.ParseEvent(m.Body); topic == "tree@events" && err == nil {
+					told[e.Event.String()+" "+e.ID]++
+				}
 			}
 		}
 	}
 	complain := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for i := range crashRoots {
-		f.checkNode(fmt.Sprint(i), true, there, seen, complain)
+		f.checkNode(fmt.Sprint(i), true, there, told, seen, complain)
+	}
+	for event, n := range told { // what is wanted was counted down
+		if n != 0 {
+			complain("%q is told of %d times too often", event, n)
+		}
 	}
 	n, err := strconv.Atoi(bodies["tick/tick"])
 	if err != nil || n < f.ticks || n > f.ticks+1 || n > f.ticks && !f.tick {
@@ -233,15 +246,22 @@ func (c *crashRun) check(t *testing.T, f crashFiles, seen *sightings) (problems 
 }
 
 // checkNode compares a node and what follows it with what callers knew. stored says that the node was stored.
-func (f *crashFiles) checkNode(id string, stored bool, there map[string]bool, seen *sightings, complain func(format string, args ...any)) {
-	is, inner := there[topicOfNode(id)+"/"+id], depthOf(id) < crashDepth
+func (f *crashFiles) checkNode(id string, stored bool, there map[string]bool, told map[string]int, seen *sightings, complain func(format string, args ...any)) {
+	topic := topicOfNode(id)
+	is, inner, emits := there[topic+"/"+id], depthOf(id) < crashDepth, topic == "tree"
 	switch {
 	case is && !stored:
 		complain("%s is there, and nobody has stored it", id)
 	case stored && !is && !f.begun[id]:
 		complain("%s is gone, and nobody has settled it", id)
-	case is && f.done[id] && (inner || f.percent == 100): // a power cut may undo a plain ack
+	case is && f.done[id] && (inner || emits || f.percent == 100): // a power cut may undo a plain ack
 		complain("%s is there, and its ack was answered", id)
+	}
+	if emits && stored {
+		told["pushed "+id]--
+	}
+	if emits && stored && !is {
+		told["acked "+id]--
 	}
 	if !inner {
 		return
@@ -254,6 +274,6 @@ func (f *crashFiles) checkNode(id string, stored bool, there map[string]bool, se
 		}
 	}
 	for _, child := range children(id) {
-		f.checkNode(child, stored && !is, there, seen, complain)
+		f.checkNode(child, stored && !is, there, told, seen, complain)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -255,6 +254,24 @@ func TestCompanionsGoWithTheirTopic(t *testing.T) {
 	}
 }
 
+// TestCheckFindsACompanionAlone: a companion without its topic would never be deleted with it.
+func TestCheckFindsACompanionAlone(t *testing.T) {
+	s := openAt(t, "store", memOptions(vfs.NewMem()))
+	push(t, s, punctual.NewMessage{Topic: "o@next", ID: "a", Delay: time.Hour})
+	mustBeSound(t, s)
+	err := s.writer.Do(t.Context(), func(tx *writer.Tx) error {
+		tx.DeleteTopic(s.topics.Get("o"), nil)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Check(t.Context(), nil)
+	if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "topic o@next: there is no topic o") {
+		t.Errorf("a companion without its topic: %q, %v", r.Problems, err)
+	}
+}
+
 // TestManyCompanionsAreDeletedInASmallTransaction: the keys of companions that would make the transaction large are deleted by
 // ranges.
 func TestManyCompanionsAreDeletedInASmallTransaction(t *testing.T) {
@@ -283,7 +300,7 @@ func TestManyCompanionsAreDeletedInASmallTransaction(t *testing.T) {
 func TestTopicNumbersRunOutForFollowUps(t *testing.T) {
 	mem, clock := vfs.NewCrashableMem(), storekit.NewManualClock(testStart)
 	closeStore(t, openAt(t, "store", &Options{fs: mem, Clock: clock}))
-	setMeta(t, mem, "store", map[string]uint64{"topic": math.MaxUint32 - 3})
+	setMeta(t, mem, "store", map[string]uint64{"topic": lastTopic - 2})
 	s := openAt(t, "store", &Options{fs: mem, Clock: clock})
 	push(t, s, punctual.NewMessage{Topic: "o", ID: "a"})
 	d := claim(t, s, "o", 1)[0]

@@ -573,7 +573,7 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 	if t != nil {
 		old = topics.Copy(*t.Settings())
 	}
-	settings, err = storekit.ApplySettings(old, p, storekit.Abilities{Partitions: 1, KeepsFinished: true})
+	settings, err = storekit.ApplySettings(old, p, storekit.Abilities{Partitions: 1, KeepsFinished: true, Emits: true})
 	if t != nil && err == nil {
 		err = s.sweepRest(tx, t)
 	}

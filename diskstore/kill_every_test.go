@@ -380,6 +380,37 @@ var killSteps = []killStep{
 		out, err := p.store.Amend(p.t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "o", ID: "fc", IfDue: testStart}})
 		p.answer("%v %v", out, err)
 	}},
+
+	{name: "have e tell of all events", do: func(p *player) {
+		p.configure("e", punctual.SettingsPatch{Emit: ptr(punctual.AllEvents), EmitKeep: ptr(time.Hour), MaxAttempts: ptr(2)})
+	}},
+	{name: "push ea to ee", do: func(p *player) {
+		var ms []punctual.NewMessage
+		for i, id := range []string{"ea", "eb", "ec", "ed", "ee"} {
+			ms = append(ms, punctual.NewMessage{Topic: "e", ID: id, Delay: time.Duration(i) * time.Millisecond})
+		}
+		p.push(ms...)
+	}},
+	{name: "claim ea to ed", after: time.Second, do: claims("e", 4, 0), parts: fewer("e", 4)},
+	{name: "ack ea, which is told", do: settles("ea", punctual.SettleAck, 0)},
+	{name: "discard eb and retry ec, which are told", do: func(p *player) {
+		p.settle(p.of("eb", punctual.SettleDiscard, 0), p.of("ec", punctual.SettleRetry, time.Hour))
+	}},
+	{name: "ack ed with itself anew, which is told twice", do: follows(
+		"ed", punctual.SettleAck, 0, punctual.NewMessage{Topic: "e", ID: "ed", Delay: 2 * time.Hour},
+	)},
+	{name: "cancel ec, which is told", do: func(p *player) {
+		out, err := p.store.Amend(p.t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "e", ID: "ec"}})
+		p.answer("%v %v", out, err)
+	}},
+	{name: "claim ee for too short a time", do: claims("e", 1, 10*time.Millisecond)},
+	{name: "claim ee again for too short a time", after: time.Second, do: claims("e", 1, 10*time.Millisecond)},
+	{name: "a claim ends ee, which is told", after: time.Second, do: claims("e", 1, 0)},
+	{name: "cancel ed, which is told and lets go of what is too old", after: time.Hour, do: func(p *player) {
+		out, err := p.store.Amend(p.t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "e", ID: "ed"}})
+		p.answer("%v %v", out, err)
+	}},
+
 	{name: "delete u and its companion", do: func(p *player) {
 		n, err := p.store.DeleteTopic(p.t.Context(), "u")
 		p.answer("deleted %d %v", n, err)
@@ -584,6 +615,10 @@ func picture(t *testing.T, p *player) string {
 			page, err := p.store.List(t.Context(), punctual.ListQuery{Topic: stats.Topic, State: state})
 			p.must(err)
 			slices.SortFunc(page.Messages, func(x, y punctual.Info) int { return strings.Compare(x.ID, y.ID) })
+			if strings.HasSuffix(stats.Topic, "@events") {
+				showEvents(&b, page.Messages)
+				continue
+			}
 			for _, i := range page.Messages {
 				fmt.Fprintf(&b, "  %s %s %q attempt %d of %d, due %v, created %v, expires %v %t, until %v, cancelled %t, died %v of %q, %v\n", i.State, i.ID, i.Body, i.Attempt,
 					i.MaxAttempts, i.Due, i.Created, i.Expires, i.DropExpired, i.LeaseUntil, i.CancelRequested, i.Died, i.Reason, i.Failures)
@@ -591,6 +626,20 @@ func picture(t *testing.T, p *player) string {
 		}
 	}
 	return b.String()
+}
+
+// showEvents shows what messages tell of, without their IDs, in which stores differ, and without what may be lost.
+func showEvents(b *strings.Builder, ms []punctual.Info) {
+	var texts []string
+	for _, m := range ms {
+		e, err := punctual.ParseEvent(m.Body)
+		e.Delivered = time.Time{} // lost when the process was killed under the lease
+		texts = append(texts, fmt.Sprintf("  %s, due %v, created %v, expires %v: %+v %v\n", m.State, m.Due, m.Created, m.Expires, e, err))
+	}
+	slices.Sort(texts)
+	for _, text := range texts {
+		b.WriteString(text)
+	}
 }
 
 // compareTokens tries every token that was ever given out.
@@ -651,7 +700,7 @@ func deliverAll(p *player, round int, highest map[string]int64) (texts, low []st
 	if round == 6 {
 		p.clock.Advance(4 * time.Hour) // now all leases are over
 	}
-	for _, topic := range []string{"o", "o@next", "r", "u", "u@next"} {
+	for _, topic := range []string{"e", "o", "o@next", "r", "u", "u@next"} {
 		ds, err := p.store.Claim(p.t.Context(), punctual.Claim{Topics: []string{topic}, Max: 100})
 		p.must(err)
 		var ss []punctual.Settlement

@@ -35,7 +35,7 @@ func TestNumbersAtTheirEdges(t *testing.T) {
 			"seq": math.MaxUint64 - 8*database.NumberBlock, "txn": math.MaxUint64 - 100, "token": math.MaxInt64 - 4*memory.TokenBlock,
 		})
 	})
-	for _, last := range []uint32{1<<8 - 2, 1<<16 - 2, 1<<31 - 2, math.MaxUint32 - 6} {
+	for _, last := range []uint32{1<<8 - 2, 1<<16 - 2, 1<<31 - 2, lastTopic - 5} {
 		t.Run(fmt.Sprintf("topics from %d", last), func(t *testing.T) {
 			acrossAnEdge(t, map[string]uint64{"topic": uint64(last)})
 		})
@@ -111,12 +111,15 @@ func acrossAnEdge(t *testing.T, meta map[string]uint64) {
 	}
 }
 
+// lastTopic is the last number that a topic gets which is no companion of events.
+const lastTopic = math.MaxUint32 - database.SpareTopics - 1
+
 // TestTopicNumbersRunOut: when all numbers of topics are given out, a new topic is refused; it does not
 // get the messages of another one. Topics that exist go on.
 func TestTopicNumbersRunOut(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	closeStore(t, openAt(t, "store", &Options{fs: mem}))
-	setMeta(t, mem, "store", map[string]uint64{"topic": math.MaxUint32 - 1})
+	setMeta(t, mem, "store", map[string]uint64{"topic": lastTopic})
 	s := openAt(t, "store", &Options{fs: mem})
 	push(t, s, punctual.NewMessage{Topic: "last", ID: "a"})
 	for _, when := range []string{"", " after a kill"} {
@@ -129,6 +132,14 @@ func TestTopicNumbersRunOut(t *testing.T) {
 		}
 		if _, err := s.Configure(t.Context(), "new", punctual.SettingsPatch{}); !errors.Is(err, punctual.ErrNoSpace) {
 			t.Errorf("configure of a new topic%s: %v, want ErrNoSpace", when, err)
+		}
+		// An event is told all the same, because its change has happened.
+		if _, err := s.Configure(t.Context(), "last", punctual.SettingsPatch{Emit: ptr(punctual.EventPushed)}); err != nil {
+			t.Fatal(err)
+		}
+		push(t, s, punctual.NewMessage{Topic: "last", ID: "told" + when})
+		if st, err := s.Stats(t.Context(), "last@events"); err != nil || st.Live() == 0 {
+			t.Errorf("with no number left for a new topic%s a push was not told of: %+v, %v", when, st, err)
 		}
 		mustBeSound(t, s)
 		s = openAt(t, "store", &Options{fs: afterKill(mem)})

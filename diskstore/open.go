@@ -108,7 +108,7 @@ func (s *Store) restore() error {
 	}
 	s.clock = clock{storekit.NewSteadyClock(s.opt.Clock, passed)}
 	s.writer = writer.New(writer.Options{
-		State: s.state, DB: s.db, Index: s.index, Topics: s.topics, ClaimLog: s.claims, Died: s.sweeps.plan,
+		State: s.state, DB: s.db, Index: s.index, Topics: s.topics, ClaimLog: s.claims, Died: s.sweeps.plan, Tell: s.tell,
 		Now: s.clock.Now, Timeout: s.opt.CommitTimeout, Dir: s.dir, Log: s.log,
 	})
 	s.index.StartTokens(stored.NextToken, stored.NextToken)

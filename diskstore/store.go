@@ -197,12 +197,13 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // Durability returns punctual.Fsync.
 func (s *Store) Durability() punctual.Durability { return punctual.Fsync }
 
-// Abilities returns what the store can do: follow-ups go to every topic and every ID, because a transaction holds any messages.
+// Abilities returns what the store can do: follow-ups go to every topic and every ID, and topics tell of their events, because a
+// transaction holds any messages.
 func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
 	if err := s.admit(ctx, nil); err != nil {
 		return punctual.Abilities{}, fmt.Errorf("abilities: %w", err)
 	}
-	return punctual.Abilities{Follow: punctual.ReachAny}, nil
+	return punctual.Abilities{Follow: punctual.ReachAny, Emit: true}, nil
 }
 
 // Close ends waiting claims and scans, waits for the methods under way and closes the files.

@@ -144,6 +144,14 @@ func prepareLease(t *testing.T, s *Store) {
 	}
 }
 
+// prepareTelling makes a lease on a, whose topic tells of acks.
+func prepareTelling(t *testing.T, s *Store) {
+	prepareLease(t, s)
+	if err := changeConfigure(punctual.SettingsPatch{Emit: ptr(punctual.EventAcked)})(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func prepareDead(t *testing.T, s *Store) {
 	prepareLease(t, s)
 	if _, err := settledAs(punctual.SettleDiscard)(t.Context(), s); err != nil {
@@ -224,6 +232,14 @@ func questions() []question {
 		},
 		{name: "ack, lease lost by an ack with a follow-up", prepare: prepareLease, change: changeFollow, ask: settledAs(punctual.SettleAck), again: got},
 		{name: "get of a message acked with a follow-up", prepare: prepareLease, change: changeFollow, ask: got, read: true},
+		{name: "get of a message whose ack is told of", prepare: prepareTelling, change: changeSettle(punctual.SettleAck), ask: got, read: true},
+		{
+			name: "list of events", prepare: prepareTelling, change: changeSettle(punctual.SettleAck), read: true,
+			ask: func(ctx context.Context, s *Store) (string, error) {
+				page, err := s.List(ctx, punctual.ListQuery{Topic: "o@events", State: punctual.StateReady})
+				return fmt.Sprint(len(page.Messages)), err
+			},
+		},
 		{name: "get of a follow-up", prepare: prepareLease, change: changeFollow, read: true, ask: func(ctx context.Context, s *Store) (string, error) {
 			i, err := s.Get(ctx, "p", "b")
 			return i.State.String(), err

@@ -182,7 +182,7 @@ func (r *run) topic(tx *Tx) (*Topic, *modelTopic) {
 
 // addTopic makes a topic with the default settings.
 func addTopic(t interface{ Fatal(args ...any) }, tx *Tx, name string) *Topic {
-	ts, err := tx.AddTopics([]string{name}, punctual.DefaultSettings())
+	ts, err := tx.AddTopics([]string{name}, punctual.DefaultSettings(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

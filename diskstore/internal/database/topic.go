@@ -73,11 +73,20 @@ func (t *Topic) DeadFrom() record.Position { return t.deadFrom }
 // mayRemember tells whether the topic may remember finished IDs. It needs no lock.
 func (t *Topic) mayRemember(db *DB) bool { return t.remembers.Load() == db.remembering.Load() }
 
-// AddTopics makes topics with the same settings: all of them or, when the store has too few numbers left, none. The largest
-// number is never given out, because the one after it would overflow to that of another topic.
-func (tx *Tx) AddTopics(names []string, set punctual.Settings) ([]*Topic, error) {
+// SpareTopics is how many numbers are left for companions of events when no other topic gets a number any more. Nobody can be
+// told that there is no number for such a companion, because it comes into being with a change that has happened.
+const SpareTopics = 1 << 16
+
+// AddTopics makes topics with the same settings: all of them or, when the store has too few numbers left, none. spare lets them
+// have the numbers of SpareTopics. The largest number is never given out, because the one after it would overflow to that of
+// another topic.
+func (tx *Tx) AddTopics(names []string, set punctual.Settings, spare bool) ([]*Topic, error) {
 	db := tx.db
-	if uint32(len(names)) > math.MaxUint32-db.topicNum {
+	limit := uint32(math.MaxUint32)
+	if !spare {
+		limit -= SpareTopics
+	}
+	if uint64(db.topicNum)+uint64(len(names)) > uint64(limit) {
 		return nil, fmt.Errorf("the store has made %d topics, and has no number for topic %s: %w; use a new store",
 			db.topicNum-1, names[len(names)-1], punctual.ErrNoSpace)
 	}

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 
@@ -139,9 +140,7 @@ func (tx *Tx) batch() *pebble.Batch {
 // get reads a key as it is once the transaction is applied, nil if it is not there, and tells whether the transaction
 // wrote it. The value is valid until the transaction ends.
 func (tx *Tx) get(key []byte) (v []byte, own bool, err error) {
-	if n := tx.Size(); n > max(tx.indexed, batchrepr.HeaderLen) {
-		tx.index(n)
-	}
+	tx.index()
 	if v, own = tx.own[string(key)]; own {
 		return v, true, nil
 	}
@@ -151,7 +150,11 @@ func (tx *Tx) get(key []byte) (v []byte, own bool, err error) {
 
 // index adds to own what the transaction has written since the last call. Most transactions never read what they wrote, so the
 // index is made when one does.
-func (tx *Tx) index(size int) {
+func (tx *Tx) index() {
+	size := tx.Size()
+	if size <= max(tx.indexed, batchrepr.HeaderLen) {
+		return
+	}
 	if tx.own == nil {
 		tx.own = make(map[string][]byte)
 	}
@@ -211,6 +214,40 @@ func (tx *Tx) Read(t *Topic, p Place, l *Look) (*record.Record, error) {
 		return nil, tx.db.state.ReadError("topic "+t.name, err)
 	}
 	return r, nil
+}
+
+// ReadLive is Read of a live message. value is its stored record, or nil if that must be read.
+func (tx *Tx) ReadLive(t *Topic, at record.Position, value []byte) (*record.Record, error) {
+	if value == nil {
+		return tx.Read(t, Place{Order: Live, At: at}, nil)
+	}
+	r, err := record.Decode(value)
+	return r, tx.db.state.ReadError("topic "+t.name, err)
+}
+
+// NextLive finds the first live message of a topic at a position or behind it, due at until at the latest, which skip does not
+// skip and this transaction has neither stored nor deleted. skip is given the number of the message.
+func (tx *Tx) NextLive(t *Topic, from record.Position, until int64, skip func(seq uint64) bool) (s record.Stored, ok bool, err error) {
+	it, err := tx.db.iterate(tx.db.kv, Live, t.num, from, record.Position{Ms: until + 1})
+	if err != nil {
+		return s, false, tx.db.state.ReadError("read topic "+t.name, err)
+	}
+	for more := it.First(); more && !ok; more = it.Next() {
+		if s.At, err = parsePosKey(it.Key()); err != nil {
+			break
+		}
+		if !skip(s.At.Seq) && !tx.writes(it.Key()) {
+			s.Record, ok = append([]byte(nil), it.Value()...), true
+		}
+	}
+	return s, ok, tx.db.state.ReadError("topic "+t.name, errkind.JoinClose(cmp.Or(err, it.Error()), it))
+}
+
+// writes tells whether the transaction writes or deletes the key of a message or an ID.
+func (tx *Tx) writes(key []byte) bool {
+	tx.index()
+	_, own := tx.own[string(key)]
+	return own
 }
 
 // Remembered tells whether an ID is that of a finished message which the topic remembers. l is what was found of the ID without

@@ -18,7 +18,7 @@ type Settled struct {
 }
 
 // Settle carries out settlements that change no message on disk: extensions, and acks without follow-ups of messages of which
-// nothing is to be kept. If the call has any other settlement, Settle returns false and changes nothing, because the items of a call take
+// nothing is to be kept or told. If the call has any other settlement, Settle returns false and changes nothing, because the items of a call take
 // effect in their order. The caller writes the claim log before it answers.
 //
 // Settle needs no write lock. Whoever holds the write lock and acts on a message detaches it first, and learns from that
@@ -74,12 +74,14 @@ func (x *Index) needsDisk(st *punctual.Settlement) bool {
 		return true
 	}
 	t := x.topics[st.Topic]
-	return t != nil && t.keepsFinished() || x.remembers(st)
+	return t != nil && t.writesAcks() || x.remembers(st)
 }
 
-// keepsFinished tells whether the topic keeps the IDs or the finished records of its messages. Called with mu held.
-func (t *Topic) keepsFinished() bool {
-	return t.settings.DedupeWindow != 0 || t.settings.FinishedRetention != 0
+// writesAcks tells whether something is written when a message of the topic is acked: its ID, its finished record, or an event.
+// Called with mu held.
+func (t *Topic) writesAcks() bool {
+	s := t.settings
+	return s.DedupeWindow != 0 || s.FinishedRetention != 0 || s.Emit&punctual.EventAcked != 0
 }
 
 // remembers tells whether the message of a settlement asks itself that its ID is remembered. Called with mu held.

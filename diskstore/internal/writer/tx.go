@@ -32,6 +32,8 @@ type Tx struct {
 	added []memory.Added
 	// detached counts the messages that have left memory and that the transaction has not changed on disk yet.
 	detached int
+	// failed is the first error of Options.Tell. Commit returns it.
+	failed error
 }
 
 // Maintenance changes what nobody can claim: dead messages, remembered IDs, finished records, settings, watermarks.
@@ -85,8 +87,8 @@ func (tx *Tx) Close(err *error) {
 // about the time. After an error the outcome is open, and often the store has failed.
 func (tx *Tx) Commit(ctx context.Context) error {
 	w := tx.w
-	if tx.detached != 0 {
-		return nil // Close fails the store
+	if tx.detached != 0 || tx.failed != nil {
+		return tx.failed // Close fails the store
 	}
 	if tx.disk.Size() == 0 {
 		tx.held = false
@@ -171,7 +173,8 @@ func RetentionEnd(s *punctual.Settings, now int64) record.Position {
 	return record.Position{Ms: lifecycle.DeadSince(s, now)}
 }
 
-// Read returns the stored record of a message that was found, without what its leases added. look is that with which it was found.
+// Read returns the stored record of a message that was found, without what its leases added. look is that with which it was
+// found.
 func (tx *Tx) Read(f Found, look *database.Look) (*record.Record, error) {
 	return tx.disk.Read(f.Topic.Disk, f.Place, look)
 }
@@ -259,8 +262,8 @@ type Beside struct {
 }
 
 // DetachTogether is DetachHeld for a settlement with follow-ups: in one step it takes the settled message and those that
-// follow-ups replace out of memory. The latter are returned in the order of beside. ok is false, and nothing has left memory, when
-// the lease has ended since, or when one of beside was acked since it was found. Then the caller decides anew.
+// follow-ups replace out of memory. The latter are returned in the order of beside. ok is false, and nothing has left memory,
+// when the lease has ended since, or when one of beside was acked since it was found. Then the caller decides anew.
 func (tx *Tx) DetachTogether(h memory.Held, beside []Beside) (d memory.Detached, replaced []memory.Detached, ok bool) {
 	others := make([]memory.Beside, len(beside))
 	for i, b := range beside {
@@ -276,6 +279,40 @@ func (tx *Tx) DetachTogether(h memory.Held, beside []Beside) (d memory.Detached,
 		}
 	}
 	return d, replaced, true
+}
+
+// First returns the message of a topic whose time came first, or nil if no time has come yet. r is its record with what its
+// leases added. It sees nothing that this very transaction stores.
+func (tx *Tx) First(t *topics.Topic) (f memory.First, r *record.Record, err error) {
+	f, ok, onDisk := t.Memory.First(tx.Ms)
+	if onDisk.Ms <= tx.Ms && (!ok || !f.Before(onDisk)) {
+		s, found, err := tx.disk.NextLive(t.Disk, onDisk, tx.Ms, t.Memory.Has)
+		if err != nil {
+			return f, nil, err
+		}
+		if found && (!ok || !f.Before(s.At)) {
+			f, ok = memory.First{At: s.At, Next: s.At.Ms, Record: s.Record, Lease: record.Lease{Topic: t.Disk.Num(), At: s.At}}, true
+		}
+	}
+	if !ok {
+		return f, nil, nil
+	}
+	if r, err = tx.disk.ReadLive(t.Disk, f.At, f.Record); err != nil {
+		return f, nil, err
+	}
+	f.Lease.AddTo(r)
+	r.CancelRequested = r.CancelRequested || f.Cancelled
+	return f, r, nil
+}
+
+// DetachFirst takes the message that First has returned out of memory. It returns false when a claim or a settlement has acted on
+// the message since.
+func (tx *Tx) DetachFirst(t *topics.Topic, f memory.First) (memory.Detached, bool) {
+	d, ok := t.Memory.DetachFirst(f)
+	if ok {
+		tx.detached++
+	}
+	return d, ok
 }
 
 // DetachReserved takes a message out of memory that a claim has reserved and must not deliver. It returns false when another
@@ -294,11 +331,25 @@ func (tx *Tx) put(t *topics.Topic, from database.Place, r *record.Record) {
 	tx.added = append(tx.added, memory.Added{Topic: t.Memory, At: s.At, Record: s.Record})
 }
 
-// Insert stores a new message.
-func (tx *Tx) Insert(t *topics.Topic, r *record.Record) { tx.put(t, database.Place{}, r) }
+// Insert stores a new message, and tells of that if the topic is to.
+func (tx *Tx) Insert(t *topics.Topic, r *record.Record) {
+	tx.put(t, database.Place{}, r)
+	if e, tell := r.PushEvent(t.Settings(), tx.Ms); tell {
+		tx.tell(t, r, e)
+	}
+}
 
-// Apply carries out what was decided about a live message that has left memory. r is its record with what its leases added,
-// changed by the decision; of a message that finishes it may be an ID alone, unless KeepsRecord.
+// tell tells of an event of a message.
+func (tx *Tx) tell(t *topics.Topic, r *record.Record, e punctual.Event) {
+	e.Topic, e.ID, e.Created = t.Name, r.ID, storekit.FromMillis(r.Created)
+	if tx.failed == nil {
+		tx.failed = tx.w.opt.Tell(tx, t, &e)
+	}
+}
+
+// Apply carries out what was decided about a live message that has left memory, and tells of the event if the topic is to. r is
+// the record of the message with what its leases added, changed by the decision; of a message that finishes it may be an ID
+// alone, unless KeepsRecord.
 //
 // The decision must take the message elsewhere. Close fails the store after Stay and Leased, because memory would miss the
 // message.
@@ -316,6 +367,13 @@ func (tx *Tx) Apply(d memory.Detached, r *record.Record, to lifecycle.Decision) 
 		tx.finish(d, r, to.Outcome)
 	case lifecycle.Removed:
 		tx.Remove(d, r.ID)
+	}
+	t, at := tx.topic(d.Topic), tx.Ms
+	if to.To == lifecycle.Dead {
+		at = r.Died // by a claim that had read the clock later
+	}
+	if e, tell := r.Event(to, t.Settings(), d.Began, at); tell {
+		tx.tell(t, r, e)
 	}
 }
 
@@ -347,10 +405,13 @@ func (tx *Tx) finish(d memory.Detached, r *record.Record, how punctual.Outcome) 
 	tx.disk.KeepFinished(t.Disk, &f)
 }
 
-// KeepsRecord tells whether Apply needs the stored record of a message that finishes: for the finished record, or because
-// the message says itself how long its ID is remembered.
-func KeepsRecord(f Found) bool {
-	return f.Topic.Settings().FinishedRetention > 0 || f.Place.Remembers
+// KeepsRecord tells whether Apply needs the stored record of a message that is cancelled: for its finished record or the event,
+// or because the message says itself how long its ID is remembered.
+func KeepsRecord(f Found) bool { return f.Place.Remembers || KeepsRecords(f.Topic.Settings()) }
+
+// KeepsRecords is KeepsRecord for all messages of a topic.
+func KeepsRecords(s *punctual.Settings) bool {
+	return s.FinishedRetention > 0 || s.Emit&punctual.EventCancelled != 0
 }
 
 // deadLetter moves a message to the dead.
@@ -396,7 +457,23 @@ func (tx *Tx) MakeTopics(names ...string) error {
 	if missing == nil {
 		return nil
 	}
-	made, err := tx.disk.AddTopics(missing, punctual.DefaultSettings())
+	return tx.addTopics(missing, false)
+}
+
+// EventTopic returns the companion of a topic to which its events go. It makes the companion if there is none.
+func (tx *Tx) EventTopic(t *topics.Topic) (*topics.Topic, error) {
+	name := storekit.EventTopic(t.Name)
+	if tx.Existing(name) == nil {
+		if err := tx.addTopics([]string{name}, true); err != nil {
+			return nil, err
+		}
+	}
+	return tx.Existing(name), nil
+}
+
+// addTopics makes topics that there are not; spare is that of database.Tx.AddTopics.
+func (tx *Tx) addTopics(names []string, spare bool) error {
+	made, err := tx.disk.AddTopics(names, punctual.DefaultSettings(), spare)
 	for _, disk := range made {
 		tx.w.opt.Topics.Add(disk, punctual.DefaultSettings())
 	}

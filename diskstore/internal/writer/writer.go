@@ -39,6 +39,9 @@ type Options struct {
 	ClaimLog ClaimLog
 	// Died is called for each topic in which a message died, with the write lock held.
 	Died func(*topics.Topic)
+	// Tell adds the message that tells of an event (punctual.Settings.Emit) to the transaction of the change. An error, of reading
+	// the database, ends the store.
+	Tell func(*Tx, *topics.Topic, *punctual.Event) error
 	// Now is the store's clock.
 	Now func() time.Time
 	// Timeout is how long a commit may wait for the disk before the store fails.

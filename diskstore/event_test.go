@@ -1,0 +1,148 @@
+package diskstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/memory"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// tellingRig has topic o tell of events.
+func tellingRig(t *testing.T, o *Options, on punctual.Events) (*Store, *storekit.ManualClock) {
+	t.Helper()
+	clock := storekit.NewManualClock(testStart)
+	o.Clock, o.Logger = clock, quiet
+	s := openAt(t, "store", o)
+	if _, err := s.Configure(t.Context(), "o", punctual.SettingsPatch{Emit: &on, EmitKeep: ptr(time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	return s, clock
+}
+
+// toldOf are the events that wait.
+func toldOf(t *testing.T, s *Store) (events []punctual.Event) {
+	t.Helper()
+	page, err := s.List(t.Context(), punctual.ListQuery{Topic: "o@events", State: punctual.StateReady, Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range page.Messages {
+		e, err := punctual.ParseEvent(m.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// TestEventsOnDiskAloneAreSwept: what is too old goes when events come, 64 with each, wherever it is: memory has room for few,
+// and the store was opened anew. An event that somebody works on stays, and so does what is not too old.
+func TestEventsOnDiskAloneAreSwept(t *testing.T) {
+	const old = 200
+	mem := vfs.NewMem()
+	o := &Options{fs: mem, MemoryBytes: 20 * memory.MessageBytes, byHand: true}
+	s, clock := tellingRig(t, o, punctual.EventPushed)
+	for i := range old {
+		push(t, s, punctual.NewMessage{Topic: "o", ID: fmt.Sprint(i), Delay: time.Hour})
+	}
+	held, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"o@events"}, Max: 5, Lease: time.Hour})
+	if err != nil || len(held) != 5 {
+		t.Fatal(len(held), err)
+	}
+	clock.Advance(time.Minute)
+	left := old - len(held)
+	for i := range 4 {
+		if i == 2 {
+			closeStore(t, s)
+			s = openAt(t, "store", o)
+		}
+		if st := s.topics.Get("o@events").Memory.Stats(); i == 1 && st.Window+st.Held >= left {
+			t.Fatalf("%d of %d events are in memory, so none is on disk alone", st.Window+st.Held, left)
+		}
+		push(t, s, punctual.NewMessage{Topic: "o", ID: fmt.Sprint("new", i), Delay: time.Hour})
+		left = max(left-storekit.MaxSweptEvents, i) + 1
+		if got := len(toldOf(t, s)); got != left {
+			t.Fatalf("P10: behind push %d there are %d events, want %d", i, got, left)
+		}
+	}
+	for _, d := range held {
+		if err := settle(t, s, d, punctual.SettleAck); err != nil {
+			t.Errorf("ack of an event that was leased when it became too old: %v", err)
+		}
+	}
+	if r := mustBeSound(t, s); r.Live != old+4+4 {
+		t.Errorf("%d messages are there, want %d and 4 events", r.Live, old+4)
+	}
+}
+
+// TestEventTakesItsID: a message that somebody has pushed under the ID of the next event goes, in whatever state it is.
+func TestEventTakesItsID(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		make func(s *Store)
+	}{
+		{"free", func(*Store) {}},
+		{"ready", func(*Store) {}},
+		{"leased", func(s *Store) { claim(t, s, "o@events", 1) }},
+		{"dead", func(s *Store) { settleAll(t, s, claim(t, s, "o@events", 1), punctual.SettleDiscard) }},
+		{"remembered", func(s *Store) { settleAll(t, s, claim(t, s, "o@events", 1), punctual.SettleAck) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, _ := tellingRig(t, &Options{fs: vfs.NewMem(), byHand: true}, punctual.EventPushed)
+			if _, err := s.Configure(t.Context(), "o@events", punctual.SettingsPatch{DedupeWindow: ptr(time.Hour)}); err != nil {
+				t.Fatal(err)
+			}
+			next := s.db.NextNumber() + 2 // after the message of that ID, and the one that is told of
+			if c.name == "free" {
+				next--
+			} else {
+				push(t, s, punctual.NewMessage{Topic: "o@events", ID: storekit.EventID("0", int64(next)), Body: []byte("mine")})
+				c.make(s)
+			}
+			push(t, s, punctual.NewMessage{Topic: "o", ID: "a", Delay: time.Hour})
+			page, err := s.List(t.Context(), punctual.ListQuery{Topic: "o@events", State: punctual.StateReady})
+			if err != nil || len(page.Messages) != 1 || page.Messages[0].ID != storekit.EventID("0", int64(next)) {
+				t.Fatalf("P7: the event of number %d is %+v, %v", next, page.Messages, err)
+			}
+			if got := toldOf(t, s); len(got) != 1 || got[0].ID != "a" {
+				t.Errorf("told of %+v", got)
+			}
+			mustBeSound(t, s)
+		})
+	}
+}
+
+// TestEventAfterAReopen: a store that was opened under a lease tells of its ack, and has lost when the lease began.
+func TestEventAfterAReopen(t *testing.T) {
+	o := &Options{fs: vfs.NewMem(), byHand: true}
+	s, clock := tellingRig(t, o, punctual.EventAcked)
+	push(t, s, punctual.NewMessage{Topic: "o", ID: "a"}, punctual.NewMessage{Topic: "o", ID: "b"})
+	clock.Advance(time.Second)
+	ds := claim(t, s, "o", 2)
+	if err := settle(t, s, ds[0], punctual.SettleAck); err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, s)
+	s = openAt(t, "store", o)
+	if err := settle(t, s, ds[1], punctual.SettleAck); err != nil {
+		t.Fatal(err)
+	}
+	want := punctual.Event{
+		Event: punctual.EventAcked, Topic: "o", ID: "a", Attempt: 1, At: testStart.Add(time.Second),
+		Created: testStart, FirstDue: testStart, Due: testStart, Delivered: testStart.Add(time.Second),
+	}
+	got := toldOf(t, s)
+	if len(got) != 2 || got[0] != want {
+		t.Fatalf("told of %+v, want %+v first", got, want)
+	}
+	want.ID, want.Delivered = "b", time.Time{}
+	if got[1] != want {
+		t.Errorf("after a reopen told of %+v, want %+v", got[1], want)
+	}
+}
