@@ -50,6 +50,9 @@ type Kit struct {
 	config worker.Config
 	routes []route
 	worker *worker.Worker // made by drain; nil when routes have changed since
+	duty   *worker.Worker // stores the occurrences of schedules of the topics in routes; nil as worker is
+	// scheduled tells that duty has a topic: those whose names have an @ have no schedules.
+	scheduled bool
 }
 
 // route is one call of Handle.
@@ -121,12 +124,15 @@ func (k *Kit) close() {
 // Handle registers the handler of a topic. A second call for the topic replaces the handler, for instance by one that succeeds, to test
 // what happens after an outage. When a handler calls Handle, the change counts from the next due time on.
 //
+// The kit also stores the messages of the topic's schedules when these come (Queue.PutSchedule), so that a year of a daily schedule takes
+// milliseconds.
+//
 // A topic that has the default backoff gets the same backoff without jitter, so that retries come after exactly 1 s, 2 s, 4 s and so on.
 // Any other backoff stays as it is.
 func (k *Kit) Handle(topic string, h punctual.Handler, opts ...worker.HandleOption) {
 	k.tb.Helper()
 	k.steadyBackoff(topic)
-	k.worker = nil
+	k.worker, k.duty = nil, nil
 	r := route{topic: topic, handler: h, opts: opts}
 	for i := range k.routes {
 		if k.routes[i].topic == topic {
@@ -192,7 +198,7 @@ func (k *Kit) AdvanceTo(t time.Time) (handled int) {
 // ready messages.
 func (k *Kit) next() (next time.Time, ok bool) {
 	for _, r := range k.routes {
-		topics := []string{r.topic}
+		topics := []string{r.topic, r.topic + schedules}
 		if parent, companion := storekit.Companion(r.topic); strings.HasPrefix(companion, "g.") {
 			topics = append(topics, parent)
 		}
@@ -206,6 +212,9 @@ func (k *Kit) next() (next time.Time, ok bool) {
 	return next, ok
 }
 
+// schedules is behind a topic in the name of the companion that has the topic's schedules.
+const schedules = "@cron"
+
 // drain runs the handlers of the messages that are due now.
 func (k *Kit) drain() (handled int) {
 	k.tb.Helper()
@@ -214,15 +223,34 @@ func (k *Kit) drain() (handled int) {
 	}
 	if k.worker == nil {
 		k.worker = worker.New(k.Store, &k.config)
+		k.duty = worker.New(k.Store, &worker.Config{Logger: k.config.Logger})
+		scheduler := punctual.NewScheduler(k.Store)
 		for _, r := range k.routes {
 			k.worker.Handle(r.topic, r.handler, r.opts...)
+			if !strings.Contains(r.topic, "@") {
+				k.duty.Handle(r.topic+schedules, scheduler)
+				k.scheduled = true
+			}
 		}
 	}
-	handled, err := k.worker.Drain(k.ctx)
-	if err != nil {
-		k.tb.Fatalf("punctualtest: %v", err)
+	work, duty := k.worker, k.duty // a handler may call Handle, which counts from the next due time on
+	for {
+		stored := 0
+		if k.scheduled {
+			var err error
+			if stored, err = duty.Drain(k.ctx); err != nil {
+				k.tb.Fatalf("punctualtest: schedules: %v", err)
+			}
+		}
+		n, err := work.Drain(k.ctx)
+		if err != nil {
+			k.tb.Fatalf("punctualtest: %v", err)
+		}
+		handled += n
+		if stored+n == 0 {
+			return handled
+		}
 	}
-	return handled
 }
 
 // testLogger logs to the test. It leaves out the time of day, because that is not the time of the kit's clock.

@@ -31,7 +31,7 @@ type Duty struct {
 
 // Table returns all duties.
 func Table() []Duty {
-	return []Duty{copying(), forwarding()}
+	return []Duty{copying(), forwarding(), scheduling()}
 }
 
 // Handler is the handler of a duty. The method tells a Worker that it may have the messages of a topic with groups.
