@@ -26,6 +26,8 @@ type group struct {
 	what  string // for reports
 	line  int64
 	names []name // the IDs of the message and of its follow-ups
+	// crowded tells that a state had no room for a link, so that the settlement is not followed any more.
+	crowded bool
 }
 
 // linkList is what a state says of settlements, the newest first. Equal lists are the same pointer.
@@ -39,8 +41,8 @@ func newLinks() links {
 	return links{groups: make(map[int64]*group), lists: make(map[linkList]*linkList)}
 }
 
-// maxLinks is how many links a state has at most. Each that is not decided doubles the states of an ID, so the oldest is
-// forgotten for a new one.
+// maxLinks is how many links a state has at most. Each that is not decided doubles the states of an ID, so a settlement beyond that
+// is not followed.
 const maxLinks = 3
 
 // says returns what a state says of a settlement, and whether it says anything.
@@ -53,10 +55,19 @@ func (l *linkList) says(group int64) (took, known bool) {
 	return false, false
 }
 
-// with is the list with one more link.
+// follows tells whether states have links of a settlement.
+func (ls *links) follows(group int64) bool {
+	x := ls.groups[group]
+	return x != nil && !x.crowded
+}
+
+// with is the list with one more link, unless it has so many already.
 func (ls *links) with(l *linkList, group int64, took bool) *linkList {
-	kept := l.first(maxLinks - 1)
-	return ls.of(linkList{group, took, ls.copy(kept)})
+	if len(l.first(maxLinks)) == maxLinks {
+		ls.groups[group].crowded = true
+		return l
+	}
+	return ls.of(linkList{group, took, l})
 }
 
 // first are the newest links of a list.
@@ -167,7 +178,7 @@ func followUpRefused(status string) bool {
 
 // linked are states in which a settlement without an answer took effect or did not.
 func (o *op) linked(in *intern, states []*state, took bool) []*state {
-	if o.group == 0 || in.links == nil {
+	if o.group == 0 || in.links == nil || !in.links.follows(o.group) {
 		return states
 	}
 	var out []*state
@@ -190,7 +201,7 @@ func (o *op) linked(in *intern, states []*state, took bool) []*state {
 func (s *search) closeLink(o *op, st *state, done bool) *state {
 	took, known := st.links.says(o.group)
 	switch {
-	case done || known && !took:
+	case done || known && !took || !s.intern.links.follows(o.group):
 		return st
 	case known:
 		return nil
@@ -250,6 +261,10 @@ func (l *Ledger) agree() {
 // agreeOn compares what the IDs of a settlement say. It reports whether that has dropped a state. What all agree on, and what one
 // has forgotten, is of no use any more.
 func (l *Ledger) agreeOn(g int64, x *group) (dropped bool) {
+	if x.crowded {
+		l.forgetLink(g, x)
+		return false
+	}
 	decided, open := make(map[bool]name), false
 	for _, n := range x.names {
 		took, sure, forgotten := l.tracked(n).decided(g)

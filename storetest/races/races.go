@@ -159,9 +159,10 @@ type raceClient struct {
 	*race
 	number    int
 	rnd       *rand.Rand
-	made      int     // messages pushed
-	events    []event // what it saw
-	unsettled []event // deliveries that it has forgotten to settle
+	made      int                  // messages pushed
+	dues      map[string]time.Time // when the message of an ID was due as this client was last told
+	events    []event              // what it saw
+	unsettled []event              // deliveries that it has forgotten to settle
 	err       error
 }
 
@@ -196,11 +197,15 @@ func (c *raceClient) produce() error {
 		Topic: orders, ID: c.id(), Body: fmt.Appendf(nil, "%d-%d", c.number, c.made), Delay: c.few(5 * time.Millisecond),
 		MaxAttempts: c.attempts(), IfExists: punctual.IfExists([]int{0, 0, 0, 0, 0, 0, 0, 3, 1, 2}[c.rnd.IntN(10)]),
 	}
+	if m.IfExists == punctual.IfExistsReplace {
+		m.IfDue = c.ifDue(m.ID)
+	}
 	call := c.order.Add(1)
 	rs, err := c.store.Push(c.ctx, []punctual.NewMessage{m})
 	if err != nil {
 		return err
 	}
+	c.told(m.ID, rs[0].Due)
 	c.record(event{Op: opPush, ID: m.ID, Life: string(m.Body), Push: rs[0].Status, Due: rs[0].Due, Err: rs[0].Err, MaxAttempts: m.MaxAttempts}, call)
 	return nil
 }
@@ -212,16 +217,37 @@ func (c *raceClient) amend() error {
 		a.Change, a.Delay = punctual.ChangeReschedule, c.few(5*time.Millisecond)
 		op = opReschedule
 	}
+	a.IfDue = c.ifDue(a.ID)
 	call := c.order.Add(1)
 	os, err := c.store.Amend(c.ctx, []punctual.Amendment{a})
 	if err != nil {
 		return err
 	}
+	c.told(a.ID, os[0].Due)
 	c.record(event{Op: op, ID: a.ID, Err: os[0].Err, Due: os[0].Due}, call)
-	if err := os[0].Err; !errors.Is(err, punctual.ErrLeased) && !errors.Is(err, punctual.ErrNotFound) {
+	if err := os[0].Err; !errors.Is(err, punctual.ErrLeased) && !errors.Is(err, punctual.ErrNotFound) && !errors.Is(err, punctual.ErrChanged) {
 		return err
 	}
 	return nil
+}
+
+// told notes when the message of an ID is due; the zero Time says nothing.
+func (c *raceClient) told(id string, due time.Time) {
+	if c.dues == nil {
+		c.dues = make(map[string]time.Time)
+	}
+	if !due.IsZero() {
+		c.dues[id] = due
+	}
+}
+
+// ifDue is a condition of a change now and then: that the message is due as this client was last told, which others may have
+// made untrue.
+func (c *raceClient) ifDue(id string) time.Time {
+	if c.rnd.IntN(3) > 0 {
+		return time.Time{}
+	}
+	return c.dues[id]
 }
 
 // attempts is a small bound for every second message, where the dead can be looked up.
