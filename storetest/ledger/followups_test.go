@@ -66,6 +66,16 @@ func TestLedgerKnowsFollowUps(t *testing.T) {
 			s.gone()
 			s.reads(missing("m"))
 		},
+		"a follow-up without an ID, followed by itself, which a claim delivers that began before both": func(s *script) {
+			d := s.claim(s.push(message("m")), 1)
+			c := s.begin(CallClaim, Fact{Delay: scriptLease})
+			f := s.followed(d, punctual.SettleAck, "ok", followUp(""))
+			f.ID = "made"
+			itself := followUp("made")
+			itself.Life = "again"
+			g := s.followed(s.claim(f, 1), punctual.SettleAck, "ok", itself)
+			s.end(CallClaim, c, s.leased(g, 1))
+		},
 		"the message itself": func(s *script) {
 			itself := followUp("m")
 			itself.Life = "again"

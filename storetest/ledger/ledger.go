@@ -562,6 +562,9 @@ func (l *Ledger) check(power bool) {
 		l.pushed(c, touched)
 	}
 	for _, c := range done {
+		l.name(c)
+	}
+	for _, c := range done {
 		l.items(c, touched)
 	}
 	for _, c := range done {

@@ -184,7 +184,6 @@ func (l *Ledger) claimed(c *call, touched map[name]*track) {
 			l.told.saw(l, c, f)
 			continue
 		}
-		l.identify(n, f)
 		l.add(n, touched, op{call: c, kind: opDeliver, ask: f, got: f, must: true, earlier: l.Earlier})
 	}
 }
@@ -202,6 +201,19 @@ func (l *Ledger) unseen(c *call, touched map[name]*track) {
 			if l.Earlier > 0 && c.end-c.At >= cmp.Or(o.request().Delay, l.leasesOf(t.topic).lo) {
 				l.add(t.name, touched, op{call: c, kind: opUnseen})
 			}
+		}
+	}
+}
+
+// name gives the messages of an answer the IDs under which it tells of them. All answers do so before anything else is made of them,
+// because a claim that began early may tell of a later message with an ID, which followed the one that nobody was told the ID of.
+func (l *Ledger) name(c *call) {
+	if c.answer == nil || c.Call != CallClaim && c.Call != CallGet && c.Call != CallLook {
+		return
+	}
+	for i := range c.answer.Facts {
+		if f := &c.answer.Facts[i]; f.Life != "" {
+			l.identify(name{f.Topic, f.ID}, f)
 		}
 	}
 }
@@ -229,7 +241,6 @@ func (l *Ledger) read(c *call, touched map[name]*track) {
 			l.told.saw(l, c, f)
 			continue
 		}
-		l.identify(n, f)
 		l.add(n, touched, op{call: c, kind: opGet, ask: f, got: f, must: true})
 	}
 }
