@@ -52,7 +52,7 @@ var architecture = map[string]rule{
 	"redisstore/internal/clock":   {ours: []string{"storekit"}},
 	"redisstore/internal/errkind": {ours: []string{"."}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"redisstore/internal/health":  {ours: []string{".", "storekit", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/route", "redisstore/internal/script"}, outside: []string{"github.com/redis/go-redis/v9"}},
-	"redisstore/internal/keys":    {ours: []string{"."}},
+	"redisstore/internal/keys":    {ours: []string{".", "storekit"}},
 	"redisstore/internal/notify":  {ours: []string{"redisstore/internal/wait"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"redisstore/internal/record":  {ours: []string{".", "storekit"}},
 	"redisstore/internal/route":   {ours: []string{".", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/script", "redisstore/internal/wait"}, outside: []string{"github.com/redis/go-redis/v9"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
@@ -58,6 +59,9 @@ func (c *checker) topic(ctx context.Context, topic string) error {
 	c.report.Topics++
 	c.report.Live += st.Live()
 	c.report.Dead += st.Dead
+	if err := c.companion(ctx, topic, st.Settings.Partitions); err != nil {
+		return err
+	}
 	parts, err := c.s.partitions(ctx, topic)
 	if err != nil {
 		return err
@@ -68,6 +72,35 @@ func (c *checker) topic(ctx context.Context, topic string) error {
 		}
 	}
 	return nil
+}
+
+// companion checks that a companion of n partitions has a topic that names it, with the same number of partitions.
+func (c *checker) companion(ctx context.Context, topic string, n int) error {
+	parent, name := storekit.Companion(topic)
+	if name == "" {
+		return nil
+	}
+	l, err := c.s.topics.Load(ctx, parent)
+	if err != nil {
+		return err
+	}
+	problem := ""
+	switch {
+	case !l.Exists():
+		problem = fmt.Sprintf("topic %s is a companion of %s, which is not there", topic, parent)
+	case l.Size() != n:
+		problem = fmt.Sprintf("topic %s has %d partitions, and %s, of which it is a companion, has %d", topic, n, parent, l.Size())
+	case !slices.Contains(l.Companions(parent), topic):
+		problem = fmt.Sprintf("topic %s does not name its companion %s, so a deletion would leave that behind", parent, topic)
+	default:
+		return nil
+	}
+	// Both topics were read one after the other. Somebody may have deleted the companion in between, or made it anew.
+	now, err := c.s.topics.Load(ctx, topic)
+	if err == nil && now.Exists() && now.Size() == n {
+		c.report.Problems = append(c.report.Problems, problem)
+	}
+	return err
 }
 
 // scan checks all of a hash of a partition, m, s or h, or all of u: when finished records are past their retention.

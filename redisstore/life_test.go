@@ -26,11 +26,15 @@ var lives = []struct {
 	want    string
 }{
 	{
-		"one message, its ID made up", []string{""}, 0, false,
+		"one message, its ID made up",
+		[]string{""},
+		0, false,
 		"evalsha 3, hdel 1, hlen 1, hmget 7, hset 6, publish 1, zadd 2, zmscore 1, zrange 5, zrangebyscore 1, zrem 1, zremrangebyrank 1",
 	},
 	{
-		"one message with an ID", []string{"A-17"}, 0, false,
+		"one message with an ID",
+		[]string{"A-17"},
+		0, false,
 		"evalsha 3, hdel 1, hlen 1, hmget 8, hset 6, publish 1, zadd 2, zmscore 2, zrange 5, zrangebyscore 1, zrem 1, zremrangebyrank 1",
 	},
 	{
@@ -38,15 +42,21 @@ var lives = []struct {
 		"evalsha 3, hdel 1, hlen 1, hmget 8, hset 6, publish 1, zadd 2, zcard 1, zmscore 1, zrange 5, zrangebyscore 1, zrem 3, zremrangebyrank 1",
 	},
 	{
-		"one message with an ID that is remembered", []string{"A-17"}, time.Hour, false,
+		"one message with an ID that is remembered",
+		[]string{"A-17"},
+		time.Hour, false,
 		"evalsha 3, hdel 1, hlen 1, hmget 8, hset 6, publish 1, zadd 3, zmscore 2, zrange 5, zrangebyscore 2, zrem 1, zremrangebyrank 1",
 	},
 	{
-		"one message, its ID made up, on general paths", []string{""}, 0, true,
+		"one message, its ID made up, on general paths",
+		[]string{""},
+		0, true,
 		"evalsha 3, hdel 2, hlen 6, hmget 12, hset 6, publish 1, zadd 2, zcard 15, zmscore 1, zrange 4, zrangebyscore 1, zrem 1, zremrangebyrank 1",
 	},
 	{
-		"one message with an ID, on general paths", []string{"A-17"}, 0, true,
+		"one message with an ID, on general paths",
+		[]string{"A-17"},
+		0, true,
 		"evalsha 3, hdel 2, hlen 6, hmget 12, hset 6, publish 1, zadd 2, zcard 15, zmscore 2, zrange 4, zrangebyscore 1, zrem 1, zremrangebyrank 1",
 	},
 	{

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/punctualmq/punctual"
@@ -74,7 +75,7 @@ func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (tot
 	}
 }
 
-// DeleteTopic removes a topic with everything in it; see punctual.Inspector. Each partition is
+// DeleteTopic removes a topic with everything in it, and its companions before it; see punctual.Inspector. Each partition is
 // one atomic step, and the topic exists until the last one. When it breaks off before that,
 // it has removed some of the messages, and can be called again.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
@@ -103,6 +104,9 @@ func (d *deletion) run(ctx context.Context) error {
 		if err == nil && !l.Exists() {
 			err = punctual.ErrNotFound
 		}
+		if err == nil {
+			err = d.companions(ctx, l)
+		}
 		done := false
 		if err == nil {
 			done, err = d.empty(ctx, l)
@@ -121,12 +125,32 @@ func (d *deletion) run(ctx context.Context) error {
 	}
 }
 
+// companions deletes the companions of the topic. If another one comes into being before the topic is gone, partition 0 refuses
+// to be emptied, and the deletion begins anew.
+func (d *deletion) companions(ctx context.Context, l *topics.Layout) error {
+	for _, name := range l.Companions(d.topic) {
+		of := deletion{s: d.s, topic: name}
+		err := of.run(ctx)
+		d.removed += of.removed
+		d.begun = d.begun || of.begun
+		if err != nil && (of.begun || !errors.Is(err, punctual.ErrNotFound)) { // somebody else may have deleted it
+			return fmt.Errorf("companion %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // empty empties all partitions, the first one last, or reports that the settings have changed
-// meanwhile. A token above all that were given stays in partition 0.
+// meanwhile, or that the topic has a companion. A token above all that were given stays in partition 0.
 func (d *deletion) empty(ctx context.Context, l *topics.Layout) (bool, error) {
 	above := l.Token
 	for n := l.Size() - 1; n >= 0; n-- {
-		a, err := d.s.route.Run(ctx, script.Delete, d.s.names.Partition(d.topic, n), nil, l.Version, script.Flag(n == 0), n, above)
+		p := d.s.names.Partition(d.topic, n)
+		beside, field := d.s.topics.Beside(p), ""
+		if len(beside) > 0 {
+			field = topics.CompanionField(d.topic)
+		}
+		a, err := d.s.route.RunBeside(ctx, script.Delete, p, beside, nil, l.Version, script.Flag(n == 0), n, above, field)
 		if err != nil {
 			return false, err
 		}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/punctualmq/punctual"
@@ -20,7 +21,8 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 
 // Configure changes a topic's settings; see punctual.Inspector.
 func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
-	return call(ctx, s, "configure", topic, storekit.CheckTopic(topic), func() (punctual.Settings, error) {
+	check := cmp.Or(storekit.CheckTopic(topic), storekit.CheckCompanionPatch(topic, &patch))
+	return call(ctx, s, "configure", topic, check, func() (punctual.Settings, error) {
 		return storekit.ConfigureGroups(ctx, topic, patch, s.topics.Configure)
 	})
 }

@@ -40,7 +40,11 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 	results := make([]error, len(ss))
 	items := make([]int, 0, len(ss))
 	for i := range ss {
-		if results[i] = storekit.CheckSettlement(&ss[i], s.opt.MaxBody); results[i] == nil {
+		results[i] = storekit.CheckSettlement(&ss[i], s.opt.MaxBody)
+		if results[i] == nil && (len(ss[i].Then) > 0 || !ss[i].Due.IsZero()) {
+			results[i] = storekit.SettleError(&ss[i], punctual.ErrUnsupported)
+		}
+		if results[i] == nil {
 			items = append(items, i)
 		}
 	}

@@ -64,8 +64,8 @@ type Options struct {
 }
 
 // Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner,
-// punctual.FinishedKeeper, storekit.Repeater and punctual.DurabilityReporter, and is safe for concurrent use. Make one with Open, and
-// close it with Close.
+// punctual.FinishedKeeper, punctual.AbilityReporter, punctual.TopicNamer, storekit.Repeater and punctual.DurabilityReporter, and is
+// safe for concurrent use. Make one with Open, and close it with Close.
 type Store struct {
 	client  redis.UniversalClient
 	names   keys.Names
@@ -92,6 +92,8 @@ var (
 	_ punctual.Examiner           = (*Store)(nil)
 	_ punctual.FinishedKeeper     = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
+	_ punctual.AbilityReporter    = (*Store)(nil)
+	_ punctual.TopicNamer         = (*Store)(nil)
 	_ storekit.Repeater           = (*Store)(nil)
 )
 
@@ -207,6 +209,11 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 
 // Durability is the class that the server gave when it was last looked at.
 func (s *Store) Durability() punctual.Durability { return s.health.Durability() }
+
+// Abilities returns what the store can do.
+func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
+	return call(ctx, s, "abilities", "", nil, func() (punctual.Abilities, error) { return punctual.Abilities{}, nil })
+}
 
 // Close ends waiting claims, waits for calls under way and stops the store's goroutines. The
 // client is left open unless Options.OwnClient is set. A second Close returns ErrClosed.

@@ -206,7 +206,7 @@ func TestKeysOfAnotherType(t *testing.T) {
 // Taking messages out of Punctual's own keys would break its store.
 func TestOwnKeysAreRefused(t *testing.T) {
 	r := newRig(t)
-	for _, key := range []string{"punctual:{orders#0}:t", "shop:{orders#12}:l"} {
+	for _, key := range []string{"punctual:{orders#0}:t", "shop:{orders#12}:l", "punctual:{orders#0}@events:t"} {
 		r.zadd(key, "id", 1.7e12)
 		o := Options{Kind: ZSet, Names: []string{key}, Topic: "t", Unit: time.Millisecond}
 		if _, err := r.tryMove(o); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "own") {

@@ -17,7 +17,7 @@ type redisOrigin struct {
 
 // ownKey matches the keys in which redisstore keeps a topic, behind any prefix; see
 // docs/format-redis.md. An import from such a key would damage the store.
-var ownKey = regexp.MustCompile(`\{[^{}]*#[0-9]+\}:[a-z]$`)
+var ownKey = regexp.MustCompile(`\{[^{}]*#[0-9]+\}(@[A-Za-z0-9._-]+)?:[a-z]$`)
 
 // now returns the time of the source's server, by which the other system judges due times.
 func (o *redisOrigin) now(ctx context.Context) (time.Time, error) {

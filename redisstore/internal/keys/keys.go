@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // DefaultPrefix stands in front of all keys and channels unless Options say otherwise.
@@ -37,16 +38,22 @@ func (n Names) Store() string { return n.Prefix + "store" }
 // Topics is the key of the set of all topics' names.
 func (n Names) Topics() string { return n.Prefix + "topics" }
 
-// Partition is a part of a topic. All its keys are in one hash slot.
+// Partition is a part of a topic. All its keys are in one hash slot, and so are those of the partition with the same number
+// of each companion of the topic. So one script can change a message of the topic and one of a companion.
 type Partition struct {
 	Topic  string
 	Number int    // 0 to 255
-	Tag    string // prefix and hash tag, which all its keys begin with
+	Tag    string // prefix, hash tag and name of the companion, which all its keys begin with
 }
 
-// Partition returns the partition of a topic with that number.
+// Partition returns the partition of a topic with that number. The keys of orders begin with "{orders#3}:" behind the prefix,
+// and those of orders@events with "{orders#3}@events:".
 func (n Names) Partition(topic string, number int) Partition {
-	return Partition{Topic: topic, Number: number, Tag: n.Prefix + "{" + topic + "#" + strconv.Itoa(number) + "}:"}
+	parent, companion := storekit.Companion(topic)
+	if companion != "" {
+		companion = "@" + companion
+	}
+	return Partition{Topic: topic, Number: number, Tag: n.Prefix + "{" + parent + "#" + strconv.Itoa(number) + "}" + companion + ":"}
 }
 
 // Count is how many keys a partition has beside its two hashes of records.
@@ -72,14 +79,14 @@ func (k *Args) Of(p Partition) []any {
 }
 
 // WithRecords returns the keys of p for a script that has its record in the hash of that number, 0 or 1. If the call has a
-// key, the keys include the other hash of records, too.
-func (k *Args) WithRecords(p Partition, number int64, key bool) []any {
+// key, the keys include the other hash of records, too. Behind them stand the keys beside, which are none of p.
+func (k *Args) WithRecords(p Partition, number int64, key bool, beside ...any) []any {
 	all := k.all(p)
 	names := append(all[:Count:Count], all[Count+number])
 	if key {
 		names = append(names, all[Count+1-number])
 	}
-	return withFinished(names, all)
+	return withFinished(append(names, beside...), all)
 }
 
 // withFinished appends the keys of the finished records to names if all has them.
@@ -135,12 +142,12 @@ const tokenStep = punctual.MaxPartitions
 // OfToken returns the number of the partition that gave a token.
 func OfToken(token int64) int { return int(uint64(token) % tokenStep) }
 
-// Home returns which of n partitions a message with the given ID belongs to: the ID's FNV-1a hash of 64 bits, its upper half
-// folded into the lower by XOR, modulo n.
+// Home returns which of n partitions a message with the given ID belongs to: the FNV-1a hash of 64 bits of the ID's stem, its
+// upper half folded into the lower by XOR, modulo n. So IDs with one stem (storekit.Stem) have one home.
 func Home(id string, n int) int {
-	h := uint64(14695981039346656037)
-	for i := range len(id) {
-		h = (h ^ uint64(id[i])) * 1099511628211
+	h, stem := uint64(14695981039346656037), storekit.Stem(id)
+	for i := range len(stem) {
+		h = (h ^ uint64(stem[i])) * 1099511628211
 	}
 	return int((h ^ h>>32) & (1<<32 - 1) % uint64(n))
 }

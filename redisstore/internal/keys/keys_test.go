@@ -10,9 +10,12 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The homes of an ID are part of the format.
+// The homes of an ID are part of the format. What follows the first ~ of an ID does not count.
 func TestHome(t *testing.T) {
-	for id, want := range map[string][3]int{"": {2, 1, 193}, "a": {1, 0, 192}, "order-1001": {2, 6, 30}, "01JD4Z3V9Q8XKJ6T7W5R2M1N0P": {0, 7, 175}} {
+	for id, want := range map[string][3]int{
+		"": {2, 1, 193}, "a": {1, 0, 192}, "order-1001": {2, 6, 30}, "01JD4Z3V9Q8XKJ6T7W5R2M1N0P": {0, 7, 175},
+		"order-1001~invoice": {2, 6, 30}, "a~": {1, 0, 192}, "a~b~c": {1, 0, 192}, "~a": {2, 7, 71},
+	} {
 		if got := [3]int{Home(id, 3), Home(id, 8), Home(id, 256)}; got != want {
 			t.Errorf("homes of %q among 3, 8 and 256 are %v; want %v", id, got, want)
 		}
@@ -75,6 +78,31 @@ func TestFinishedKeys(t *testing.T) {
 		if strings.HasSuffix(key, "u") {
 			t.Errorf("%s looks as if the keys of finished records were there", key)
 		}
+	}
+}
+
+// The keys and the channel of a companion are in the slot of its topic, and none is also a key of the topic or of another
+// companion.
+func TestKeysOfCompanions(t *testing.T) {
+	n := Names{Prefix: "p:"}
+	seen := make(map[string]string)
+	for _, topic := range []string{"orders", "orders@events", "orders@g.events", "orders@e"} {
+		p := n.Partition(topic, 3)
+		if p.Topic != topic || p.Number != 3 {
+			t.Errorf("the partition of %s is %+v", topic, p)
+		}
+		for _, key := range append(append(p.Keys(), p.Records(0), p.Records(1), p.Channel()), p.Finished()...) {
+			if !strings.HasPrefix(key, "p:{orders#3}") {
+				t.Errorf("%s is in another slot than orders", key)
+			}
+			if other := seen[key]; other != "" {
+				t.Errorf("%s belongs to %s and %s", key, other, topic)
+			}
+			seen[key] = topic
+		}
+	}
+	if got, want := n.Partition("orders@events", 3).Keys()[Settings], "p:{orders#3}@events:g"; got != want {
+		t.Errorf("the settings of orders@events are in %s; want %s", got, want)
 	}
 }
 

@@ -24,14 +24,14 @@ const CallTime = 15_000
 
 // recorded runs a Recorded script. A call may be refused as late although it is new, because this process has guessed the
 // server's clock wrong. Then recorded makes it anew, if certainly no copy was carried out.
-func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partition, k *script.Key, args []any) (*script.Answer, error) {
+func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partition, beside []any, k *script.Key, args []any) (*script.Answer, error) {
 	c := r.slots.begin()
 	defer r.slots.end(c)
 	for try := 1; ; try++ {
 		deadline := r.o.Clock.Deadline(ctx, CallTime)
 		h := r.header(c.number, deadline)
 		h.Key = k
-		a, err := r.timed(ctx, sc, r.keyArgs.WithRecords(p, RecordsAt(deadline), k != nil), append([]any{h, c.caller}, args...))
+		a, err := r.timed(ctx, sc, r.keyArgs.WithRecords(p, RecordsAt(deadline), k != nil, beside...), append([]any{h, c.caller}, args...))
 		switch {
 		case err != nil && !punctual.Definite(err) && !IsUnconfirmed(err):
 			r.unanswered.add(p, unanswered{c.caller, c.number, deadline}, r.o.Clock.Guess()/1000)

@@ -83,13 +83,19 @@ const (
 
 // Run runs a script of a partition. k is nil unless the call has a key.
 func (r *Router) Run(ctx context.Context, sc *script.Script, p keys.Partition, k *script.Key, args ...any) (*script.Answer, error) {
+	return r.RunBeside(ctx, sc, p, nil, k, args...)
+}
+
+// RunBeside is Run with further keys, in the hash slot of the partition, which stand behind those of the partition and of its
+// records. Only a Recorded script has such keys.
+func (r *Router) RunBeside(ctx context.Context, sc *script.Script, p keys.Partition, beside []any, k *script.Key, args ...any) (*script.Answer, error) {
 	if err := r.refuse(ctx, p); err != nil {
 		return nil, err
 	}
 	var a *script.Answer
 	var err error
 	if sc.Repeat == script.Recorded {
-		a, err = r.recorded(ctx, sc, p, k, args)
+		a, err = r.recorded(ctx, sc, p, beside, k, args)
 	} else {
 		a, err = r.timed(ctx, sc, r.keyArgs.Of(p), append([]any{r.header(0, 0), ""}, args...))
 	}

@@ -18,9 +18,10 @@ type Layout struct {
 	// Token is the newest token of partition 0.
 	Token int64
 
-	spread   int64             // the version that all partitions are known to have
-	settings punctual.Settings // the defaults if there is no such topic
-	fields   []any             // of the hash g: what the partitions have copies of
+	spread     int64             // the version that all partitions are known to have
+	settings   punctual.Settings // the defaults if there is no such topic
+	fields     []any             // of the hash g: what the partitions have copies of
+	companions []string          // the names behind the "@" of the topic's companions, as partition 0 had them when it was read
 }
 
 // Unknown is the layout of a topic that this process does not know.
@@ -40,6 +41,15 @@ func (l *Layout) Size() int {
 // Settings returns a copy of the settings, which the caller may change.
 func (l *Layout) Settings() punctual.Settings {
 	return l.settings.Clone()
+}
+
+// Companions returns the topics that are companions of the topic with that name, as they were when the layout was read.
+func (l *Layout) Companions(topic string) []string {
+	var out []string
+	for _, name := range l.companions {
+		out = append(out, topic+companionField+name)
+	}
+	return out
 }
 
 // latest is the newest version that partition 0 has had, whether or not the topic exists.

@@ -11,6 +11,10 @@
 // steps 2 and 3 first. So a process that uses an older version learns of the newer one from any partition that it asks, and
 // that partition refuses a push for the older version.
 //
+// A companion has as many partitions as its topic, for ever, because it comes into being only while the topic is there, and the
+// topic is deleted only when it has no companion. Partition 0 of the topic holds a field with the name of each companion. The
+// script that creates or deletes partition 0 of a companion writes that field in the same step, since both are in one hash slot.
+//
 // docs/decisions/0011 says why.
 package topics
 
@@ -22,6 +26,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/punctualmq/punctual"
@@ -141,16 +146,15 @@ func (r *Registry) Read(ctx context.Context, p keys.Partition) (*Layout, error) 
 	if err != nil {
 		return nil, err
 	}
-	l := &Layout{Version: a.Version, Token: a.Int(), spread: a.Int(), settings: r.newSettings(), fields: a.Items}
-	if a.Bad || len(a.Items)%2 != 0 {
-		return nil, script.BadReply(script.Layout)
-	}
-	if !l.Exists() {
-		return l, nil
-	}
-	for len(a.Items) > 0 {
+	l := &Layout{Version: a.Version, Token: a.Int(), spread: a.Int(), settings: r.newSettings()}
+	for len(a.Items) > 0 && !a.Bad {
 		field, value := a.Text(), a.Text()
-		if field != "settings" {
+		if strings.HasPrefix(field, companionField) {
+			l.companions = append(l.companions, field[len(companionField):])
+			continue
+		}
+		l.fields = append(l.fields, field, value)
+		if field != "settings" || !l.Exists() {
 			continue
 		}
 		if l.settings, err = r.settings.Decode([]byte(value)); err != nil {
@@ -166,6 +170,9 @@ func (r *Registry) Read(ctx context.Context, p keys.Partition) (*Layout, error) 
 	return l, nil
 }
 
+// companionField begins the names of the fields of the hash g, in partition 0, that name the companions of the topic.
+const companionField = "@"
+
 // newSettings returns the settings of a new topic.
 func (r *Registry) newSettings() punctual.Settings {
 	set := punctual.DefaultSettings()
@@ -178,7 +185,7 @@ func (r *Registry) newSettings() punctual.Settings {
 // given before the topic was last deleted.
 func (r *Registry) spread(ctx context.Context, topic string, l *Layout) error {
 	for n := 1; n < l.Size(); n++ {
-		if _, err := r.store(ctx, script.Copy, r.o.Names.Partition(topic, n), l, ""); err != nil {
+		if _, err := r.store(ctx, script.Copy, r.o.Names.Partition(topic, n), l, "", nil); err != nil {
 			return err
 		}
 	}
@@ -187,10 +194,15 @@ func (r *Registry) spread(ctx context.Context, topic string, l *Layout) error {
 }
 
 // store stores a version of the settings in a partition, and reports whether the partition accepted it. base is the version
-// that the partition must have, or empty for any older one.
-func (r *Registry) store(ctx context.Context, sc *script.Script, p keys.Partition, l *Layout, base string) (bool, error) {
-	args := append([]any{base, l.Version, p.Number, l.Token, script.Flag(l.spread == l.Version)}, l.fields...)
-	a, err := r.o.Route.Run(ctx, sc, p, nil, args...)
+// that the partition must have, or empty for any older one. parent is nil unless partition 0 of a companion comes into being:
+// then it is the topic that the companion belongs to, which must be there in that version.
+func (r *Registry) store(ctx context.Context, sc *script.Script, p keys.Partition, l *Layout, base string, parent *Layout) (bool, error) {
+	args := []any{base, l.Version, p.Number, l.Token, script.Flag(l.spread == l.Version), "", ""}
+	var beside []any
+	if parent != nil {
+		beside, args[5], args[6] = r.Beside(p), parent.Version, CompanionField(p.Topic)
+	}
+	a, err := r.o.Route.RunBeside(ctx, sc, p, beside, nil, append(args, l.fields...)...)
 	if err != nil {
 		return false, err
 	}
@@ -201,14 +213,33 @@ func (r *Registry) store(ctx context.Context, sc *script.Script, p keys.Partitio
 	return done, nil
 }
 
+// Beside returns the keys that a script gets beside those of partition 0 of a companion when it creates or deletes that: the hash g
+// of partition 0 of the topic, which names the companions. For a topic that is no companion there are none.
+func (r *Registry) Beside(p keys.Partition) []any {
+	parent, companion := storekit.Companion(p.Topic)
+	if companion == "" || p.Number != 0 {
+		return nil
+	}
+	return []any{r.o.Names.Partition(parent, 0).Keys()[keys.Settings]}
+}
+
+// CompanionField returns the field by which a topic names that companion in its partition 0, or "" for a topic that is no
+// companion.
+func CompanionField(topic string) string {
+	if _, companion := storekit.Companion(topic); companion != "" {
+		return companionField + companion
+	}
+	return ""
+}
+
 // propose stores a version in partition 0, if that still has the version base, and then spreads the new version. It reports
-// whether partition 0 accepted it.
-func (r *Registry) propose(ctx context.Context, topic string, l *Layout, base int64) (bool, error) {
+// whether partition 0 accepted it. parent is that of store.
+func (r *Registry) propose(ctx context.Context, topic string, l *Layout, base int64, parent *Layout) (bool, error) {
 	if l.Size() == 1 {
 		l.spread = l.Version
 		l.fields = append(slices.Clone(l.fields), "spread", l.Version)
 	}
-	done, err := r.store(ctx, script.Configure, r.o.Names.Partition(topic, 0), l, strconv.FormatInt(base, 10))
+	done, err := r.store(ctx, script.Configure, r.o.Names.Partition(topic, 0), l, strconv.FormatInt(base, 10), parent)
 	if err != nil || !done {
 		return false, err
 	}
@@ -249,7 +280,7 @@ func (r *Registry) Supersede(ctx context.Context, p keys.Partition, l *Layout) e
 		from = other
 	}
 	next := &Layout{Version: max(other.latest(), l.Version) + 1, Token: max(other.Token, l.Token), settings: from.settings, fields: from.fields}
-	_, err = r.propose(ctx, p.Topic, next, l.Version)
+	_, err = r.propose(ctx, p.Topic, next, l.Version, nil)
 	return err
 }
 
@@ -288,9 +319,16 @@ func (r *Registry) Create(ctx context.Context, topic string, old *Layout) (*Layo
 
 // change gives a topic other settings, or reports false when the old ones are not current any
 // more. A new topic is entered among the names of topics first, so that none is missing there. A deletion of
-// an older version leaves the name.
-func (r *Registry) change(ctx context.Context, topic string, old *Layout, set punctual.Settings) (*Layout, bool, error) {
-	l, err := old.with(set, r.o.Clock.Guess()/1000)
+// an older version leaves the name. A new companion has as many partitions as its topic, which change creates if need be.
+func (r *Registry) change(ctx context.Context, topic string, old *Layout, set punctual.Settings) (l *Layout, done bool, err error) {
+	var parent *Layout
+	if name, companion := storekit.Companion(topic); companion != "" && !old.Exists() {
+		if parent, err = r.present(ctx, name); err != nil {
+			return nil, false, err
+		}
+		set.Partitions = parent.Size()
+	}
+	l, err = old.with(set, r.o.Clock.Guess()/1000)
 	if err != nil {
 		return nil, false, err
 	}
@@ -299,8 +337,17 @@ func (r *Registry) change(ctx context.Context, topic string, old *Layout, set pu
 			return nil, false, err
 		}
 	}
-	done, err := r.propose(ctx, topic, l, old.latest())
+	done, err = r.propose(ctx, topic, l, old.latest(), parent)
 	return l, done, err
+}
+
+// present returns the layout of a topic as partition 0 has it, and creates the topic if there is none.
+func (r *Registry) present(ctx context.Context, topic string) (*Layout, error) {
+	l, err := r.Load(ctx, topic)
+	for err == nil && !l.Exists() {
+		l, err = r.Create(ctx, topic, l)
+	}
+	return l, err
 }
 
 // names runs the script registry to add a topic that is created with a version, or to remove one that was deleted from a version.

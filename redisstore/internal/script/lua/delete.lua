@@ -3,15 +3,26 @@
 -- stays so that tokens grow when the topic is created again. After that day versions and tokens still grow, because they
 -- begin with the time.
 --
--- KEYS  of a partition
+-- KEYS  of a partition; 10 in partition 0 of a companion: g of partition 0 of the topic that it belongs to
 -- ARGV  3 the version that the topic is deleted from, 4 '1' in partition 0, which comes last and
 --       gets the next version; 5 number of the partition; 6 a token above which all further
---       ones must be
+--       ones must be; 7 with KEYS 10: the field that names the companion there, else empty
 -- Reply {now, micros, version, 1 if it was done, how many messages, newest token}: not done when
---       the version has changed
+--       the version has changed, and in partition 0 when the topic has a companion
 local KEPT_MS = 86400000
 local latest, last = tonumber(ARGV[3]), ARGV[4] == '1'
-if cfg.latest > latest or last and cfg.version ~= latest then
+local parent = ARGV[7] ~= '' and KEYS[10]
+if parent then call('HLEN', parent) end -- fails for a key of a wrong type, before the first write
+
+-- has_companion reports whether g names a companion, which would be left without its topic.
+local function has_companion()
+  for _, field in ipairs(call('HKEYS', G)) do
+    if string.byte(field) == 64 then return true end -- '@'
+  end
+  return false
+end
+
+if cfg.latest > latest or last and (cfg.version ~= latest or has_companion()) then
   local out = reply(0, 0, 0)
   keep(out, false)
   return out
@@ -21,6 +32,7 @@ raise_token(tonumber(ARGV[6]))
 local n = call('ZCARD', T) + call('ZCARD', L) + call('ZCOUNT', D, '(' .. int(gone), '+inf')
 call('UNLINK', T, L, D, F, M, S, G, X)
 if H then call('UNLINK', H, U) end
+if parent then call('HDEL', parent, ARGV[7]) end
 if last then latest = latest + 1 end
 call('HSET', G, 'version', int(latest), 'token', int(cfg.token), 'clock', int(now))
 call('PEXPIRE', G, KEPT_MS)

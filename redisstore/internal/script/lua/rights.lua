@@ -9,7 +9,7 @@
 -- could write is given nothing to find, or arguments that it refuses by itself.
 local STORE, NONE = ARGV[1], ARGV[2]
 local tries = {
-  {'HDEL', NONE, 'f'}, {'HEXISTS', NONE, 'f'}, {'HGET', NONE, 'f'}, {'HGETALL', NONE}, {'HLEN', NONE}, {'HMGET', NONE, 'f'},
+  {'HDEL', NONE, 'f'}, {'HEXISTS', NONE, 'f'}, {'HGET', NONE, 'f'}, {'HGETALL', NONE}, {'HKEYS', NONE}, {'HLEN', NONE}, {'HMGET', NONE, 'f'},
   {'HSCAN', NONE, '0'}, {'HSTRLEN', NONE, 'f'}, {'HSET', NONE, 'f', 'v', 'no value for this one'},
   {'ZADD', NONE, 'NX', 'XX', '0', 'm'}, {'ZCARD', NONE}, {'ZCOUNT', NONE, '0', '0'}, {'ZMSCORE', NONE, 'm'},
   {'ZRANGE', NONE, '0', '0'}, {'ZRANGEBYSCORE', NONE, '0', '0'}, {'ZREM', NONE, 'm'}, {'ZSCORE', NONE, 'm'},
