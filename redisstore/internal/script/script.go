@@ -71,7 +71,7 @@ const (
 
 // The scripts. They never change while a program runs.
 var (
-	Push      = compose("push", Recorded, "start", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "push").awaiting(always)
+	Push      = compose("push", Recorded, "start", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "intake", "push").awaiting(always)
 	Claim     = compose("claim", Recorded, "start", "claim_empty", "call", "large_sets", "claim_fast", "settings", "finished_records", "prelude", "claim")
 	Settle    = compose("settle", Recorded, "start", "call", "finished_records", "settle_fast", "settings", "prelude", "settle")
 	Amend     = change("amend", "amend")
