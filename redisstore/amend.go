@@ -84,14 +84,19 @@ func (x *amending) ask(ctx context.Context, c *chunk, args []any) (int64, func()
 }
 
 func amendHead(a *punctual.Amendment) []byte {
-	b := append(make([]byte, 0, 10), byte(a.Change))
+	b := append(make([]byte, 0, 18), byte(a.Change))
 	switch {
 	case !storekit.Moves(a.Change):
-		return append(record.AppendDouble(b, 0), 0)
+		b = append(record.AppendDouble(b, 0), 0)
 	case a.Due.IsZero():
-		return append(record.AppendDouble(b, float64(storekit.CeilDuration(a.Delay))), 0)
+		b = append(record.AppendDouble(b, float64(storekit.CeilDuration(a.Delay))), 0)
+	default:
+		b = append(record.AppendDouble(b, float64(storekit.CeilMillis(a.Due))), 1)
 	}
-	return append(record.AppendDouble(b, float64(storekit.CeilMillis(a.Due))), 1)
+	if !a.IfDue.IsZero() {
+		b = record.AppendDouble(b, float64(storekit.CeilMillis(a.IfDue)))
+	}
+	return b
 }
 
 // What amend.lua answers for each amendment.
@@ -105,6 +110,7 @@ const (
 	amendNotDead
 	amendDeleted
 	amendDead
+	amendChanged
 )
 
 func amended(a *punctual.Amendment, status, due int64) punctual.Amended {
@@ -119,6 +125,8 @@ func amended(a *punctual.Amendment, status, due int64) punctual.Amended {
 		return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrLeased)}
 	case amendDead:
 		return punctual.Amended{Err: storekit.AmendDeadError(a)}
+	case amendChanged:
+		return punctual.Amended{Err: storekit.ChangedError(a.Topic, a.ID, storekit.FromMillis(due))}
 	case amendNotDead:
 		return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrNotDead)}
 	}

@@ -3,7 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -47,14 +47,24 @@ func (k *keyed) part(items []int) *script.Key {
 	return &script.Key{Field: fieldOf(k.Key, items), Content: k.sum[:], Again: len(items) == 0 && !k.First}
 }
 
-// fieldOf is the field that has the record of a script. The first item and their number are part of it, because they say which
-// of the scripts of the call it is.
+// fieldOf is the field that has the record of a script. The items are part of it, because they say which of the scripts of the call
+// it is: for each run of items one behind the other stand the first one and their number. A part of them that is sent again, because
+// its topics had to be looked up, thus has another field than the whole.
 func fieldOf(key string, items []int) []byte {
-	first, n := 0, 1
-	if len(items) > 0 {
-		first, n = items[0], len(items)
+	if len(items) == 0 {
+		items = []int{0} // a claim
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", first, n, key))
+	var of []byte
+	for n := 0; n < len(items); {
+		end := n + 1
+		for end < len(items) && items[end] == items[end-1]+1 {
+			end++
+		}
+		of = append(strconv.AppendInt(of, int64(items[n]), 10), ' ')
+		of = append(strconv.AppendInt(of, int64(end-n), 10), ' ')
+		n = end
+	}
+	sum := sha256.Sum256(append(of, key...))
 	return sum[:16]
 }
 

@@ -37,6 +37,19 @@ func verbs() []verb {
 			return fmt.Sprint(errs), err
 		}})
 	}
+	for v, delay := range map[punctual.Verb]time.Duration{punctual.SettleAck: 0, punctual.SettleSnooze: time.Minute, punctual.SettleDiscard: 0} {
+		out = append(out, verb{v.String() + " with follow-ups", script.Settle, func(ctx context.Context, s *Store, held punctual.Delivery) (string, error) {
+			before := punctual.NewMessage{Topic: "orders@bills", ID: held.ID + "~kept", Delay: time.Hour}
+			if _, err := s.Push(storekit.WithoutRequest(ctx), []punctual.NewMessage{before}); err != nil {
+				return "", err
+			}
+			errs, err := s.Settle(ctx, []punctual.Settlement{
+				{Topic: held.Topic, ID: held.ID, Token: held.Token, Verb: v, Delay: delay, Then: followUps(held)},
+				{Topic: held.Topic, ID: held.ID, Token: held.Token, Verb: punctual.SettleAck, Then: followUps(held)},
+			})
+			return fmt.Sprint(errs), err
+		}})
+	}
 	for change, a := range map[punctual.Change]punctual.Amendment{
 		punctual.ChangeCancel: {ID: "later"}, punctual.ChangeReschedule: {ID: "later", Delay: 3 * time.Hour}, punctual.ChangeRequeue: {ID: "dead", Delay: time.Hour},
 	} {
@@ -49,6 +62,17 @@ func verbs() []verb {
 	}
 	slices.SortFunc(out, func(a, b verb) int { return strings.Compare(a.name, b.name) })
 	return out
+}
+
+// followUps are some of each kind for a message that is leased: for its topic and a companion, new ones and one that is kept, one in
+// the place of another and one of the message itself.
+func followUps(held punctual.Delivery) []punctual.NewMessage {
+	return []punctual.NewMessage{
+		{Topic: "orders@bills", ID: held.ID + "~new", Body: []byte("bill")},
+		{Topic: "orders@bills", ID: held.ID + "~kept"},
+		{Topic: "orders", ID: held.ID, IfExists: punctual.IfExistsReplace, Delay: time.Hour, Body: []byte("again")},
+		{Topic: "orders", ID: held.ID + "~later", Delay: 2 * time.Hour, Remember: time.Minute},
+	}
 }
 
 func pushSome(ctx context.Context, s *Store, _ punctual.Delivery) (string, error) {

@@ -67,7 +67,8 @@ func contents(t testing.TB, s *Store) string {
 	slices.Sort(keys)
 	var b strings.Builder
 	for _, key := range keys {
-		tag, kind := key[len(s.opt.Prefix):strings.LastIndex(key, "}:")+2], key[strings.LastIndex(key, "}:")+2:]
+		end := strings.LastIndex(key, ":") + 1
+		tag, kind := key[len(s.opt.Prefix):end], key[end:]
 		if kind == "r0" || kind == "r1" {
 			continue
 		}

@@ -12,13 +12,16 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// What push.lua is to do when an ID is in use.
+// What a script is to do when the ID of a new message is in use.
 const (
 	inUseKeep        = 0
 	inUseReplace     = 1
 	inUseFail        = 2
 	inUseNever       = 3 // it is not, because the ID was just made
 	inUseReplaceDead = 4 // replace a dead message, and keep any other
+
+	flagFactor = 8   // of the flags of the record, which follow
+	ifDue      = 256 // replace only a message that is due at the time in front of the record
 )
 
 // What push.lua says of a message that was not simply stored.
@@ -30,6 +33,7 @@ const (
 	pushPaused    = 6
 	pushFinished  = 7
 	pushDead      = 8
+	pushChanged   = 9
 )
 
 // Push stores messages; see punctual.Store. A script takes up to 200 messages of one partition, or 512 KiB.
@@ -45,7 +49,9 @@ func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	p := pushing{s: s, ms: ms, key: key, results: make([]punctual.PushResult, len(ms))}
 	j := routing{
 		s: s, items: make([]item, len(ms)), create: true, id: func(i int) string { return p.results[i].ID }, pack: p.pack, ask: p.ask,
-		refuse: func(i int, err error) { p.results[i].Err = fmt.Errorf("push to %s: %w", ms[i].Topic, err) },
+		conditional: func(i int) bool { return !ms[i].IfDue.IsZero() },
+		absent:      func(i int) { p.results[i].Err = storekit.ChangedError(ms[i].Topic, ms[i].ID, time.Time{}) },
+		refuse:      func(i int, err error) { p.results[i].Err = fmt.Errorf("push to %s: %w", ms[i].Topic, err) },
 	}
 	for i := range ms {
 		p.results[i] = punctual.PushResult{ID: ms[i].ID, Topic: ms[i].Topic, Err: s.check(&ms[i])}
@@ -116,33 +122,62 @@ func (p *pushing) pack(c *chunk) []any {
 	size, all := record.PackedBytes, 0
 	for _, i := range c.Items {
 		size += 3*record.PackedBytes + len(p.results[i].ID) + maxDigits
-		all += record.RestBytes(&p.ms[i])
+		all += restBytes(&p.ms[i])
 	}
 	args := make([]any, 2, 2+len(c.Items))
 	b, rest := record.PackArray(make([]byte, 0, size), 3*len(c.Items)), make([]byte, 0, all)
-	var digits [maxDigits]byte
 	for _, i := range c.Items {
 		m := &p.ms[i]
-		b = record.PackString(b, p.results[i].ID)
-		if m.Due.IsZero() {
-			b = record.PackNumber(b, float64(storekit.CeilDuration(m.Delay)))
-		} else {
-			due := strconv.AppendInt(digits[:0], storekit.CeilMillis(m.Due), 10)
-			b = append(record.PackStringHead(b, len(due)), due...)
-		}
-		b = record.PackNumber(b, float64(int(p.whenInUse(m))+8*int(record.Flags(m))))
+		b = packMessage(b, m, p.results[i].ID, m.ID == "" && p.key == nil)
 		begin := len(rest)
-		rest = record.AppendRest(rest, m)
+		rest = appendRest(rest, m)
 		args = append(args, rest[begin:])
 	}
 	args[0], args[1] = b, c.Note.Version
 	return args
 }
 
+// packMessage packs three values of a new message for a script: its ID, when it is due, and what to do when the ID is in use. made
+// tells that the ID was just made up. What is behind the due time in the record follows apart, see appendRest.
+func packMessage(b []byte, m *punctual.NewMessage, id string, made bool) []byte {
+	b = packDue(record.PackString(b, id), m.Due, m.Delay)
+	how := whenInUse(m, made) + flagFactor*int(record.Flags(m))
+	if !m.IfDue.IsZero() {
+		how += ifDue
+	}
+	return record.PackNumber(b, float64(how))
+}
+
+// packDue packs when something is due, for a script: a due time as digits, a delay as a number.
+func packDue(b []byte, due time.Time, delay time.Duration) []byte {
+	if due.IsZero() {
+		return record.PackNumber(b, float64(storekit.CeilDuration(delay)))
+	}
+	var digits [maxDigits]byte
+	text := strconv.AppendInt(digits[:0], storekit.CeilMillis(due), 10)
+	return append(record.PackStringHead(b, len(text)), text...)
+}
+
+// appendRest appends what a script is given of a new message beside packMessage: the time at which the message to be replaced must
+// be due, if there is such a condition, and the record behind its due time. restBytes tells how much that is.
+func appendRest(b []byte, m *punctual.NewMessage) []byte {
+	if !m.IfDue.IsZero() {
+		b = record.AppendDouble(b, float64(storekit.CeilMillis(m.IfDue)))
+	}
+	return record.AppendRest(b, m)
+}
+
+func restBytes(m *punctual.NewMessage) int {
+	if m.IfDue.IsZero() {
+		return record.RestBytes(m)
+	}
+	return 8 + record.RestBytes(m)
+}
+
 // maxDigits is how long a number of ms can be.
 const maxDigits = 20
 
-func (p *pushing) whenInUse(m *punctual.NewMessage) byte {
+func whenInUse(m *punctual.NewMessage, made bool) int {
 	switch {
 	case m.IfExists == punctual.IfExistsReplace:
 		return inUseReplace
@@ -150,7 +185,7 @@ func (p *pushing) whenInUse(m *punctual.NewMessage) byte {
 		return inUseFail
 	case m.IfExists == punctual.IfExistsReplaceDead && m.ID != "":
 		return inUseReplaceDead
-	case m.ID == "" && p.key == nil:
+	case made:
 		return inUseNever
 	}
 	return inUseKeep
@@ -188,15 +223,29 @@ func fillPushed(r *punctual.PushResult, m *punctual.NewMessage, status, due, sta
 		r.Status, r.Due, r.Existing = punctual.PushDuplicate, storekit.FromMillis(due), punctual.State(state)
 	case pushFinished:
 		r.Status = punctual.PushDuplicate
-	case pushInUse:
-		r.Err = storekit.DuplicateError(r.Topic, r.ID, time.Time{})
 	case pushDead:
-		r.Existing, r.Err = punctual.StateDead, storekit.DuplicateError(r.Topic, r.ID, storekit.FromMillis(due))
-	case pushPaused:
-		r.Err = fmt.Errorf("push to %s: %w", r.Topic, punctual.ErrPaused)
+		r.Existing, r.Err = punctual.StateDead, refusedPush(m, r.ID, status, due, state)
 	default:
-		r.Err = tooFar(fmt.Sprintf("push to %s after %v", m.Topic, m.Delay))
+		r.Err = refusedPush(m, r.ID, status, due, state)
 	}
+}
+
+// refusedPush is the error of a new message that a script has refused.
+func refusedPush(m *punctual.NewMessage, id string, status, due, state int64) error {
+	switch status {
+	case pushPaused:
+		return storekit.PausedError(m.Topic)
+	case pushInUse:
+		return storekit.DuplicateError(m.Topic, id, time.Time{})
+	case pushDead:
+		return storekit.DuplicateError(m.Topic, id, storekit.FromMillis(due))
+	case pushChanged:
+		if state == int64(punctual.StateNone) {
+			return storekit.ChangedError(m.Topic, id, time.Time{})
+		}
+		return storekit.ChangedError(m.Topic, id, storekit.FromMillis(due))
+	}
+	return tooFar(fmt.Sprintf("push to %s after %v", m.Topic, m.Delay))
 }
 
 func tooFar(what string) error {

@@ -28,6 +28,10 @@ type routing struct {
 	ask func(ctx context.Context, c *chunk, args []any) (version int64, take func() error, err error)
 	// refuse gives a message its error, in a call of which other messages were answered.
 	refuse func(i int, err error)
+	// conditional, with create, reports whether an item asks for a message that is there already, so that it makes no topic. absent
+	// answers such items where there is no topic.
+	conditional func(i int) bool
+	absent      func(i int)
 
 	layouts  map[string]*topics.Layout // by topic
 	refusals map[string]int            // by topic: for how many rounds pushes were refused without a new version
@@ -66,8 +70,8 @@ func (j *routing) run(ctx context.Context) error {
 
 // resolve looks up the layouts of the topics whose messages are not done. With create it makes those that do not exist.
 func (j *routing) resolve(ctx context.Context) {
-	var unknown map[string]bool
-	known := "" // the topic of the item before
+	var unknown map[string]bool // with whether the topic is to be made if there is none
+	known := ""                 // the topic of the item before
 	for i := range j.items {
 		st := &j.items[i]
 		if st.done || st.topic == known {
@@ -83,20 +87,45 @@ func (j *routing) resolve(ctx context.Context) {
 		if unknown == nil {
 			unknown = make(map[string]bool)
 		}
-		unknown[st.topic] = true
+		unknown[st.topic] = j.create && j.makes(st.topic)
 	}
 	if len(unknown) == 0 {
 		return
 	}
 	found, errs := route.Each(ctx, j.s.route, slices.Collect(maps.Keys(unknown)), func(topic string) (*topics.Layout, error) {
 		l, err := j.s.topics.Get(ctx, topic)
-		for err == nil && j.create && !l.Exists() {
+		for err == nil && unknown[topic] && !l.Exists() {
 			l, err = j.s.topics.Create(ctx, topic, l)
 		}
 		return l, err
 	})
 	maps.Copy(j.layouts, found)
 	j.fail(errs)
+	for topic, l := range found {
+		if j.create && errs[topic] == nil && !l.Exists() {
+			j.answerAbsent(topic)
+		}
+	}
+}
+
+// makes reports whether an item of a topic that is not done makes the topic if there is none.
+func (j *routing) makes(topic string) bool {
+	for i := range j.items {
+		if st := &j.items[i]; st.topic == topic && !st.done && !j.conditional(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// answerAbsent answers the items of a topic that is not there and that none of them makes.
+func (j *routing) answerAbsent(topic string) {
+	for i := range j.items {
+		if st := &j.items[i]; st.topic == topic && !st.done {
+			st.done, st.asked = true, true
+			j.absent(i)
+		}
+	}
 }
 
 // fail ends the messages of topics that are not done.
@@ -194,7 +223,7 @@ func (j *routing) advance(ctx context.Context, mismatches map[string]mismatch) {
 	}
 	layouts, refusals := maps.Clone(j.layouts), maps.Clone(j.refusals) // for a lookup that Each does not wait for
 	renewed, errs := route.Each(ctx, j.s.route, slices.Collect(maps.Keys(mismatches)), func(topic string) (renewal, error) {
-		return j.renew(ctx, mismatches[topic], layouts[topic], refusals[topic])
+		return j.s.renew(ctx, mismatches[topic], layouts[topic], j.create, refusals[topic])
 	})
 	j.fail(errs)
 	for topic, r := range renewed {
@@ -220,18 +249,18 @@ type renewal struct {
 
 // renew finds out what another version means. When the topic as a whole has no new version, somebody may be deleting it: the
 // messages wait a little for the deletion to end. After route.Tries rounds whoever deleted the topic counts as gone, and the
-// topic is used again.
-func (j *routing) renew(ctx context.Context, x mismatch, old *topics.Layout, refusals int) (renewal, error) {
-	l, err := j.s.topics.Renew(ctx, x.p, x.seen, old)
+// topic is used again. create tells that the call makes topics, and refusals how many rounds there were.
+func (s *Store) renew(ctx context.Context, x mismatch, old *topics.Layout, create bool, refusals int) (renewal, error) {
+	l, err := s.topics.Renew(ctx, x.p, x.seen, old)
 	switch {
 	case err != nil:
 		return renewal{}, err
 	case l.Version != old.Version:
 		return renewal{anew: true, changed: true}, nil
-	case !j.create:
+	case !create:
 		return renewal{}, nil
 	case refusals < route.Tries:
-		return renewal{anew: true}, j.s.route.Pause(ctx, route.FirstPause<<refusals)
+		return renewal{anew: true}, s.route.Pause(ctx, route.FirstPause<<refusals)
 	}
-	return renewal{anew: true, changed: true, superseded: true}, j.s.topics.Supersede(ctx, x.p, l)
+	return renewal{anew: true, changed: true, superseded: true}, s.topics.Supersede(ctx, x.p, l)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
@@ -40,17 +41,17 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 	results := make([]error, len(ss))
 	items := make([]int, 0, len(ss))
 	for i := range ss {
-		results[i] = storekit.CheckSettlement(&ss[i], s.opt.MaxBody)
-		if results[i] == nil && (len(ss[i].Then) > 0 || !ss[i].Due.IsZero()) {
-			results[i] = storekit.SettleError(&ss[i], punctual.ErrUnsupported)
-		}
-		if results[i] == nil {
+		if results[i] = s.checkSettlement(&ss[i]); results[i] == nil {
 			items = append(items, i)
 		}
 	}
+	f, items, err := s.newFollowing(ctx, ss, items, results, key)
+	if err != nil {
+		return nil, err
+	}
 	some := false // have an answer
 	for len(items) > 0 {
-		left, err := s.settleItems(ctx, ss, items, results, key)
+		left, seen, err := s.settleItems(ctx, ss, items, results, key, f)
 		if err != nil && !some {
 			return nil, err
 		}
@@ -60,63 +61,122 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 			}
 			break
 		}
-		items, some = left, true
+		items, some = f.again(ctx, left, seen, results), true
 	}
 	return results, nil
 }
 
-// settleItems asks for some of the settlements, and returns those that are to be asked for anew.
-func (s *Store) settleItems(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed) (left []int, err error) {
-	g := route.NewChunks[struct{}](s.route)
-	for _, i := range items {
-		g.Add(wait.Part{Topic: ss[i].Topic, Number: keys.OfToken(ss[i].Token)}, i, settleBytes(&ss[i]))
+// checkSettlement refuses a settlement that is not acceptable whatever the store's clock says. settle.lua checks delays.
+func (s *Store) checkSettlement(x *punctual.Settlement) error {
+	if err := storekit.CheckSettlement(x, s.opt.MaxBody); err != nil {
+		return err
 	}
-	g.Pack = func(c *route.Chunk[struct{}]) []any {
-		if onlyAcks(ss, c.Items) {
+	if _, err := storekit.DueAt(time.Time{}, x.Due, 0); err != nil && !x.Due.IsZero() {
+		return settleError(x, err)
+	}
+	for n := range x.Then {
+		if err := s.check(&x.Then[n]); err != nil {
+			return storekit.FollowUpError(n, err)
+		}
+	}
+	return nil
+}
+
+// settleItems asks for some of the settlements, and returns those that are to be asked for anew, and the topics to look up before. f
+// is nil if there are no follow-ups.
+func (s *Store) settleItems(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed, f *following) (left []int, seen map[string]mismatch, err error) {
+	g := route.NewChunks[*followed](s.route)
+	if f != nil {
+		g.Fits = f.fits
+	}
+	for _, i := range items {
+		c := g.Add(wait.Part{Topic: ss[i].Topic, Number: keys.OfToken(ss[i].Token)}, i, settleBytes(&ss[i]))
+		if f != nil {
+			f.add(c, i)
+		}
+	}
+	g.Pack = func(c *route.Chunk[*followed]) []any {
+		switch {
+		case c.Note != nil:
+			return append([]any{packSettle(ss, c.Items), ""}, f.pack(c)...)
+		case onlyAcks(ss, c.Items):
 			return []any{packAcks(ss, c.Items), "1"}
 		}
 		return []any{packSettle(ss, c.Items), ""}
 	}
-	g.Ask = func(ctx context.Context, c *route.Chunk[struct{}], args []any) (func() error, error) {
-		a, err := s.route.Run(ctx, script.Settle, c.Partition, key.part(c.Items), args...)
+	g.Ask = func(ctx context.Context, c *route.Chunk[*followed], args []any) (func() error, error) {
+		var beside []keys.Partition
+		if c.Note != nil {
+			beside = f.partitions(c)
+		}
+		a, err := s.route.RunBeside(ctx, script.Settle, c.Partition, keysOf(beside), key.part(c.Items), args...)
 		if err != nil {
 			return nil, err
 		}
 		s.waits.notify(c.Partition, a.Int())
+		var versions map[string]mismatch
+		if beside != nil {
+			versions = make(map[string]mismatch, len(beside))
+		}
+		for _, p := range beside {
+			versions[p.Topic] = mismatch{p, a.Int()}
+			s.waits.notify(p, a.Int())
+		}
 		return func() error {
-			again, err := fillSettled(a, ss, results, c.Items)
+			again, err := fillSettled(a, ss, results, c.Items, f)
+			for _, i := range again {
+				f.toLookUp(i, mismatch{c.Partition, a.Version}, versions, seen)
+			}
 			left = append(left, again...)
 			return err
 		}, nil
 	}
+	seen = make(map[string]mismatch)
 	g.Run(ctx)
 	err = g.Outcome(func(i int, err error) { results[i] = settleError(&ss[i], err) })
 	slices.Sort(left)
-	return left, err
+	return left, seen, err
+}
+
+// keysOf are the keys of partitions as a script is given them.
+func keysOf(ps []keys.Partition) (all []any) {
+	for _, p := range ps {
+		for _, key := range p.Keys() {
+			all = append(all, key)
+		}
+	}
+	return all
 }
 
 // settleBytes counts against the limit of a script. An ack reads no more of a state than its token.
 func settleBytes(x *punctual.Settlement) int {
-	if x.Verb == punctual.SettleAck {
-		return 0
+	n := thenBytes(x)
+	if x.Verb != punctual.SettleAck {
+		n += script.StateBytes
 	}
-	return script.StateBytes
+	return n
 }
 
 // fillSettled reads the answer of settle.lua. left are the items that it has left for another script.
-func fillSettled(a *script.Answer, ss []punctual.Settlement, results []error, items []int) (left []int, err error) {
+func fillSettled(a *script.Answer, ss []punctual.Settlement, results []error, items []int, f *following) (left []int, err error) {
 	for !a.Bad && len(a.Items) > 0 {
 		n, status := a.Int(), a.Int()
-		if n < 0 || n >= int64(len(items)) {
+		if n < 0 || n >= int64(len(items)) || f == nil && status >= followUp {
 			a.Bad = true
 			break
 		}
 		i := items[n]
-		if status == settleAnew {
+		switch {
+		case status == settleAnew:
 			left = append(left, i)
-			continue
+		case status >= followUp:
+			due, state := a.Int(), a.Int()
+			if results[i] = f.refused(i, status, due, state); results[i] == nil {
+				left = append(left, i)
+			}
+		default:
+			results[i] = notSettled(&ss[i], status)
 		}
-		results[i] = notSettled(&ss[i], status)
 	}
 	if a.Bad {
 		return nil, script.BadReply(script.Settle)
@@ -173,7 +233,11 @@ func packSettle(ss []punctual.Settlement, items []int) []byte {
 		b = record.PackString(b, x.ID)
 		b = record.PackNumber(b, float64(x.Token))
 		b = record.PackNumber(b, float64(x.Verb))
-		b = record.PackNumber(b, settleDelay(x))
+		if x.Due.IsZero() {
+			b = record.PackNumber(b, settleDelay(x))
+		} else {
+			b = packDue(b, x.Due, 0)
+		}
 		b = record.PackString(b, storekit.TrimError(x.Error))
 	}
 	return b

@@ -210,9 +210,10 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // Durability is the class that the server gave when it was last looked at.
 func (s *Store) Durability() punctual.Durability { return s.health.Durability() }
 
-// Abilities returns what the store can do.
+// Abilities returns what the store can do: a settlement reaches its topic and that topic's companions, in the partition of its
+// message.
 func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
-	return call(ctx, s, "abilities", "", nil, func() (punctual.Abilities, error) { return punctual.Abilities{}, nil })
+	return call(ctx, s, "abilities", "", nil, func() (punctual.Abilities, error) { return punctual.Abilities{Follow: punctual.ReachFamily}, nil })
 }
 
 // Close ends waiting claims, waits for calls under way and stops the store's goroutines. The

@@ -102,7 +102,7 @@ func companionPartitions(s *harness) {
 		s.fail("a companion that was configured first, of a topic with 4 partitions, has %d", n)
 	}
 	for i := range 24 {
-		s.push(punctual.NewMessage{Topic: bills, ID: string(rune('a' + i))})
+		s.push(punctual.NewMessage{Topic: bills, ID: string(rune('A' + i))})
 	}
 	if ds := s.take(bills, 100); len(ds) != 25 {
 		s.Fatalf("%s: of 25 messages of a companion with 4 partitions %v were delivered", p1, ids(ds))

@@ -24,6 +24,9 @@ type Chunks[N any] struct {
 	Pack func(c *Chunk[N]) []any
 	// Ask runs the script, and returns what takes in the answer. take is called by one chunk at a time, unless Run has returned.
 	Ask func(ctx context.Context, c *Chunk[N], args []any) (take func() error, err error)
+	// Fits, unless nil, reports whether a script with the items of c may have item i as well. The limits of package script hold in
+	// any case. A chunk of one item is always sent.
+	Fits func(c *Chunk[N], i int) bool
 
 	all []*Chunk[N]
 	// last is the chunk that an item was added to last, which is the last one of its partition. tails has the last chunk of
@@ -71,7 +74,7 @@ func (g *Chunks[N]) Add(to wait.Part, i, bytes int) *Chunk[N] {
 		g.tails[c.part()] = c
 		c = g.tails[to]
 	}
-	if c == nil || len(c.Items) == script.Items || c.bytes+bytes > script.Bytes {
+	if c == nil || len(c.Items) == script.Items || c.bytes+bytes > script.Bytes || g.Fits != nil && !g.Fits(c, i) {
 		n := &Chunk[N]{Partition: g.r.o.Names.Partition(to.Topic, to.Number), first: c == nil}
 		if c != nil {
 			c.next = n

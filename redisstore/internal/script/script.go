@@ -73,7 +73,7 @@ const (
 var (
 	Push      = compose("push", Recorded, "start", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "intake", "push").awaiting(always)
 	Claim     = compose("claim", Recorded, "start", "claim_empty", "call", "large_sets", "claim_fast", "settings", "finished_records", "prelude", "claim")
-	Settle    = compose("settle", Recorded, "start", "call", "finished_records", "settle_fast", "settings", "prelude", "settle")
+	Settle    = compose("settle", Recorded, "start", "follow_topics", "call", "finished_records", "settle_fast", "settings", "prelude", "large_sets", "intake", "follow", "settle")
 	Amend     = change("amend", "amend")
 	Get       = reader("get", "get")
 	Finished  = reader("finished", "finished")

@@ -323,7 +323,7 @@ func (r *Registry) Create(ctx context.Context, topic string, old *Layout) (*Layo
 func (r *Registry) change(ctx context.Context, topic string, old *Layout, set punctual.Settings) (l *Layout, done bool, err error) {
 	var parent *Layout
 	if name, companion := storekit.Companion(topic); companion != "" && !old.Exists() {
-		if parent, err = r.present(ctx, name); err != nil {
+		if parent, err = r.Present(ctx, name); err != nil {
 			return nil, false, err
 		}
 		set.Partitions = parent.Size()
@@ -341,8 +341,8 @@ func (r *Registry) change(ctx context.Context, topic string, old *Layout, set pu
 	return l, done, err
 }
 
-// present returns the layout of a topic as partition 0 has it, and creates the topic if there is none.
-func (r *Registry) present(ctx context.Context, topic string) (*Layout, error) {
+// Present returns the layout of a topic as partition 0 has it, and creates the topic if there is none.
+func (r *Registry) Present(ctx context.Context, topic string) (*Layout, error) {
 	l, err := r.Load(ctx, topic)
 	for err == nil && !l.Exists() {
 		l, err = r.Create(ctx, topic, l)

@@ -3,12 +3,12 @@
 -- KEYS  of a partition
 -- ARGV  3 and so on, per amendment, in order of effect:
 --       ID; packed: change (B, as in punctual.Change), due or delay (double), 1 if it is a due
---       time (B)
+--       time (B), and with a condition the time at which the message must be due (double)
 -- Reply {now, micros, version, notified, status, due, status, due ...}
 --       status  0 due too far ahead, 1 cancelled, 2 rescheduled, 3 requeued, 4 leased,
---       5 not found, 6 not dead, 7 deleted, 8 dead
+--       5 not found, 6 not dead, 7 deleted, 8 dead, 9 due at another time than the condition names: due is that time
 local CANCEL_IT, RESCHEDULE, REQUEUE, DELETE = 1, 2, 3, 4
-local CANCELLED, RESCHEDULED, REQUEUED, LEASED, NOT_FOUND, NOT_DEAD, DELETED, DEAD = 1, 2, 3, 4, 5, 6, 7, 8
+local CANCELLED, RESCHEDULED, REQUEUED, LEASED, NOT_FOUND, NOT_DEAD, DELETED, DEAD, CHANGED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 local out = reply(NEVER)
 local ids = {}
@@ -48,12 +48,10 @@ end
 local function cancel(id, from, at)
   if from == L and at > now then
     local st = known[id]
-    if not st.cancel then
-      begin_change()
-      st.cancel = true
-      put_states({id, encode_state(st)})
-      if is_compact(at) then call('ZADD', L, int(ceil(at)), id) end
-    end
+    begin_change()
+    st.cancel = true
+    put_states({id, encode_state(st)})
+    if is_compact(at) then call('ZADD', L, int(ceil(at)), id) end
     return LEASED, 0
   end
   end_it(id, from)
@@ -69,9 +67,8 @@ end
 
 -- reschedule does not bring back a message that was cancelled under a lease which has run out since: the message is cancelled
 -- instead.
-local function reschedule(id, from, at, due)
+local function reschedule(id, from, due)
   local st = known[id]
-  if from == L and at > now then return LEASED, 0 end
   if st and st.cancel then
     end_it(id, from)
     return NOT_FOUND, 0
@@ -80,34 +77,50 @@ local function reschedule(id, from, at, due)
   return RESCHEDULED, due
 end
 
-local function requeue(id, from, due)
-  if from ~= D then return NOT_DEAD, 0 end
+local function requeue(id, due)
   local st = known[id]
   st.attempt = 0
   move(id, st, D, due)
   return REQUEUED, due
 end
 
-local function amend(id, change, due, absolute)
+-- refusal returns the status of a change that fails without an effect whatever condition it has, by the state of the message, or
+-- nil.
+local function refusal(id, change, from, at)
+  if not from then return NOT_FOUND end
+  if change == REQUEUE and from ~= D then return NOT_DEAD end
+  if from == D and (change == CANCEL_IT or change == RESCHEDULE) then return DEAD end
+  local leased = from == L and at > now
+  if leased and (change == RESCHEDULE or change == CANCEL_IT and known[id].cancel) then return LEASED end
+  return nil
+end
+
+local function amend(id, change, due, absolute, if_due)
   if absolute == 0 then due = up + due end
   if due > MAX_DUE and (change == RESCHEDULE or change == REQUEUE) then return 0, 0 end
   local from, at = place(id)
-  if not from then return NOT_FOUND, 0 end
+  local refused = refusal(id, change, from, at)
+  if refused then return refused, 0 end
+  if if_due then
+    local is = from == T and at or known[id].due
+    if is ~= if_due then return CHANGED, is end
+  end
   if change == DELETE then
     begin_change()
     remove(id, from)
     known[id] = false
     return DELETED, 0
   end
-  if change == REQUEUE then return requeue(id, from, due) end
-  if from == D then return DEAD, 0 end
+  if change == REQUEUE then return requeue(id, due) end
   if change == CANCEL_IT then return cancel(id, from, at) end
-  return reschedule(id, from, at, due)
+  return reschedule(id, from, due)
 end
 
+local HEAD_BYTES = 10
 for i = 3, #ARGV, 2 do
-  local change, due, absolute = struct.unpack('<BdB', ARGV[i + 1])
-  local status, at = amend(ARGV[i], change, due, absolute)
+  local head = ARGV[i + 1]
+  local change, due, absolute = struct.unpack('<BdB', head)
+  local status, at = amend(ARGV[i], change, due, absolute, #head > HEAD_BYTES and struct.unpack('<d', head, HEAD_BYTES + 1) or nil)
   out[#out + 1] = status
   out[#out + 1] = at
 end

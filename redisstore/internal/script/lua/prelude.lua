@@ -36,11 +36,12 @@ local function is_dead(id)
 end
 
 -- next_due_time returns when the next message becomes due or the next lease ends, or NEVER. If something is due by now, it
--- returns any time up to now, which is enough for a caller that then claims at once.
-local function next_due_time()
-  local t = tonumber(call('ZRANGE', T, 0, 0, 'WITHSCORES')[2] or NEVER)
+-- returns any time up to now, which is enough for a caller that then claims at once. waiting and leased name the sets of
+-- another partition than this one.
+local function next_due_time(waiting, leased)
+  local t = tonumber(call('ZRANGE', waiting or T, 0, 0, 'WITHSCORES')[2] or NEVER)
   if t <= now then return t end
-  return math.min(t, ceil(call('ZRANGE', L, 0, 0, 'WITHSCORES')[2] or NEVER))
+  return math.min(t, ceil(call('ZRANGE', leased or L, 0, 0, 'WITHSCORES')[2] or NEVER))
 end
 
 -- States.

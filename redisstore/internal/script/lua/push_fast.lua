@@ -2,7 +2,7 @@
 -- push.lua goes on. KEYS, ARGV and reply are those of push.lua.
 if kept then return kept end
 local NEW = 3
-local OWN_WINDOW = 128 -- 8 times the flag of a message with a remember, the highest one
+local OWN_WINDOW = 128 -- 8 times the flag of a message with a remember, the highest one; a message with a condition has 256
 local items = cmsgpack.unpack(ARGV[3])
 
 -- none_in_use reports whether no stored message has one of the IDs, none is remembered as finished, and no two of
@@ -46,7 +46,7 @@ if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
     if how == NEW then
       records[n + 1] = plain .. due_packed .. rest
     else
-      if how >= OWN_WINDOW then -- the message has a remember, so it needs a state
+      if how >= OWN_WINDOW then -- the message has a remember, so it needs a state, or a condition on the one to be replaced
         due = NEVER
         break
       end

@@ -3,9 +3,10 @@
 -- KEYS  of a partition
 -- ARGV  3 msgpack: an array with five values per settlement, in order of
 --       effect: ID; token; verb, as in punctual.Verb; delay in ms (0 for the topic's lease,
---       -1 to -2 as the topic's backoff says: what is below -1 is a chance drawn by the caller);
+--       -1 to -2 as the topic's backoff says: what is below -1 is a chance drawn by the caller), or a due time in digits;
 --       text of the error; or, if 4 is '1', of acks: token, how many IDs, these IDs, and the next token ...
--- Reply {now, micros, version, notified, place, status, place, status ...}
+--       5 and so on as follow.lua says
+-- Reply {now, micros, version, notified, place, status, place, status ...}, with more as follow.lua says
 --       place is that of a settlement among those given, from 0; one that is not named was done
 --       status 1 lease lost, 2 cancelled, 3 due too far ahead, 4 nothing was done: the states are too long for one script,
 --       and the caller sends these settlements again
@@ -27,9 +28,10 @@ only_acks = true
 for i = 1, #items, 5 do
   ids[#ids + 1] = items[i]
   only_acks = only_acks and items[i + 2] == ACK
-  backoff = backoff or items[i + 2] == RETRY and items[i + 3] < 0
+  backoff = backoff or items[i + 2] == RETRY and type(items[i + 3]) == 'number' and items[i + 3] < 0
 end
-local was = only_acks and NEVER or next_due_time() -- an ack makes nothing need attention earlier
+-- An ack makes nothing need attention earlier, unless it has follow-ups in its own topic.
+local was = only_acks and not (follow and follow.own) and NEVER or next_due_time()
 local keeps = cfg.finished_retention > 0 -- where finished records are kept an ack needs the state, too
 
 -- STATES is how many bytes of states one script reads for finished records, but at least one state. left are the places of the
@@ -82,20 +84,31 @@ if backoff then
   end
 end
 
-local function wait_of(st, delay)
-  if delay >= 0 then return delay end
-  local chance = -1 - delay
+-- next_due is when a message is due again that is given back after a delay, or at a due time in digits.
+local function next_due(st, when)
+  if type(when) == 'string' then return tonumber(when) end
+  if when >= 0 then return up + when end
+  local chance = -1 - when
   local d = delays[math.max(1, math.min(st.attempt, #delays))]
-  return d + math.floor(d * jitter * chance)
+  return up + d + math.floor(d * jitter * chance)
 end
 
 local changed = false
 local acked = {}
 
+-- remembers reports whether the ID of a message stays in use when that finishes.
+local function remembers(id) return (remember[id] or cfg.dedupe_window) > 0 end
+
+-- now_holds tells the follow-ups of later settlements what a settlement leaves under an ID of this topic.
+local function now_holds(id, set, at, due)
+  if follow and follow.own then follow.own.hold(id, set and {set = set, at = at, due = due}, not set and remembers(id)) end
+end
+
 local function ack(id)
   acked[#acked + 1] = id
   token[id] = 0
   save_finished(id, known[id], ACKED)
+  now_holds(id, nil)
 end
 
 local function extend(id, st, delay)
@@ -104,65 +117,97 @@ local function extend(id, st, delay)
   call('ZADD', L, int(now + delay), id)
   put_states({id, encode_state(st)})
   earliest = math.min(earliest, now + delay)
+  now_holds(id, L, now + delay, st.due)
 end
 
--- give_back has a message wait for a delay.
-local function give_back(id, st, delay)
-  st.due, st.moved = up + delay, true
+-- give_back has a message wait until it is due again.
+local function give_back(id, st, due)
+  st.due, st.moved = due, true
   wait(id, st, L)
+  now_holds(id, T, due)
 end
 
-local function settle(id, verb, delay, text)
-  local st = known[id]
+local function bury(id, st, reason)
+  die(id, st, L, reason)
+  now_holds(id, D, now, st.due)
+end
+
+local function settle(place, id, verb, when, text)
+  local st, due = known[id], nil
   if st.cancel and verb ~= DISCARD then
     if verb ~= EXTEND then
       finish(id, L, st, CANCELLED)
       token[id], changed = 0, true
+      now_holds(id, nil)
     end
     return 2
   end
   if verb == RETRY or verb == SNOOZE then
-    delay = wait_of(st, delay)
-    if up + delay > MAX_DUE then return 3 end
+    due = next_due(st, when)
+    if due > MAX_DUE then return 3 end
+  end
+  if follow and (verb == SNOOZE or verb == DISCARD) then
+    local status, at, state = follow.refusal(place, id, verb == SNOOZE and {set = T, at = due} or {set = D, at = now, due = st.due}, false)
+    if status then return status, at, state end
   end
   changed = true
   if verb == RETRY then
     fail(st, text)
-    if attempts_left(st) then give_back(id, st, delay) else die(id, st, L, REASON_ATTEMPTS) end
+    if attempts_left(st) then give_back(id, st, due) else bury(id, st, REASON_ATTEMPTS) end
   elseif verb == SNOOZE then
     st.attempt = st.attempt - 1
-    give_back(id, st, delay)
+    give_back(id, st, due)
   elseif verb == DISCARD then
     fail(st, text)
-    die(id, st, L, REASON_DISCARDED)
+    bury(id, st, REASON_DISCARDED)
   elseif verb == RELEASE then
     st.attempt = st.attempt - 1
     wait(id, st, L)
+    now_holds(id, T, st.due)
   elseif verb == EXTEND then
-    extend(id, st, delay)
+    extend(id, st, when)
   end
   token[id] = st.token
   return nil
 end
 
-for i = 1, 5 * #ids, 5 do
+-- lose ends the lease of a message in whose place a follow-up comes.
+local function lose(id) token[id] = 0 end
+
+-- settle_place carries out one settlement. It returns what the reply says of it: a status, and for a follow-up that is refused due
+-- time and state; nothing for one that was done.
+local function settle_place(place)
+  local i = 5 * place + 1
   local id, verb = items[i], items[i + 2]
-  local status
-  if token[id] == 0 or token[id] ~= items[i + 1] then
-    status = 1
-  elseif verb == ACK then
-    ack(id)
+  if token[id] == 0 or token[id] ~= items[i + 1] then return 1 end
+  local status, at, state
+  if verb ~= ACK then
+    status, at, state = settle(place, id, verb, items[i + 3], items[i + 4])
   else
-    status = settle(id, verb, items[i + 3], items[i + 4])
+    if follow then status, at, state = follow.refusal(place, id, nil, remembers(id)) end
+    if not status then ack(id) end
   end
+  if not status and follow then follow.store(place, lose) end
+  return status, at, state
+end
+
+if follow then
+  local failed = follow.room()
+  if failed then return failed end
+end
+local answers, decided = {}, false
+for place = 0, #ids - 1 do
+  local status, at, state = settle_place(place)
   if status then
-    local n = #out
-    out[n + 1], out[n + 2] = (i - 1) / 5, status
+    local n = #answers
+    answers[n + 1], answers[n + 2] = place, status
+    if at then answers[n + 3], answers[n + 4] = at, state end
   end
+  decided = decided or not (status and follow and follow.to_look_up(status))
 end
 for _, place in ipairs(left) do
-  local n = #out
-  out[n + 1], out[n + 2] = place, 4
+  local n = #answers
+  answers[n + 1], answers[n + 2] = place, 4
 end
 changed = changed or #acked > 0
 -- All acked messages are deleted with one command per key.
@@ -180,7 +225,10 @@ if #acked > 0 then
     finished_count = finished_count + #times / 2
   end
 end
+if follow then changed = follow.write(out) or changed end
 if changed then settle_clock() end
 out[4] = notify(was)
-conclude(out, changed)
+for i, v in ipairs(answers) do out[#out + 1] = v end
+-- A call of which nothing was decided leaves no record under a key, because it is sent again when its topics have been looked up.
+if decided then conclude(out, changed) else keep(out, changed) end
 return out

@@ -1,6 +1,9 @@
 -- The fast path of settle.lua, for a call that only acks, under compact leases that have not run out. Otherwise it writes
 -- nothing, and settle.lua goes on. KEYS, ARGV and reply are those of settle.lua.
-if kept then return kept end
+if kept then
+  for k, p in ipairs(follow_topics) do kept[3 + 2 * k] = p.version end -- see follow.lua
+  return kept
+end
 local items = cmsgpack.unpack(ARGV[3])
 local only_acks = ARGV[4] == '1'
 local ACKED_ONCE = FINISHED .. 'I5'

@@ -54,11 +54,11 @@ local function int(n) return string.format('%.0f', n) end
 
 local function corrupt(text) error('PUNCTUAL_CORRUPT ' .. text) end
 
--- whole returns the whole number that a field of g holds, and fails for any other value. Each script calls it for
+-- whole returns the whole number that a field of g holds, or of another hash, and fails for any other value. Each script calls it for
 -- the fields that it needs before its first write.
-local function whole(value, field)
+local function whole(value, field, of)
   local n = tonumber(value)
-  if not n or n % 1 ~= 0 then corrupt('field ' .. field .. ' of ' .. G .. ' is no whole number') end
+  if not n or n % 1 ~= 0 then corrupt('field ' .. field .. ' of ' .. (of or G) .. ' is no whole number') end
   return n
 end
 
@@ -118,7 +118,8 @@ end
 local NEAR = 2000
 
 -- publish notifies waiting claims of a due time that is earlier than the one they know. A user without the right to
--- publish gets no error; then claims find the message by their poll, up to a second late.
-local function publish(at)
-  redis.pcall('PUBLISH', string.sub(T, 1, -2) .. 'notify', string.match(caller, '^[^:]*') .. ' ' .. int(at))
+-- publish gets no error; then claims find the message by their poll, up to a second late. t names the set of another
+-- partition than this one.
+local function publish(at, t)
+  redis.pcall('PUBLISH', string.sub(t or T, 1, -2) .. 'notify', string.match(caller, '^[^:]*') .. ' ' .. int(at))
 end

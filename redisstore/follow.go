@@ -1,0 +1,366 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/record"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/topics"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// A settlement and its follow-ups are one script (lua/follow.lua), so all that they touch is in one hash slot: that of the partition
+// of the settled message. In it are this partition of the topic, of the companions of the topic, and of the topic that it is a
+// companion of itself. An ID of another home is not reached, nor is another topic.
+//
+// A script that finds a topic missing changes nothing for that settlement, unless another follow-up refuses it. The store then makes
+// the topic and sends the settlement again. So a settlement that fails makes no topic.
+
+// What lua/follow.lua says of a follow-up, beside what push.lua says of a message. A status is followUp times the number of the
+// follow-up, from 1, and one of these or of those.
+const (
+	followUp = 16
+
+	followSpace   = 10
+	followTopic   = 11
+	followVersion = 12
+)
+
+// following is what a call of Settle has to know of its follow-ups. It is nil for a call without any.
+type following struct {
+	s  *Store
+	ss []punctual.Settlement
+	// layouts are those of the topics of settlements with follow-ups, by which the homes of IDs are told.
+	layouts map[string]*topics.Layout
+	// read has the topics whose layouts were read for this call, and not just known before.
+	read map[string]bool
+	// ids are the IDs of the follow-ups of each settlement; those that the caller left out are made up.
+	ids map[int][]string
+	key *keyed // nil for a call without a key
+	// unknown has, for settlements that are to be sent again, the topic that must be looked up before.
+	unknown map[int]string
+	// refusals counts, by topic, the rounds in which a partition did not know its topic although partition 0 did.
+	refusals map[string]int
+}
+
+// followed is what a chunk of settlements has of follow-ups: their topics beside that of the settlements, in the order of KEYS, and
+// their number.
+type followed struct {
+	topics []string
+	n      int
+}
+
+// newFollowing returns what is known of the follow-ups of some settlements, or nil if they have none. Settlements whose follow-ups
+// cannot be reached get their error in results, and are not among the items that it returns.
+func (s *Store) newFollowing(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed) (*following, []int, error) {
+	if !slices.ContainsFunc(items, func(i int) bool { return len(ss[i].Then) > 0 }) {
+		return nil, items, nil
+	}
+	f := &following{
+		s: s, ss: ss, key: key, layouts: make(map[string]*topics.Layout), read: make(map[string]bool), ids: make(map[int][]string),
+		unknown: make(map[int]string), refusals: make(map[string]int),
+	}
+	left, err := f.prepareAll(ctx, items, results)
+	return f, left, err
+}
+
+// prepareAll prepares settlements, and returns those that are to be sent. With a key an error ends the whole call: otherwise a copy
+// of the call might have other items in its scripts, and other records.
+func (f *following) prepareAll(ctx context.Context, items []int, results []error) ([]int, error) {
+	left := items[:0]
+	for _, i := range items {
+		unreachable, err := f.prepare(ctx, i)
+		if err != nil && f.key != nil {
+			return nil, notSent(err)
+		}
+		if err != nil {
+			err = settleError(&f.ss[i], notSent(err))
+		}
+		if results[i] = cmp.Or(unreachable, err); results[i] == nil {
+			left = append(left, i)
+		}
+	}
+	return left, nil
+}
+
+// prepare makes up the IDs of follow-ups that are left out, or returns why one of the follow-ups is not in reach. The layout by which
+// that is told may be out of date, so it is read anew before something is refused.
+func (f *following) prepare(ctx context.Context, i int) (unreachable, err error) {
+	x := &f.ss[i]
+	if len(x.Then) == 0 {
+		return nil, nil
+	}
+	if f.layouts[x.Topic] == nil {
+		if f.layouts[x.Topic], err = f.s.topics.Get(ctx, x.Topic); err != nil {
+			return nil, err
+		}
+	}
+	ids, unreachable := f.reach(i, f.layouts[x.Topic])
+	if unreachable != nil && !f.read[x.Topic] {
+		if f.layouts[x.Topic], err = f.s.topics.Load(ctx, x.Topic); err != nil {
+			return nil, err
+		}
+		f.read[x.Topic] = true
+		ids, unreachable = f.reach(i, f.layouts[x.Topic])
+	}
+	f.ids[i] = ids
+	return unreachable, nil
+}
+
+// reach returns the IDs of a settlement's follow-ups, or why one of these is not in reach.
+func (f *following) reach(i int, l *topics.Layout) ([]string, error) {
+	x := &f.ss[i]
+	family, _ := storekit.Companion(x.Topic)
+	home, ids := keys.OfToken(x.Token), make([]string, len(x.Then))
+	// A token of another partition than that of the message was never given for it: the script says so.
+	sure := l.Exists() && keys.Home(x.ID, l.Size()) == home
+	for n := range x.Then {
+		m := &x.Then[n]
+		if parent, _ := storekit.Companion(m.Topic); parent != family {
+			return nil, storekit.FollowUpError(n, fmt.Errorf("%s is neither %s nor a companion of it, and a store in Redis reaches no other topic: %w",
+				m.Topic, family, punctual.ErrUnsupported))
+		}
+		ids[n] = m.ID
+		switch {
+		case m.ID == "":
+			ids[n] = f.drawID(i, n, home, l.Size())
+		case sure && keys.Home(m.ID, l.Size()) != home:
+			return nil, storekit.FollowUpError(n, fmt.Errorf("%s is in another partition than %s: begin its ID with %s~ to have both in one: %w",
+				m.ID, x.ID, storekit.Stem(x.ID), punctual.ErrUnsupported))
+		}
+	}
+	return ids, nil
+}
+
+// drawID makes up IDs until one is at home in a partition. In a call with a key they follow from the key, so that each copy makes up
+// the same ones.
+func (f *following) drawID(i, n, home, size int) string {
+	for try := 0; ; try++ {
+		id := ""
+		if f.key != nil {
+			id = storekit.IDOfKey(fmt.Sprintf("%s then %d %d", f.key.Key, i, n), try)
+		} else {
+			id = storekit.NewID(f.s.clock.Time())
+		}
+		if home >= size || keys.Home(id, size) == home { // a home beyond the topic is that of no message
+			return id
+		}
+	}
+}
+
+// mostTopics is how many topics the follow-ups of several settlements in one script may have beside their own, so that the script
+// has no more than some 300 keys.
+const mostTopics = 36
+
+// fits reports whether a script may have another settlement.
+func (f *following) fits(c *route.Chunk[*followed], i int) bool {
+	n, names := len(c.Items)+1+len(f.ss[i].Then), []string(nil)
+	if c.Note != nil {
+		n += c.Note.n
+		names = c.Note.topics
+	}
+	if n > script.Items {
+		return false
+	}
+	added := 0
+	for _, topic := range f.others(i) {
+		if !slices.Contains(names, topic) {
+			added++
+		}
+	}
+	return len(names)+added <= mostTopics
+}
+
+// others are the topics of a settlement's follow-ups beside its own, each once.
+func (f *following) others(i int) (names []string) {
+	for n := range f.ss[i].Then {
+		if topic := f.ss[i].Then[n].Topic; topic != f.ss[i].Topic && !slices.Contains(names, topic) {
+			names = append(names, topic)
+		}
+	}
+	return names
+}
+
+// add notes the follow-ups of a settlement that was added to a chunk.
+func (f *following) add(c *route.Chunk[*followed], i int) {
+	if len(f.ss[i].Then) == 0 {
+		return
+	}
+	if c.Note == nil {
+		c.Note = &followed{}
+	}
+	c.Note.n += len(f.ss[i].Then)
+	for _, topic := range f.others(i) {
+		if !slices.Contains(c.Note.topics, topic) {
+			c.Note.topics = append(c.Note.topics, topic)
+		}
+	}
+}
+
+// pack makes the arguments of follow.lua.
+func (f *following) pack(c *route.Chunk[*followed]) []any {
+	args := []any{f.layouts[c.Partition.Topic].Version, nil}
+	values, all := 0, 0
+	for _, i := range c.Items {
+		if then := f.ss[i].Then; len(then) > 0 {
+			values += 2 + 4*len(then)
+			for n := range then {
+				all += restBytes(&then[n])
+			}
+		}
+	}
+	b, rest := record.PackArray(nil, values), make([]byte, 0, all)
+	for place, i := range c.Items {
+		x := &f.ss[i]
+		if len(x.Then) == 0 {
+			continue
+		}
+		b = record.PackNumber(record.PackNumber(b, float64(place)), float64(len(x.Then)))
+		for n := range x.Then {
+			m := &x.Then[n]
+			// The place of the topic among those beside, from 1; 0 for that of the settlement, which is not among them.
+			b = record.PackNumber(b, float64(1+slices.Index(c.Note.topics, m.Topic)))
+			b = packMessage(b, m, f.ids[i][n], m.ID == "" && f.key == nil)
+			begin := len(rest)
+			rest = appendRest(rest, m)
+			args = append(args, rest[begin:])
+		}
+	}
+	args[1] = b
+	return args
+}
+
+// partitions are those of the other topics of a chunk's follow-ups, in the order of KEYS.
+func (f *following) partitions(c *route.Chunk[*followed]) (out []keys.Partition) {
+	for _, topic := range c.Note.topics {
+		out = append(out, f.s.names.Partition(topic, c.Partition.Number))
+	}
+	return out
+}
+
+// thenBytes counts the follow-ups of a settlement against the limit of a script.
+func thenBytes(x *punctual.Settlement) (n int) {
+	for i := range x.Then {
+		n += restBytes(&x.Then[i])
+	}
+	return n
+}
+
+// refused returns the error of a settlement that was not done because of a follow-up. It returns nil if the settlement is to be sent
+// again once a topic has been looked up.
+func (f *following) refused(i int, status, due, state int64) error {
+	x, n := &f.ss[i], int(status/followUp)-1
+	if n >= len(x.Then) {
+		return settleError(x, script.BadReply(script.Settle))
+	}
+	m := &x.Then[n]
+	switch status % followUp {
+	case followTopic:
+		f.unknown[i] = m.Topic
+		return nil
+	case followVersion:
+		f.unknown[i] = x.Topic
+		return nil
+	case followSpace:
+		return storekit.FollowUpError(n, fmt.Errorf("the server has reached maxmemory and stores no follow-up: %w", punctual.ErrNoSpace))
+	}
+	return storekit.FollowUpError(n, refusedPush(m, f.ids[i][n], status%followUp, due, state))
+}
+
+// toLookUp adds to seen what must be looked up before a settlement is sent again: its own topic, if that has another version, or all
+// topics of its follow-ups that are not there. An answer that is given again tells how the topics are now.
+func (f *following) toLookUp(i int, own mismatch, others, seen map[string]mismatch) {
+	if f == nil || f.unknown[i] == "" { // it is left for another reason
+		return
+	}
+	if f.unknown[i] == f.ss[i].Topic {
+		seen[f.ss[i].Topic] = own
+		return
+	}
+	for _, topic := range f.others(i) {
+		if x := others[topic]; x.seen <= 0 {
+			seen[topic] = x
+		}
+	}
+}
+
+// again returns which of the settlements that were left are to be sent again, behind looking up the topics that partitions did not
+// know, or knew in another version than this process. seen has the version that the partition of such a topic had.
+func (f *following) again(ctx context.Context, left []int, seen map[string]mismatch, results []error) []int {
+	if len(seen) == 0 { // so it is where f is nil
+		return left
+	}
+	errs := f.lookUp(ctx, seen)
+	items := left[:0]
+	for _, i := range left {
+		if err := f.failed(i, errs); err != nil {
+			results[i] = settleError(&f.ss[i], notSent(err))
+			continue
+		}
+		items = append(items, i)
+	}
+	clear(f.unknown)
+	items, err := f.prepareAll(ctx, items, results)
+	if err != nil {
+		for _, i := range left {
+			if results[i] == nil {
+				results[i] = settleError(&f.ss[i], err)
+			}
+		}
+	}
+	return items
+}
+
+// failed returns why a topic of a settlement could not be looked up, or nil.
+func (f *following) failed(i int, errs map[string]error) error {
+	if f.unknown[i] == "" {
+		return nil
+	}
+	all := errs[f.ss[i].Topic]
+	for _, topic := range f.others(i) {
+		all = cmp.Or(all, errs[topic])
+	}
+	return all
+}
+
+// lookUp looks topics up, and makes those that are not there. It returns the errors of those for which that failed.
+func (f *following) lookUp(ctx context.Context, seen map[string]mismatch) map[string]error {
+	old, refusals := make(map[string]*topics.Layout), make(map[string]int) // for a lookup that Each does not wait for
+	for topic := range seen {
+		f.refusals[topic]++
+		refusals[topic] = f.refusals[topic]
+		if old[topic] = f.layouts[topic]; old[topic] == nil {
+			old[topic] = f.s.topics.Known(topic)
+		}
+	}
+	layouts, errs := route.Each(ctx, f.s.route, slices.Collect(maps.Keys(seen)), func(topic string) (*topics.Layout, error) {
+		if _, err := f.s.renew(ctx, seen[topic], old[topic], true, refusals[topic]); err != nil {
+			return nil, err
+		}
+		if l := f.s.topics.Known(topic); l.Exists() {
+			return l, nil
+		}
+		return f.s.topics.Present(ctx, topic)
+	})
+	for topic, l := range layouts {
+		if f.layouts[topic] != nil && errs[topic] == nil {
+			f.layouts[topic] = l
+		}
+	}
+	return errs
+}
+
+// notSent is the error of a settlement that was not sent because something before it failed with err.
+func notSent(err error) error {
+	if punctual.Definite(err) {
+		return err
+	}
+	return fmt.Errorf("not sent, because a topic of its follow-ups could not be looked up: %w (%v)", punctual.ErrUnreachable, err)
+}
