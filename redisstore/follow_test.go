@@ -213,7 +213,9 @@ func TestFollowUpsOutOfMemory(t *testing.T) {
 		bill := func(d punctual.Delivery) punctual.NewMessage {
 			return punctual.NewMessage{Topic: "orders@bills", ID: d.ID + "~bill", Body: make([]byte, 1000)}
 		}
-		own := func(d punctual.Delivery) punctual.NewMessage { return punctual.NewMessage{Topic: "orders", ID: d.ID + "~2"} }
+		own := func(d punctual.Delivery) punctual.NewMessage {
+			return punctual.NewMessage{Topic: "orders", ID: d.ID + "~2"}
+		}
 		retry := then(ds[2], punctual.SettleRetry)
 		retry.Delay = time.Hour
 		ss := []punctual.Settlement{
