@@ -206,7 +206,7 @@ func (f *following) add(c *route.Chunk[*followed], i int) {
 
 // pack makes the arguments of follow.lua.
 func (f *following) pack(c *route.Chunk[*followed]) []any {
-	args := []any{f.layouts[c.Partition.Topic].Version, nil}
+	args := []any{len(c.Note.topics), f.layouts[c.Partition.Topic].Version, nil}
 	values, all := 0, 0
 	for _, i := range c.Items {
 		if then := f.ss[i].Then; len(then) > 0 {
@@ -233,7 +233,7 @@ func (f *following) pack(c *route.Chunk[*followed]) []any {
 			args = append(args, rest[begin:])
 		}
 	}
-	args[1] = b
+	args[2] = b
 	return args
 }
 
@@ -363,4 +363,21 @@ func notSent(err error) error {
 		return err
 	}
 	return fmt.Errorf("not sent, because a topic of its follow-ups could not be looked up: %w (%v)", punctual.ErrUnreachable, err)
+}
+
+// makeEvents makes the companion for the events of a topic, of which a partition has no such part. It may wait a little, because
+// somebody may be deleting the companion.
+func (s *Store) makeEvents(ctx context.Context, p keys.Partition, seen int64, tries int) error {
+	topic := storekit.EventTopic(p.Topic)
+	x := mismatch{s.names.Partition(topic, p.Number), seen}
+	if _, err := s.renew(ctx, x, s.topics.Known(topic), true, tries); err != nil {
+		return notSent(err)
+	}
+	if s.topics.Known(topic).Exists() {
+		return nil
+	}
+	if _, err := s.topics.Present(ctx, topic); err != nil {
+		return notSent(err)
+	}
+	return nil
 }

@@ -39,6 +39,7 @@ func (x *interrupt) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		if x.behind {
 			if err := next(ctx, cmd); err != nil {
+				x.passOver()
 				return err
 			}
 			return x.f()
@@ -63,6 +64,14 @@ func (x *interrupt) now() bool {
 	}
 	x.done = true
 	return true
+}
+
+// passOver has the next script be the one: this one has done nothing.
+func (x *interrupt) passOver() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.n = x.seen + 1
+	x.done = false
 }
 
 func (x *interrupt) arm(n int, behind bool, f func() error) {

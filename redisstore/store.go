@@ -145,7 +145,7 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	s.clock = clock.New(o.clock)
 	s.route = route.New(client, route.Options{
 		Names: n, Clock: s.clock, Sender: s.sender, Replicas: s.replicasToAwait(), ReplicaTimeout: s.opt.ReplicaTimeout, Slack: s.opt.slack,
-		General: s.opt.general, Closing: s.closing, Closed: s.calls.ErrClosed(), Unconfirmed: func() { s.health.Soon() }, Answered: s.sawVersion,
+		General: s.opt.general, Closing: s.closing, Closed: s.calls.ErrClosed(), Unconfirmed: func() { s.health.Soon() }, Answered: s.sawVersion, NoEvents: s.makeEvents,
 	})
 	s.health = health.New(client, health.Options{
 		Names: n, Route: s.route, Logger: s.opt.Logger, Durability: s.opt.Durability, Replicas: s.opt.Replicas, MustExist: s.opt.MustExist,
@@ -211,9 +211,11 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 func (s *Store) Durability() punctual.Durability { return s.health.Durability() }
 
 // Abilities returns what the store can do: a settlement reaches its topic and that topic's companions, in the partition of its
-// message.
+// message, and topics tell of their events.
 func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
-	return call(ctx, s, "abilities", "", nil, func() (punctual.Abilities, error) { return punctual.Abilities{Follow: punctual.ReachFamily}, nil })
+	return call(ctx, s, "abilities", "", nil, func() (punctual.Abilities, error) {
+		return punctual.Abilities{Follow: punctual.ReachFamily, Emit: true}, nil
+	})
 }
 
 // Close ends waiting claims, waits for calls under way and stops the store's goroutines. The

@@ -4,6 +4,7 @@ package keys
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,7 +67,16 @@ const Settings = 6
 // methods are safe for concurrent use.
 type Args struct {
 	mu sync.RWMutex
-	of map[string][]any // guarded by mu: by Partition.Tag, what all returns; the slices never change
+	of map[string]args // guarded by mu: by Partition.Tag; the slices never change
+}
+
+// args are the keys of a partition.
+type args struct {
+	own     []any // of the partition
+	records []any // of its two hashes of records
+	// events are those of the partition with the events of the topic, finished those of the finished records. Both are empty until a
+	// script has asked for them.
+	events, finished []any
 }
 
 // mostArgs is how many partitions Args remembers.
@@ -74,66 +84,84 @@ const mostArgs = 10_000
 
 // Of returns the keys of p for a script without records. The caller must not change the slice.
 func (k *Args) Of(p Partition) []any {
-	all := k.all(p)
-	return withFinished(all[:Count:Count], all)
+	a := k.get(p)
+	if len(a.finished) == 0 {
+		return a.own
+	}
+	return slices.Concat(a.own, a.finished)
 }
 
 // WithRecords returns the keys of p for a script that has its record in the hash of that number, 0 or 1. If the call has a
 // key, the keys include the other hash of records, too. Behind them stand the keys beside, which are none of p.
 func (k *Args) WithRecords(p Partition, number int64, key bool, beside ...any) []any {
-	all := k.all(p)
-	names := append(all[:Count:Count], all[Count+number])
+	a := k.get(p)
+	names := append(make([]any, 0, Count+records+len(beside)+len(a.events)+len(a.finished)), a.own...)
+	names = append(names, a.records[number])
 	if key {
-		names = append(names, all[Count+1-number])
+		names = append(names, a.records[1-number])
 	}
-	return withFinished(append(names, beside...), all)
-}
-
-// withFinished appends the keys of the finished records to names if all has them.
-func withFinished(names, all []any) []any {
-	if more := all[Count+records:]; len(more) > 0 {
-		return append(names, more...)
-	}
-	return names
+	return append(append(append(names, beside...), a.events...), a.finished...)
 }
 
 // records is how many hashes of records a partition has.
 const records = 2
 
-// all returns the keys of p and of its hashes of records, and those of its finished records if AddFinished was called for p.
-func (k *Args) all(p Partition) []any {
+// get returns the keys of p.
+func (k *Args) get(p Partition) args {
 	k.mu.RLock()
-	args := k.of[p.Tag]
+	a, is := k.of[p.Tag]
 	k.mu.RUnlock()
-	if args != nil {
-		return args
+	if is {
+		return a
 	}
-	return k.keep(p, false)
+	return k.change(p, func(*args) {})
 }
 
 // AddFinished remembers that a partition may have finished records, so that all further scripts for it get their keys. names
-// are the keys of a script for that partition; AddFinished returns them with the keys of the finished records appended.
+// are the keys of a script for that partition; AddFinished returns them with the keys of the finished records added.
 func (k *Args) AddFinished(names []any) []any {
-	first := names[0].(string)
-	return withFinished(names, k.keep(Partition{Tag: first[:len(first)-1]}, true))
+	p := ofKey(names[0])
+	a := k.change(p, func(a *args) { a.finished = anys(p.Finished()) })
+	return slices.Concat(names, a.finished)
 }
 
-// keep remembers and returns what all returns; finished adds the keys of the finished records.
-func (k *Args) keep(p Partition, finished bool) (args []any) {
-	of := append(p.Keys(), p.Records(0), p.Records(1))
-	if finished {
-		of = append(of, p.Finished()...)
-	}
-	for _, key := range of {
-		args = append(args, key)
-	}
+// AddEvents remembers that the topic of a partition tells of events, so that all further scripts with records for it get the keys of
+// these. names are the keys of a script for that partition; AddEvents returns them with the keys of the events added.
+func (k *Args) AddEvents(names []any) []any {
+	p := ofKey(names[0])
+	events := Partition{Tag: p.Tag[:strings.LastIndexByte(p.Tag, '}')+1] + "@events:"}
+	a := k.change(p, func(a *args) { a.events = anys(events.Keys()) })
+	end := len(names) - len(a.finished)
+	return slices.Concat(names[:end], a.events, names[end:])
+}
+
+// ofKey returns the partition whose first key is given.
+func ofKey(first any) Partition {
+	key := first.(string)
+	return Partition{Tag: key[:len(key)-1]}
+}
+
+// change changes the keys of p, and returns them.
+func (k *Args) change(p Partition, f func(*args)) args {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.of == nil || len(k.of) >= mostArgs {
-		k.of = make(map[string][]any)
+	a, is := k.of[p.Tag]
+	if !is {
+		a = args{own: anys(p.Keys()), records: []any{p.Records(0), p.Records(1)}}
 	}
-	k.of[p.Tag] = args
-	return args
+	f(&a)
+	if k.of == nil || len(k.of) >= mostArgs {
+		k.of = make(map[string]args)
+	}
+	k.of[p.Tag] = a
+	return a
+}
+
+func anys(names []string) (all []any) {
+	for _, name := range names {
+		all = append(all, name)
+	}
+	return all
 }
 
 // tokenStep is TOKEN_STEP of lua/start.lua: a token modulo tokenStep is the number of its partition.
@@ -150,6 +178,16 @@ func Home(id string, n int) int {
 		h = (h ^ uint64(stem[i])) * 1099511628211
 	}
 	return int((h ^ h>>32) & (1<<32 - 1) % uint64(n))
+}
+
+// HomeStem returns a short stem without "~" that is at home in that one of n partitions, for the IDs of its events
+// (storekit.EventID).
+func HomeStem(number, n int) string {
+	for i := 0; ; i++ {
+		if stem := strconv.Itoa(i); Home(stem, n) == number {
+			return stem
+		}
+	}
 }
 
 // Keys returns the keys that every script of a partition gets, in the order that lua/start.lua gives.

@@ -5,6 +5,9 @@ package route
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +39,9 @@ type Options struct {
 	Closed  error
 	// Unconfirmed is called when too few replicas have confirmed a change.
 	Unconfirmed func()
+	// NoEvents is called when a script has an event to add and finds no companion for it in a partition, whose version is seen. It
+	// makes the companion there, or says why not; tries counts from 1.
+	NoEvents func(ctx context.Context, p keys.Partition, seen int64, tries int) error
 	// Answered is called with the version of the settings that a script has found in a partition of the topic.
 	Answered func(ctx context.Context, sc *script.Script, topic string, version int64) error
 }
@@ -96,6 +102,11 @@ func (r *Router) RunBeside(ctx context.Context, sc *script.Script, p keys.Partit
 	var err error
 	if sc.Repeat == script.Recorded {
 		a, err = r.recorded(ctx, sc, p, beside, k, args)
+		for tries := 1; isNoEvents(err); tries++ {
+			if a, err = nil, r.awaitEvents(ctx, p, err, tries); err == nil {
+				a, err = r.recorded(ctx, sc, p, beside, k, args)
+			}
+		}
 	} else {
 		a, err = r.timed(ctx, sc, r.keyArgs.Of(p), append([]any{r.header(0, 0), ""}, args...))
 	}
@@ -168,6 +179,14 @@ func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) 
 			try-- // the script has done nothing, and gets its keys now
 			continue
 		}
+		if redis.HasErrorPrefix(err, script.EventKeysMark) {
+			keys = r.keyArgs.AddEvents(keys)
+			try-- // the script has done nothing, and gets its keys now
+			continue
+		}
+		if isNoEvents(err) {
+			return nil, errkind.Doubt(unsure, err)
+		}
 		f := errkind.Of(err)
 		r.Refresh(ctx, err)
 		if f.Unknown() && sc.Repeat == script.Reading {
@@ -185,6 +204,28 @@ func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) 
 		}
 		pause *= 2
 	}
+}
+
+// awaitEvents is called when a script has done nothing because the companion of an event is not there. It returns nil once the script
+// may be sent again.
+func (r *Router) awaitEvents(ctx context.Context, p keys.Partition, why error, tries int) error {
+	if tries > 2*Tries {
+		return fmt.Errorf("somebody deletes the events of %s again and again: %w", p.Topic, punctual.ErrOverloaded)
+	}
+	if err := r.o.NoEvents(ctx, p, seenIn(why), tries); err != nil {
+		return err
+	}
+	return r.refuse(ctx, p) // a copy without an answer may be on its way
+}
+
+// isNoEvents reports whether a script has done nothing because the companion of an event is not there.
+func isNoEvents(err error) bool { return redis.HasErrorPrefix(err, script.NoEventsMark) }
+
+// seenIn returns the version that such an error has.
+func seenIn(err error) int64 {
+	_, text, _ := strings.Cut(err.Error(), script.NoEventsMark)
+	version, _ := strconv.ParseInt(text, 10, 64) // 0 for a text that no version of the script gives: as if there were nothing
+	return version
 }
 
 func itemsOf(val any) []any {

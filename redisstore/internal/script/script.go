@@ -34,6 +34,14 @@ const MoreMark = "PUNCTUAL_MORE"
 // is to be sent again with these keys.
 const FinishedKeysMark = "PUNCTUAL_STORIES"
 
+// EventKeysMark begins the error of a script that needs the keys of the companion events as well, because its topic tells of events.
+// It has done nothing, and is to be sent again with these keys.
+const EventKeysMark = "PUNCTUAL_EVENTS"
+
+// NoEventsMark begins the error of a script that has an event to add while the companion events is not there; the version of that
+// partition of it follows. The script has done nothing, and is to be sent again when the companion is there.
+const NoEventsMark = "PUNCTUAL_TELLS "
+
 // Script is one file of lua/, with what stands in front of it.
 type Script struct {
 	Name, Text, SHA string
@@ -71,10 +79,10 @@ const (
 
 // The scripts. They never change while a program runs.
 var (
-	Push      = compose("push", Recorded, "start", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "intake", "push").awaiting(always)
-	Claim     = compose("claim", Recorded, "start", "claim_empty", "call", "large_sets", "claim_fast", "settings", "finished_records", "prelude", "claim")
-	Settle    = compose("settle", Recorded, "start", "follow_topics", "call", "finished_records", "settle_fast", "settings", "prelude", "large_sets", "intake", "follow", "settle")
-	Amend     = change("amend", "amend")
+	Push      = compose("push", Recorded, "start", "events", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "events_sweep", "intake", "push").awaiting(always)
+	Claim     = compose("claim", Recorded, "start", "claim_empty", "events", "call", "large_sets", "claim_fast", "settings", "finished_records", "prelude", "events_sweep", "claim")
+	Settle    = compose("settle", Recorded, "start", "follow_topics", "events", "call", "finished_records", "settle_fast", "settings", "prelude", "events_sweep", "large_sets", "intake", "follow", "settle")
+	Amend     = compose("amend", Recorded, "start", "events", "call", "kept", "settings", "finished_records", "prelude", "events_sweep", "amend").awaiting(always)
 	Get       = reader("get", "get")
 	Finished  = reader("finished", "finished")
 	List      = reader("list", "select", "list")

@@ -70,8 +70,15 @@ func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 	if keep := storekit.CeilDuration(set.FinishedRetention); keep > 0 || slices.Contains(l.fields, any(FinishedField)) {
 		next.fields = append(next.fields, FinishedField, keep)
 	}
+	// The same holds for what it tells of: without the field emit its scripts need no keys of events, and read no more of these.
+	if set.Emit != 0 || slices.Contains(l.fields, any(EmitField)) {
+		next.fields = append(next.fields, EmitField, int(set.Emit), "emit_keep", storekit.CeilDuration(set.EmitKeep))
+	}
 	return next, err
 }
+
+// EmitField is the field of the hash g that says of which events the topic tells.
+const EmitField = "emit"
 
 // FinishedField is the field of the hash g for how long finished records are kept, in ms.
 const FinishedField = "finished_retention"

@@ -202,7 +202,11 @@ func (r *Registry) store(ctx context.Context, sc *script.Script, p keys.Partitio
 	if parent != nil {
 		beside, args[5], args[6] = r.Beside(p), parent.Version, CompanionField(p.Topic)
 	}
-	a, err := r.o.Route.RunBeside(ctx, sc, p, beside, nil, append(args, l.fields...)...)
+	args = append(args, l.fields...)
+	if l.settings.Emit != 0 {
+		args = append(args, "event_home", keys.HomeStem(p.Number, l.Size()))
+	}
+	a, err := r.o.Route.RunBeside(ctx, sc, p, beside, nil, args...)
 	if err != nil {
 		return false, err
 	}

@@ -14,7 +14,7 @@ local out = reply(NEVER)
 local ids = {}
 for i = 3, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 local known = states(ids)
-local keeps = cfg.finished_retention > 0
+local keeps = cfg.finished_retention > 0 or events
 local needed = {} -- IDs whose states must be complete: what gets another due time, and where finished records are kept what may finish
 for i = 3, #ARGV, 2 do
   local id, change = ARGV[i], string.byte(ARGV[i + 1])
@@ -117,6 +117,25 @@ local function amend(id, change, due, absolute, if_due)
 end
 
 local HEAD_BYTES = 10
+
+-- lacks_events reports whether some change ends a message that is told of while the companion events is not there.
+local function lacks_events()
+  local seen = {}
+  for i = 3, #ARGV, 2 do
+    local id, head = ARGV[i], ARGV[i + 1]
+    local change, due, absolute = struct.unpack('<BdB', head)
+    local from, at = place(id)
+    local st = known[id]
+    local ends = change == CANCEL_IT or change == RESCHEDULE and st and st.cancel and (absolute == 1 and due or up + due) <= MAX_DUE
+    if ends and not seen[id] and not refusal(id, change, from, at) and not (from == L and at > now) then
+      seen[id] = true
+      if #head == HEAD_BYTES or (from == T and at or st.due) == struct.unpack('<d', head, HEAD_BYTES + 1) then return true end
+    end
+  end
+  return false
+end
+
+if events and events.lacks(events.own, events.CANCELLED) and lacks_events() then return events.absent() end
 for i = 3, #ARGV, 2 do
   local head = ARGV[i + 1]
   local change, due, absolute = struct.unpack('<BdB', head)

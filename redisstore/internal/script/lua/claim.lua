@@ -13,6 +13,9 @@ local most, length, budget = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV
 
 -- give_back releases messages whose leases have run out before any caller got them, so that the attempt does not count.
 local function give_back(held)
+  for _, st in pairs(held) do
+    if st.cancel and events and events.lacks(events.own, events.CANCELLED) then return events.absent() end
+  end
   for id, st in pairs(held) do
     if st.cancel then
       st.attempt, st.token = st.attempt - 1, 0
@@ -186,6 +189,13 @@ while bytes < budget and leased < most do
     if bytes >= budget or leased == most then break end
   end
   first = first + #some
+end
+
+if events then
+  for _, e in ipairs(ended_as) do
+    local event = e.reason ~= 'finish' and events.DEAD or e.st.cancel and events.CANCELLED or events.EXPIRED
+    if events.lacks(events.own, event) then return events.absent() end
+  end
 end
 
 -- Removals come first, because a server out of memory refuses a script that begins with an addition. The messages to

@@ -2,11 +2,11 @@
 -- It stands between intake.lua and settle.lua.
 --
 -- KEYS  behind those of the records: eight for each other topic that has follow-ups, t to x as in start.lua
--- ARGV  5 the version of the settings of this partition by which the caller has chosen the IDs; 6 msgpack: an array with, for each
+-- ARGV  5 how many these topics are; 6 the version of the settings of this partition by which the caller has chosen the IDs; 7 msgpack: an array with, for each
 --       settlement that has follow-ups, its place among the settlements, from 0, and how many they are, and then four values for
 --       each: its topic, by its place in KEYS from 1, or 0 for this one; and ID, due and how as push.lua takes them; then, per
 --       follow-up, what push.lua is given beside these
---       Both are there only if there are follow-ups
+--       All three are there only if there are follow-ups
 -- Reply of settle.lua: behind notified stand, for each of the other topics, the version of its settings here, as in a reply, and
 --       the time of which waiting claims were notified there. A status above 15 is followed by due and state, as in the reply of
 --       push.lua; it is 16 times the number of the follow-up that is refused, from 1, and
@@ -37,7 +37,7 @@ if ARGV[5] then
   end
 
   do
-    local packed, i, n = cmsgpack.unpack(ARGV[6]), 1, 0
+    local packed, i, n = cmsgpack.unpack(ARGV[7]), 1, 0
     while i <= #packed do
       local all = {}
       of_place[packed[i]] = all
@@ -45,7 +45,7 @@ if ARGV[5] then
         local at = i + 2 + 4 * (j - 1)
         local topic, id, how = packed[at], packed[at + 1], packed[at + 3]
         local due, text = due_in(packed[at + 2])
-        all[j] = {topic = topic, id = id, due = due, text = text, how = how, rest = ARGV[7 + n]}
+        all[j] = {topic = topic, id = id, due = due, text = text, how = how, rest = ARGV[8 + n]}
         n = n + 1
         if how ~= NEW then
           ids_of[topic] = ids_of[topic] or {}
@@ -61,6 +61,7 @@ if ARGV[5] then
     own = new_intake({
       t = T, l = L, d = D, f = F, m = M, s = S, x = X, waiting = waiting_count, leased = leased_count, dead = dead_count,
       finished = finished_count, lapsed = lapsed_count, has_states = state_count > 0, gone = gone, paused = cfg.push_paused,
+      source = events and events.own,
     })
     own.read(ids_of[0] or {})
     to[0] = own
@@ -95,7 +96,7 @@ if ARGV[5] then
     local lookup, status, at, state
     for j, f in ipairs(all) do
       local p = follow_topics[f.topic]
-      if cfg.version ~= tonumber(ARGV[5]) then
+      if cfg.version ~= tonumber(ARGV[6]) then
         lookup = lookup or 16 * j + VERSION
       elseif p and not p.is_there then
         -- What the topic does not exist for is refused all the same, so that it does not come into being for it.
@@ -118,8 +119,27 @@ if ARGV[5] then
     return status, at, state
   end
 
+  -- tries is refusal without an effect.
+  function follow.tries(place, id, h, is_remembered)
+    local was, was_remembered
+    if own then was, was_remembered = own.holds(id) end
+    local status = follow.refusal(place, id, h, is_remembered)
+    if own then own.hold(id, was, was_remembered) end
+    return status
+  end
+
   -- to_look_up reports whether a status tells the caller to look a topic up and to send the settlement again.
   function follow.to_look_up(status) return status > 15 and status % 16 >= TOPIC end
+
+  -- lacks_events reports whether a settlement that is not refused has a follow-up whose topic tells of it, while the companion
+  -- events is not there.
+  function follow.lacks_events(place)
+    for _, f in ipairs(of_place[place] or {}) do
+      local source = follow_topics[f.topic] and follow_topics[f.topic].source or f.topic == 0 and events.own or nil
+      if not f.kept and events.lacks(source, events.PUSHED) then return true end
+    end
+    return false
+  end
 
   -- store notes the follow-ups of a settlement that is done. replaced is called with the ID of each message of this topic in
   -- whose place one comes.

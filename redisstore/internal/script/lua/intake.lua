@@ -4,7 +4,7 @@
 -- new_intake makes the intake of a partition. p has the names of its sets and hashes: t, l, d, f, m, s and x; how many
 -- messages wait, are leased, are dead, and how many IDs are remembered: waiting, leased, dead, finished; how many leases are in x:
 -- lapsed; whether there is a state: has_states; when the dead messages died that are past their retention: gone; whether
--- pushes are paused.
+-- pushes are paused; source: of the events of these messages, or nil.
 local new_intake
 do
   -- What a push says of an ID that is in use: how modulo 8. Then follow the flags of the record times 8.
@@ -106,6 +106,7 @@ do
       times[n], times[n + 1] = due_text, id
       if due < this.earliest then this.earliest = due end
       own_states[id] = has(flags, REMEMBER) and encode_state(fresh(id, records[n + 1])) or nil
+      if p.source then events.tell(p.source, events.PUSHED, id, 0, now, due, due) end
       if mode == NEW then return nil end
       local h, status = held[id], nil
       if h then

@@ -11,6 +11,11 @@ if H then
   call('HLEN', H)
   call('ZCARD', U)
 end
+if events then
+  for _, set in ipairs({events.t, events.l, events.f}) do call('ZCARD', set) end
+  call('HLEN', events.m)
+  call('HLEN', events.s)
+end
 
 -- raise_token makes all further tokens of this partition greater than above, and reports whether it had to change anything.
 local function raise_token(above)
@@ -147,9 +152,9 @@ local function message_flags(id, raw)
 end
 
 -- created_of returns the time at which a message was created, for its state. It returns nil where a state need not have it:
--- the topic keeps no finished records and the message has no remember.
+-- the topic keeps no finished records and tells of no events, and the message has no remember.
 local function created_of(raw, remember)
-  if cfg.finished_retention == 0 and not remember then return nil end
+  if cfg.finished_retention == 0 and not remember and not events then return nil end
   return (struct.unpack('<d', raw, 2))
 end
 
@@ -298,12 +303,12 @@ end
 -- READ is how many bytes of messages one script reads to complete their states, but at least one message.
 local READ = 1048576
 
--- complete adds to known, which has states by ID, the states of messages that have none. Where finished records are kept
--- it also adds the time of creation to states without one. Both are in the messages, which may be long. It reports false if
+-- complete adds to known, which has states by ID, the states of messages that have none. Where finished records are kept, or
+-- events told, it also adds the time of creation to states without one. Both are in the messages, which may be long. It reports false if
 -- there is too much to read at once: then it has stored the states of those that it has read, and the caller sends the
 -- script again.
 local function complete(ids, known)
-  local keeps = cfg.finished_retention > 0
+  local keeps = cfg.finished_retention > 0 or events
   local some, bytes, all = {}, 0, true
   for _, id in ipairs(ids) do
     if not known[id] or keeps and not known[id].created then
@@ -348,6 +353,7 @@ end
 
 -- die makes a message dead; the message was in the set from, if any.
 local function die(id, st, from, reason)
+  if events then events.died(id, st, reason) end
   remove_from(id, from)
   st.token, st.cancel, st.reason = 0, false, reason
   call('ZADD', D, now_text, id)
@@ -363,9 +369,11 @@ local function remove(id, from)
 end
 
 -- finish deletes a message that was acked, cancelled or dropped, saves its finished record and has its ID remembered. st is
--- the state of the message; it may be nil only if the topic keeps no finished records and the message has no remember.
+-- the state of the message; it may be nil only if the topic keeps no finished records and tells of no events, and the message has no
+-- remember.
 local function finish(id, from, st, outcome)
   save_finished(id, st, outcome)
+  if events then events.ended(id, st, outcome) end
   remove(id, from)
   local keep = st and st.remember or cfg.dedupe_window
   if keep > 0 then
@@ -401,11 +409,12 @@ local function sweep()
   return swept
 end
 
--- settle_clock ends every script that wrote: it writes the finished records and the time, so that the clock never falls behind
--- this change, and sweeps. It comes after all other writes, because a server out of memory refuses these additions unless
+-- settle_clock ends every script that wrote: it writes the finished records, the events and the time, so that the clock never falls
+-- behind this change, and sweeps. It comes after all other writes, because a server out of memory refuses these additions unless
 -- something was written before.
 local function settle_clock()
   write_finished()
+  if events then events.write() end
   write_clock()
   sweep()
 end

@@ -25,6 +25,7 @@ local out = reply(NEVER, up)
 local own = new_intake({
   t = T, l = L, d = D, f = F, m = M, s = S, x = X, waiting = waiting_count, leased = leased_count, dead = dead_count,
   finished = finished_count, lapsed = lapsed_count, has_states = state_count > 0, gone = gone, paused = cfg.push_paused,
+  source = events and events.own,
 })
 local ids = {} -- those that may be in use
 for i = 1, #items, 3 do
@@ -54,6 +55,7 @@ for i = 1, #items, 3 do
     out[n + 1], out[n + 2], out[n + 3], out[n + 4] = (i - 1) / 3, status, at_due, state
   end
 end
+if events and events.noted() > 0 and not events.is_there then return events.absent() end
 earliest = own.earliest
 local was = earliest <= now + NEAR and next_due_time() or NEVER
 own.write()

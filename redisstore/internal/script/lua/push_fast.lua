@@ -22,7 +22,7 @@ local function none_in_use(ids)
   return true
 end
 
-if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
+if flags == 0 and not (events and events.tells(events.own, events.PUSHED)) and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
   local records, times, own, earliest = {}, {}, {}, NEVER
   local plain, now_packed = pack('<Bd', PLAIN, now), pack('<d', now)
   local last, due, text, due_packed

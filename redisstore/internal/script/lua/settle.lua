@@ -32,7 +32,7 @@ for i = 1, #items, 5 do
 end
 -- An ack makes nothing need attention earlier, unless it has follow-ups in its own topic.
 local was = only_acks and not (follow and follow.own) and NEVER or next_due_time()
-local keeps = cfg.finished_retention > 0 -- where finished records are kept an ack needs the state, too
+local keeps = cfg.finished_retention > 0 or events -- where finished records are kept or events told, an ack needs the state, too
 
 -- STATES is how many bytes of states one script reads for finished records, but at least one state. left are the places of the
 -- settlements that one script does not reach.
@@ -59,7 +59,7 @@ for n, raw in ipairs(call('HMGET', S, unpack(ids))) do
     token[id] = state_token(id, raw)
     if keeps or not is_ack then known[id] = decode_state(id, raw) end
     remember[id] = state_remember(raw)
-    if keeps and (is_ack or known[id].cancel) then may_end[#may_end + 1] = id end
+    if keeps and (is_ack or known[id].cancel or events) then may_end[#may_end + 1] = id end
   else
     token[id] = is_compact(score) and lease_token(score) or 0
     if keeps or not is_ack then stateless[#stateless + 1] = id end
@@ -108,6 +108,7 @@ local function ack(id)
   acked[#acked + 1] = id
   token[id] = 0
   save_finished(id, known[id], ACKED)
+  if events then events.ended(id, known[id], ACKED) end
   now_holds(id, nil)
 end
 
@@ -153,7 +154,12 @@ local function settle(place, id, verb, when, text)
   changed = true
   if verb == RETRY then
     fail(st, text)
-    if attempts_left(st) then give_back(id, st, due) else bury(id, st, REASON_ATTEMPTS) end
+    if attempts_left(st) then
+      if events then events.tell(events.own, events.RETRIED, id, st.attempt, st.created, st.first, due, st.began) end
+      give_back(id, st, due)
+    else
+      bury(id, st, REASON_ATTEMPTS)
+    end
   elseif verb == SNOOZE then
     st.attempt = st.attempt - 1
     give_back(id, st, due)
@@ -191,6 +197,39 @@ local function settle_place(place)
   return status, at, state
 end
 
+-- lacks_events reports whether some settlement is told of while the companion events is not there. Nothing has been written yet.
+local function lacks_events()
+  local seen = {}
+  for place = 0, #ids - 1 do
+    local i = 5 * place + 1
+    local id, verb = items[i], items[i + 2]
+    local st = known[id]
+    if not seen[id] and token[id] ~= 0 and token[id] == items[i + 1] then
+      seen[id] = true
+      local event, holder
+      if verb == ACK then
+        event = events.ACKED
+      elseif verb == DISCARD then
+        event, holder = events.DEAD, {set = D, at = now, due = st.due}
+      elseif st.cancel then
+        event = verb ~= EXTEND and events.CANCELLED
+      elseif verb == RETRY or verb == SNOOZE then
+        local due = next_due(st, items[i + 3])
+        holder = due <= MAX_DUE and {set = T, at = due}
+        event = verb == RETRY and holder and (attempts_left(st) and events.RETRIED or events.DEAD)
+      end
+      local lacks = event and events.lacks(events.own, event)
+      if follow and (verb == ACK or verb == DISCARD or verb == SNOOZE and holder) then
+        local refused = follow.tries(place, id, holder, verb == ACK and remembers(id))
+        lacks = not refused and (lacks or follow.lacks_events(place))
+      end
+      if lacks then return true end
+    end
+  end
+  return false
+end
+
+if events and not events.is_there and lacks_events() then return events.absent() end
 if follow then
   local failed = follow.room()
   if failed then return failed end

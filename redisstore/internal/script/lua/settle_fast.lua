@@ -1,7 +1,7 @@
 -- The fast path of settle.lua, for a call that only acks, under compact leases that have not run out. Otherwise it writes
 -- nothing, and settle.lua goes on. KEYS, ARGV and reply are those of settle.lua.
 if kept then
-  for k, p in ipairs(follow_topics) do kept[3 + 2 * k] = p.version end -- see follow.lua
+  for k, p in ipairs(follow_topics or {}) do kept[3 + 2 * k] = p.version end -- see follow.lua
   return kept
 end
 local items = cmsgpack.unpack(ARGV[3])
@@ -55,7 +55,7 @@ local function finished_of_acks(ids, scores)
   return out
 end
 
-if only_acks and flags == 0 and g[4] and g[9] and g[10] ~= '0' then
+if only_acks and flags == 0 and not (events and events.tells(events.own, events.ACKED)) and g[4] and g[9] and g[10] ~= '0' then
   local ids, scores = compact_acks()
   local keeps = g[10] -- start.lua has made sure that then H and U are given
   local finished = ids and keeps and finished_of_acks(ids, scores)

@@ -63,13 +63,16 @@ local function whole(value, field, of)
 end
 
 -- A topic exists in this partition if g has the field lease.
-local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'lengths', 'finished_retention')
+local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'lengths', 'finished_retention', 'emit')
 
 -- A caller names h and u only after it has learned that the topic may have finished records. This error is how it
 -- learns: it sends the call again with these keys.
 if g[10] and not H then return redis.error_reply('PUNCTUAL_STORIES there may be stories: give their keys, too') end
 
 if g[1] then whole(g[1], 'version') end
+
+local follow_topics -- nil unless follow_topics.lua finds some
+local events        -- nil unless the topic tells of events, see events.lua
 
 -- The clock is read once. It never falls behind the time in g or the caller's lower bound, so that time does not run
 -- backwards when a server with a slower clock takes over. now is rounded down to ms, up is rounded up, and micros is

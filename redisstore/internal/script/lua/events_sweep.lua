@@ -1,0 +1,42 @@
+-- How a script that adds events drops some that nobody has taken for as long as they are kept, so that a topic whose events nobody
+-- reads does not grow without end. It stands behind prelude.lua, and does nothing in a topic that tells of none.
+if events then
+  local SWEEP = 64 -- storekit.MaxSweptEvents
+
+  -- is_over reports whether a claim would drop a waiting message.
+  local function is_over(id, raw, state, at)
+    local st = state and decode_state(id, state) or fresh(id, raw, at)
+    local max = st.max > 0 and st.max or events.max_attempts
+    return st.drop and expired(st) and st.attempt < max
+  end
+
+  -- sweep drops the first waiting messages of the companion for as long as a claim would drop them. Where the companion keeps
+  -- finished records, of which this script has no keys, claims alone drop messages.
+  function events.sweep()
+    if events.keeps_finished then return end
+    local over, n = {}, 1 -- most often the first one is not over, and there is nothing more to read
+    while #over < SWEEP do
+      local got = call('ZRANGEBYSCORE', events.t, '-inf', now_text, 'WITHSCORES', 'LIMIT', #over, n)
+      local ids = {}
+      for i = 1, #got, 2 do ids[#ids + 1] = got[i] end
+      if #ids == 0 then break end
+      local raws, states = call('HMGET', events.m, unpack(ids)), call('HMGET', events.s, unpack(ids))
+      local before = #over
+      for i, id in ipairs(ids) do
+        if not raws[i] or not is_over(id, raws[i], states[i], tonumber(got[2 * i])) then break end
+        over[#over + 1] = id
+      end
+      if #over < before + #ids then break end
+      n = SWEEP - #over
+    end
+    if #over == 0 then return end
+    call('ZREM', events.t, unpack(over))
+    call('HDEL', events.m, unpack(over))
+    call('HDEL', events.s, unpack(over))
+    if events.window > 0 then
+      local times = {}
+      for i, id in ipairs(over) do times[2 * i - 1], times[2 * i] = int(now + events.window), id end
+      call('ZADD', events.f, unpack(times))
+    end
+  end
+end
