@@ -1,10 +1,11 @@
 // Package duty does for a store what somebody has to do and any process may do: it copies the messages of topics with groups
-// (punctual.Settings.Groups), and forwards follow-ups to topics that their store could not reach in one step (punctual.ReachFamily).
+// (punctual.Settings.Groups), forwards follow-ups to topics that their store could not reach in one step (punctual.ReachFamily), and
+// stores the occurrences of schedules (punctual.Schedule).
 //
 //	err := duty.Run(ctx, store, nil)
 //
-// "punctual serve" runs the duties of its store, and a worker.Worker those of its own topics, so that few programs need this package:
-// those whose groups are handled by others, over HTTP without a server's duties for instance. Several processes that run the duties of
+// "punctual serve" runs the duties of its store, and a worker.Worker copies and forwards for its own topics. A program that has schedules,
+// or groups which others handle, and no such server, calls Run. Several processes that run the duties of
 // one store share them. If one dies, the others go on once its leases have ended.
 package duty
 

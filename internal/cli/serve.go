@@ -84,7 +84,7 @@ func newServe(a *app) *cobra.Command {
 	flags.BoolVar(&f.expose, "expose-without-tls-and-tokens", false, "listen also where other machines can connect, and let anyone there do everything")
 	flags.Var(&f.drain, "drain", "how long requests may go on after SIGTERM (default 30s)")
 	flags.Var(&f.delay, "drain-delay", "after SIGTERM accept connections for this long still, while /readyz fails (default 0s)")
-	flags.BoolVar(&f.duties, "duties", true, "do what any process may do for the store: copy messages for groups, forward follow-ups")
+	flags.BoolVar(&f.duties, "duties", true, "do what any process may do for the store: schedules, copies for groups, follow-ups to forward")
 	f.run.addTo(cmd)
 	return cmd
 }

@@ -1,5 +1,5 @@
-// Package duties is the work that somebody has to do for a store and that any process may do: to copy messages for groups, and to
-// forward follow-ups that their store could not reach. Each duty is a handler of the messages of certain topics, so that leases,
+// Package duties is the work that somebody has to do for a store and that any process may do: to copy messages for groups, to
+// forward follow-ups that their store could not reach, and to store the occurrences of schedules. Each duty is a handler of the messages of certain topics, so that leases,
 // attempts, backoff and dead letters are those of any message, and processes share the work by claiming.
 //
 // Each duty has a file and a row of Table. A Runner finds the topics that need a duty, and has them handled. Package worker runs the
