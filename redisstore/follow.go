@@ -23,6 +23,23 @@ import (
 // A script that finds a topic missing changes nothing for that settlement, unless another follow-up refuses it. The store then makes
 // the topic and sends the settlement again. So a settlement that fails makes no topic.
 
+// Reaches tells whether a follow-up is within reach of a settlement; see storekit.Reacher. It goes by what this process knows of the
+// topic, so behind a deletion the settlement itself may say otherwise.
+func (s *Store) Reaches(ctx context.Context, topic, id string, m *punctual.NewMessage) (bool, error) {
+	return call(ctx, s, "reaches", "from "+topic, cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)), func() (bool, error) {
+		from, _ := storekit.Companion(topic)
+		to, _ := storekit.Companion(m.Topic)
+		if from != to || m.ID == "" || storekit.Stem(m.ID) == storekit.Stem(id) {
+			return from == to, nil
+		}
+		l, err := s.topics.Get(ctx, topic)
+		if err != nil {
+			return false, err
+		}
+		return keys.Home(m.ID, l.Size()) == keys.Home(id, l.Size()), nil
+	})
+}
+
 // What lua/follow.lua says of a follow-up, beside what push.lua says of a message. A status is followUp times the number of the
 // follow-up, from 1, and one of these or of those.
 const (

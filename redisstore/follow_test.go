@@ -125,12 +125,21 @@ func TestFollowUpsOutOfReach(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantDefinite(t, "a follow-up in "+name, errs[0], punctual.ErrUnsupported)
+		if ok, err := s.Reaches(t.Context(), d.Topic, d.ID, &m); ok || err != nil {
+			t.Errorf("a follow-up in %s is reached: %t, %v; want false", name, ok, err)
+		}
 		if !strings.HasPrefix(errs[0].Error(), "follow-up 2: ") {
 			t.Errorf("P13: a follow-up in %s: %v; want the number of the follow-up in front", name, errs[0])
 		}
 	}
+	near := idWhere(func(id string) bool { return keys.Home(id, 4) == keys.Home("A", 4) })
+	for _, m := range []punctual.NewMessage{good, {Topic: "orders@bills"}, {Topic: "orders", ID: near}} {
+		if ok, err := s.Reaches(t.Context(), d.Topic, d.ID, &m); !ok || err != nil {
+			t.Errorf("a follow-up %s/%s is reached: %t, %v; want true", m.Topic, m.ID, ok, err)
+		}
+	}
 	wantTopics(t, s, "orders")
-	settled(t, s, []punctual.Settlement{then(d, punctual.SettleAck, good)})
+	settled(t, s, []punctual.Settlement{then(d, punctual.SettleAck, good, punctual.NewMessage{Topic: "orders", ID: near, Delay: time.Hour})})
 	// From a companion its topic and the topic's other companions are in reach.
 	bill, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders@bills"}, Max: 1})
 	if err != nil || len(bill) != 1 {

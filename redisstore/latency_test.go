@@ -228,6 +228,20 @@ func TestLatencyLog(t *testing.T) {
 		r.bounded("ack many that were extended", func() error { return r.settle(ds, punctual.Settlement{Verb: punctual.SettleAck}) })
 		r.bounded("claim many", func() (err error) { ds, err = r.claim(script.Items); return err })
 		r.bounded("ack many", func() error { return r.settle(ds, punctual.Settlement{Verb: punctual.SettleAck}) })
+		for _, c := range []struct{ each, body int }{{1, 100}, {1, 5 << 10}, {16, 100}} {
+			r.bounded("claim many", func() (err error) { ds, err = r.claim(script.Items); return err })
+			r.bounded(fmt.Sprintf("ack many with %d follow-ups of %d bytes", c.each, c.body), func() error {
+				var then []punctual.NewMessage
+				for n := range c.each {
+					then = append(then, punctual.NewMessage{Topic: fmt.Sprint("orders@", n%4), Delay: time.Hour, Body: make([]byte, c.body)})
+				}
+				return r.settle(ds, punctual.Settlement{Verb: punctual.SettleAck, Then: then})
+			})
+		}
+		tells(t, r.s, punctual.AllEvents)
+		r.bounded("claim many", func() (err error) { ds, err = r.claim(script.Items); return err })
+		r.bounded("ack many that are told of", func() error { return r.settle(ds, punctual.Settlement{Verb: punctual.SettleAck}) })
+		tells(t, r.s, 0)
 		r.bounded("push many that finished", func() error { return r.many(script.Items, punctual.NewMessage{ID: "b"}) })
 		r.bounded("reschedule many", func() error {
 			return r.amend("b", punctual.Amendment{Change: punctual.ChangeReschedule, Delay: time.Hour})

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +24,9 @@ func TestSlowSlotThatStaysMigrating(t *testing.T) {
 	s := openStore(t, client, nil)
 	far := time.Unix(1, 0)
 	push(t, s, punctual.NewMessage{ID: "stuck", Due: far}, punctual.NewMessage{Topic: "other", ID: "first", Due: far})
+	push(t, s, punctual.NewMessage{Topic: "orders@bills", ID: "there", Delay: time.Hour})
+	worked := held(t, s, "A")[0]
+	follow := []punctual.Settlement{then(worked, punctual.SettleAck, punctual.NewMessage{Topic: "orders@bills", ID: "A~bill", Delay: time.Hour})}
 	number, err := cluster.Slot(ordersKey)
 	if err != nil {
 		t.Fatal(err)
@@ -38,6 +43,8 @@ func TestSlowSlotThatStaysMigrating(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "redis-cli --cluster fix") {
 		t.Errorf("P13: %v does not say how the move is ended", err)
 	}
+	errs, err := s.Settle(t.Context(), follow)
+	wantDefinite(t, "a settlement with follow-ups in a slot that is being moved", errors.Join(append(errs, err)...), punctual.ErrOverloaded)
 	both := punctual.Claim{Topics: []string{"orders", "other"}, Max: 1, Wait: 10 * time.Second}
 	for _, id := range []string{"first", "second"} {
 		begun := time.Now()
@@ -55,6 +62,10 @@ func TestSlowSlotThatStaysMigrating(t *testing.T) {
 	}
 	for _, n := range []*redisrig.Server{from, to} {
 		do(t, n, "CLUSTER", "SETSLOT", slot, "STABLE")
+	}
+	settled(t, s, follow)
+	if got := idsOf(t, s, "orders@bills"); !slices.Equal(got, []string{"A~bill", "there"}) {
+		t.Errorf("P1: when the move was ended there are %q; want the follow-up beside the one that was there", got)
 	}
 	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: 10 * time.Second})
 	if err != nil || len(ds) != 1 || ds[0].ID != "stuck" {

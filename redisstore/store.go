@@ -64,8 +64,8 @@ type Options struct {
 }
 
 // Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner,
-// punctual.FinishedKeeper, punctual.AbilityReporter, punctual.TopicNamer, storekit.Repeater and punctual.DurabilityReporter, and is
-// safe for concurrent use. Make one with Open, and close it with Close.
+// punctual.FinishedKeeper, punctual.AbilityReporter, punctual.TopicNamer, storekit.Repeater, storekit.Reacher and
+// punctual.DurabilityReporter, and is safe for concurrent use. Make one with Open, and close it with Close.
 type Store struct {
 	client  redis.UniversalClient
 	names   keys.Names
@@ -95,6 +95,7 @@ var (
 	_ punctual.AbilityReporter    = (*Store)(nil)
 	_ punctual.TopicNamer         = (*Store)(nil)
 	_ storekit.Repeater           = (*Store)(nil)
+	_ storekit.Reacher            = (*Store)(nil)
 )
 
 // Open connects a store to a server. First it checks that the server can keep what it is given (Redis 6.2 or newer,
