@@ -4,16 +4,16 @@ package punctual
 // example, the group billing of the topic orders has its copies in orders@g.billing.
 func GroupTopic(topic, group string) string { return topic + "@g." + group }
 
-// The copies of a message are follow-ups of its settlement, which have at most MaxThenBytes together. A store does not compare a push
-// with the groups of its topic. So a Queue and a server do, in order that a message which can never be copied is refused at its push
-// and not found among the dead ones later.
+// The copies of a message are follow-ups of its settlement, which have at most MaxThenBytes together. A store does not compare
+// a push with the groups of its topic. So a Queue and a server do, in order that a message which can never be copied is refused
+// at its push and not found among the dead ones later.
 
-// CopiesFit reports whether the copies of m are small enough however many groups the topic has, which is so for nearly every message. Of
-// others CheckCopies tells, once the settings of the topic are known.
+// CopiesFit reports whether the copies of m are small enough however many groups the topic has, which is so for nearly every
+// message. Of others CheckCopies tells, once the settings of the topic are known.
 func CopiesFit(m *NewMessage) bool { return copyBytes(m)*MaxGroups <= MaxThenBytes }
 
-// CheckCopies returns an ErrTooLarge if the copies of m for the groups of its topic would have more than MaxThenBytes together, or nil.
-// s are the settings of that topic.
+// CheckCopies returns an ErrTooLarge if the copies of m for the groups of its topic would have more than MaxThenBytes together,
+// or nil. s are the settings of that topic.
 func (s Settings) CheckCopies(m *NewMessage) error {
 	if n := copyBytes(m); n*len(s.Groups) > MaxThenBytes {
 		return errorf(ErrTooLarge, "message has %d bytes, and its copies for %d groups would have more than %d: store what is large elsewhere",
@@ -22,7 +22,8 @@ func (s Settings) CheckCopies(m *NewMessage) error {
 	return nil
 }
 
-// copyBytes is the most that a copy of m counts towards MaxThenBytes: the names of its topic and its ID may be longer than those of m.
+// copyBytes is the most that a copy of m counts towards MaxThenBytes: the names of its topic and its ID may be longer than
+// those of m.
 func copyBytes(m *NewMessage) int {
 	n := len(m.Topic) + 1 + MaxCompanionBytes + MaxIDBytes + len(m.Body)
 	for name, value := range m.Headers {

@@ -197,8 +197,8 @@ type Settings struct {
 	// Groups are the names of groups, each of which gets a copy of every message of the topic once it is due; see GroupTopic.
 	// The copies are made by a Worker that handles one of the groups (worker.Worker.HandleGroup), by package duty and by the
 	// program "punctual serve". A group that is added gets what falls due afterwards; one that is removed keeps the copies that
-	// it has, in its topic. The names are unlike, and neither "none" nor "all", which people write for no groups and for all. A companion
-	// topic has no groups, so that setting them there is ErrInvalid. Configure makes the topics of the groups.
+	// it has, in its topic. The names are unlike, and neither "none" nor "all", which people write for no groups and for all.
+	// A companion topic has no groups, so that setting them there is ErrInvalid. Configure makes the topics of the groups.
 	// Allowed: none, or 1 to 32 names of 1 to 62 bytes of A-Z a-z 0-9 . _ - (MaxGroups, MaxGroupBytes). Default: none.
 	Groups []string
 }

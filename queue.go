@@ -195,7 +195,8 @@ func (q *Queue) PushMany(ctx context.Context, ms []NewMessage) ([]PushResult, er
 	return rs, err
 }
 
-// pushAll sends messages to the store in as many calls as it takes. What cannot be copied to the groups of its topic is refused alone.
+// pushAll sends messages to the store in as many calls as it takes. A message that could not be copied to the groups of its topic
+// is refused alone.
 func (q *Queue) pushAll(ctx context.Context, ms []NewMessage) ([]PushResult, error) {
 	var tooLarge []PushResult // one for each of ms, empty for those that fit; nil if all fit
 	fitting := ms
@@ -224,8 +225,8 @@ func (q *Queue) pushAll(ctx context.Context, ms []NewMessage) ([]PushResult, err
 	return tooLarge, NewBatchError("push", errs)
 }
 
-// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic. The settings are read for a large
-// message alone; if they cannot be, the push says what is wrong with the store.
+// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic. The settings are read for a
+// large message alone; if they cannot be, the push says what is wrong with the store.
 func (q *Queue) copiesFit(ctx context.Context, m *NewMessage) error {
 	if CopiesFit(m) {
 		return nil

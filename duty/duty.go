@@ -1,12 +1,12 @@
 // Package duty does for a store what somebody has to do and any process may do: it copies the messages of topics with groups
-// (punctual.Settings.Groups), forwards follow-ups to topics that their store could not reach in one step (punctual.ReachFamily), and
-// stores the occurrences of schedules (punctual.Schedule).
+// (punctual.Settings.Groups), forwards follow-ups to topics that their store could not reach in one step
+// (punctual.ReachFamily), and stores the occurrences of schedules (punctual.Schedule).
 //
 //	err := duty.Run(ctx, store, nil)
 //
-// "punctual serve" runs the duties of its store, and a worker.Worker copies and forwards for its own topics. A program that has schedules,
-// or groups which others handle, and no such server, calls Run. Several processes that run the duties of
-// one store share them. If one dies, the others go on once its leases have ended.
+// "punctual serve" runs the duties of its store, and a worker.Worker copies and forwards for its own topics. A program that has
+// schedules, or groups which others handle, and no such server, calls Run. Several processes that run the duties of one store
+// share them. If one dies, the others go on once its leases have ended.
 package duty
 
 import (
@@ -26,8 +26,8 @@ import (
 type Config struct {
 	// Topics, if any, are the only topics whose duties are done, with those of their companions. Default all topics.
 	Topics []string
-	// Concurrency is how many messages each duty handles at the same time, 1 to punctual.MaxClaim. Default 64. They mostly wait for
-	// the store.
+	// Concurrency is how many messages each duty handles at the same time, 1 to punctual.MaxClaim. Default 64. They mostly wait
+	// for the store.
 	Concurrency int
 	// Logger gets what goes wrong. Default slog.Default().
 	Logger *slog.Logger
@@ -43,12 +43,12 @@ const (
 	stopTime = 5 * time.Second
 )
 
-// Run runs the duties of all topics of the store until ctx ends. It looks for topics every 10 s, with one call whatever their number
-// and one more for each topic with groups. When ctx has ended it waits, at most some seconds, until nothing is under way any more,
-// and returns nil; close the store only then.
+// Run runs the duties of all topics of the store until ctx ends. It looks for topics every 10 s, with one call whatever their
+// number and one more for each topic with groups. When ctx has ended it waits, at most some seconds, until nothing is under way
+// any more, and returns nil; close the store only then.
 //
-// Run returns an ErrUnsupported for a store that cannot name its topics (punctual.TopicNamer) or has no follow-ups, an ErrInvalid for
-// a malformed configuration, and the error of a store that was closed, has failed or is damaged.
+// Run returns an ErrUnsupported for a store that cannot name its topics (punctual.TopicNamer) or has no follow-ups, an
+// ErrInvalid for a malformed configuration, and the error of a store that was closed, has failed or is damaged.
 func Run(ctx context.Context, store punctual.Store, c *Config) error {
 	if c == nil {
 		c = &Config{}

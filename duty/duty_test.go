@@ -203,8 +203,8 @@ func (s *refusing) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 	return answers, nil
 }
 
-// TestRefusedCopiesDelayNobody: a topic whose copies are refused again and again does not hold up those of another one (P14), and its
-// messages keep their attempts until the store takes them.
+// TestRefusedCopiesDelayNobody: a topic whose copies are refused again and again does not hold up those of another one (P14),
+// and its messages keep their attempts until the store takes them.
 func TestRefusedCopiesDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -231,8 +231,14 @@ func TestRefusedCopiesDelayNobody(t *testing.T) {
 		if st, err := r.mem.Stats(t.Context(), "full"); err != nil || st.Live() != 2000 || st.Dead != 0 {
 			t.Errorf("%+v, %v; want no message lost", st, err)
 		}
-		if i, err := r.mem.Get(t.Context(), "full", "7"); err != nil || i.Attempt != 0 {
-			t.Errorf("%+v, %v; want it to keep its attempts", i, err)
+		put, err := r.mem.Get(t.Context(), "full", "7")
+		if err != nil || put.Attempt != 0 || !put.Due.After(put.FirstDue) {
+			t.Errorf("%+v, %v; want it put off, and to keep its attempts", put, err)
+		}
+		defer r.runs(r.mem, duty.Config{})() // there is space again
+		time.Sleep(time.Hour)
+		if c, err := r.mem.Get(t.Context(), "full@g.billing", "7"); err != nil || !c.Due.Equal(put.FirstDue) || !c.FirstDue.Equal(put.FirstDue) {
+			t.Errorf("%+v, %v; want it due when the message was first due, %v", c, err, put.FirstDue)
 		}
 	})
 }
@@ -245,8 +251,8 @@ type hanging struct {
 	punctual.AbilityReporter
 }
 
-// TestHungTopicDelaysNoOther: follow-ups for a topic that hangs do not hold up those for others (P14), also when they all come from one
-// topic, and are forwarded when it answers again.
+// TestHungTopicDelaysNoOther: follow-ups for a topic that hangs do not hold up those for others (P14), also when they all come
+// from one topic, and are forwarded when it answers again.
 func TestHungTopicDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -292,7 +298,8 @@ func (s *forgetful) Push(ctx context.Context, ms []punctual.NewMessage) ([]punct
 	return rs, err
 }
 
-// TestForwardedOnceThoughAnswersGetLost: what is forwarded again is stored once, whatever the push does with an ID that is in use.
+// TestForwardedOnceThoughAnswersGetLost: what is forwarded again is stored once, whatever the push does with an ID that is in
+// use.
 func TestForwardedOnceThoughAnswersGetLost(t *testing.T) {
 	for mode, want := range map[punctual.IfExists]int64{
 		punctual.IfExistsKeep: 2, punctual.IfExistsFail: 1, punctual.IfExistsReplace: 1, punctual.IfExistsReplaceDead: 1,

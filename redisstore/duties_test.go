@@ -1,12 +1,17 @@
 package redisstore
 
 import (
+	"context"
 	"log/slog"
+	"strconv"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/duties"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // TestDuties copies for groups and forwards follow-ups over this store, whose topics have one partition, and then four.
@@ -31,4 +36,65 @@ func TestKillDuties(t *testing.T) {
 		}
 		return s
 	})
+}
+
+// TestReaches: a Worker whose handlers follow to other topics needs no server that forwards, and no settlement is refused on the way.
+func TestReaches(t *testing.T) {
+	t.Parallel()
+	if _, err := punctual.As[punctual.AbilityReporter](openFresh(t, nil)); err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	for _, partitions := range []int{1, 4} {
+		s := openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: partitions})
+		q := punctual.NewQueue(s, nil)
+		done := make(chan string, 64)
+		var refused atomic.Int64
+		o := &punctual.Observer{OnSettle: func(_ context.Context, _ punctual.Settlement, _ time.Duration, err error) {
+			if err != nil {
+				refused.Add(1)
+			}
+		}}
+		w := worker.New(s, &worker.Config{Observer: o, Logger: slog.New(slog.DiscardHandler)})
+		w.Handle("pay", punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+			return punctual.Follow(nil,
+				punctual.NewMessage{Topic: "invoice", ID: d.ID + "~invoice"},
+				punctual.NewMessage{Topic: "pay@note", ID: d.ID + "~note"},
+				punctual.NewMessage{Topic: "pay@note", ID: "elsewhere-" + d.ID},
+			)
+		}))
+		for _, topic := range []string{"invoice", "pay@note"} {
+			w.Handle(topic, punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+				done <- d.ID
+				return nil
+			}))
+		}
+		const n = 10
+		for i := range n {
+			if _, err := q.Push(t.Context(), "pay", nil, punctual.ID(strconv.Itoa(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]int{}
+		for range 3 * n {
+			select {
+			case id := <-done:
+				seen[id]++
+			case <-time.After(time.Minute):
+				t.Fatalf("P1: with %d partitions only %d of %d follow-ups were handled", partitions, len(seen), 3*n)
+			}
+		}
+		if err := w.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if len(seen) != 3*n || refused.Load() != 0 {
+			t.Errorf("with %d partitions %d follow-ups of %d, and %d settlements were refused", partitions, len(seen), 3*n, refused.Load())
+		}
+		st, err := s.Stats(t.Context(), "pay@out")
+		if err != nil || st.Live() != 0 || st.Dead != 0 {
+			t.Errorf("envelopes: %+v, %v", st, err)
+		}
+	}
 }

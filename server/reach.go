@@ -8,9 +8,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// reaching is the store of a server for those who may name any topic in a follow-up: where the store reaches only a family, it puts the
-// other follow-ups into envelopes (storekit.Settle), which a duty forwards. It stands right above the store, so that a call which is sent
-// again is compared as the client sent it.
+// reaching is the store of a server for those who may name any topic in a follow-up: where the store reaches only a family, it
+// puts the other follow-ups into envelopes (storekit.Settle), which a duty forwards. It stands right above the store, so that a
+// call which is sent again is compared as the client sent it.
 //
 // It has no Unwrap, because it changes settlements. The server asks the store itself for its other interfaces.
 type reaching struct {

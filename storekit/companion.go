@@ -82,9 +82,10 @@ func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 	return nil
 }
 
-// ConfigureGroups is Inspector.Configure for a store with groups: it has the store's own function configure change the settings, and
-// makes the topics of the groups before the topic has them, so that a process that looks for topics with groups finds them by these
-// names. A group is set by further calls of configure, each of which is harmless when the next one does not come.
+// ConfigureGroups is Inspector.Configure for a store with groups: it has the store's own function configure change the
+// settings, and makes the topics of the groups before the topic has them, so that a process that looks for topics with groups
+// finds them by these names. A group is set by further calls of configure, each of which is harmless when the next one does not
+// come.
 func ConfigureGroups(ctx context.Context, topic string, p punctual.SettingsPatch, configure func(context.Context, string, punctual.SettingsPatch) (punctual.Settings, error)) (punctual.Settings, error) {
 	if _, name := Companion(topic); p.Groups == nil || len(*p.Groups) == 0 || name != "" {
 		return configure(ctx, topic, p)

@@ -13,10 +13,10 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A settlement stores its follow-ups in one atomic step, and some stores reach only the family of the message's topic in one step
-// (punctual.ReachFamily). A follow-up beyond that goes a way of two steps. The settlement stores an envelope of it in the companion
-// T@out, which is within reach, so that the follow-up is stored if and only if the message is settled. Then package duty forwards it:
-// it pushes the follow-up to its own topic and acks the envelope.
+// A settlement stores its follow-ups in one atomic step, and some stores reach only the family of the message's topic in one
+// step (punctual.ReachFamily). A follow-up beyond that goes a way of two steps. The settlement stores an envelope of it in the
+// companion T@out, which is within reach, so that the follow-up is stored if and only if the message is settled. Then package
+// duty forwards it: it pushes the follow-up to its own topic and acks the envelope.
 //
 //	orders/A-17 acked --+-- one step --> orders@out/A-17~01KB3...  -- forwarded --> invoice/A-17~invoice
 //
@@ -31,8 +31,8 @@ func OutTopic(topic string) string {
 
 // A Reacher is a store that reaches only some follow-ups in one step with a settlement, and knows which. punctual.As finds it.
 type Reacher interface {
-	// Reaches reports whether the store can store the follow-up m in one step with a settlement of the message id of topic. Where m
-	// has no ID the store makes one within reach, so only its topic counts.
+	// Reaches reports whether the store can store the follow-up m in one step with a settlement of the message id of topic.
+	// Where m has no ID the store makes one within reach, so only its topic counts.
 	Reaches(ctx context.Context, topic, id string, m *punctual.NewMessage) (bool, error)
 }
 
@@ -42,11 +42,12 @@ const ForwardHeader = "punctual-forward"
 
 // Settle is s.Settle for those who make settlements for others: a Worker and a server. In a store that reaches only a family it
 // puts the follow-ups that are beyond reach into envelopes, and calls moved, if not nil, for each such settlement with how many
-// there are. The store refuses a settlement that is malformed, or whose envelopes are, as it refuses any other. In any other store
-// Settle changes nothing. ss is not changed.
+// there are. The store refuses a settlement that is malformed, or whose envelopes are, as it refuses any other. In any other
+// store Settle changes nothing. ss is not changed.
 //
-// A store that is a Reacher is asked which follow-ups are within reach. Any other store of a family is asked to settle first. Where
-// its answer is ErrUnsupported, the settlement is made with every follow-up in an envelope that is not surely within reach.
+// A store that is a Reacher is asked which follow-ups are within reach. Any other store of a family is asked to settle first.
+// Where its answer is ErrUnsupported, the settlement is made with every follow-up in an envelope that is not surely within
+// reach.
 func Settle(ctx context.Context, s punctual.Store, ss []punctual.Settlement, moved func(x *punctual.Settlement, envelopes int)) ([]error, error) {
 	if !slices.ContainsFunc(ss, func(x punctual.Settlement) bool { return len(x.Then) > 0 }) {
 		return s.Settle(ctx, ss)
@@ -78,8 +79,8 @@ func Settle(ctx context.Context, s punctual.Store, ss []punctual.Settlement, mov
 	return answers, nil
 }
 
-// reachesFamily reports whether the store has refused a settlement with follow-ups because they are beyond its reach, and reaches a
-// family.
+// reachesFamily reports whether the store has refused a settlement with follow-ups because they are beyond its reach, and
+// reaches a family.
 func reachesFamily(ctx context.Context, s punctual.Store, ss []punctual.Settlement, answers []error) bool {
 	refused := func(x punctual.Settlement, err error) bool {
 		return len(x.Then) > 0 && errors.Is(err, punctual.ErrUnsupported)
@@ -166,8 +167,8 @@ type forward struct {
 	IfDue       time.Time         `json:"if_due,omitzero"`
 }
 
-// envelope returns the message that carries m from a settlement of x to its topic. m gets its ID here, so that the envelope can be
-// forwarded twice and m is stored once.
+// envelope returns the message that carries m from a settlement of x to its topic. m gets its ID here, so that the envelope can
+// be forwarded twice and m is stored once.
 func (p *postman) envelope(x *punctual.Settlement, m *punctual.NewMessage) (punctual.NewMessage, error) {
 	f := forward{
 		Topic: m.Topic, ID: m.ID, Due: ceilTime(m.Due), Delay: m.Delay, MaxAttempts: m.MaxAttempts, ExpireAfter: m.ExpireAfter,
@@ -198,8 +199,8 @@ func ceilTime(t time.Time) time.Time {
 	return FromMillis(CeilMillis(t))
 }
 
-// Forwarded returns the follow-up in an envelope, or an ErrInvalid if m is none. Its due time is absolute: a delay counts from when
-// the envelope was stored, which is when the message was settled.
+// Forwarded returns the follow-up in an envelope, or an ErrInvalid if m is none. Its due time is absolute: a delay counts from
+// when the envelope was stored, which is when the message was settled.
 func Forwarded(m *punctual.Message) (punctual.NewMessage, error) {
 	var f forward
 	if err := json.Unmarshal([]byte(m.Headers[ForwardHeader]), &f); err != nil {
@@ -253,8 +254,8 @@ func (ids *envelopeIDs) next() string {
 	return IDOfKey(ids.key, ids.made)
 }
 
-// nextRequest returns the context of a second call that belongs to the call of ctx. Its key follows from that of the first, so that a
-// copy of the whole finds the answers of both.
+// nextRequest returns the context of a second call that belongs to the call of ctx. Its key follows from that of the first, so
+// that a copy of the whole finds the answers of both.
 func nextRequest(ctx context.Context) context.Context {
 	r, ok := RequestOf(ctx)
 	if !ok {

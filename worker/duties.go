@@ -12,10 +12,10 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A worker does the duties of its own topics (package duties), so that a program needs no server for them: for a group it copies the
-// messages of the topic, and in a store that reaches only a family it forwards the follow-ups of its topics. The handlers of duties
-// run in workers of their own, with slots of their own, so that they take none from the handlers of the program. Several processes
-// that do the same duty share it.
+// A worker does the duties of its own topics (package duties), so that a program needs no server for them: for a group it
+// copies the messages of the topic, and in a store that reaches only a family it forwards the follow-ups of its topics. The
+// handlers of duties run in workers of their own, with slots of their own, so that they take none from the handlers of the
+// program. Several processes that do the same duty share it.
 
 const (
 	// dutySlots is the Concurrency of a duty's worker, whose handlers mostly wait for the store.
@@ -39,9 +39,9 @@ func HandleGroup[T any](w *Worker, t *punctual.Topic[T], group string, f func(ct
 	w.HandleGroup(t.Name(), group, t.Handler(f), opts...)
 }
 
-// checkGroups returns an ErrInvalid if the worker handles the messages of a topic with groups itself, because these are for the duty
-// that copies them: a message that another handler acks never reaches the groups. It asks the store once, and only for so long; what
-// is not known then passes.
+// checkGroups returns an ErrInvalid if the worker handles the messages of a topic with groups itself, because these are for the
+// duty that copies them: a message that another handler acks never reaches the groups. It asks the store once, and only for so
+// long; what is not known then passes.
 func (w *Worker) checkGroups(ctx context.Context) error {
 	asked := w.ungrouped()
 	if len(asked) == 0 {

@@ -59,8 +59,8 @@ func TestWorkerStoresFollowUps(t *testing.T) {
 	})
 }
 
-// TestWorkerFollowsADiscardAndASnooze: what a handler returns beside the follow-ups decides what becomes of the message, and where it is
-// retried nothing is stored.
+// TestWorkerFollowsADiscardAndASnooze: what a handler returns beside the follow-ups decides what becomes of the message, and
+// where it is retried nothing is stored.
 func TestWorkerFollowsADiscardAndASnooze(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -96,8 +96,8 @@ func TestWorkerFollowsADiscardAndASnooze(t *testing.T) {
 	})
 }
 
-// TestWorkerPutsOffWhatIsRefusedForAWhile: while the topic of a follow-up refuses pushes the message waits longer and longer and keeps its
-// attempts; then both are done.
+// TestWorkerPutsOffWhatIsRefusedForAWhile: while the topic of a follow-up refuses pushes the message waits longer and longer
+// and keeps its attempts; then both are done.
 func TestWorkerPutsOffWhatIsRefusedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -132,8 +132,8 @@ func TestWorkerPutsOffWhatIsRefusedForAWhile(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestWorkerRetriesWhatIsRefused: a follow-up that is refused for good never has its message acked. The message is retried, its history
-// has the reason, and it is dead when its attempts are used up.
+// TestWorkerRetriesWhatIsRefused: a follow-up that is refused for good never has its message acked. The message is retried, its
+// history has the reason, and it is dead when its attempts are used up.
 func TestWorkerRetriesWhatIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		m    punctual.NewMessage
@@ -167,8 +167,8 @@ func TestWorkerRetriesWhatIsRefused(t *testing.T) {
 	}
 }
 
-// TestWorkerLosesNoFollowUpWithAnAnswer: the first try took effect and its answer got lost. The next one meets a settled message, and the
-// follow-up is there once.
+// TestWorkerLosesNoFollowUpWithAnAnswer: the first try took effect and its answer got lost. The next one meets a settled
+// message, and the follow-up is there once.
 func TestWorkerLosesNoFollowUpWithAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -237,8 +237,8 @@ func TestWorkerSendsLargeFollowUpsInParts(t *testing.T) {
 	})
 }
 
-// TestWorkerForwardsFollowUps: in a store that reaches only a family a follow-up in another topic goes through an envelope, which the
-// worker forwards. The header stays, a delay counts from the ack, and a follow-up within reach does not need it.
+// TestWorkerForwardsFollowUps: in a store that reaches only a family a follow-up in another topic goes through an envelope,
+// which the worker forwards. The header stays, a delay counts from the ack, and a follow-up within reach does not need it.
 func TestWorkerForwardsFollowUps(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent %v", silent), func(t *testing.T) {
@@ -328,7 +328,8 @@ func TestDrainForwards(t *testing.T) {
 	})
 }
 
-// TestWorkerKeepsALeaseWhoseFollowUpsOverload: an overload of the whole call is waited for, because it says nothing about the follow-ups.
+// TestWorkerKeepsALeaseWhoseFollowUpsOverload: an overload of the whole call is waited for, because it says nothing about the
+// follow-ups.
 func TestWorkerKeepsALeaseWhoseFollowUpsOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -20,7 +20,8 @@ func (r *rig) grouped() {
 	r.configure("orders", punctual.SettingsPatch{Groups: ptr([]string{"billing", "mail"})})
 }
 
-// TestGroupsGetCopies: each group gets its own copy of what falls due, with all that it was pushed with, and works on it by itself.
+// TestGroupsGetCopies: each group gets its own copy of what falls due, with all that it was pushed with, and works on it by
+// itself.
 func TestGroupsGetCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

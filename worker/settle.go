@@ -27,8 +27,8 @@ const maxSettleBytes = 4 << 20
 func settlementBytes(s punctual.Settlement) int64 { return int64(1 + storekit.SizeOfThen(s.Then)) }
 
 // settle settles m in the store, trying again with a growing delay while the lease lasts, and reports the result to the
-// observer. end is when the lease ends by local time. It returns the outcome that was settled with, which is another one than o if the
-// store has refused the follow-ups of o.
+// observer. end is when the lease ends by local time. It returns the outcome that was settled with, which is another one than o
+// if the store has refused the follow-ups of o.
 func (w *Worker) settle(m *message, o outcome, end time.Time) (outcome, error) {
 	began := time.Now()
 	var tries backoff

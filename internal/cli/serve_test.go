@@ -37,6 +37,40 @@ func TestServe(t *testing.T) {
 	p.wait()
 }
 
+// serve does the duties of its store and tells its clients, unless it is told not to; then messages for groups wait.
+func TestServeDoesTheDuties(t *testing.T) {
+	s := newShell(t)
+	p := s.start("serve", "--listen", "127.0.0.1:0", "--duties=false")
+	url := listening(t, p)
+	call(t, "PATCH", url+"/v1/topics/orders/settings", `{"groups":["billing","mail"]}`)
+	call(t, "POST", url+"/v1/topics/orders/messages?id=a", "hello")
+	if got := call(t, "GET", url+"/v1", ""); strings.Contains(got, `"duties":true`) {
+		t.Errorf("without duties GET /v1 says %s", got)
+	}
+	if got := call(t, "GET", url+"/v1/topics/orders/messages/a", ""); !strings.Contains(got, `"state":"ready"`) {
+		t.Errorf("without duties the message is %s", got)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitOK {
+		t.Errorf("exit code %d, want 0: %s", code, p.errs.String())
+	}
+
+	p = s.start("serve", "--listen", "127.0.0.1:0")
+	url = listening(t, p)
+	if got := call(t, "GET", url+"/v1", ""); !strings.Contains(got, `"duties":true`) {
+		t.Errorf("GET /v1 says %s", got)
+	}
+	for _, group := range []string{"billing", "mail"} {
+		if got := call(t, "POST", url+"/v1/topics/orders@g."+group+"/claim?wait=30s", ""); !strings.Contains(got, `"id":"a"`) {
+			t.Errorf("group %s got %s", group, got)
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitOK || strings.Contains(p.errs.String(), "level=ERROR") {
+		t.Errorf("exit code %d, want 0: %s", code, p.errs.String())
+	}
+}
+
 func TestServeRefuses(t *testing.T) {
 	r := newRig(t)
 	r.run("serve", "--listen", "0.0.0.0:0").exits(exitError, "other machines reach this address").prints("")

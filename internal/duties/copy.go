@@ -13,8 +13,8 @@ import (
 )
 
 // A topic with groups keeps one message until it is due. Then this duty claims it and acks it with one copy for each group, as
-// follow-ups, in one atomic step. So a message that is cancelled or moved before is so for all groups at once, a process that dies
-// meanwhile leaves no copy or all of them, and no group gets a copy twice.
+// follow-ups, in one atomic step. So a message that is cancelled or moved before is so for all groups at once, a process that
+// dies meanwhile leaves no copy or all of them, and no group gets a copy twice.
 
 // copying is the duty of the topics with groups. They are found by the topics of the groups, which Configure makes.
 func copying() Duty {
@@ -89,8 +89,8 @@ func newCopies(d *punctual.Delivery, groups []string, life int) *copies {
 	return c
 }
 
-// copyID returns the ID of the copies, all of which have the same: that of the message, then with a number behind it. Numbers stand
-// behind "~", so that the copies lie in the partition of the message.
+// copyID returns the ID of the copies, all of which have the same: that of the message, then with a number behind it. Numbers
+// stand behind "~", so that the copies lie in the partition of the message.
 func copyID(d *punctual.Delivery, life int) string {
 	if life == 1 {
 		return d.ID
@@ -110,8 +110,8 @@ func (c *copies) Error() string { return fmt.Sprintf("copied to %d groups", len(
 
 func (c *copies) Unwrap() error { return c.decision }
 
-// Refused returns the ack with copies under the next ID if a group still has one with this ID: a copy of an earlier message with the
-// ID, which may be dead. Where the reason passes by itself the worker decides, and otherwise the message is retried.
+// Refused returns the ack with copies under the next ID if a group still has one with this ID: a copy of an earlier message
+// with the ID, which may be dead. Where the reason passes by itself the worker decides, and otherwise the message is retried.
 func (c *copies) Refused(cause error) error {
 	switch {
 	case errors.Is(cause, punctual.ErrDuplicate) && c.life <= mostLives:

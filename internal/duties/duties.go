@@ -1,9 +1,10 @@
 // Package duties is the work that somebody has to do for a store and that any process may do: to copy messages for groups, to
-// forward follow-ups that their store could not reach, and to store the occurrences of schedules. Each duty is a handler of the messages of certain topics, so that leases,
-// attempts, backoff and dead letters are those of any message, and processes share the work by claiming.
+// forward follow-ups that their store could not reach, and to store the occurrences of schedules. Each duty is a handler of the
+// messages of certain topics, so that leases, attempts, backoff and dead letters are those of any message, and processes share
+// the work by claiming.
 //
-// Each duty has a file and a row of Table. A Runner finds the topics that need a duty, and has them handled. Package worker runs the
-// duties of its own topics with it, and package duty those of a whole store.
+// Each duty has a file and a row of Table. A Runner finds the topics that need a duty, and has them handled. Package worker
+// runs the duties of its own topics with it, and package duty those of a whole store.
 package duties
 
 import (
@@ -81,8 +82,8 @@ func NewTools(store punctual.Store, logger *slog.Logger, look func()) *Tools {
 	return t
 }
 
-// Settings returns the settings that the topic has after the call began. Calls that wait for the store share what is read then, so
-// that a duty with a backlog does not read them once for each message. A store that is no Inspector has the defaults.
+// Settings returns the settings that the topic has after the call began. Calls that wait for the store share what is read then,
+// so that a duty with a backlog does not read them once for each message. A store that is no Inspector has the defaults.
 func (t *Tools) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
 	if t.Inspector == nil {
 		return punctual.DefaultSettings(), nil

@@ -34,9 +34,9 @@ func forwarding() Duty {
 const (
 	// remembered is how long the ID of a follow-up stays in use at least after it has finished.
 	remembered = 24 * time.Hour
-	// longestPush bounds one push. So that a topic which hangs does not keep the slots of the others (P14), only keptPushes of a topic
-	// may take so long. A push beside them ends after latePush, and when the topic has answered nothing for latePush no further one
-	// begins.
+	// longestPush bounds one push. So that a topic which hangs does not keep the slots of the others (P14), only keptPushes of
+	// a topic may take so long. A push beside them ends after latePush, and when the topic has answered nothing for latePush no
+	// further one begins.
 	longestPush = 5 * time.Second
 	latePush    = 300 * time.Millisecond
 	keptPushes  = 4
@@ -111,11 +111,12 @@ func (f *forwarder) forward(ctx context.Context, longest time.Duration, d *punct
 	return rs[0].Err
 }
 
-// isAgain reports whether the envelope may have been forwarded before: another delivery of it counted as an attempt, or was put off.
+// isAgain reports whether the envelope may have been forwarded before: another delivery of it counted as an attempt, or was put
+// off.
 func isAgain(d *punctual.Delivery) bool { return d.Attempt > 1 || !d.Due.Equal(d.FirstDue) }
 
-// isStored reports whether the topic has m from an earlier delivery of the envelope d. An ID that is in use is no proof, because m
-// may be to replace what has it, or to fail then.
+// isStored reports whether the topic has m from an earlier delivery of the envelope d. An ID that is in use is no proof,
+// because m may be to replace what has it, or to fail then.
 func (f *forwarder) isStored(ctx context.Context, d *punctual.Delivery, m *punctual.NewMessage) bool {
 	if f.t.Inspector == nil || m.Headers[storekit.AfterHeader] == "" {
 		return false

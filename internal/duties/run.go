@@ -22,8 +22,8 @@ const (
 	sideBySide = 16
 )
 
-// Runner finds the topics that need a duty, again and again, and has their messages handled. Each duty has a worker of its own, so
-// that one which hangs keeps no other one waiting (P14).
+// Runner finds the topics that need a duty, again and again, and has their messages handled. Each duty has a worker of its own,
+// so that one which hangs keeps no other one waiting (P14).
 type Runner struct {
 	// Names returns the names of the topics among which the runner looks.
 	Names func(ctx context.Context) ([]string, error)
@@ -61,8 +61,8 @@ func (r *Runner) Look() {
 	}
 }
 
-// Run has the duties done until ctx ends, and returns when nothing is under way any more. The error says that the store was closed
-// before, has failed or is damaged.
+// Run has the duties done until ctx ends, and returns when nothing is under way any more. The error says that the store was
+// closed before, has failed or is damaged.
 func (r *Runner) Run(ctx context.Context) (err error) {
 	for failing := false; ctx.Err() == nil; {
 		if err = r.adjust(ctx); errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) {

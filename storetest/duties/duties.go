@@ -1,5 +1,5 @@
-// Package duties shows that the duties of package duty hold their promises over a store: copies for groups and forwarded follow-ups,
-// whole or not at all, once, also when the process that does them is killed in between.
+// Package duties shows that the duties of package duty hold their promises over a store: copies for groups and forwarded
+// follow-ups, whole or not at all, once, also when the process that does them is killed in between.
 package duties
 
 import (
@@ -331,9 +331,13 @@ func nobodyCopies(b *bench) {
 	if got := b.ids(b.group("billing")); len(got) != 0 {
 		b.Errorf("billing has %q, and nobody copies", got)
 	}
+	want := b.get(b.topic, "7")
 	b.duties()
 	for _, g := range []string{"billing", "mail"} {
 		b.until(promise.P1, "all are copied", func() bool { return len(b.ids(b.group(g))) == 20 })
+		if c := b.get(b.group(g), "7"); !c.Due.Equal(want.Due) || !c.FirstDue.Equal(want.FirstDue) {
+			b.Errorf("the late copy for %s is due %v, first %v; want %v", g, c.Due, c.FirstDue, want.Due)
+		}
 	}
 }
 
@@ -363,14 +367,15 @@ func notCopied(b *bench) {
 	for i := range groups {
 		groups[i] = fmt.Sprint("g", i)
 	}
-	b.groups(groups...)
+	b.groups(groups[0])
 	b.configure(b.topic, punctual.SettingsPatch{MaxAttempts: ptr(2), Backoff: &punctual.Backoff{}})
 	body := make([]byte, punctual.DefaultMaxBody)
-	if _, err := b.queue.Push(b.Context(), b.topic, body, punctual.ID("a")); !errors.Is(err, punctual.ErrTooLarge) {
-		b.Errorf("%s: a push whose copies are too large: %v; want ErrTooLarge", promise.P13, err)
+	if _, err := b.queue.Push(b.Context(), b.topic, body, punctual.ID("a")); err != nil {
+		b.Fatal(err)
 	}
-	if _, err := b.store.Push(b.Context(), []punctual.NewMessage{{Topic: b.topic, ID: "a", Body: body}}); err != nil {
-		b.Fatal(err) // a store alone does not know
+	b.groups(groups...)
+	if _, err := b.queue.Push(b.Context(), b.topic, body, punctual.ID("b")); !errors.Is(err, punctual.ErrTooLarge) {
+		b.Errorf("%s: a push whose copies are too large: %v; want ErrTooLarge", promise.P13, err)
 	}
 	b.duties()
 	b.until(promise.P1, "the message is dead", func() bool { return b.state(b.topic, "a") == punctual.StateDead })
@@ -440,7 +445,7 @@ func standsStill(b *bench) {
 	}
 }
 
-// over is a way to the store that reaches only a family, as stores are whose topics lie on several servers.
+// family is a way to the store that reaches only a family, as stores are whose topics lie on several servers.
 func (b *bench) family() punctual.Store { return familyrig.New(b.store, 1, false) }
 
 // follow pushes a message, claims it and acks it with a follow-up in another topic.
@@ -454,6 +459,9 @@ func (b *bench) follow(id string, m punctual.NewMessage) {
 	x := punctual.Settlement{Topic: b.topic, ID: ds[0].ID, Token: ds[0].Token, Verb: punctual.SettleAck, Then: []punctual.NewMessage{m}}
 	storekit.SetAfter(&x)
 	errs, err := storekit.Settle(b.Context(), b.family(), []punctual.Settlement{x}, nil)
+	if err == nil && errors.Is(errs[0], punctual.ErrForbidden) {
+		b.Skipf("skipped: behind a server nobody puts follow-ups into envelopes: %v", errs[0])
+	}
 	if err != nil || errs[0] != nil {
 		b.Fatal(errs, err)
 	}

@@ -49,8 +49,8 @@ func (l *lossy) Now(ctx context.Context) (time.Time, error) { return l.Store.Now
 // Close implements punctual.Store.
 func (l *lossy) Close() error { return l.Store.Close() }
 
-// standing is a way to a store that stands still before its first settlement with follow-ups, until goes is closed. Its renewals stand
-// still, too.
+// standing is a way to a store that stands still before its first settlement with follow-ups, until goes is closed. Its
+// renewals stand still, too.
 type standing struct {
 	Store  punctual.Store
 	once   sync.Once

@@ -22,8 +22,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Processes that do duties and are killed. A child process does them over a way to the store that tells its parent when it has come to
-// the stage at which it is to be killed, and goes no further.
+// Processes that do duties and are killed. A child process does them over a way to the store that tells its parent when it has
+// come to the stage at which it is to be killed, and goes no further.
 
 // stage is where a process is killed, and what has to be so then.
 type stage struct {
@@ -120,9 +120,9 @@ func stages() []stage {
 // Opener opens the store that an address says, and has it closed at the end of the test.
 type Opener func(t *testing.T, address string) punctual.Store
 
-// RunKilled kills processes that do duties of a store, at each stage and then at random, and checks that all is done once. address
-// returns where a fresh store is, and open opens it in any process. test is the name of the test that calls RunKilled: a child process
-// runs that test alone and never returns from RunKilled.
+// RunKilled kills processes that do duties of a store, at each stage and then at random, and checks that all is done once.
+// address returns where a fresh store is, and open opens it in any process. test is the name of the test that calls RunKilled:
+// a child process runs that test alone and never returns from RunKilled.
 func RunKilled(t *testing.T, test string, address func(t *testing.T) string, open Opener) {
 	if c, ok := ledger.ChildOf(t); ok {
 		runChild(t, c, open)
@@ -281,7 +281,8 @@ func (s *stopping) Now(ctx context.Context) (time.Time, error) { return s.Store.
 // Close implements punctual.Store.
 func (s *stopping) Close() error { return s.Store.Close() }
 
-// killAtRandom kills processes that push, cancel and copy, one after the other, and judges the copies by what the processes were told.
+// killAtRandom kills processes that push, cancel and copy, one after the other, and judges the copies by what the processes
+// were told.
 func killAtRandom(t *testing.T, test, address string, open Opener) {
 	seed := ledger.TortureSeed(t)
 	r := rand.New(rand.NewPCG(seed, 8))
@@ -320,8 +321,8 @@ func killAtRandom(t *testing.T, test, address string, open Opener) {
 	})
 }
 
-// storm pushes and cancels messages, and does the duties meanwhile, until the process is killed. It writes down each call before it is
-// made, and its answer.
+// storm pushes and cancels messages, and does the duties meanwhile, until the process is killed. It writes down each call
+// before it is made, and its answer.
 func storm(t *testing.T, c ledger.Child, store punctual.Store) {
 	b := newBench(t, store, killTopic)
 	file, err := os.OpenFile(c.Journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// tally is the rule of the ledger for groups: each message that came due has one copy in each group, and one that was cancelled before
-// has none. Its methods are safe for concurrent use.
+// tally is the rule of the ledger for groups: each message that came due has one copy in each group, and one that was cancelled
+// before has none. Its methods are safe for concurrent use.
 type tally struct {
 	mu sync.Mutex
 	// messages has what is known of each ID. Guarded by mu.

@@ -1,0 +1,10 @@
+package remotestore_test
+
+import (
+	"testing"
+
+	"github.com/punctualmq/punctual/storetest/duties"
+)
+
+// TestDuties copies for groups over a server that leaves the duties to its clients.
+func TestDuties(t *testing.T) { duties.Run(t, overMemory) }
