@@ -153,6 +153,9 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 	if err != nil {
 		err = fmt.Errorf("%w: %w", punctual.ErrInvalid, err)
 	}
+	if p.Emit != nil && *p.Emit&^punctual.AllEvents != 0 { // JSON has no word for these
+		err = fmt.Errorf("emit: unknown events %d: %w", *p.Emit, punctual.ErrInvalid)
+	}
 	wrong := cmp.Or(storekit.CheckTopic(topic), err)
 	r := &request{method: http.MethodPatch, path: wire.TopicPath(topic, "settings"), body: body}
 	return call(ctx, s, "configure", wrong, r, nil, (*wire.Settings).Settings)

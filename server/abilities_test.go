@@ -24,7 +24,7 @@ func (a *able) Abilities(context.Context) (punctual.Abilities, error) {
 // take the silence of a store for a lack of abilities.
 func TestAbilities(t *testing.T) {
 	r := newRig(t, nil)
-	r.ask("GET /v1", "").want(t, 200, `"abilities":{"follow":"any"}`)
+	r.ask("GET /v1", "").want(t, 200, `"abilities":{"follow":"any","emit":true}`)
 
 	plain := struct{ punctual.Store }{r.store}
 	r.Server = newServer(t, plain, nil)

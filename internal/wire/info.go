@@ -35,13 +35,15 @@ type Abilities struct {
 	// Follow says where the follow-ups of a settlement may go: "none", "family" (the companions of the topic and the topic itself) or
 	// "any".
 	Follow string `json:"follow"`
+	// Emit tells that topics can tell of what happens to their messages (the setting emit).
+	Emit bool `json:"emit,omitzero"`
 	// Duties says that the server does what any process may do for the store, such as copying for groups.
 	Duties bool `json:"duties,omitzero"`
 }
 
 // AbilitiesOf returns a for an answer.
 func AbilitiesOf(a punctual.Abilities) *Abilities {
-	return &Abilities{Follow: a.Follow.String(), Duties: a.Duties}
+	return &Abilities{Follow: a.Follow.String(), Emit: a.Emit, Duties: a.Duties}
 }
 
 // StoreAbilities returns what the server's store can do. A reach that this program does not know counts as punctual.ReachNone, because
@@ -51,7 +53,7 @@ func (i *Info) StoreAbilities() (out punctual.Abilities, err error) {
 	if i.Abilities == nil {
 		return out, fmt.Errorf("the server does not know at the moment what its store can do: %w", punctual.ErrUnreachable)
 	}
-	out.Duties = i.Abilities.Duties
+	out.Emit, out.Duties = i.Abilities.Emit, i.Abilities.Duties
 	for r := punctual.ReachNone; r <= punctual.ReachAny; r++ {
 		if r.String() == i.Abilities.Follow {
 			out.Follow = r
