@@ -25,6 +25,7 @@ func eventCases() []testCase {
 		{"in order", p12, eventOrder},
 		{"off by default, and off again", p13, eventsOff},
 		{"its companion comes and goes", p13, eventsCompanion},
+		{"of changes that build on each other", p13, eventsOfChanges},
 		{"events tell of none", p13, eventsOfEvents},
 		{"of a group", p13, eventsOfGroup},
 		{"of a call with many items", p13, eventsOfBatch},
@@ -413,6 +414,37 @@ func eventsCompanion(s *harness) {
 	s.wantTopics()
 	bringAcked(s)
 	s.wantTopics(orders)
+}
+
+// eventsOfChanges: whether a change ends a message is decided by what the changes before it in the same call have left, so that
+// the companion is made when there is an event for it, and only then.
+func eventsOfChanges(s *harness) {
+	s.tells(endings)
+	ifDue := func(a punctual.Amendment, due time.Time) punctual.Amendment {
+		a.IfDue = due
+		return a
+	}
+	amend := func(as []punctual.Amendment, want ...error) {
+		s.Helper()
+		got, err := s.store.Amend(s.ctx, as)
+		if err != nil || len(got) != len(want) {
+			s.fail("amend: %v, %v", got, err)
+		}
+		for i, a := range got {
+			s.wantErr(a.Err, want[i], "change %d of %v", i, as)
+		}
+	}
+	s.push(order(x, 0))
+	amend([]punctual.Amendment{ifDue(remove(orders, x), noon), ifDue(cancel(orders, x), noon)}, nil, punctual.ErrNotFound)
+	s.push(order(x, 0))
+	later := noon.Add(time.Hour)
+	amend([]punctual.Amendment{reschedule(orders, x, time.Hour), ifDue(cancel(orders, x), noon)}, nil, punctual.ErrChanged)
+	s.wantTopics(orders)
+	amend([]punctual.Amendment{
+		ifDue(reschedule(orders, x, 0), later), ifDue(cancel(orders, x), later), ifDue(cancel(orders, x), noon),
+	}, nil, punctual.ErrChanged, nil)
+	s.wantTopics(orders, told)
+	s.wantEvents("the cancel", s.happened(punctual.EventCancelled, 0))
 }
 
 // eventsOfEvents: no companion tells of its own messages, so that events do not breed.

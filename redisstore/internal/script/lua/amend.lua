@@ -84,22 +84,24 @@ local function requeue(id, due)
   return REQUEUED, due
 end
 
--- refusal returns the status of a change that fails without an effect whatever condition it has, by the state of the message, or
--- nil.
-local function refusal(id, change, from, at)
+-- refusal returns the status of a change that fails without an effect whatever condition it has, by where the message is and
+-- whether it is to be cancelled when its lease ends, or nil.
+local function refusal(change, from, at, cancelled)
   if not from then return NOT_FOUND end
   if change == REQUEUE and from ~= D then return NOT_DEAD end
   if from == D and (change == CANCEL_IT or change == RESCHEDULE) then return DEAD end
   local leased = from == L and at > now
-  if leased and (change == RESCHEDULE or change == CANCEL_IT and known[id].cancel) then return LEASED end
+  if leased and (change == RESCHEDULE or change == CANCEL_IT and cancelled) then return LEASED end
   return nil
 end
 
+local function too_far(change, due) return due > MAX_DUE and (change == RESCHEDULE or change == REQUEUE) end
+
 local function amend(id, change, due, absolute, if_due)
   if absolute == 0 then due = up + due end
-  if due > MAX_DUE and (change == RESCHEDULE or change == REQUEUE) then return 0, 0 end
+  if too_far(change, due) then return 0, 0 end
   local from, at = place(id)
-  local refused = refusal(id, change, from, at)
+  local refused = refusal(change, from, at, known[id] and known[id].cancel)
   if refused then return refused, 0 end
   if if_due then
     local is = from == T and at or known[id].due
@@ -118,18 +120,32 @@ end
 
 local HEAD_BYTES = 10
 
--- lacks_events reports whether some change ends a message that is told of while the companion events is not there.
+-- lacks_events reports whether some change ends a message that is told of while the companion events is not there. The changes
+-- of one message build on each other: a cancel after a delete ends nothing.
 local function lacks_events()
-  local seen = {}
+  local after = {} -- of an ID: how the message stands after the changes that have been looked at
   for i = 3, #ARGV, 2 do
     local id, head = ARGV[i], ARGV[i + 1]
     local change, due, absolute = struct.unpack('<BdB', head)
-    local from, at = place(id)
-    local st = known[id]
-    local ends = change == CANCEL_IT or change == RESCHEDULE and st and st.cancel and (absolute == 1 and due or up + due) <= MAX_DUE
-    if ends and not seen[id] and not refusal(id, change, from, at) and not (from == L and at > now) then
-      seen[id] = true
-      if #head == HEAD_BYTES or (from == T and at or st.due) == struct.unpack('<d', head, HEAD_BYTES + 1) then return true end
+    if absolute == 0 then due = up + due end
+    local x = after[id]
+    if not x then
+      x = {}
+      x.from, x.at = place(id)
+      if x.from then x.due, x.cancelled = x.from == T and x.at or known[id].due, known[id] and known[id].cancel end
+      after[id] = x
+    end
+    local meets = #head == HEAD_BYTES or x.due == struct.unpack('<d', head, HEAD_BYTES + 1)
+    if meets and not too_far(change, due) and not refusal(change, x.from, x.at, x.cancelled) then
+      if change == DELETE then
+        x.from = nil
+      elseif change == CANCEL_IT and x.from == L and x.at > now then
+        x.cancelled = true
+      elseif change == CANCEL_IT or change == RESCHEDULE and x.cancelled then
+        return true
+      else
+        x.from, x.at, x.due, x.cancelled = T, due, due, false
+      end
     end
   end
   return false
