@@ -35,6 +35,12 @@ as the error of a failed attempt. Its exit code decides:
 With --group the messages are the copies that this group gets of those of the topic; see 'punctual
 topic set --groups'. The copies for all groups of the topic are made meanwhile, when they are due.
 
+With --then CMD prints messages on standard output, one JSON object per line as for 'punctual push
+--ndjson', each with its topic. They are stored in the same step as the ack: either the message is
+acked and all of them are stored, or neither happens. They may be 64. If a line cannot be read, none
+of them is stored, and the message is retried with the reason as its error. After another exit code
+than 0 what CMD has printed is not stored.
+
 Several topics are asked in a random order, so that none starves. With --concurrency 1, the
 default, lines come in the order in which messages were claimed.`
 
@@ -42,7 +48,8 @@ const consumeExample = `  punctual consume order.cancel
   punctual consume reminders invoices --until-empty
   punctual consume jobs --count 10 --json > jobs.ndjson
   punctual consume mail --exec 'echo "$PUNCTUAL_ID is due at $PUNCTUAL_DUE"' --concurrency 8
-  punctual consume orders --group billing`
+  punctual consume orders --group billing
+  punctual consume orders --exec ./close --then`
 
 // consumeFlags are the flags of consume.
 type consumeFlags struct {
@@ -54,6 +61,7 @@ type consumeFlags struct {
 	lease       durationFlag
 	timeout     durationFlag
 	snooze      durationFlag
+	then        bool
 }
 
 func newConsume(a *app) *cobra.Command {
@@ -91,6 +99,7 @@ func newConsume(a *app) *cobra.Command {
 	flags.Var(&f.lease, "lease", "the length of a lease, renewed while a message is handled (default: as the topic says)")
 	flags.Var(&f.timeout, "timeout", "end a CMD that runs longer and retry (default 1h; 0: no limit)")
 	flags.Var(&f.snooze, "snooze", "how long exit code 75 puts a message off (default 30s)")
+	flags.BoolVar(&f.then, "then", false, "store the messages that CMD prints, one JSON object per line, together with the ack")
 	return cmd
 }
 
@@ -114,6 +123,8 @@ func (f *consumeFlags) check(topics []string) error {
 		return usagef("count %d: use 1 or more, or 0 for no end", f.count)
 	case f.snooze.d != nil && f.exec == "":
 		return usagef("--snooze goes with --exec: without it every message is acked")
+	case f.then && f.exec == "":
+		return usagef("--then goes with --exec: it stores what the command prints")
 	case f.timeout.d != nil && f.exec == "":
 		return usagef("--timeout goes with --exec: without it there is nothing to wait for")
 	}
@@ -170,7 +181,7 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 		ShutdownTimeout: drainLimit,
 		Logger:          a.logger(),
 		Middleware:      []worker.Middleware{c.stopAtWriteError, c.count},
-		Observer:        &punctual.Observer{OnStart: limited.started, OnLeaseLost: limited.lost},
+		Observer:        &punctual.Observer{OnStart: limited.started, OnLeaseLost: limited.lost, OnSettle: c.settled},
 	})
 	for _, topic := range topics {
 		w.Handle(topic, c.handler())

@@ -29,20 +29,23 @@ const (
 	// keptStderr is how many bytes of the end of CMD's standard error become part of the failure's text. With the exit status in
 	// front, the text has at most punctual.MaxErrorBytes.
 	keptStderr = punctual.MaxErrorBytes - 64
-	// pipeGrace is how long to wait, after CMD has ended, for a process that CMD left behind to close standard error.
+	// pipeGrace is how long to wait, after CMD has ended, for a process that CMD left behind to close standard error, and with
+	// --then standard output.
 	pipeGrace = 2 * time.Second
 )
 
 // execute runs CMD with the message, and returns the error of a handler that stands for the exit code of CMD.
 func (c *consumer) execute(ctx context.Context, d *punctual.Delivery) error {
 	tail := &tail{max: keptStderr}
-	err := c.runCommand(ctx, d, tail)
+	var printed printedMessages
+	out := c.commandOut()
+	if c.flags.then {
+		out = &printed
+	}
+	err := c.runCommand(ctx, d, out, tail)
 	switch code, exited := exitStatus(err); {
 	case err == nil:
-		if c.json {
-			return c.print(ctx, d)
-		}
-		return nil
+		return c.succeeded(ctx, d, &printed)
 	case ctx.Err() != nil:
 		return fmt.Errorf("the command was ended: %w", context.Cause(ctx))
 	case exited && code == exitSnooze:
@@ -54,12 +57,26 @@ func (c *consumer) execute(ctx context.Context, d *punctual.Delivery) error {
 	}
 }
 
+// succeeded is what becomes of a message after CMD has ended with 0: it is acked, and with --then followed by what CMD printed.
+func (c *consumer) succeeded(ctx context.Context, d *punctual.Delivery, printed *printedMessages) error {
+	then, err := printed.messages(d)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		if err := c.print(ctx, d); err != nil {
+			return err
+		}
+	}
+	return punctual.Follow(nil, then...)
+}
+
 // runCommand runs CMD to its end, in a process group of its own, so that a signal from the terminal does not reach CMD and the
 // whole group can be killed.
-func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, tail *tail) error {
+func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, out io.Writer, tail *tail) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", string(c.flags.exec))
 	cmd.Stdin = bytes.NewReader(d.Body)
-	cmd.Stdout = c.commandOut()
+	cmd.Stdout = out
 	cmd.Stderr = io.MultiWriter(tail, c.errs)
 	cmd.Env = append(os.Environ(), environment(d)...)
 	cmd.WaitDelay = pipeGrace
@@ -71,7 +88,10 @@ func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, tail *t
 	err := cmd.Wait()
 	c.children.ended(cmd.Process.Pid)
 	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
-		return nil // a process that it left in the background still holds standard error
+		if c.flags.then {
+			return fmt.Errorf("the command has ended, but a process that it left in the background holds its output open: %w", err)
+		}
+		return nil // that process holds standard error alone
 	}
 	return err
 }

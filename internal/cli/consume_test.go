@@ -138,6 +138,7 @@ func TestConsumeRefusesBadInput(t *testing.T) {
 		{"count -1", []string{"consume", "t", "--count", "-1"}},
 		{"--snooze goes with --exec", []string{"consume", "t", "--snooze", "1s"}},
 		{"--timeout goes with --exec", []string{"consume", "t", "--timeout", "1s"}},
+		{"--then goes with --exec", []string{"consume", "t", "--then"}},
 		{`topic "a b"`, []string{"consume", "t", "a b"}},
 		{"the command is empty", []string{"consume", "t", "--exec", " "}},
 		{"lease 1ms", []string{"consume", "t", "--lease", "1ms"}},
