@@ -19,11 +19,12 @@ import (
 //	RetryAfter(d, err)     delivered again after d; counts as an attempt
 //	Discard(err)           dead at once, with err in its history
 //	Follow(err, ms...)     as err says, with ms stored in the same step
+//	Settled(verb)          nothing: the handler has settled the message itself
 //	any other error        delivered again when the topic's backoff says; counts as an attempt
 //	a panic, a Goexit      as any other error, with the stack in its history
 //
-// A Snooze, SnoozeUntil, RetryAfter, Discard or Follow that is wrapped in another error counts as well (errors.As); of several the
-// outermost one counts.
+// A Snooze, SnoozeUntil, RetryAfter, Discard, Follow or Settled that is wrapped in another error counts as well (errors.As); of
+// several the outermost one counts.
 //
 // ctx ends when the work is no longer wanted, and context.Cause(ctx) says why:
 //
@@ -100,24 +101,44 @@ func Follow(err error, ms ...NewMessage) error {
 	} else if err != nil {
 		return err
 	}
-	if d.verb == SettleRetry {
+	if d.settled && len(ms) > 0 {
+		return errors.Join(invalidf("follow-ups of a message that the handler has settled itself: store them with that settlement"), errors.New(err.Error()))
+	}
+	if d.settled || d.verb == SettleRetry {
 		return err
 	}
 	d.then = slices.Concat(d.then, ms)
 	return &d
 }
 
-// decisionError is the error that Snooze, SnoozeUntil, RetryAfter, Discard and Follow return: it says how to settle the message.
+// Settled returns the error with which a handler says that it has settled its message itself, by v: for instance in its own
+// transaction with pgstore.SettleTx. A Worker then leaves the message alone. v is what observers see in OnFinish; nobody calls
+// their OnSettle. If the message was not settled in truth, nothing is lost: its lease runs out, and it is delivered again. With a
+// v that does not end a lease (SettleExtend, or none at all) the error is an ordinary one, so that the message is retried.
+func Settled(v Verb) error {
+	switch v {
+	case SettleAck, SettleRetry, SettleSnooze, SettleDiscard, SettleRelease:
+		return &decisionError{verb: v, settled: true}
+	}
+	return invalidf("settled by verb %q: use one that ends a lease, such as SettleAck", v)
+}
+
+// decisionError is the error that Snooze, SnoozeUntil, RetryAfter, Discard, Follow and Settled return: it says how to settle
+// the message.
 type decisionError struct {
-	verb  Verb
-	delay time.Duration
-	due   time.Time    // of SnoozeUntil
-	then  []NewMessage // of Follow
-	err   error        // may be nil
+	verb Verb
+	// settled: the handler has settled the message itself, by verb.
+	settled bool
+	delay   time.Duration
+	due     time.Time    // of SnoozeUntil
+	then    []NewMessage // of Follow
+	err     error        // may be nil
 }
 
 func (e *decisionError) Error() string {
 	switch {
+	case e.settled:
+		return "settled by the handler: " + e.verb.String()
 	case !e.due.IsZero():
 		return "snooze until " + e.due.Format(time.RFC3339)
 	case e.verb == SettleSnooze:
@@ -136,15 +157,17 @@ func (e *decisionError) Unwrap() error { return e.err }
 
 // Decision is how to settle a message after its handler has returned.
 type Decision struct {
-	// Verb is SettleAck, SettleRetry, SettleSnooze or SettleDiscard.
+	// Verb is SettleAck, SettleRetry, SettleSnooze or SettleDiscard, or what Settled was called with.
 	Verb Verb
+	// Settled: the handler has settled the message by Verb itself, so nothing is to be done with it.
+	Settled bool
 	// Delay is the Settlement.Delay: the time until the next attempt, or UseBackoff. It is 0 for SettleAck and SettleDiscard.
 	Delay time.Duration
 	// Due is the Settlement.Due of SnoozeUntil: the instant of the next attempt in the place of Delay. Else it is zero.
 	Due time.Time
 	// Then are the messages of Follow, for Settlement.Then; none for SettleRetry.
 	Then []NewMessage
-	// Err is what the handler returned. After Follow(nil, ...) it is not nil although the verb is SettleAck.
+	// Err is what the handler returned. After Follow(nil, ...) and Settled it is not nil although the verb is SettleAck.
 	Err error
 }
 
@@ -156,7 +179,7 @@ func DecisionOf(err error) Decision {
 	}
 	var said *decisionError
 	if errors.As(err, &said) {
-		return Decision{Verb: said.verb, Delay: said.delay, Due: said.due, Then: said.then, Err: err}
+		return Decision{Verb: said.verb, Settled: said.settled, Delay: said.delay, Due: said.due, Then: said.then, Err: err}
 	}
 	return Decision{Verb: SettleRetry, Delay: UseBackoff, Err: err}
 }

@@ -26,6 +26,7 @@ func TestDecisionOf(t *testing.T) {
 		{"retry after nothing", punctual.RetryAfter(time.Minute, nil), punctual.SettleRetry, "retry after 1m0s"},
 		{"snooze leaves no text", fmt.Errorf("locked: %w", punctual.Snooze(1)), punctual.SettleSnooze, ""},
 		{"wrapped keeps the whole text", fmt.Errorf("order 7: %w", punctual.Discard(boom)), punctual.SettleDiscard, "order 7: boom"},
+		{"settled by a verb that ends no lease", punctual.Settled(punctual.SettleExtend), punctual.SettleRetry, ""},
 		{"joined", errors.Join(boom, punctual.Discard(boom)), punctual.SettleDiscard, "boom\nboom"},
 	}
 	for _, c := range cases {

@@ -28,8 +28,8 @@ type Observer struct {
 	OnClaim func(ctx context.Context, n int, took time.Duration)
 	// OnStart is called before the handler of d is called.
 	OnStart func(ctx context.Context, d *Delivery)
-	// OnFinish is called when the handler of d has returned. v is how its message will be settled, err what the handler
-	// returned (nil for SettleAck), and took how long the handler ran.
+	// OnFinish is called when the handler of d has returned. v is how its message will be settled, or was settled by the handler
+	// itself (Settled). err is what the handler returned, nil for SettleAck, and took is how long the handler ran.
 	OnFinish func(ctx context.Context, d *Delivery, v Verb, took time.Duration, err error)
 	// OnSettle is called once for each settlement when its outcome is known: err is the store's error, nil when the
 	// settlement was made. took includes repeated tries. A worker calls OnSettle for settlements that end a lease, a server

@@ -19,8 +19,7 @@ import (
 //
 // Until the transaction ends, its message and those with the IDs of its follow-ups are locked. Claims pass by them, also when the lease
 // runs out meanwhile. A renewal of the lease, and a cancel of the message, wait for up to a second and then get ErrOverloaded. Other
-// messages are not held up. So a handler calls SettleTx last, and commits. A Worker's own ack behind that reports a lost lease, and nothing
-// else comes of it.
+// messages are not held up. So a handler calls SettleTx last, and commits. In a Worker it then returns punctual.Settled.
 //
 // Waiting claims see the follow-ups within a second of the commit. At repeatable read and serializable a message that was changed since
 // the transaction's snapshot, such as one that was claimed since, is a serialization failure.

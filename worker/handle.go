@@ -102,7 +102,8 @@ type outcome struct {
 	why string
 }
 
-// failure is what the handler returned unless the message is acked: the error of Follow(nil, ...) is no failure.
+// failure is what the handler returned unless the message is acked: the errors of Follow(nil, ...) and Settled(SettleAck) are
+// no failures.
 func (o *outcome) failure() error {
 	if o.Verb == punctual.SettleAck {
 		return nil
@@ -118,7 +119,7 @@ func unstarted(why string) outcome {
 // decided is the outcome of a handler that returned err. It calls a method of err, so it may panic.
 func decided(err error) outcome {
 	o := outcome{Decision: punctual.DecisionOf(err)}
-	if o.Verb == punctual.SettleRetry || o.Verb == punctual.SettleDiscard {
+	if !o.Settled && (o.Verb == punctual.SettleRetry || o.Verb == punctual.SettleDiscard) {
 		o.text = storekit.TrimError(err.Error())
 	}
 	return o
@@ -135,11 +136,11 @@ func attempt(m *message) (o outcome) {
 }
 
 // finish removes m from those in flight, settles it, logs the result, and ends the handler's context. It does not settle m
-// after the store has answered that the lease is lost. The error says that m could not be settled.
+// after the store has answered that the lease is lost, and not where the handler has settled m itself. The error says that m could not be settled.
 func (w *Worker) finish(m *message, o outcome) error {
 	defer m.ctx.end(context.Canceled, nil)
 	end := w.inflight.drop(m)
-	if m.lost {
+	if m.lost || o.Settled {
 		return nil
 	}
 	o, err := w.settle(m, o, end)
@@ -187,7 +188,7 @@ func (w *Worker) log(m *message, level slog.Level, text string, args ...any) {
 // outcome is a release, which does not count as an attempt. Any other outcome is kept: success, Snooze, RetryAfter, Discard and
 // other errors.
 func (m *message) atStop(o outcome) outcome {
-	if m.stop.Err() == nil || o.Verb != punctual.SettleRetry || o.Delay != punctual.UseBackoff {
+	if m.stop.Err() == nil || o.Settled || o.Verb != punctual.SettleRetry || o.Delay != punctual.UseBackoff {
 		return o
 	}
 	if errors.Is(o.Err, context.Canceled) || errors.Is(o.Err, context.DeadlineExceeded) || errors.Is(o.Err, context.Cause(m.stop)) {

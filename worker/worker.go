@@ -46,13 +46,15 @@ import (
 //	panic.go     panics as errors
 //	errors.go    errors with a sentence in front
 //	backoff.go   growing delays
+//	quiet.go     middleware that snoozes what comes in quiet hours
+//	events.go    handlers of what topics tell of their messages
 //	duties.go    what the worker does for its topics beside the handlers: copies for groups, follow-ups to forward
 //
 // The goroutines, and what each owns:
 //
 //   - the poller (Worker.poller), one while the worker runs. It alone reserves free slots and decides which claims
 //     are sent. At the end it waits for all slots and ends the renewer and the watcher. Stop waits for it.
-//   - a claim (poller.ask), one for each call of Store.Claim under way. One more
+//   - a claim (begun in poller.send), one for each call of Store.Claim under way. One more
 //     goroutine reads the store's clock (Store.Now), once a minute when claims do not show it. The poller waits
 //     for them.
 //   - the renewer (Worker.renewLeases), one while the worker runs or drains. It renews the leases of messages in
