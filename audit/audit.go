@@ -168,7 +168,7 @@ func (e *Entry) setResult(changed int64, err error) {
 // makesRoom reports whether the change removes messages or can stop pushes. Such a change is needed most when the disk is full.
 func (e *Entry) makesRoom() bool {
 	switch e.Verb {
-	case "purge", "delete topic", "cancel", "configure":
+	case "purge", "delete topic", "delete", "cancel", "configure", "bulk delete", "bulk cancel":
 		return true
 	}
 	return false

@@ -137,7 +137,7 @@ func TestChangeThatCannotBeRecorded(t *testing.T) {
 
 // On a full disk a change that makes room is made although it cannot be entered.
 func TestPurgeOnAFullDisk(t *testing.T) {
-	for _, verb := range []string{"purge", "delete topic", "cancel", "configure"} {
+	for _, verb := range []string{"purge", "delete topic", "delete", "cancel", "configure", "bulk delete", "bulk cancel"} {
 		l, _, _ := newLog(t, func(s *memstore.Store) punctual.Store { return &failing{Store: s, from: 1} })
 		n, err := l.Record(t.Context(), Change{Verb: verb}, func(context.Context) (int64, error) { return 7, nil })
 		if n != 7 || err != nil || l.store.(*failing).pushes != 2 {

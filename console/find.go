@@ -101,6 +101,9 @@ func (c *call) findID(p *findPage) error {
 	if err != nil {
 		return err
 	}
+	if p.Now, err = c.now(); err != nil {
+		return err
+	}
 	p.Asked = true
 	topics := p.Topics
 	if p.Topic != "" {
@@ -193,6 +196,9 @@ func (c *call) findHeader(p *findPage) error {
 	}
 	state, err := punctual.ParseState(p.State)
 	if err != nil {
+		return err
+	}
+	if p.Now, err = c.now(); err != nil {
 		return err
 	}
 	p.Asked, p.ByHeader = true, true

@@ -17,7 +17,8 @@ type frame struct {
 	Page string
 	// Subject stands in the title before the page's name, such as the name of a topic.
 	Subject string
-	// Now is the store's clock when the page was made; AsOf shows it.
+	// Now is the store's clock when the page was made; AsOf shows it. A page that does not ask the store for the time has the
+	// time of the machine here.
 	Now time.Time
 	// Stale says why the page shows old values, or is "".
 	Stale string

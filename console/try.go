@@ -62,6 +62,9 @@ func (c *call) showArrival(p *tryPage, id string) error {
 	if p.Due, err = c.instant("due"); err != nil {
 		return err
 	}
+	if p.Now, err = c.now(); err != nil {
+		return err
+	}
 	m, err := inspector.Get(c.r.Context(), p.Topic, id)
 	switch {
 	case errors.Is(err, punctual.ErrNotFound):
