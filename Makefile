@@ -61,6 +61,11 @@ test-plain:
 	fi; \
 	try make --no-print-directory lint; exit $$failed
 
+# What needs no server and hardly waits.
+QUICK := . ./worker ./duty ./storekit/... ./memstore ./storetest ./storetest/ledger ./internal/batch ./internal/cron ./internal/schedule ./internal/duties ./diskstore/internal/...
+quick: ## Run the tests that need no server, twice, in a random order and under the race detector
+	$(GOTEST) $(RACE) -count=2 -skip '^TestSlow' $(QUICK)
+
 lint: export CGO_ENABLED = 0
 lint: export GOGC = 200
 lint: ## Check format (gofumpt) and code (go vet, staticcheck)

@@ -94,7 +94,7 @@ func TestBulkShift(t *testing.T) {
 
 // A shift that is stopped at any call of the store, and called again, moves no message twice and misses none. The same shift
 // later is a new one.
-func TestBulkShiftContinues(t *testing.T) {
+func TestSlowBulkShiftContinues(t *testing.T) {
 	for by, calls := range map[time.Duration]int{time.Hour: 3, 90 * time.Second: 7, -90 * time.Second: 7} {
 		for stop := 1; stop <= calls; stop++ {
 			t.Run(fmt.Sprint(by, " stopped at call ", stop), func(t *testing.T) {
@@ -374,9 +374,9 @@ func TestBulkRefuses(t *testing.T) {
 }
 
 // Random messages and shifts, stopped at random calls, against what each message should have become.
-func TestBulkRandomShifts(t *testing.T) {
+func TestSlowBulkRandomShifts(t *testing.T) {
 	r := rand.New(rand.NewPCG(seedrig.Of(t), 0))
-	for range 50 {
+	for range 15 {
 		synctest.Test(t, func(t *testing.T) {
 			s := &stoppingStore{Store: memstore.New(nil)}
 			defer s.Close()

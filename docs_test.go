@@ -151,7 +151,7 @@ var (
 	codeQuote     = regexp.MustCompile("`[^`]*`")
 )
 
-// Every test, Go file and member of a type that a document names in code quotes exists.
+// Every test, file in Go, Lua or SQL, and member of a type that a document names in code quotes exists.
 func TestSlowNamesInDocuments(t *testing.T) {
 	sources, err := readSources(os.DirFS("."))
 	if err != nil {
@@ -161,6 +161,9 @@ func TestSlowNamesInDocuments(t *testing.T) {
 	for _, s := range sources {
 		exists[path.Base(s.path)] = true
 		noteNames(s.ast, exists, types)
+	}
+	for _, name := range scripts(t) {
+		exists[path.Base(name)] = true
 	}
 	named := 0
 	for _, page := range pages(t) {
@@ -184,7 +187,7 @@ func TestSlowNamesInDocuments(t *testing.T) {
 
 var (
 	linkedCode = regexp.MustCompile(`\[\x60[^\x60]+\x60\]\(http[^)]*\)`)
-	quotedName = regexp.MustCompile(`\x60((?:Test|Example|Fuzz)[A-Za-z0-9_]+|[a-z0-9_/]+\.go)\x60`)
+	quotedName = regexp.MustCompile(`\x60((?:Test|Example|Fuzz)[A-Za-z0-9_]+|[a-z0-9_/]+\.(?:go|lua|sql))\x60`)
 	// quotedMember finds a method or field, with or without its package.
 	quotedMember = regexp.MustCompile(`\x60(?:[a-z]+\.)?([A-Za-z]+)\.([A-Za-z]+)(?:\([^\x60]*\))?\x60`)
 )

@@ -30,8 +30,9 @@ var (
 	// ErrDuplicate: the ID of a pushed message is already in use. Either a dead message holds the ID, or the push was made
 	// with IfExistsFail.
 	ErrDuplicate = errors.New("ID is already in use")
-	// ErrLeaseLost: the token of a settlement is not the current one. The message was claimed again, so that somebody else
-	// may work on it, or it is finished, replaced, purged or deleted.
+	// ErrLeaseLost: the token of a settlement is not the current one. The lease was settled already, other than by an extension;
+	// or the message was claimed again, so that somebody else may work on it; or it was replaced, purged or deleted. Once the
+	// lease has run out, a reschedule or a cancel ends it, too.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrCancelled: the message of a settlement was cancelled while it was leased, so it gets no further attempt. A retry,
 	// snooze or release that returns ErrCancelled has ended the message as cancelled; an extension that returns it has left

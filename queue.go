@@ -245,7 +245,8 @@ func (q *Queue) copiesFit(ctx context.Context, m *NewMessage) error {
 	return nil
 }
 
-// refused returns why the Queue cannot work at all, or nil. With it the zero Queue returns an error instead of a panic.
+// refused returns why the Queue cannot work at all, or nil. Because every method asks it first, the zero Queue
+// returns an error instead of a panic.
 func (q *Queue) refused() error {
 	if q == nil || q.store == nil && q.refusal == nil {
 		return invalidf("queue was not made by NewQueue: use that")

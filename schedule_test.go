@@ -597,12 +597,12 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-// TestOccurrencesOfSchedules lets a few schedules live through random hours on a store in memory: duties that lose their leases,
+// TestSlowOccurrencesOfSchedules lets a few schedules live through random hours on a store in memory: duties that lose their leases,
 // pauses, skips, changes, late duties, consumers that ack or give up. In the end the store has had exactly the IDs that the
 // specifications give, each once.
-func TestOccurrencesOfSchedules(t *testing.T) {
+func TestSlowOccurrencesOfSchedules(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seedrig.Of(t), 1))
-	for range 20 {
+	for range 6 {
 		r := newCronRig(t)
 		seen := make(map[string]int)
 		want := make(map[string]bool)

@@ -258,7 +258,7 @@ func TestWaiterIsHintedWhileItPolls(t *testing.T) {
 		select {
 		case <-w.hint:
 		default:
-			t.Errorf("P11 hints are hints: a push due in an hour or more does not wake a claim that %s", when)
+			t.Errorf("P11 wake-ups are only that: a push due in an hour or more does not wake a claim that %s", when)
 		}
 	}
 	hinted("has not slept yet")

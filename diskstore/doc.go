@@ -32,9 +32,9 @@
 // adds comes into memory only after its fsync, so a message becomes claimable
 // only when it is durable.
 //
-// A claim does not pass the write lock and waits for no fsync. It takes messages off the timeline in memory, counts
-// their attempts and makes them leased. Then it appends who holds them to the claim log with one write, which
-// outlives the process. A power cut may lose the end of the claim log. Then a message is delivered once more, with an
+// A claim does not pass the write lock and waits for no fsync. It reserves messages in memory and counts their
+// attempts. It appends their leases to the claim log with one write, which outlives the process, and only then
+// makes them leased in memory. A power cut may lose the end of the claim log. Then a message is delivered once more, with an
 // attempt that is counted twice as the same number.
 //
 // # When something breaks

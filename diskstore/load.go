@@ -12,7 +12,8 @@ import (
 )
 
 // The loader reads the next messages of a timeline from disk into memory before they are due, so that no claim waits for the
-// disk then. It holds the write lock, so that no message is added or deleted on disk while it reads. Claims, and
+// disk then. It passes deleted keys by first, without the lock. It holds the write lock while it reads the messages, so that none is
+// added or deleted on disk meanwhile. Claims, and
 // transactions that become durable meanwhile, change only memory; the merge of the batch takes account of them.
 
 const (
@@ -62,7 +63,7 @@ func (s *Store) passDeleted(ctx context.Context, t *memory.Topic) (stop record.P
 }
 
 // runLoader loads messages that will be due soon, until the store closes. It sleeps while no message is on disk alone. After a
-// failure it waits for maxSleep.
+// failure it waits for maxSleep at most, or until the next hint that there is something to load.
 func (s *Store) runLoader() {
 	notBefore := -never
 	for {

@@ -7,9 +7,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 )
 
-// Maintenance writes down watermarks and the clock, and forgets what is past its retention. It keeps
-// lease tokens in stock, and replaces full segments of the claim log. Only where the clock starts
-// again after a power cut depends on when it does so (clock.go).
+// Maintenance deletes acked messages by the thousand, writes down watermarks and the clock, and forgets what is past its
+// retention. It keeps lease tokens in stock, and replaces full segments of the claim log. When maintenance runs matters for
+// one thing alone: where the clock starts again after a power cut (clock.go).
 
 const (
 	maintenanceInterval = time.Second
@@ -39,7 +39,7 @@ func (s *Store) runMaintenance() {
 	}
 }
 
-// kickMaintenance hints maintenance.
+// kickMaintenance has maintenance run now, and not only at its next tick.
 func (s *Store) kickMaintenance() {
 	select {
 	case s.maintenanceKick <- struct{}{}:

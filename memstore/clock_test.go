@@ -53,7 +53,7 @@ func TestClaimWaitsBehindAStepForward(t *testing.T) {
 		clock.step = 24 * time.Hour
 		s.mu.Unlock()
 		if n := <-got; n != 1 || time.Since(began) > time.Second {
-			t.Errorf("P11 hints are hints: %d deliveries %v after the step, want 1 within 1s", n, time.Since(began))
+			t.Errorf("P11 wake-ups are only that: %d deliveries %v after the step, want 1 within 1s", n, time.Since(began))
 		}
 	})
 }

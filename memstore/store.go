@@ -115,7 +115,7 @@ type instant struct {
 
 func (i instant) time() time.Time { return storekit.FromMillis(i.ms) }
 
-// enter is the beginning of every method, with mu held: it returns an error for a closed store or an ended context, and otherwise
+// enter is the beginning of every method but Close and Durability, with mu held: it returns an error for a closed store or an ended context, and otherwise
 // the time of the clock.
 func (s *Store) enter(ctx context.Context) (instant, error) {
 	if s.closed {
@@ -140,8 +140,8 @@ func (s *Store) enterBatch(ctx context.Context, items int) (instant, error) {
 func errClosed() error { return fmt.Errorf("memory store: %w", punctual.ErrClosed) }
 
 // existing returns a topic, or nil. Before that it removes the dead messages, finished IDs and finished records of the topic that
-// are past their retention. Every method gets its topic from here, so that its answer does not depend on when an earlier call has
-// removed them.
+// are past their retention. Every call looks its topics up here first, so that its answer does not depend on when an earlier call
+// has removed them.
 func (s *Store) existing(name string, now instant) *topic {
 	t := s.topics[name]
 	if t == nil {

@@ -78,7 +78,7 @@ func (r *reserve) times() int64 {
 	return r.uses
 }
 
-// close is called when no call is under way any more.
+// close closes the connections of the reserve. No call may be under way any more.
 func (r *reserve) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -107,7 +107,7 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	return longer, func() { stop(); end() }
 }
 
-// write runs a transaction of one step. make makes the step anew for each try.
+// write runs a transaction of one step. build makes the step anew for each try.
 func (s *Store) write(ctx context.Context, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error { return s.sendAlone(ctx, build().own("plan")) }, punctual.ErrIndeterminate)
 }

@@ -213,7 +213,7 @@ func (s *harness) noneWith(err error, ds []punctual.Delivery) {
 	}
 }
 
-// checkDeliveries holds for whatever a claim returned.
+// checkDeliveries checks what must hold of everything that a claim returns.
 func (s *harness) checkDeliveries(c punctual.Claim, ds []punctual.Delivery) {
 	s.Helper()
 	if len(ds) > c.Max {
@@ -267,7 +267,7 @@ func (s *harness) one(topic string) punctual.Delivery {
 	return ds[0]
 }
 
-// none claims nothing; when says in which situation.
+// none claims from a topic and fails the case if anything comes; when says in which situation.
 func (s *harness) none(topic, when string) {
 	s.Helper()
 	if ds := s.take(topic, 10); len(ds) != 0 {
@@ -356,7 +356,7 @@ func remove(topic, id string) punctual.Amendment {
 	return punctual.Amendment{Change: punctual.ChangeDelete, Topic: topic, ID: id}
 }
 
-// configure needs an Inspector.
+// configure changes the settings of a topic. It skips the case when the store has no Inspector.
 func (s *harness) configure(topic string, p punctual.SettingsPatch) punctual.Settings {
 	s.Helper()
 	got, err := s.inspector().Configure(s.ctx, topic, p)
@@ -366,7 +366,7 @@ func (s *harness) configure(topic string, p punctual.SettingsPatch) punctual.Set
 	return got
 }
 
-// get needs an Inspector.
+// get returns a message that must be there. It skips the case when the store has no Inspector.
 func (s *harness) get(topic, id string) punctual.Info {
 	s.Helper()
 	info, err := s.inspector().Get(s.ctx, topic, id)

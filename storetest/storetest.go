@@ -16,12 +16,13 @@
 // One case alone: go test -run 'TestStore/settle/ack_twice'.
 //
 // Run has one small case per rule of the contract in store.go, message.go and
-// inspector.go. The other packages of the suite need no cases, because each has another judge of what is right:
+// inspector.go. Most other packages of the suite need no cases, because each has another judge of what is right:
 //
 //   - transitions compares every operation in every situation of a message with package memstore.
 //   - random compares long random histories with package memstore.
 //   - races lets goroutines fight over a few messages and judges what they saw.
 //   - ledger judges what callers saw of a store that is killed, cut off or loses power under load.
+//   - duties has cases of its own: that the copies of groups, forwarded follow-ups and schedules are whole, and made once.
 //
 // Every failure begins with the promise that was broken (P1 to P14, package promise).
 package storetest

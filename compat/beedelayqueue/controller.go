@@ -235,7 +235,7 @@ func (p *DelayQueueController) workDone() {
 	}
 }
 
-// GetTime returns the time by Redis's clock, in the local time zone. It never runs backwards.
+// GetTime returns the time by the store's clock, in the local time zone. It never runs backwards.
 func (p *DelayQueueController) GetTime() (*time.Time, error) {
 	ctx, end := context.WithTimeout(context.Background(), callTimeout)
 	defer end()

@@ -99,8 +99,9 @@ type call[T, R any] struct {
 	done   chan struct{}
 }
 
-// batch is the calls that one Run carries out. Only the goroutine that carries it out uses its fields, except those
-// that mu guards.
+// batch is the calls that one Run carries out. queue, items and began do not change while the batch is the current one, so
+// setAlarm and overtake may read them with mu held. The other fields belong to the goroutine that carries the batch out, except
+// those that mu guards.
 type batch[T, R any] struct {
 	queue *callQueue[T, R]
 	calls []*call[T, R]

@@ -77,7 +77,7 @@ func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, er
 	return m.report, errors.Join(err, m.countAgain(ctx, sources))
 }
 
-// mover returns one that has a report even if it returns an error.
+// mover returns the state of a run. It has a report also beside an error.
 func (im *Importer) mover(store punctual.Store) (m *mover, err error) {
 	m = &mover{
 		im: im, store: store, report: &Report{Kind: im.opt.Kind, Unit: im.opt.Unit}, left: im.opt.Limit,

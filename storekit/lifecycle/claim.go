@@ -58,8 +58,8 @@ func LeaseEnd(length time.Duration, set *punctual.Settings, now int64) int64 {
 	return now + storekit.CeilDuration(cmp.Or(length, set.Lease))
 }
 
-// GiveBack ends a lease that nobody has heard of, such as one that ran out while its claim was under way (P3). Its attempt
-// does not count. A message that was cancelled meanwhile ends.
+// GiveBack ends a lease without counting its attempt: for a release or a snooze, and for a lease that no caller has heard of,
+// because it ran out while its claim was under way (P3). A message that was cancelled meanwhile ends.
 func GiveBack(m *Message) Decision {
 	if m.CancelRequested {
 		return finished(punctual.OutcomeCancelled)

@@ -306,7 +306,7 @@ func pauses(b *bench) {
 	if s := b.state(b.topic, "a"); s != punctual.StateReady {
 		b.Errorf("a message of a paused topic is %s", s)
 	}
-	// Pushes to the topic are paused as well: the copies are none.
+	// A copy is a push to a companion, so a pause of pushes to the topic does not stop it.
 	b.configure(b.topic, punctual.SettingsPatch{DeliveryPaused: ptr(false), PushPaused: ptr(true)})
 	b.copied("billing", "a")
 	b.copied("mail", "a")

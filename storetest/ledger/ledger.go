@@ -25,7 +25,7 @@ import (
 // keeps both what was and what would be. A set that becomes empty is a broken promise: nothing
 // that the contract allows explains what the callers saw.
 //
-// With one rule for each transition there are no special cases, as a list of forbidden patterns needs them. The rule
+// A list of forbidden patterns would need special cases; one rule for each transition needs none. The rule
 // holds for a message's several lives, overlapping calls, repeated IDs in one call and reads. It stays tractable
 // because IDs are independent of one another, so each is searched alone, and because few calls for one ID overlap.
 // Overlapping calls are tried in each order, but only when an answer has to be explained (Lowe, "Testing for
@@ -234,7 +234,7 @@ type call struct {
 	lost *call
 }
 
-// NewLedger returns a ledger of a store that keeps what d says.
+// New returns a ledger of a store that keeps what d says.
 func New(d Durable) *Ledger {
 	return &Ledger{
 		durable: d, calls: make(map[int64]*call), gaveBack: make(map[int64][]*call), failed: make(map[int64]bool), ids: make(map[name]*track), topics: make(map[string]*topicHistory),

@@ -36,7 +36,7 @@ var (
 )
 
 // NewRecorder returns a recorder of the calls of one process, whose number no other has. emit takes
-// a line and is called concurrently; when it returns, the line must survive whatever the process does not.
+// a line and is called concurrently; when it returns, the line must survive the end of the process.
 // clock is that of the store's machine; nil is time.Now.
 func NewRecorder(s punctual.Store, process int64, clock func() time.Time, emit func(Line)) *Recorder {
 	if clock == nil {
@@ -402,7 +402,8 @@ func (r *Recorder) Look(ctx context.Context) error {
 	return err
 }
 
-// all lists what time moves on before that to which it moves, so that nothing is missed.
+// all lists the states in the order in which time moves a message through them, so that a message that moves meanwhile is seen at
+// least once.
 func (r *Recorder) all(ctx context.Context) (out []Fact, err error) {
 	topics, err := r.in.Topics(ctx)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package promise names the promises of Punctual. Every failure of a suite begins with one of these names.
 package promise
 
-// The promises as docs/promises.md numbers them. Of P10 the suite sees only that what nobody reads does not accumulate.
+// The promises by the numbers of docs/promises.md. Of P10 the suite sees only that what nobody reads does not accumulate.
 const (
 	P1  = "P1 no loss"
 	P2  = "P2 never early"
@@ -13,7 +13,7 @@ const (
 	P8  = "P8 one clock"
 	P9  = "P9 any horizon"
 	P10 = "P10 bounded"
-	P11 = "P11 hints are hints"
+	P11 = "P11 wake-ups are only that"
 	P12 = "P12 order"
 	P13 = "P13 errors are honest"
 	P14 = "P14 isolation"

@@ -22,8 +22,12 @@ import (
 
 // What Run does at most; it stops at whichever comes first.
 const (
-	raceOps     = 20_000
-	raceTime    = 3 * time.Second
+	raceOps  = 20_000
+	raceTime = 3 * time.Second
+)
+
+// How many clients there are, and over how many IDs they fight.
+const (
 	raceClients = 8
 	raceIDs     = 8
 )
@@ -168,7 +172,7 @@ type raceClient struct {
 
 func (c *raceClient) id() string { return fmt.Sprint(c.rnd.IntN(raceIDs)) }
 
-// few is a delay of up to max, mostly not of whole milliseconds.
+// few returns a delay below most, mostly not of whole milliseconds.
 func (c *raceClient) few(most time.Duration) time.Duration {
 	return time.Duration(c.rnd.Int64N(int64(most)))
 }

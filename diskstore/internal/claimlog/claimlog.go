@@ -6,7 +6,7 @@
 //
 // and a payload is kind(1) and the rest, numbers as uvarint:
 //
-//	kind 1, leases:   { topic seq due(varint) token renewals attempt until(varint) expired { attempt at(varint) } }
+//	kind 1, leases:   { topic seq due(varint) token renewals attempt until(varint) count { attempt at(varint) } }
 //	kind 2, settled:  { seq token }    the lease is over; the database knows the rest
 //	kind 3, acked:    { topic seq due(varint) }   the message is finished, and soon deleted
 //	kind 4, durable:  number           the transactions up to this one were durable
@@ -23,7 +23,10 @@
 // the transactions behind that place, as it must after a crash. But if the claim log has recorded a transaction as durable
 // that the database does not have, more is missing than a crash can take.
 //
-// The clock is written before a frame if it has moved since it was written last, here or in a durable
+// In kind 1, count is the number of earlier attempts that expired, each with the time at which it did. Leases stand one behind the
+// other without a length, so a further field of a lease needs a new kind.
+//
+// The clock is written before every frame but a durable marker if it has moved since it was written last, here or in a durable
 // transaction. So it never starts again before a time that a caller has seen (P8).
 //
 // The compatibility rules: new kinds get new numbers; unknown ones are an error.

@@ -265,7 +265,7 @@ func (db *DB) Stats() Stats {
 	}
 }
 
-// LastTxn is the number of the last transaction.
+// LastTxn is the number of the last transaction. Tests use it.
 func (db *DB) LastTxn() uint64 { return db.last }
 
 // NextNumber is the number of the next message. The numbers of all stored messages are lower.

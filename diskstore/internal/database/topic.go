@@ -215,7 +215,7 @@ func (tx *Tx) DeleteTopic(t *Topic, k *TopicKeys) {
 	tx.db.deleted = append(tx.db.deleted, t.num)
 }
 
-// DeletedRanges is how many ranges were deleted since the engine's buffer was flushed for that. It needs no lock.
+// DeletedRanges is how many ranges were deleted since the engine's buffer was flushed for that. It needs no lock. Tests use it.
 func (db *DB) DeletedRanges() int { return int(db.ranges.Load()) }
 
 // FlushRanges flushes the engine's buffer when many ranges were deleted in it. It needs no lock.

@@ -251,7 +251,7 @@ func (s *State) AwaitProgress(doing string, done <-chan error) error {
 // way, which is at once unless the disk hangs.
 func (s *State) RefuseChanges(after func()) { s.changes.close(after) }
 
-// Still tells whether changes are refused and none is under way.
+// Still tells whether changes are refused and none is under way. Tests use it.
 func (s *State) Still() bool {
 	s.changes.mu.Lock()
 	defer s.changes.mu.Unlock()

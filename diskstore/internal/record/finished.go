@@ -11,12 +11,12 @@ import (
 // A finished record begins with a time, as AppendTime writes it:
 //
 //	until(8)                                          when the record is deleted
-//	version(1)=1 flags(1)
+//	version(1)=1 flags(1)                             flags: 1 delivered
 //	len outcome                                       uvarint, bytes
 //	at created firstDue due                           varint each, ms
 //	delivered                if flags&flagDelivered   varint, ms
 //	attempts                                          uvarint
-//	count { attempt, at, len error }                  failures, oldest first
+//	count { attempt, at, len error }                  failures, oldest first; at is a varint in ms, the others uvarint
 //
 // The compatibility rules are those of Record: a new field takes a new flag and stands before the failures.
 

@@ -17,7 +17,8 @@ import (
 
 // Record is a stored message, live or dead. Its bytes are
 //
-//	version(1)=1 flags(1)
+//	version(1)=1 flags(1)                             flags: 1 expires, 2 dropExpired, 4 cancel, 8 dead, 16 firstDue,
+//	                                                  32 remember, 64 attributes
 //	attempts newest maxAttempts                       uvarint each
 //	created due                                       varint each, ms
 //	firstDue                 if flags&flagFirstDue    varint, ms; else it is due
@@ -27,7 +28,7 @@ import (
 //	len attributes           if flags&flagAttributes  uvarint, bytes: a block of storekit.Attributes
 //	len id                                            uvarint, bytes
 //	count { len name, len value }                     headers, sorted by name
-//	count { attempt, at, len error }                  failures, oldest first
+//	count { attempt, at, len error }                  failures, oldest first; at is a varint in ms, the others uvarint
 //	body                                              the rest
 //
 // The compatibility rules: a new field takes a new flag and stands before the ID, and directory.FormatVersion rises, because an older

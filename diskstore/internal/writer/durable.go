@@ -62,7 +62,7 @@ func (y *durableTxns) wait(num uint64) <-chan struct{} {
 	return ready
 }
 
-// Awaited tells whether a caller waits until a transaction, or a later one, is durable.
+// Awaited tells whether a caller waits until a transaction, or a later one, is durable. Tests use it.
 func (w *Writer) Awaited(txn uint64) bool {
 	w.durable.mu.Lock()
 	defer w.durable.mu.Unlock()

@@ -38,7 +38,7 @@ type Server struct {
 }
 
 // Start starts a server for one test, with PostgreSQL's own settings but for those given, such as
-// "fsync=off". It takes well under a second below Run, and some two seconds elsewhere.
+// "fsync=off". It takes well under a second in a package whose TestMain calls Run, and some two seconds elsewhere.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s, err := launch(Folder(t), settings)
@@ -61,8 +61,8 @@ func StartIn(t testing.TB, folder string, settings ...string) *Server {
 	return s
 }
 
-// Folder makes a folder for one test that the account of the servers can reach, as it cannot
-// t.TempDir of root.
+// Folder makes a folder for one test in a place that the account of the servers can reach. They cannot reach the t.TempDir of
+// root.
 func Folder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pgrig-")

@@ -54,7 +54,8 @@ func launchReplica(folder string, primary *Server, settings []string) (*Server, 
 	return s, nil
 }
 
-// copyTo makes the data directory of a replica by a backup in SQL. A pg_basebackup of an older version refuses a newer server. The connection must stay the same from start to stop.
+// copyTo makes the data directory of a replica by a backup in SQL, because a pg_basebackup of an older version refuses a newer
+// server. The start and the stop of the backup must come over one connection.
 func (s *Server) copyTo(data, from string) error {
 	begin, end := "pg_backup_start('replica', true)", "pg_backup_stop(false)"
 	number, err := s.Do("show server_version_num")

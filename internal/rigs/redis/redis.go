@@ -26,7 +26,7 @@ import (
 const remedy = "apt-get install redis-server redis-sentinel redis-tools (or: make deps)"
 
 // serverVariable names the variable that holds the path of another server to be tested: another version
-// of Redis, or Valkey. Without it the redis-server and redis-sentinel of the system are.
+// of Redis, or Valkey. Without it the redis-server and redis-sentinel of the system are tested.
 const serverVariable = "PUNCTUAL_REDIS_SERVER"
 
 // serverProgram is the server that is tested.
@@ -66,7 +66,7 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// StartReplica starts a server for one test that follows another one. It returns when it does.
+// StartReplica starts a server for one test that follows another one, and returns once the link is up.
 func StartReplica(t testing.TB, primary *Server, args ...string) *Server {
 	t.Helper()
 	s := Start(t, append(replicaOf(t, primary.Addr), args...)...)
