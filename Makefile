@@ -35,7 +35,7 @@ build: ## Build one static binary, ./bin/punctual
 	@$(MAKE_BIN)
 	CGO_ENABLED=0 go build -trimpath -o bin/punctual ./cmd/punctual
 
-demo: ## See orders closed on time, on a store in a temporary folder (15 s)
+demo: ## See orders closed on time, on a store in a temporary folder (20 s)
 	go run ./cmd/punctual demo
 
 deps: ## Install what the tests start (as root by apt-get): Redis, PostgreSQL, pgbouncer; Valkey where it is to be had
@@ -87,6 +87,8 @@ postgres: ## Test the store in PostgreSQL on another version: make postgres BIN=
 	PUNCTUAL_POSTGRES_BIN='$(BIN)' $(GOTEST) $(TESTFLAGS) ./pgstore
 client: ## Have clients in TypeScript and Go generated from /openapi.json, and try them (1 minute; needs npm and a network)
 	PUNCTUAL_TEST_NPM=1 $(LONG) -run '^TestGeneratedClient' ./server
+newcomer: ## Do what the README says, command by command, in an empty directory (1 minute)
+	PUNCTUAL_NEWCOMER=1 $(LONG) -run '^TestReadmeCommands$$' ./internal/cli
 
 # How many random histories, kills and power cuts make torture goes through for each store. Each test logs what it did.
 CYCLES ?= 2000

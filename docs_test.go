@@ -293,10 +293,13 @@ func samePage(t *testing.T, english, chinese string) {
 	compare("rows of tables and headings", func(s string) []string { return rowStart.FindAllString(s, -1) })
 }
 
-// sameTarget is a link as it would stand on the English page; the one to the other language
-// is the same on both.
+// sameTarget is a link as it would stand on the English page, without the heading, which is translated where the page is. The link to
+// the other language is the same on both.
 func sameTarget(english, l string) string {
 	l = strings.Replace(l, chineseSuffix, ".md", 1)
+	if page, _, found := strings.Cut(l, ".md#"); found && !strings.Contains(l, "://") {
+		l = page + ".md"
+	}
 	if l == english {
 		return "the other language"
 	}

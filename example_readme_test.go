@@ -10,13 +10,15 @@ import (
 func TestReadmeShowsThisCode(t *testing.T) {
 	for _, page := range []string{"README.md", "README.zh-CN.md"} {
 		text := readText(t, page)
-		for _, file := range []string{"examples/notify/main.go", "examples/notify/change.go"} {
-			if code := "```go\n" + readText(t, file) + "```\n"; !strings.Contains(text, code) {
-				t.Errorf("%s does not contain %s word for word:\n%s", page, file, code)
-			}
+		const file = "examples/notify/main.go"
+		if code := "```go\n" + readText(t, file) + "```\n"; !strings.Contains(text, code) {
+			t.Errorf("%s does not contain %s word for word:\n%s", page, file, code)
 		}
-		if n := strings.Count(text, "```go\n"); n != 2 {
-			t.Errorf("%s has %d blocks of Go, of which 2 are tested", page, n)
+		if n := strings.Count(text, "```go\n"); n != 1 {
+			t.Errorf("%s has %d blocks of Go, of which one is tested", page, n)
+		}
+		if n := strings.Count(text, "\n"); n > 120 {
+			t.Errorf("%s has %d lines, 120 are allowed", page, n)
 		}
 	}
 }
@@ -30,13 +32,13 @@ func TestReadmeBegins(t *testing.T) {
 	for _, page := range []string{"README.md", "README.zh-CN.md"} {
 		text := readText(t, page)
 		last := 0
-		for _, command := range []string{"$ git clone https://github.com/punctualmq/punctual", "$ make demo", "$ make test", "$ go install ./cmd/punctual"} {
+		for _, command := range []string{"$ git clone https://github.com/punctualmq/punctual", "$ make -C punctual demo", "$ go install -C punctual ./cmd/punctual"} {
 			at := strings.Index(text, command)
 			if at < last {
 				t.Errorf("%s does not have %q, or not in this order", page, command)
 			}
 			last = max(last, at)
-			if target, ok := strings.CutPrefix(command, "$ make "); ok && !strings.Contains(makefile, "\n"+target+": ") {
+			if target, ok := strings.CutPrefix(command, "$ make -C punctual "); ok && !strings.Contains(makefile, "\n"+target+": ") {
 				t.Errorf("the Makefile has no target %s", target)
 			}
 		}

@@ -13,10 +13,12 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/demo"
 )
 
-const demoHelp = `Demo plays 15 seconds in a shop, on a fresh store in a temporary directory. An order that is not
+const demoHelp = `Demo plays 20 seconds in a shop, on a fresh store in a temporary directory. An order that is not
 paid in time is closed. Some orders are paid, one gets more time, one fails and is retried, and one
-can never be closed and ends dead. In between the store is closed and opened again. At the end the
-demo says how late the deliveries were and checks each promise; it exits with 1 if one was broken.`
+can never be closed and ends dead. Each closed order has a follow-up, of which the groups billing and
+mail each get a copy, and a schedule has a report made every four seconds. In between the store is
+closed and opened again. At the end the demo says how late the deliveries were and checks each
+promise; it exits with 1 if one was broken.`
 
 const demoExample = `  punctual demo
   punctual demo --json
@@ -26,7 +28,7 @@ func newDemo(a *app) *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use:     "demo",
-		Short:   "See unpaid orders closed on time, in 15 seconds",
+		Short:   "See unpaid orders closed on time, in 20 seconds",
 		Long:    demoHelp,
 		Example: demoExample,
 		Args:    cobra.NoArgs,

@@ -242,9 +242,9 @@ func TestDemoPaintsInPlace(t *testing.T) {
 	})
 	shown := p.close(t)
 	if n := strings.Count(shown, "OUTCOME"); n < 20 {
-		t.Errorf("the table was painted %d times in 15 seconds", n)
+		t.Errorf("the table was painted %d times in 20 seconds", n)
 	}
-	if last := screen(shown); strings.Count(last, "OUTCOME") != 1 || strings.Count(last, "order-1001") != 1 || strings.Count(last, "kept ") != 8 {
+	if last := screen(shown); strings.Count(last, "OUTCOME") != 1 || strings.Count(last, "order-1001") != 1 || strings.Count(last, "kept ") != 11 {
 		t.Errorf("the screen at the end:\n%s", last)
 	}
 }

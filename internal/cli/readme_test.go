@@ -3,22 +3,66 @@
 package cli
 
 import (
+	"bufio"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
-// The README's commands of a server, typed into a shell one after the other, do what their comments say.
+// newcomer, when it is set, has TestReadmeCommands carry out each command as it stands, the clone, the demo and the installation
+// included: make newcomer.
+const newcomer = "PUNCTUAL_NEWCOMER"
+
+// The README's commands, typed into a shell one after the other in an empty directory, do what the page says. Without
+// PUNCTUAL_NEWCOMER the clone is this directory, the demo is not played, and the binary is that of the test.
 func TestReadmeCommands(t *testing.T) {
 	page, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var commands []string
+	text := regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(string(page), "")
+	for _, m := range regexp.MustCompile(`(?m)^    (.*)$`).FindAllStringSubmatch(text, -1) {
+		command, ok := strings.CutPrefix(m[1], "$ ")
+		if !ok {
+			t.Errorf("the README has an indented line that is no command: %s", m[1])
+		}
+		commands = append(commands, command)
+	}
+	const last = "go run -C notify ."
+	if len(commands) != 12 || !strings.HasPrefix(commands[11], last) {
+		t.Fatalf("found %d commands, the last one %q: has the page's form changed?", len(commands), commands[len(commands)-1])
+	}
+	dir := t.TempDir()
+	out := typeInto(t, dir, commands[:11])
+	text = out
+	for _, want := range []string{
+		"run ./cmd/punctual demo", `"result":"stored"`, "A-17", `"token":"`, `{"topic":"order.close","id":"A-17"}`, "wrote notify/main.go", "go run -C notify .",
+	} {
+		_, rest, ok := strings.Cut(text, want)
+		if !ok {
+			t.Fatalf("the commands do not print %s, or not in this order:\n%s", want, out)
+		}
+		text = rest
+	}
+	if m := regexp.MustCompile(`<[1-9]\d*>`).FindString(out); m != "" {
+		t.Errorf("a command failed with %s:\n%s", m, out)
+	}
+	if os.Getenv(newcomer) != "" && (strings.Contains(out, "BROKEN") || !strings.Contains(out, "kept")) {
+		t.Errorf("the demo:\n%s", out)
+	}
+	runUntil(t, dir, last, "payment A-17, attempt 2: answered")
+}
+
+// typeInto runs the commands of the README in dir, and returns what they print. Each is followed by its exit code, as in <0>.
+func typeInto(t *testing.T, dir string, commands []string) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // 7878 may be another's
 	if err != nil {
 		t.Fatal(err)
@@ -27,44 +71,74 @@ func TestReadmeCommands(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var commands []string
-	for _, m := range regexp.MustCompile(`(?m)^    \$ ((?:punctual|curl) .*)$`).FindAllStringSubmatch(string(page), -1) {
-		command := strings.NewReplacer("localhost:7878", addr, "serve --store", "serve --listen "+addr+" --store", "--in 5s", "--in 1s").Replace(m[1])
-		commands = append(commands, "echo; echo \"<$?>\"; "+command)
-		if strings.Contains(command, "serve --listen") {
-			commands = append(commands, `server=$!; until curl -fs http://`+addr+`/readyz >/dev/null; do sleep 0.05; done`)
-		}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(commands) != 6 {
-		t.Fatalf("found %d commands: has the page's form changed?", len(commands))
-	}
-	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	wrapper := "#!/bin/sh\n" + runAsCommand + "=1 exec '" + os.Args[0] + "' \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(bin, "punctual"), []byte(wrapper), 0o700); err != nil {
-		t.Fatal(err)
+	elsewhere := strings.NewReplacer("localhost:7878", addr, "punctual serve --store", "punctual serve --listen "+addr+" --store")
+	if os.Getenv(newcomer) == "" {
+		elsewhere = strings.NewReplacer("localhost:7878", addr, "punctual serve --store", "punctual serve --listen "+addr+" --store",
+			"git clone https://github.com/punctualmq/punctual", "ln -s '"+root+"' punctual",
+			"make -C punctual demo", "make -n -C punctual demo",
+			"go install -C punctual ./cmd/punctual", "go list -C punctual ./cmd/punctual")
+		wrapper := "#!/bin/sh\n" + runAsCommand + "=1 exec '" + os.Args[0] + "' \"$@\"\n"
+		if err := os.WriteFile(filepath.Join(bin, "punctual"), []byte(wrapper), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	script := "trap 'kill $server; wait' EXIT\n" + strings.Join(commands, "\n") + "\necho \"<$?>\"\n"
+	script := "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
+	for _, command := range commands {
+		script += elsewhere.Replace(command) + "\n"
+		switch {
+		case strings.Contains(command, "punctual serve"):
+			script += "until curl -fs http://" + addr + "/readyz >/dev/null; do sleep 0.05; done\n"
+		case strings.HasPrefix(command, "kill"):
+			script += "wait\n"
+		}
+		script += "echo \"<$?>\"\n"
+	}
 	shell := exec.Command("bash", "-c", script)
 	shell.Dir, shell.WaitDelay = dir, time.Minute
-	shell.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "PUNCTUAL_STORE=", "GORACE=atexit_sleep_ms=0")
+	shell.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "GOBIN="+bin, "PUNCTUAL_STORE=", "GORACE=atexit_sleep_ms=0",
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+root+".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/punctualmq/punctual")
 	out, err := shell.CombinedOutput()
-	text := string(out)
 	if err != nil {
 		t.Errorf("the shell: %v", err)
 	}
-	// In this order: stored, moved, claimed with its body, too late to cancel.
-	for _, want := range []string{`"result":"stored"`, `A-17`, `"token":`, `"code":"leased"`} {
-		_, rest, ok := strings.Cut(text, want)
-		if !ok {
-			t.Fatalf("the commands do not print %s, or not in this order:\n%s", want, out)
-		}
-		text = rest
+	return string(out)
+}
+
+// runUntil runs a command in dir until it prints text, then ends it as Ctrl-C does, and asks that it ends without another word.
+func runUntil(t *testing.T, dir, command, text string) {
+	t.Helper()
+	shell := exec.Command("bash", "-c", "exec "+command)
+	shell.Dir, shell.WaitDelay = dir, time.Minute
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	logged, err := shell.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if strings.Contains(string(out), "<1>") || strings.Contains(string(out), "<2>") {
-		t.Errorf("a command failed:\n%s", out)
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	lines := bufio.NewScanner(logged)
+	for !found && lines.Scan() {
+		t.Log(lines.Text())
+		found = strings.Contains(lines.Text(), text)
+	}
+	if err := syscall.Kill(-shell.Process.Pid, syscall.SIGINT); err != nil && found {
+		t.Error(err)
+	}
+	for lines.Scan() {
+		t.Errorf("behind Ctrl-C: %s", lines.Text())
+	}
+	_ = shell.Wait() // go run exits with 1 behind Ctrl-C, whatever the program does
+	if !found {
+		t.Errorf("%s did not print %q", command, text)
 	}
 }

@@ -1,4 +1,4 @@
-// Package demo is what punctual demo plays: a shop closes the orders that were not paid in time. The story (story.go) uses
+// Package demo is what punctual demo plays: a shop closes the orders that were not paid in time, tells others of it, and makes reports. The story (story.go) uses
 // the library as any program would, the ledger (ledger.go) writes down what happened and checks the promises, and the table
 // (table.go) shows both.
 package demo
@@ -33,7 +33,7 @@ type Promise struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Play plays the story, which takes about 15 seconds, and returns what came of it. It opens the store twice, because the
+// Play plays the story, which takes about 20 seconds, and returns what came of it. It opens the store twice, because the
 // story closes it in between; what one open stored the next has to find. Unless live is nil it says there what happens. An
 // error is one of the store, or the reason why ctx ended.
 func Play(ctx context.Context, open func() (punctual.Store, error), live *term.Output) (*Report, error) {

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +47,15 @@ func told() *ledger {
 		Message: punctual.Message{ID: "order-1008", Attempt: 3}, State: punctual.StateDead,
 		Reason: punctual.ReasonAttemptsUsedUp, Failures: make([]punctual.Failure, 3),
 	})
+	for _, n := range []int{0, 1, 3, 4, 6, 9, 10, 11} {
+		for _, group := range storyGroups() {
+			l.told(order{Number: n}.id(), group, &punctual.Delivery{Message: punctual.Message{Due: at(7)}, Delivered: at(7)})
+		}
+	}
+	for n := range storyReports {
+		due := at(float64(n+1) * storyReportEvery.Seconds())
+		l.reported(&punctual.Delivery{Message: punctual.Message{ID: fmt.Sprintf("sales~%d", n), Due: due}, Delivered: due})
+	}
 	l.reopened()
 	return l
 }
@@ -89,6 +99,12 @@ func TestEachBrokenPromiseIsSeen(t *testing.T) {
 		{"P6 the poisoned", func(l *ledger) { l.byID["order-1008"].left.Reason = punctual.ReasonExpired }},
 		{"P6 the poisoned", func(l *ledger) { v := l.byID["order-1008"]; v.visits = v.visits[:2] }},
 		{"P6 the poisoned", func(l *ledger) { v := l.byID["order-1008"]; v.visits = append(v.visits, v.visits[2]) }},
+		{"P13 follow-ups", func(l *ledger) { l.byID["order-1001"].told = nil }},
+		{"P13 follow-ups", func(l *ledger) { l.byID["order-1003"].told = map[string]int{"mail": 1, "billing": 1} }},
+		{"groups", func(l *ledger) { l.byID["order-1001"].told["mail"] = 2 }},
+		{"groups", func(l *ledger) { delete(l.byID["order-1001"].told, "mail") }},
+		{"schedule", func(l *ledger) { l.occurrences = l.occurrences[1:] }},
+		{"schedule", func(l *ledger) { l.occurrences[2].due = l.occurrences[1].due }},
 		{"the whole story", func(l *ledger) { l.reopens = 0 }},
 		{"the whole story", func(l *ledger) { l.orders = l.orders[:5] }},
 	} {

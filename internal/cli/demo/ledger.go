@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,16 @@ type ledger struct {
 	orders  []*entry          // in order of placing; guarded by mu
 	byID    map[string]*entry // guarded by mu
 	reopens int               // guarded by mu
+	// occurrences are the deliveries of the schedule, in the order in which they came. Guarded by mu.
+	occurrences []occurrence
+	// others is how late the deliveries were that are not of orders. Guarded by mu.
+	others []time.Duration
+}
+
+// occurrence is one time of the schedule.
+type occurrence struct {
+	id  string
+	due time.Time
 }
 
 // entry is what is known of one order. The mu of its ledger guards it.
@@ -30,6 +41,8 @@ type entry struct {
 	cancelled bool
 	moved     bool // rescheduled
 	visits    []visit
+	// told counts how often each group was told that the order is closed.
+	told map[string]int
 	// left is the message as the store held it at the end; nil when it held none.
 	left *punctual.Info
 }
@@ -110,6 +123,33 @@ func (l *ledger) handled(d *punctual.Delivery, err error) {
 	}
 }
 
+// told notes that a group was told of an order.
+func (l *ledger) told(id, group string, d *punctual.Delivery) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.of(id)
+	if e.told == nil {
+		e.told = make(map[string]int)
+	}
+	e.told[group]++
+	l.others = append(l.others, d.Delivered.Sub(d.Due))
+}
+
+// reported notes that a time of the schedule came.
+func (l *ledger) reported(d *punctual.Delivery) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.occurrences = append(l.occurrences, occurrence{d.ID, d.Due})
+	l.others = append(l.others, d.Delivered.Sub(d.Due))
+}
+
+// reports is how many times of the schedule came.
+func (l *ledger) reports() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.occurrences)
+}
+
 func (l *ledger) left(m punctual.Info) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,6 +170,7 @@ func (l *ledger) entries() []entry {
 	for n, e := range l.orders {
 		out[n] = *e
 		out[n].visits = slices.Clone(e.visits)
+		out[n].told = maps.Clone(e.told)
 	}
 	return out
 }
@@ -145,6 +186,9 @@ func (l *ledger) results() []Promise {
 		checkEach("P5 reschedule is definite: the extended order came at its new time only", all, movedOnly),
 		checkEach("P6 a failed order was retried when its backoff said", all, retriedOnTime),
 		checkEach("P6 the poisoned order is dead after its attempts, with its history", all, deadWithHistory),
+		checkEach("P13 follow-ups: the others were told of each order that was closed, and of no other", all, toldWhenClosed),
+		checkEach("groups: billing and mail were each told once", all, toldOnce),
+		l.checkSchedule(),
 		l.checkStory(all),
 	}
 }
@@ -244,6 +288,44 @@ func deadWithHistory(e entry) string {
 
 func (e entry) dead() bool { return e.left != nil && e.left.State == punctual.StateDead }
 
+func (e entry) closed() bool { return slices.ContainsFunc(e.visits, visit.succeeded) }
+
+func toldWhenClosed(e entry) string {
+	switch {
+	case e.closed() && len(e.told) == 0:
+		return "was closed, and nobody was told"
+	case !e.closed() && len(e.told) > 0:
+		return "was not closed, and others were told that it was"
+	}
+	return ""
+}
+
+func toldOnce(e entry) string {
+	for _, group := range storyGroups() {
+		if n := e.told[group]; len(e.told) > 0 && n != 1 {
+			return fmt.Sprintf("was told %d times to %s", n, group)
+		}
+	}
+	return ""
+}
+
+// checkSchedule asks that every time of the schedule came once and none was left out.
+func (l *ledger) checkSchedule() Promise {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := Promise{Promise: "schedule: every report came once, none was left out", Kept: len(l.occurrences) == storyReports}
+	if !p.Kept {
+		p.Detail = fmt.Sprintf("%d reports came, %d were to come", len(l.occurrences), storyReports)
+	}
+	for n := 1; n < len(l.occurrences); n++ {
+		if between := l.occurrences[n].due.Sub(l.occurrences[n-1].due); between != storyReportEvery {
+			p.Kept = false
+			p.Detail = fmt.Sprintf("%s came %v after %s, every %v was asked for", l.occurrences[n].id, between, l.occurrences[n-1].id, storyReportEvery)
+		}
+	}
+	return p
+}
+
 // checkStory makes sure that the story had everything that the promises are about, such as a retry.
 func (l *ledger) checkStory(all []entry) Promise {
 	l.mu.Lock()
@@ -270,7 +352,9 @@ func (l *ledger) checkStory(all []entry) Promise {
 }
 
 func (l *ledger) lateness() Lateness {
-	var late []time.Duration
+	l.mu.Lock()
+	late := slices.Clone(l.others)
+	l.mu.Unlock()
 	for _, e := range l.entries() {
 		for _, v := range e.visits {
 			late = append(late, v.late())

@@ -19,6 +19,14 @@ const (
 	payWithin = 6 * time.Second
 	// storyMore is what the extended order gets on top, counted from when it asks.
 	storyMore = 10 * time.Second
+	// closedTopic tells of closed orders. Its messages are follow-ups of those of storyTopic, and each group gets a copy.
+	closedTopic = "order.closed"
+	// closedAfter is when the others are told of a closed order.
+	closedAfter = time.Second
+	// reportTopic has a schedule that comes storyReports times, every storyReportEvery.
+	reportTopic      = "shop.report"
+	storyReports     = 4
+	storyReportEvery = 4 * time.Second
 	// storyReopen is when the store is closed and opened again.
 	storyReopen = 5 * time.Second
 	// storyAttempts is the topic's limit of attempts.
@@ -33,6 +41,9 @@ const (
 	storyPace    = 400 * time.Millisecond // from one order to the next
 	storyPayment = 2 * time.Second        // from placing an order to its payment, or to asking for more time
 )
+
+// storyGroups are the groups of closedTopic: the services that are told of a closed order.
+func storyGroups() []string { return []string{"billing", "mail"} }
 
 // storyBackoff is the topic's backoff.
 func storyBackoff() punctual.Backoff {
@@ -166,12 +177,30 @@ func tooLate(err error) bool {
 	return errors.Is(err, punctual.ErrLeased) || errors.Is(err, punctual.ErrNotFound)
 }
 
-// closeOrder is the handler: it closes an order that was not paid in time.
+// closeOrder is the handler: it closes an order that was not paid in time, and has the others told of it in one step with the ack.
 func (s *story) closeOrder(_ context.Context, o order, d *punctual.Delivery) error {
 	s.ledger.delivered(d)
 	err := fail(o, d.Attempt)
 	s.ledger.handled(d, err)
-	return err
+	if err != nil {
+		return err
+	}
+	closed, err := punctual.Compose(closedTopic, []byte(d.ID), punctual.ID(d.ID+"~closed"), punctual.In(closedAfter))
+	return punctual.Follow(err, closed)
+}
+
+// told is the handler of a group: the group is told of a closed order.
+func (s *story) told(group string) punctual.Handler {
+	return punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+		s.ledger.told(string(d.Body), group, d)
+		return nil
+	})
+}
+
+// report is the handler of the schedule's occurrences.
+func (s *story) report(_ context.Context, d *punctual.Delivery) error {
+	s.ledger.reported(d)
+	return nil
 }
 
 // fail is the error of an attempt to close an order, nil for most.
@@ -195,19 +224,28 @@ func (s *story) begin(ctx context.Context) error {
 	s.orders = punctual.NewTopic[order](punctual.NewQueue(store, nil), storyTopic)
 	s.worker = worker.New(store, &worker.Config{Logger: slog.New(slog.DiscardHandler)}) // its failures are part of the story
 	s.worker.Handle(storyTopic, s.orders.Handler(s.closeOrder))
+	for _, group := range storyGroups() {
+		s.worker.HandleGroup(closedTopic, group, s.told(group))
+	}
+	s.worker.Handle(reportTopic+"@cron", punctual.NewScheduler(store))
+	s.worker.Handle(reportTopic, punctual.HandlerFunc(s.report))
 	if err := s.worker.Start(context.WithoutCancel(ctx)); err != nil {
 		return errors.Join(err, store.Close())
 	}
 	return nil
 }
 
+// configure sets the topics up and stores the schedule.
 func (s *story) configure(ctx context.Context) error {
-	i, err := punctual.As[punctual.Inspector](s.store)
+	q := punctual.NewQueue(s.store, nil)
+	_, err := q.Configure(ctx, storyTopic, func(s *punctual.Settings) { s.MaxAttempts, s.Backoff = storyAttempts, storyBackoff() })
 	if err != nil {
 		return err
 	}
-	attempts, backoff := storyAttempts, storyBackoff()
-	_, err = i.Configure(ctx, storyTopic, punctual.SettingsPatch{MaxAttempts: &attempts, Backoff: &backoff})
+	if _, err := q.Configure(ctx, closedTopic, func(s *punctual.Settings) { s.Groups = storyGroups() }); err != nil {
+		return err
+	}
+	_, err = q.PutSchedule(ctx, punctual.Schedule{Topic: reportTopic, Name: "sales", Spec: "@every " + storyReportEvery.String(), Limit: storyReports})
 	return err
 }
 
@@ -240,11 +278,11 @@ func (s *story) end(ctx context.Context) error {
 		return err
 	}
 	for deadline := time.Now().Add(endWait); time.Now().Before(deadline); {
-		s, err := i.Stats(ctx, storyTopic)
+		over, err := s.over(ctx, i)
 		if err != nil {
 			return err
 		}
-		if s.Live() == 0 {
+		if over {
 			break
 		}
 		if err := waitFor(ctx, endCheck); err != nil {
@@ -262,6 +300,25 @@ func (s *story) end(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// over reports whether every message was delivered. It asks the topics in the order in which messages go through them, so that none
+// is on its way from a topic that was not asked yet to one that was.
+func (s *story) over(ctx context.Context, i punctual.Inspector) (bool, error) {
+	topics := []string{storyTopic, closedTopic}
+	for _, group := range storyGroups() {
+		topics = append(topics, punctual.GroupTopic(closedTopic, group))
+	}
+	for _, topic := range topics {
+		stats, err := i.Stats(ctx, topic)
+		if err != nil && !errors.Is(err, punctual.ErrNotFound) {
+			return false, err
+		}
+		if stats.Live() > 0 {
+			return false, nil
+		}
+	}
+	return s.ledger.reports() >= storyReports, nil
 }
 
 // waitFor waits for d, or returns why ctx ended first.

@@ -21,7 +21,7 @@ const (
 // showLive says what happens and, on a terminal, paints the table of the orders until the function that it returns is
 // called.
 func showLive(out *term.Output, l *ledger) (stop func()) {
-	out.Printf("A shop closes orders that are not paid within %v. Orders come in, some are paid, one gets\nmore time, one fails and is retried, one can never be closed. This takes about 15 seconds.\n\n", payWithin)
+	out.Printf("A shop closes orders that are not paid within %v. Orders come in, some are paid, one gets\nmore time, one fails and is retried, one can never be closed. Billing and mail are told of each\nclosed order, and a report is made every %v. This takes about 20 seconds.\n\n", payWithin, storyReportEvery)
 	if !out.IsTerminal() || out.Width() < liveWidth {
 		return func() {}
 	}
@@ -54,7 +54,7 @@ func repaint(out *term.Output, l *ledger, end <-chan struct{}) {
 			return
 		default:
 		}
-		picture := ordersTable(out, l)
+		picture := ordersTable(out, l) + "\n" + others(l)
 		b.WriteString(picture + "\n")
 		out.Printf("%s", b.String())
 		lines = strings.Count(picture, "\n") + 1
@@ -81,6 +81,35 @@ func ordersTable(out *term.Output, l *ledger) string {
 		t.AppendRow(table.Row{e.id, seconds(e.placed, first), seconds(e.due, first), delivered, late, len(e.visits), outcomeWord(out, e)})
 	}
 	return t.Render()
+}
+
+// others says in a line what came beside the orders.
+func others(l *ledger) string {
+	all := l.entries()
+	told := make(map[string]int)
+	var first time.Time
+	for _, e := range all {
+		if first.IsZero() {
+			first = e.placed
+		}
+		for group, n := range e.told {
+			told[group] += n
+		}
+	}
+	var parts []string
+	for _, group := range storyGroups() {
+		parts = append(parts, fmt.Sprintf("%s was told of %d", group, told[group]))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var times []string
+	for _, o := range l.occurrences {
+		times = append(times, fmt.Sprintf("%.3f", o.due.Sub(first).Seconds()))
+	}
+	if times == nil {
+		times = []string{"not yet"}
+	}
+	return "Closed orders: " + strings.Join(parts, ", ") + ". Reports: " + strings.Join(times, ", ") + "."
 }
 
 func seconds(t, from time.Time) string {
@@ -119,7 +148,7 @@ func outcomeWord(out *term.Output, e entry) string {
 
 // Show prints the last table, how late the deliveries were, and which promises were kept.
 func (r *Report) Show(out *term.Output) {
-	out.Printf("%s\n\nTimes are seconds since the first order. DUE is the time agreed.\nA retry makes a new one: LATE MS is that of the last try.\n", ordersTable(out, r.ledger))
+	out.Printf("%s\n%s\n\nTimes are seconds since the first order. DUE is the time agreed.\nA retry makes a new one: LATE MS is that of the last try.\n", ordersTable(out, r.ledger), others(r.ledger))
 	out.Printf("Lateness of %d deliveries: p50 %d ms, p99 %d ms, max %d ms\n\n", r.Lateness.Count, r.Lateness.P50, r.Lateness.P99, r.Lateness.Max)
 	for _, p := range r.Promises {
 		if p.Kept {

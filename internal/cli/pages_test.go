@@ -1,0 +1,192 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual/internal/cli/scaffold"
+)
+
+// The pages for users show commands and code, which are tried here as a reader would.
+
+// pageText is a page of docs.
+func pageText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// codeOf is the blocks of a language on a page.
+func codeOf(page, language string) (blocks []string) {
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
+		blocks = append(blocks, m[1])
+	}
+	return blocks
+}
+
+// The commands of the quick start, one after the other in one directory. Each does what the page says.
+func TestQuickStartCommands(t *testing.T) {
+	var commands []string
+	for _, m := range regexp.MustCompile(`(?m)^    \$ (.*)$`).FindAllStringSubmatch(pageText(t, "quick-start.md"), -1) {
+		commands = append(commands, m[1])
+	}
+	if len(commands) < 15 || commands[len(commands)-1] != "go run -C notify ." {
+		t.Fatalf("found %d commands: has the page's form changed?", len(commands))
+	}
+	out := typeInto(t, t.TempDir(), commands[:len(commands)-1]) // TestReadmeCommands has the last one
+	text := out
+	for _, want := range []string{
+		"A-17\n", "A-18\n", "scheduled", "A-17", "cancelled", "close A-18:\n{\"order\":\"A-18\"}", "A-19", "attempts used up", "the warehouse does not answer",
+		"close A-19", "order.close", "wrote notify/main.go",
+	} {
+		_, rest, ok := strings.Cut(text, want)
+		if !ok {
+			t.Fatalf("the commands do not print %q, or not in this order:\n%s", want, out)
+		}
+		text = rest
+	}
+	if m := regexp.MustCompile(`<[1-9]\d*>`).FindString(out); m != "" {
+		t.Errorf("a command failed with %s:\n%s", m, out)
+	}
+}
+
+// The workers in Python, Node and Java that the documents show. The first two are those of punctual new, which TestNewProgramsRun runs.
+func TestWorkersInDocuments(t *testing.T) {
+	page := pageText(t, "http-workers.md")
+	for language, template := range map[string]string{"python": "worker.py", "js": "worker.mjs"} {
+		if code := codeOf(page, language); len(code) != 1 || code[0] != scaffold.Template(template) {
+			t.Errorf("docs/http-workers.md does not show internal/cli/scaffold/templates/%s.txt word for word, or shows more", template)
+		}
+	}
+	code := codeOf(page, "java")
+	if len(code) != 1 {
+		t.Fatalf("docs/http-workers.md has %d programs in Java", len(code))
+	}
+	if _, err := exec.LookPath("java"); err != nil {
+		t.Skip("NOT TESTED: the worker in Java, because there is no java here")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "Worker.java"), []byte(code[0]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := newShell(t).start("serve", "--listen", "127.0.0.1:0", "--store", "mem:")
+	url := listening(t, server)
+	cmd := exec.Command("java", "Worker.java")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PUNCTUAL_SERVER="+url, "PUNCTUAL_TOKEN=")
+	answersAndEnds(t, cmd, 143) // as Java ends on a SIGTERM
+	wantAcked(t, url)
+}
+
+// snippetHead stands before what is not a whole file: it gives the code the names that the pages use.
+const snippetHead = `package page
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/pgstore"
+	"github.com/punctualmq/punctual/punctualtest"
+	"github.com/punctualmq/punctual/redisstore"
+	"github.com/punctualmq/punctual/worker"
+)
+
+var (
+	_ = context.Background
+	_ = errors.Is
+	_ = slog.Info
+	_ = os.Exit
+	_ = signal.Notify
+	_ = syscall.SIGTERM
+	_ = time.Second
+	_ = punctual.NewQueue
+	_ = punctualtest.New
+	_ = worker.New
+	_ = redis.NewClient
+	_ = redisstore.Open
+	_ *testing.T
+	_ pgx.Tx
+	_ *pgstore.Store
+)
+
+func closeOrder(context.Context, string) error { return nil }
+`
+
+// The Go on the pages for users is compiled: whole files as they stand, functions and types behind snippetHead, statements within a
+// function beside the variables that the pages use.
+func TestGoOnPagesCompiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pages")
+	newRig(t).run("new", dir, "--clone", clone(t)).ok()
+	if err := os.Remove(filepath.Join(dir, "main.go")); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range []string{"quick-start.md", "handlers.md", "settings.md", "ids.md", "testing.md", "moving.md", "events.md"} {
+		for _, code := range codeOf(pageText(t, name), "go") {
+			n++
+			pack := filepath.Join(dir, fmt.Sprintf("p%d", n))
+			if err := os.Mkdir(pack, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(pack, strings.TrimSuffix(name, ".md")+".go"), []byte(asFile(code)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n < 11 {
+		t.Errorf("found %d blocks of Go", n)
+	}
+	build := exec.Command("go", "vet", "./...") // which links nothing
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// asFile is a block of Go as a file that compiles on its own.
+func asFile(code string) string {
+	declaration := regexp.MustCompile(`(?m)^(func [A-Za-z(]|type )`)
+	switch {
+	case strings.Contains(code, "\npackage ") || strings.HasPrefix(code, "package "):
+		return code
+	case declaration.MatchString(code):
+		return snippetHead + code
+	}
+	for _, m := range regexp.MustCompile(`(?m)^(\w+)(?:, (\w+))? :=`).FindAllStringSubmatch(code, -1) {
+		for _, name := range m[1:] {
+			if name != "" && name != "_" {
+				code += "\t_ = " + name + "\n"
+			}
+		}
+	}
+	return snippetHead + `
+var (
+	ctx           context.Context
+	store         punctual.Store
+	q             *punctual.Queue
+	w             *worker.Worker
+	body, payload []byte
+)
+
+func snippet() error {
+` + code + "\n\treturn nil\n}\n"
+}
