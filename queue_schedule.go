@@ -243,6 +243,9 @@ type ScheduleQuery struct {
 	// Next and Last are how many times ahead and how many of the latest times each ScheduleInfo has, 0 to 10,000 and 0 to 20.
 	// Each of Last costs a call or two of the store.
 	Next, Last int
+	// Select, if not nil, says which schedules to yield, by topic and name. It is called for each schedule in the order of the
+	// list, before the calls that Last costs, so that a page of a long list costs no more than a page of a short one.
+	Select func(topic, name string) bool
 }
 
 // GetSchedule returns a schedule with its next 10 and its last 10 times, or ErrNotFound.
@@ -295,6 +298,9 @@ func (q *Queue) Schedules(ctx context.Context, sq ScheduleQuery) iter.Seq2[Sched
 							continue
 						}
 						seen[info.ID] = true
+						if sq.Select != nil && !sq.Select(topic, info.ID) {
+							continue
+						}
 						s, err = q.scheduleInfo(ctx, topic, &info, sq, now, &zones)
 					}
 					if !yield(s, err) || err != nil {

@@ -418,6 +418,10 @@ func TestListSchedules(t *testing.T) {
 	if got, want := list(punctual.ScheduleQuery{Topic: "b"}), []string{"b/soon", "b/late"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	odd := punctual.ScheduleQuery{Select: func(topic, name string) bool { return topic == "b" || name == "rest" }}
+	if got, want := list(odd), []string{"a/rest", "b/soon", "b/late"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 	if got := list(punctual.ScheduleQuery{Topic: "nowhere"}); got != nil {
 		t.Errorf("got %q", got)
 	}

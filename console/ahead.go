@@ -40,8 +40,8 @@ func spanCalled(name string) span {
 	return spans()[0]
 }
 
-// topicAhead draws what falls due in one topic. It returns nil while the store counts.
-func (c *call) topicAhead(f *frame, topic string) (*chart, error) {
+// topicAhead draws what falls due in one topic, and marks when its schedules come if it has any. It returns nil while the store counts.
+func (c *call) topicAhead(f *frame, topic string, scheduled bool) (*chart, error) {
 	s := spanCalled(c.get("span"))
 	a, err := c.console.reader.Ahead(c.r.Context(), overview.AheadQuery{Topic: topic, Step: s.step, Steps: s.steps, Zone: c.look.zone})
 	if errors.Is(err, overview.ErrCounting) {
@@ -52,6 +52,11 @@ func (c *call) topicAhead(f *frame, topic string) (*chart, error) {
 	}
 	k := c.columnsOf(f, a, s)
 	k.series = []series{{name: topic, hue: 1, counts: a.Counts, overdue: a.Overdue, beyond: a.Beyond}}
+	if scheduled {
+		if k.runs, err = c.comingRuns(topic, a.Edges[len(a.Edges)-1]); err != nil {
+			return nil, err
+		}
+	}
 	k.path = func(i int) string { return f.listBetween(topic, "scheduled", a.Edges[i], a.Edges[i+1]) }
 	k.pathOverdue, k.pathBeyond = f.TopicPath(topic)+"?state=ready", f.listBetween(topic, "scheduled", a.Edges[len(a.Edges)-1], time.Time{})
 	return f.draw(k), nil

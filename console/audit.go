@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -21,11 +22,16 @@ func (c *Console) Record(ctx context.Context, ch audit.Change, do func(ctx conte
 
 // record makes a change that a form asks for and enters it into the audit log. do makes the change and returns how many messages it changed.
 func (c *call) record(ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error) {
+	return c.console.audit.Record(c.r.Context(), c.change(ch), do)
+}
+
+// change returns a change with who asks for it, and from where.
+func (c *call) change(ch audit.Change) audit.Change {
 	ch.Who, ch.From = c.user(), c.r.RemoteAddr
 	if host, _, err := net.SplitHostPort(ch.From); err == nil {
 		ch.From = host
 	}
-	return c.console.audit.Record(c.r.Context(), ch, do)
+	return ch
 }
 
 // auditPage shows who changed what.
@@ -41,7 +47,7 @@ type auditRow struct {
 	At                                                time.Time
 	Who, From, Verb, Topic, ID, Detail, Result, Error string
 	Changed                                           int64
-	// TopicPath and MessagePath lead to the topic and to the message. They are empty if the entry names none, or if the reader may not
+	// TopicPath and MessagePath lead to the topic and to the message, or the schedule. They are empty if the entry names none, or if the reader may not
 	// inspect the topic.
 	TopicPath, MessagePath string
 }
@@ -90,7 +96,11 @@ func (p *auditPage) row(e audit.Entry) auditRow {
 	}
 	if e.Topic != "" && p.call.may(access.Inspect, e.Topic) == nil {
 		row.TopicPath = p.frame.TopicPath(e.Topic)
-		if e.ID != "" {
+		switch {
+		case e.ID == "":
+		case strings.HasSuffix(e.Verb, " schedule"):
+			row.MessagePath = p.frame.SchedulePath(e.Topic, e.ID)
+		default:
 			row.MessagePath = p.frame.MessagePath(e.Topic, e.ID)
 		}
 	}

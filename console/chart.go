@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -11,16 +12,25 @@ import (
 // picture fits every screen without inline styles, which the content policy forbids.
 type chart struct {
 	// Name is the key of the caption.
-	Name   string
-	Bars   []bar
-	Ticks  []tick
-	Lines  []line
-	Keys   []legend
-	Rows   []chartRow
-	Height float64
+	Name  string
+	Bars  []bar
+	Ticks []tick
+	Lines []line
+	Keys  []legend
+	Rows  []chartRow
+	// Runs mark the columns in which schedules come. HasRuns is true if there is one.
+	Runs    []runMark
+	HasRuns bool
+	// RunsUntil is the time up to which Runs are complete, zero if that is the end of the picture. RunsLeft is true if there are more
+	// schedules than were looked at.
+	RunsUntil time.Time
+	RunsLeft  bool
+	Height    float64
 	// Log is true if the scale is logarithmic. Scale is the path of the same page with the other scale.
 	Log   bool
 	Scale string
+	// HasBroken is true if a bar counts more than the scale reaches.
+	HasBroken bool
 	// Total is the sum of the bars, Overdue and Beyond are the counts before the first and after the last one.
 	Total, Overdue, Beyond int64
 }
@@ -36,6 +46,10 @@ type bar struct {
 	// Top is the y of the bar's upper end, Middle the x of its middle.
 	Top    float64
 	Middle string
+	// Broken marks a bar that counts more than the scale reaches. It is drawn with a gap from BreakLow on the left to BreakHigh at Right.
+	Broken              bool
+	Right               string
+	BreakLow, BreakHigh float64
 }
 
 type part struct {
@@ -62,6 +76,8 @@ type chartRow struct {
 	Label, Path string
 	Count       int64
 	Parts       []int64
+	// Runs is how many times schedules come in the step.
+	Runs int
 }
 
 // series is the counts of one colour: one per step, with what is due before the first step and behind the last one.
@@ -88,6 +104,8 @@ type columns struct {
 	around bool
 	// pathOverdue and pathBeyond are the paths of their lists, or "".
 	pathOverdue, pathBeyond string
+	// runs are marked above the columns.
+	runs comingRuns
 }
 
 const (
@@ -97,6 +115,8 @@ const (
 	// besideSide is the distance in percent from either side within which a tick has no text, because it would overlap the name of Overdue or
 	// Beyond in a narrow chart.
 	besideSide = 8.0
+	// breakBelow is how far below the top of a broken bar its gap is, breakSlope how far the gap falls from right to left.
+	breakBelow, breakSlope = 14.0, 7.0
 )
 
 // draw returns the picture and its table.
@@ -139,6 +159,7 @@ func (f *frame) draw(k columns) *chart {
 		}
 		c.Rows = append(c.Rows, row)
 	}
+	c.addRuns(k.runs, k.edges, func(i int) string { return percent(left + (float64(i)+0.41)*step) }, text)
 	if k.around {
 		c.Bars = append(c.Bars, f.column(k, scale, 100-sideWidth, sideWidth, c.Beyond, func(s series) int64 { return s.beyond }, text("chart.beyond"), k.pathBeyond, "beyond"))
 		for i, t := range c.Ticks {
@@ -149,6 +170,7 @@ func (f *frame) draw(k columns) *chart {
 			}
 		}
 	}
+	c.HasBroken = slices.ContainsFunc(c.Bars, func(b bar) bool { return b.Broken })
 	return c
 }
 
@@ -157,6 +179,9 @@ func (f *frame) column(k columns, scale scale, x, width float64, count int64, of
 	b := bar{X: percent(x), Width: percent(width), Path: path, Kind: kind, Count: count, Text: label + ": " + thousands(count)}
 	whole := scale.height(count)
 	b.Top, b.Middle = round(chartHeight-whole), percent(x+width/2)
+	if b.Broken = count > scale.most; b.Broken {
+		b.Right, b.BreakLow, b.BreakHigh = percent(x+width), round(b.Top+breakBelow+breakSlope), round(b.Top+breakBelow)
+	}
 	y := chartHeight
 	for _, s := range k.series {
 		if v := of(s); v > 0 {

@@ -55,9 +55,11 @@ type Options struct {
 // Console is the pages of a store. It is an http.Handler, safe for concurrent use. Make one with New.
 type Console struct {
 	store     punctual.Store
+	queue     *punctual.Queue           // for schedules and bulk changes, which are written above the store
 	inspector punctual.Inspector        // nil when the store has none
 	keeper    punctual.FinishedKeeper   // nil when the store has none
 	abilities punctual.AbilityReporter  // nil when the store does not tell
+	namer     punctual.TopicNamer       // nil when the store has none
 	reporter  punctual.ConsumerReporter // nil when the store has none
 	options   Options
 	log       *slog.Logger
@@ -69,6 +71,7 @@ type Console struct {
 	failedLogins seldom
 	formKey      formKey
 	audit        *audit.Log
+	bulks        *bulks
 	reader       *overview.Reader
 	drawn        drawn
 	meter        *overview.Meter
@@ -94,14 +97,17 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 		meter: overview.NewMeter(), tracker: consumers.New(), scanFor: scanTime, requeueFor: requeueTime,
 	}
 	table := routes()
+	c.queue = punctual.NewQueue(store, nil)
 	c.routes = httproute.New(table, (*route).pattern)
 	c.liveRoutes = httproute.New(slices.DeleteFunc(table, func(rt *route) bool { return !rt.live }), (*route).pattern)
 	c.inspector, _ = punctual.As[punctual.Inspector](store)
 	c.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
 	c.abilities, _ = punctual.As[punctual.AbilityReporter](store)
+	c.namer, _ = punctual.As[punctual.TopicNamer](store)
 	c.reporter, _ = punctual.As[punctual.ConsumerReporter](store)
 	c.sessions, c.formKey = newSessions(), newFormKey()
 	c.audit = audit.New(store, c.log)
+	c.bulks = newBulks(c.queue, c.log)
 	c.options.Location = cmp.Or(o.Location, time.UTC)
 	var err error
 	if c.content, err = readContent(); err != nil {
@@ -111,9 +117,10 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	return c, err
 }
 
-// Close ends the calls of the store that the console makes in the background, stores what the audit log still holds, and waits for both.
+// Close ends the calls of the store that the console makes in the background, bulk changes among them, stores what the audit log still holds, and waits for both.
 // Close the console before the store.
 func (c *Console) Close() error {
+	c.bulks.close()
 	c.audit.Close()
 	if err := c.reader.Close(); err != nil {
 		return fmt.Errorf("close console: %w", err)

@@ -12,6 +12,24 @@ import (
 	"github.com/punctualmq/punctual/internal/consumers"
 )
 
+// consumersPage shows who works on a topic.
+type consumersPage struct {
+	*topicView
+	Workers *workers
+}
+
+func (c *call) showConsumers() error {
+	v, err := c.topicView("consumers", "consumers")
+	if err != nil {
+		return err
+	}
+	p := &consumersPage{topicView: v}
+	if p.Workers, err = c.workersOf(v.Stats.Topic); err != nil {
+		return err
+	}
+	return c.show("consumers", p)
+}
+
 // workers are the consumers of a topic as a page shows them.
 type workers struct {
 	Rows []workerRow

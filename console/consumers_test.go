@@ -23,14 +23,14 @@ func TestConsumersOfATopic(t *testing.T) {
 	}})
 	r.push("t", "a", time.Hour)
 	told.Since = noon
-	if text := r.page("/topics/t"); !strings.Contains(text, "Nobody claims from this topic") {
+	if text := r.page("/topics/t/consumers"); !strings.Contains(text, "Nobody claims from this topic") {
 		t.Error("nobody works, and the page does not say so")
 	}
 	told.All = []punctual.Consumer{{User: "shop", Address: "10.0.0.7", Name: "web-3\u202e", Leases: 12, Waiting: 3, NextEnd: noon.Add(30 * time.Second), Claimed: 500, Settled: 250}}
 	for n := range 30 {
 		told.All = append(told.All, punctual.Consumer{User: fmt.Sprint("u", n), Leases: 2})
 	}
-	text := r.page("/topics/t")
+	text := r.page("/topics/t/consumers")
 	for _, want := range []string{`shop web-3\u202E`, "10.0.0.7", `<td class="n">12</td>`, `<td class="n">100</td><td class="n">50</td>`, "u18", "others", `<td class="n">22</td>`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not show %s", want)
@@ -40,7 +40,7 @@ func TestConsumersOfATopic(t *testing.T) {
 		t.Error("more than the most are shown")
 	}
 	fails = fmt.Errorf("no: %w", punctual.ErrUnsupported)
-	if text := r.page("/topics/t"); !strings.Contains(text, "does not know who claims") {
+	if text := r.page("/topics/t/consumers"); !strings.Contains(text, "does not know who claims") {
 		t.Error("nobody knows, and the page does not say so")
 	}
 }
@@ -49,13 +49,13 @@ func TestConsumersOfATopic(t *testing.T) {
 func TestConsumersOfThisProgram(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "a", time.Hour)
-	if text := r.page("/topics/t"); !strings.Contains(text, "does not know who claims") {
+	if text := r.page("/topics/t/consumers"); !strings.Contains(text, "does not know who claims") {
 		t.Error("nobody is observed, and the page does not say so")
 	}
 	o := r.console.Observer()
 	d := &punctual.Delivery{Message: punctual.Message{Topic: "t", ID: "a"}, Token: 7, Delivered: noon, LeaseUntil: noon.Add(time.Hour)}
 	o.OnStart(t.Context(), d)
-	if text := r.page("/topics/t"); !strings.Contains(text, wire.OwnName()) || !strings.Contains(text, `<td class="n">1</td>`) {
+	if text := r.page("/topics/t/consumers"); !strings.Contains(text, wire.OwnName()) || !strings.Contains(text, `<td class="n">1</td>`) {
 		t.Errorf("the page does not show what a handler holds: %s", text)
 	}
 	o.OnSettle(t.Context(), punctual.Settlement{Topic: "t", ID: "a", Token: 7, Verb: punctual.SettleAck}, 0, nil)

@@ -96,12 +96,10 @@ func (c *call) showDead() error {
 	}
 	if p.List != nil {
 		chosen := url.Values{"reason": {p.List.Reason}, "from": {p.List.Since}, "to": {p.List.Until}}
-		p.List.Errors.addTo(chosen)
+		p.List.Filter.Errors.addTo(chosen)
 		p.Export = p.TopicPath(p.Topic, "dead.ndjson") + "?" + chosen.Encode()
 	}
-	for _, r := range []punctual.DeathReason{punctual.ReasonAttemptsUsedUp, punctual.ReasonDiscarded, punctual.ReasonExpired} {
-		p.Reasons = append(p.Reasons, choice{Value: string(r), Text: string(r), Chosen: c.get("reason") == string(r)})
-	}
+	p.Reasons = c.deathReasons()
 	return c.show("dead", p)
 }
 

@@ -207,13 +207,16 @@ func (c *call) findHeader(p *findPage) error {
 		return fmt.Errorf("read the settings of %s: %w", p.Topic, err)
 	}
 	q := punctual.ListQuery{Topic: p.Topic, State: state, After: c.get("after")}
-	found, err := c.scan(c.r.Context(), inspector, q, func(m *punctual.Info) bool { return hasHeader(m.Headers, p.Name, p.Value) })
+	found, err := c.scan(c.r.Context(), inspector, q, func(m *punctual.Info) bool { _, ok := headerWith(m.Headers, p.Name, p.Value); return ok })
 	if err != nil {
 		return fmt.Errorf("look through %s: %w", p.Topic, err)
 	}
 	p.Looked, p.Last = found.looked, found.last
 	for i := range found.found {
-		p.Found = append(p.Found, c.row(&found.found[i], p.Now, settings))
+		row := c.row(&found.found[i], p.Now, settings)
+		value, _ := headerWith(found.found[i].Headers, p.Name, p.Value)
+		row.Header = visible(value)
+		p.Found = append(p.Found, row)
 	}
 	if found.next != "" {
 		p.Next = c.withQuery("after", found.next)
@@ -229,12 +232,13 @@ func (c *call) mayShowHeader(name string) error {
 	return nil
 }
 
-// hasHeader reports whether a header of this name, in upper or lower case, has a value that contains text.
-func hasHeader(all map[string]string, name, text string) bool {
-	for key := range maps.Keys(all) {
+// headerWith returns the value of a header of this name, in upper or lower case, that contains text. Of several it returns the one whose name
+// comes first, so that a page shows the same value each time.
+func headerWith(all map[string]string, name, text string) (value string, ok bool) {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if strings.EqualFold(key, name) && strings.Contains(all[key], text) {
-			return true
+			return all[key], true
 		}
 	}
-	return false
+	return "", false
 }

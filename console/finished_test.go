@@ -75,7 +75,7 @@ func TestFinishedMessage(t *testing.T) {
 	}
 	r.push("t", "fired", time.Hour)
 	r.wantText("/topics/t/messages/fired", "An earlier message with this ID", "body of fired", "Acked")
-	r.wantText("/topics/t", `name="finished_retention" value="30d"`)
+	r.wantText("/topics/t/settings", `name="finished_retention" value="30d"`)
 	r.sent("/topics/t/configure", url.Values{"finished_retention": {"2h"}, "was_finished_retention": {"30d"}})
 	if s, err := r.store.Settings(t.Context(), "t"); err != nil || s.FinishedRetention != 2*time.Hour {
 		t.Errorf("settings %+v, %v", s, err)
@@ -114,7 +114,7 @@ func TestStoreWithoutFinishedMessages(t *testing.T) {
 			t.Errorf("an ID that nobody has, elsewhere %v: %d %.300s", elsewhere, a.Code, a.text)
 		}
 		if !elsewhere {
-			r.wantText("/topics/t", "This store keeps no finished messages")
+			r.wantText("/topics/t/settings", "This store keeps no finished messages")
 		}
 	}
 }

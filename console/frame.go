@@ -142,10 +142,21 @@ func (f *frame) May(action, topic string) bool {
 // Brief writes a count in few characters, such as 12k.
 func (f *frame) Brief(n int64) string { return shortCount(n) }
 
-// OnTab reports whether the page belongs to a tab: the pages of a topic and of a message belong to "topics".
+// OnTab reports whether the page belongs to a tab: the pages of a topic and of a message belong to "topics", those
+// of a schedule to "schedules".
 func (f *frame) OnTab(tab string) bool {
-	return f.Page == tab || tab == "topics" && (f.Page == "topic" || f.Page == "message")
+	ofSchedule := strings.HasPrefix(f.Page, "schedule")
+	switch {
+	case tab == "topics" && f.call.path["topic"] != "":
+		return !ofSchedule
+	case tab == "schedules":
+		return ofSchedule
+	}
+	return f.Page == tab
 }
+
+// Bare reports whether the page is shown without the navigation, because nobody has logged in yet.
+func (f *frame) Bare() bool { return f.Page == "login" || f.call.who == nil }
 
 // Zones returns the time zones that the field for a time zone suggests.
 func (f *frame) Zones() []string { return knownZones() }

@@ -26,6 +26,8 @@ type messageRow struct {
 	Body   string
 	Binary bool
 	Bytes  int64
+	// Header is the value of the header that was searched for, "" in other lists.
+	Header string
 }
 
 // bodyBeginning is how many bytes of a body a list shows.
@@ -83,10 +85,10 @@ type messageList struct {
 	Window   bool
 	// Since and Until are the same bounds as instants, to the millisecond, for links.
 	Since, Until string
-	// Reason and Errors are the filters of a list of dead messages.
+	// Reason is a filter of a list of dead messages, Filter one of any list.
 	Reason string
-	Errors deathFilter
-	// Scanned is true if the console filtered the list by Errors: it read Looked messages, the last of them with the time Last.
+	Filter messageFilter
+	// Scanned is true if the console filtered the list by Filter: it read Looked messages, the last of them with the time Last.
 	Scanned bool
 	Looked  int
 	Last    time.Time
@@ -133,23 +135,21 @@ func exact(t time.Time) string {
 	return notation.FormatTime(t)
 }
 
-// listed reads the messages of one page of a list and sets Next. A list of dead messages that is filtered by error is read with scan; the page
-// is then not renewed, because each renewal would read many messages.
+// listed reads the messages of one page of a list and sets Next. A list with a filter is read with scan; the page is then not renewed, because
+// each renewal would read many messages.
 func (c *call) listed(f *frame, l *messageList, i punctual.Inspector, q *punctual.ListQuery) (messages []punctual.Info, err error) {
 	next := ""
-	if q.State == punctual.StateDead {
-		if l.Errors, err = c.deathFilter(); err != nil {
-			return nil, err
-		}
+	if l.Filter, err = c.messageFilter(q.State); err != nil {
+		return nil, err
 	}
-	if l.Errors.keepsAll() {
+	if l.Filter.KeepsAll() {
 		page, err := i.List(c.r.Context(), *q)
 		if err != nil {
 			return nil, err
 		}
 		messages, next = page.Messages, page.Next
 	} else {
-		s, err := c.scan(c.r.Context(), i, *q, l.Errors.keeps)
+		s, err := c.scan(c.r.Context(), i, *q, l.Filter.keeps)
 		if err != nil {
 			return nil, err
 		}

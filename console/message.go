@@ -143,6 +143,16 @@ func (c *call) amendMessage() error {
 		return err
 	}
 	a.Topic, a.ID = topic, id
+	if c.get("do") == "later" {
+		as, err := c.anHourLater([]punctual.Amendment{a})
+		switch {
+		case err != nil:
+			return err
+		case len(as) == 0:
+			return fmt.Errorf("message %s is neither scheduled nor ready: %w", id, punctual.ErrChanged)
+		}
+		a = as[0]
+	}
 	var due time.Time
 	_, err = c.record(audit.Change{Verb: a.Change.String(), Topic: topic, ID: id, Detail: detail}, func(ctx context.Context) (int64, error) {
 		rs, err := c.console.store.Amend(ctx, []punctual.Amendment{a})

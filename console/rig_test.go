@@ -135,6 +135,33 @@ func (r *rig) push(topic, id string, in time.Duration, change ...func(*punctual.
 	}
 }
 
+// configure changes the settings of a topic.
+func (r *rig) configure(topic string, change func(*punctual.Settings)) {
+	r.t.Helper()
+	if _, err := punctual.NewQueue(r.store, nil).Configure(r.t.Context(), topic, change); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// countedBulk is a bulk change that was counted and can be carried out.
+func (r *rig) countedBulk(topic string, do punctual.BulkChange) *bulkJob {
+	r.t.Helper()
+	job, err := r.console.bulks.start(punctual.Bulk{Do: do, Select: punctual.Selection{Topic: topic}, DryRun: true}, nil, "ann", (&call{}).recordBulk(&punctual.Bulk{DryRun: true}))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	<-job.ended
+	return job
+}
+
+// schedule stores a schedule.
+func (r *rig) schedule(s punctual.Schedule) {
+	r.t.Helper()
+	if _, err := punctual.NewQueue(r.store, nil).PutSchedule(r.t.Context(), s); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // kill makes messages dead with this error.
 func (r *rig) kill(topic, reason string, ids ...string) {
 	r.t.Helper()
@@ -172,6 +199,10 @@ func (r *rig) fill() {
 	}
 	r.push("a-b/c:d", "a/b ?#%", time.Hour, func(m *punctual.NewMessage) { m.Headers = map[string]string{"tenant": "shop-1"} })
 	r.push("late", "late-1", 0)
+	r.configure("order.close", func(s *punctual.Settings) { s.Emit = punctual.EventDead | punctual.EventAcked })
+	r.configure("fan", func(s *punctual.Settings) { s.Groups = []string{"mail", "billing"} })
+	r.schedule(punctual.Schedule{Topic: "order.close", Name: "closing", Spec: "0 18 * * MON-FRI", Zone: "Europe/Berlin", Body: []byte("close")})
+	r.kill("order.close", "no such order", "gone-1")
 	r.kill("pay", "card declined", "dead-1", "dead-2", "dead-3")
 	r.clock.Advance(time.Minute - time.Second)
 }
@@ -186,5 +217,9 @@ func pagePaths() []string {
 		"/lateness", "/lateness?span=24h", "/lateness?topic=pay",
 		"/find", "/find?id=late-1&stay=1", "/find?topic=a-b/c:d&state=scheduled&name=tenant&value=shop", "/dead", "/dead?topic=pay", "/try", "/try?topic=late&pushed=late-1",
 		"/try?topic=late&pushed=gone&due=2026-11-22T12:00:00Z",
+		"/topics/order.close/settings", "/topics/order.close/consumers", "/topics/order.close/events", "/topics/order.close/events?event=dead",
+		"/topics/order.close/schedules", "/topics/pay/schedules", "/schedules", "/schedules?topic=order.close&q=clo", "/schedules/new?topic=pay",
+		"/schedules/new?was_spec=&spec=0+9+*+*+MON&zone_name=Europe/Berlin", "/topics/order.close/schedules/closing", "/topics/order.close/schedules/closing/edit",
+		"/topics/order.close/bulk?state=scheduled&prefix=order-01", "/topics/order.close?state=scheduled&prefix=order-01", "/topics/fan", "/topics/fan@g.mail", "/topics/fan/settings",
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,11 +26,15 @@ func TestRights(t *testing.T) {
 	table := rights.NewTable(holders)
 	for _, rt := range routes() {
 		topics := []string{""}
-		if strings.Contains(rt.path, "{topic}") || rt.path == "/try" || rt.path == "/week" || rt.path == "/find" {
+		if strings.Contains(rt.path, "{topic}") || slices.Contains([]string{"/try", "/week", "/find", "/schedules", "/schedules/new"}, rt.path) {
 			topics = []string{rights.Mine, rights.Theirs, rights.Audit}
 		}
+		name := "daily"
+		if rt.path == "/assets/{name}" {
+			name = "nothing.css"
+		}
 		for _, topic := range topics {
-			target := strings.NewReplacer("{topic}", topic, "{id}", "m", "{name}", "nothing.css").Replace(rt.path)
+			target := strings.NewReplacer("{topic}", topic, "{id}", "m", "{name}", name, "{job}", "none").Replace(rt.path)
 			if topic != "" && !strings.Contains(rt.path, "{topic}") && rt.method == http.MethodGet {
 				target += "?topic=" + topic
 			}
@@ -49,6 +54,8 @@ func TestRights(t *testing.T) {
 						form[name] = []string{topic}
 					case "id":
 						form[name] = []string{"m"}
+					case "name":
+						form[name] = []string{"another"}
 					}
 				}
 			}
@@ -59,13 +66,14 @@ func TestRights(t *testing.T) {
 	table.Compare(t, "testdata/rights.txt", *update)
 }
 
-// refill leaves one message that is due later and a dead one in each topic, and nothing else.
+// refill leaves one message that is due later, a dead one and a schedule in each topic, and nothing else.
 func (r *rig) refill() {
 	r.t.Helper()
 	r.empty()
 	for _, topic := range []string{rights.Mine, rights.Theirs, rights.Audit} {
 		r.kill(topic, "declined", "dead")
 		r.push(topic, "m", time.Hour)
+		r.schedule(punctual.Schedule{Topic: topic, Name: "daily", Spec: "@hourly"})
 	}
 }
 

@@ -29,8 +29,11 @@ type route struct {
 func (rt *route) pattern() (method, path string) { return rt.method, rt.path }
 
 const (
-	pathTopic   = "/topics/{topic}"
-	pathMessage = pathTopic + "/messages/{id}"
+	pathTopic    = "/topics/{topic}"
+	pathMessage  = pathTopic + "/messages/{id}"
+	pathSchedule = pathTopic + "/schedules/{name}"
+	pathBulk     = pathTopic + "/bulk"
+	pathBulkJob  = pathBulk + "/{job}"
 )
 
 // routes returns the table of routes.
@@ -50,19 +53,43 @@ func routes() []*route {
 		{method: get, path: "/week", action: access.Inspect, perTopic: true, live: true, handle: (*call).showWeek},
 		{method: get, path: "/lateness", action: access.Inspect, perTopic: true, live: true, handle: (*call).showLateness},
 		{method: get, path: "/topics", action: access.Inspect, perTopic: true, live: true, handle: (*call).showTopics},
+		{method: get, path: "/schedules", action: access.Inspect, perTopic: true, live: true, handle: (*call).showSchedules},
+		{method: get, path: "/schedules/new", action: access.Inspect, perTopic: true, live: true, handle: (*call).showScheduleForm},
+		{method: post, path: "/schedules/new", action: access.Push, perTopic: true, form: (*call).showScheduleForm, handle: (*call).newSchedule},
 		{method: get, path: "/find", action: access.Inspect, perTopic: true, handle: (*call).showFind},
 		{method: get, path: "/dead", action: access.Inspect, perTopic: true, live: true, handle: (*call).showDead},
 		{method: get, path: "/try", action: access.Inspect, perTopic: true, live: true, handle: (*call).showTry},
 		{method: post, path: "/try", action: access.Push, perTopic: true, form: (*call).showTry, handle: (*call).push},
 
 		{method: get, path: pathTopic, action: access.Inspect, live: true, handle: (*call).showTopic},
-		{method: post, path: pathTopic + "/configure", action: access.Admin, form: (*call).showTopic, handle: (*call).configureTopic},
+		{method: get, path: pathTopic + "/events", action: access.Inspect, live: true, handle: (*call).showEvents},
+		{method: get, path: pathTopic + "/consumers", action: access.Inspect, live: true, handle: (*call).showConsumers},
+		{method: get, path: pathTopic + "/settings", action: access.Inspect, handle: (*call).showSettings},
+		{method: post, path: pathTopic + "/configure", action: access.Admin, form: (*call).showSettings, handle: (*call).configureTopic},
+		{method: post, path: pathTopic + "/groups", action: access.Admin, form: (*call).showSettings, handle: (*call).changeGroups},
 		{method: post, path: pathTopic + "/pause", action: access.Admin, form: (*call).showTopic, handle: (*call).pauseTopic},
-		{method: post, path: pathTopic + "/purge", action: access.Admin, form: (*call).showTopic, handle: (*call).purgeTopic},
-		{method: post, path: pathTopic + "/delete", action: access.Admin, form: (*call).showTopic, handle: (*call).deleteTopic},
+		{method: post, path: pathTopic + "/purge", action: access.Admin, form: (*call).showSettings, handle: (*call).purgeTopic},
+		{method: post, path: pathTopic + "/delete", action: access.Admin, form: (*call).showSettings, handle: (*call).deleteTopic},
 		{method: post, path: pathTopic + "/amend", action: access.Amend, form: (*call).showTopic, handle: (*call).amendMany},
 		{method: post, path: pathTopic + "/requeue", action: access.Amend, handle: (*call).requeueDead},
 		{method: get, path: pathTopic + "/dead.ndjson", action: access.Inspect, handle: (*call).exportDead},
+
+		{method: get, path: pathBulk, action: access.Inspect, handle: (*call).showBulk},
+		{method: post, path: pathBulk, action: access.Amend, form: (*call).showBulk, handle: (*call).countBulk},
+		{method: get, path: pathBulkJob, action: access.Inspect, live: true, handle: (*call).showBulkJob},
+		{method: post, path: pathBulkJob + "/run", action: access.Amend, form: (*call).showBulkJob, handle: (*call).runBulk},
+		{method: post, path: pathBulkJob + "/stop", action: access.Amend, form: (*call).showBulkJob, handle: (*call).stopBulk},
+
+		{method: get, path: pathTopic + "/schedules", action: access.Inspect, live: true, handle: (*call).showTopicSchedules},
+		{method: get, path: pathSchedule, action: access.Inspect, live: true, handle: (*call).showSchedule},
+		{method: get, path: pathSchedule + "/edit", action: access.Inspect | access.Push, handle: (*call).showScheduleEdit},
+		{method: post, path: pathSchedule + "/edit", action: access.Inspect | access.Push, form: (*call).showScheduleEdit, handle: (*call).editSchedule},
+		{method: post, path: pathSchedule + "/pause", action: access.Admin, form: (*call).showSchedule, handle: (*call).pauseSchedule},
+		{method: post, path: pathSchedule + "/resume", action: access.Admin, form: (*call).showSchedule, handle: (*call).resumeSchedule},
+		{method: post, path: pathSchedule + "/run", action: access.Admin, form: (*call).showSchedule, handle: (*call).runSchedule},
+		{method: post, path: pathSchedule + "/skip", action: access.Admin, form: (*call).showSchedule, handle: (*call).skipSchedule},
+		{method: post, path: pathSchedule + "/backfill", action: access.Admin, form: (*call).showSchedule, handle: (*call).backfillSchedule},
+		{method: post, path: pathSchedule + "/delete", action: access.Admin, form: (*call).showSchedule, handle: (*call).deleteSchedule},
 
 		{method: get, path: pathMessage, action: access.Inspect, live: true, handle: (*call).showMessage},
 		{method: get, path: pathMessage + "/body", action: access.Inspect, handle: (*call).sendBody},

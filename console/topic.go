@@ -5,30 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
-	"github.com/punctualmq/punctual/internal/settings"
 )
 
-// topicPage shows one topic: its counts, the list of one state, what falls due, its settings.
+// topicPage shows the messages of one topic in one state, and what falls due.
 type topicPage struct {
-	*frame
-	Stats  topicRow
+	*topicView
 	States []stateTab
 	List   *messageList
 	Ahead  *chart
-	// Chosen is the span of the picture Ahead, one of Spans. Ahead is nil while the store counts.
-	Chosen string
-	Spans  []string
-	Fields []settingField
-	// NoFinished is true if the store keeps no finished records.
-	NoFinished bool
-	Backoff    string
-	Workers    *workers
+	// Drawn is true if there is something to draw. Chosen is the span of the picture Ahead, one of Spans. Ahead is nil while the store counts.
+	Drawn   bool
+	Chosen  string
+	Spans   []string
+	Reasons []choice
 }
 
 // stateTab is the tab of one state, with its count and the path of its list.
@@ -40,43 +36,23 @@ type stateTab struct {
 }
 
 func (c *call) showTopic() error {
-	_, err := c.inspector()
+	v, err := c.topicView("topic", "messages")
 	if err != nil {
 		return err
 	}
 	topic := c.path["topic"]
-	p := &topicPage{frame: c.frame("topic"), Spans: spanNames()}
-	p.Subject = topic
-	if p.Now, err = c.now(); err != nil {
+	p := &topicPage{topicView: v, Spans: spanNames(), Reasons: c.deathReasons()}
+	state := c.chosenState(v.Stats.TopicStats)
+	p.States = c.stateTabs(v.frame, v.Stats.TopicStats, state)
+	if p.List, err = c.list(p.frame, topic, state, v.settings); err != nil {
 		return err
 	}
-	c.renew()
-	stats, counts, err := c.console.reader.Stats(c.r.Context(), topic)
-	if err != nil {
-		return fmt.Errorf("count topic %s: %w", topic, err)
-	}
-	if !counts.AsOf.IsZero() {
-		p.noteCounts(counts.AsOf, counts.Counted, counts.Partial)
-	}
-	p.Stats = rowOf(stats, p.Now)
-	state := c.chosenState(stats)
-	for _, s := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
-		p.States = append(p.States, stateTab{
-			State: s.String(), Count: countOf(stats, s), Path: p.TopicPath(topic) + "?state=" + s.String(), Chosen: s == state,
-		})
-	}
-	if p.List, err = c.list(p.frame, topic, state, stats.Settings); err != nil {
-		return err
-	}
-	p.Fields, p.NoFinished = c.settingFields(stats.Settings), c.keeper() == nil
 	p.Chosen = spanCalled(c.get("span")).name
-	if stats.Scheduled > 0 || p.Partial {
-		p.Ahead, err = c.topicAhead(p.frame, topic)
+	scheduled := v.has(companionSchedules)
+	if p.Drawn = v.Stats.Scheduled > 0 || scheduled || p.Partial; p.Drawn {
+		p.Ahead, err = c.topicAhead(p.frame, topic, scheduled)
 	}
 	if err != nil {
-		return err
-	}
-	if p.Workers, err = c.workersOf(topic); err != nil {
 		return err
 	}
 	return c.show("topic", p)
@@ -107,86 +83,6 @@ func countOf(s punctual.TopicStats, state punctual.State) int64 {
 	return s.Dead
 }
 
-// settingField is one setting in the form of a topic.
-type settingField struct {
-	// Name is the name of the form's field and part of the catalogue's keys. Value is written as people write it, such as 30s.
-	Name, Value string
-	// Fixed settings are shown and cannot be changed.
-	Fixed bool
-}
-
-// settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, and the settings that the store
-// cannot have: those of finished records where it keeps none, and those of events where it tells of none.
-func (c *call) settingFields(s punctual.Settings) (fields []settingField) {
-	for _, row := range settings.Table {
-		if !row.Pause && c.canHave(row) {
-			fields = append(fields, settingField{row.Name, row.Text(&s), row.Fixed})
-		}
-	}
-	return fields
-}
-
-// canHave reports whether the store can have another value of the setting than its default.
-func (c *call) canHave(row *settings.Setting) bool {
-	switch row.Needs {
-	case settings.FinishedRecords:
-		return c.keeper() != nil
-	case settings.EventMessages:
-		if c.console.abilities == nil {
-			return false
-		}
-		can, err := c.console.abilities.Abilities(c.r.Context())
-		return err == nil && can.Emit
-	}
-	return true
-}
-
-// configureTopic changes those settings of the form that differ from what the page showed.
-func (c *call) configureTopic() error {
-	topic := c.path["topic"]
-	var p punctual.SettingsPatch
-	changed, err := c.readSettings(&p)
-	if err != nil {
-		return err
-	}
-	if len(changed) == 0 {
-		return c.redirect(c.frame("").TopicPath(topic), notice{Key: "notice.unchanged", Args: []string{topic}})
-	}
-	return c.configure(topic, p, strings.Join(changed, ", "), notice{Key: "notice.configured", Args: []string{topic}})
-}
-
-// configure changes the settings of a topic, records that in the audit log, and redirects to the topic's page.
-func (c *call) configure(topic string, p punctual.SettingsPatch, detail string, n notice) error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
-	_, err = c.record(audit.Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context) (int64, error) {
-		_, err := inspector.Configure(ctx, topic, p)
-		return 1, err
-	})
-	if err != nil {
-		return fmt.Errorf("change the settings of %s: %w", topic, err)
-	}
-	return c.redirect(c.frame("").TopicPath(topic), n)
-}
-
-// readSettings fills the patch with the fields that differ from what the page showed, and returns them as name=value. A setting that somebody
-// changed elsewhere since then is so not set back. A field that was emptied is refused, so that it is not taken for 0.
-func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err error) {
-	for _, row := range settings.Table {
-		text := c.get(row.Name)
-		if row.Pause || row.Fixed || !c.form.Has(row.Name) || text == c.get("was_"+row.Name) {
-			continue
-		}
-		if err := row.Parse(p, text); err != nil {
-			return nil, err
-		}
-		changed = append(changed, row.Name+"="+text)
-	}
-	return changed, nil
-}
-
 // pauseTopic pauses or resumes pushes to the topic, or deliveries from it, as the form's fields say.
 func (c *call) pauseTopic() error {
 	var p punctual.SettingsPatch
@@ -208,7 +104,7 @@ func (c *call) pauseTopic() error {
 		key = "notice." + what + ".paused"
 	}
 	topic := c.path["topic"]
-	return c.configure(topic, p, fmt.Sprintf("%s paused: %t", what, on), notice{Key: key, Args: []string{topic}})
+	return c.configure(topic, p, fmt.Sprintf("%s paused: %t", what, on), c.frame("").TopicPath(topic), notice{Key: key, Args: []string{topic}})
 }
 
 // checkTyped refuses a form that removes messages unless the topic's name was typed into it.
@@ -266,6 +162,9 @@ func (c *call) amendMany() error {
 	if len(ids) == 0 {
 		return fmt.Errorf("no message is ticked: tick some first: %w", punctual.ErrInvalid)
 	}
+	if len(ids) > mostTicked {
+		return fmt.Errorf("%d messages are ticked: use at most %d, or change all that match: %w", len(ids), mostTicked, punctual.ErrInvalid)
+	}
 	change, detail, err := c.readChange()
 	if err != nil {
 		return err
@@ -276,6 +175,12 @@ func (c *call) amendMany() error {
 		as[i].Topic, as[i].ID = topic, id
 	}
 	var others int64
+	if c.get("do") == "later" {
+		if as, err = c.anHourLater(as); err != nil {
+			return err
+		}
+		others = int64(len(ids) - len(as))
+	}
 	n, err := c.record(audit.Change{Verb: change.Change.String(), Topic: topic, Detail: detail}, func(ctx context.Context) (int64, error) {
 		rs, err := c.console.store.Amend(ctx, as)
 		if err != nil {
@@ -286,7 +191,7 @@ func (c *call) amendMany() error {
 			switch {
 			case r.Err == nil:
 				done++
-			case errors.Is(r.Err, punctual.ErrLeased), errors.Is(r.Err, punctual.ErrNotFound), errors.Is(r.Err, punctual.ErrNotDead):
+			case errors.Is(r.Err, punctual.ErrLeased), errors.Is(r.Err, punctual.ErrNotFound), errors.Is(r.Err, punctual.ErrNotDead), errors.Is(r.Err, punctual.ErrChanged):
 				others++
 			default:
 				err = r.Err
@@ -301,21 +206,56 @@ func (c *call) amendMany() error {
 	return c.redirect(back, notice{Key: "notice.many." + change.Change.String(), Args: []string{thousands(n), thousands(others)}})
 }
 
+// mostTicked is how many messages a form changes at once.
+const mostTicked = 1000
+
+// later is how far "+1 h" moves a message.
+const later = time.Hour
+
+// anHourLater gives reschedules of messages the due time that each of them has and later. It leaves out those that are not scheduled or ready.
+// A message that somebody moves meanwhile stays where it is, because of IfDue.
+func (c *call) anHourLater(as []punctual.Amendment) ([]punctual.Amendment, error) {
+	inspector, err := c.inspector()
+	if err != nil {
+		return nil, err
+	}
+	err = eachInParallel(c.r.Context(), len(as), func(ctx context.Context, i int) error {
+		m, err := inspector.Get(ctx, as[i].Topic, as[i].ID)
+		switch {
+		case errors.Is(err, punctual.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		}
+		if m.State == punctual.StateScheduled || m.State == punctual.StateReady {
+			as[i].Due, as[i].IfDue = m.Due.Add(later), m.Due
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look when the messages are due: %w", err)
+	}
+	return slices.DeleteFunc(as, func(a punctual.Amendment) bool { return a.IfDue.IsZero() }), nil
+}
+
 // readChange reads from the form which change to make and for when. detail says the same for the audit log.
 func (c *call) readChange() (a punctual.Amendment, detail string, err error) {
 	switch do := c.get("do"); do {
 	case "cancel":
 		a.Change = punctual.ChangeCancel
 		return a, "", nil
-	case "reschedule", "now":
+	case "reschedule", "now", "later":
 		a.Change = punctual.ChangeReschedule
 	case "requeue":
 		a.Change = punctual.ChangeRequeue
 	default:
-		return a, "", fmt.Errorf("change %q: use cancel, reschedule, now or requeue: %w", do, punctual.ErrInvalid)
+		return a, "", fmt.Errorf("change %q: use cancel, reschedule, now, later or requeue: %w", do, punctual.ErrInvalid)
 	}
-	if c.get("do") == "now" {
+	switch c.get("do") {
+	case "now":
 		return a, "due now", nil
+	case "later":
+		return a, "due " + notation.FormatDuration(later) + " later", nil
 	}
 	if a.Due, a.Delay, err = c.when(); err != nil {
 		return a, "", err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // pageRows is how many rows a page of a list has.
@@ -21,6 +22,8 @@ type topicsPage struct {
 	// All is how many topics the reader may inspect, Shown how many of them have names that contain Filter. Sort is a column's name.
 	All, Shown   int
 	Filter, Sort string
+	// Left is how many companions that Punctual makes for itself are left out, because the filter does not ask for companions.
+	Left int
 	// Start is the index of the first row. Next and Previous are the paths of the pages behind and before this one, or "".
 	Start          int
 	Next, Previous string
@@ -54,6 +57,10 @@ func (c *call) showTopics() error {
 		if !strings.Contains(s.Topic, p.Filter) {
 			continue
 		}
+		if isInternal(s) && !strings.Contains(p.Filter, "@") {
+			p.Left++
+			continue
+		}
 		p.Sum.Scheduled, p.Sum.Ready, p.Sum.Leased, p.Sum.Dead = p.Sum.Scheduled+s.Scheduled, p.Sum.Ready+s.Ready, p.Sum.Leased+s.Leased, p.Sum.Dead+s.Dead
 		p.Topics = append(p.Topics, rowOf(s, p.Now))
 	}
@@ -75,6 +82,13 @@ func (c *call) showTopics() error {
 		}
 	}
 	return c.show("topics", p)
+}
+
+// isInternal reports whether a topic is a companion in which Punctual keeps something for itself, such as schedules and events. People look at
+// these on pages of their own. A companion with dead messages is not internal, because somebody has to see to it.
+func isInternal(s punctual.TopicStats) bool {
+	_, companion := storekit.Companion(s.Topic)
+	return companion != "" && !strings.HasPrefix(companion, groupPrefix) && s.Dead == 0
 }
 
 // renew makes the reader count again if the last count is old and somebody opens the page. The renewal of a page that stays open does not,

@@ -108,9 +108,40 @@
     document.getElementById("ticked").textContent = n || "";
   }
   document.addEventListener("change", (e) => {
-    if (e.target.matches("input[form=many]")) countTicked();
+    if (e.target.matches("input.all")) {
+      for (const box of document.querySelectorAll("input[form=many]")) box.checked = e.target.checked;
+    }
+    if (e.target.matches("input.all, input[form=many]")) countTicked();
   });
   countTicked();
+
+  // --- A schedule in words, while it is typed -----------------------------------------------------------------------
+
+  const form = document.querySelector("form[data-preview]");
+  if (form) {
+    let typed = 0;
+    let wait = 0;
+    const show = async () => {
+      const mine = ++typed;
+      const fields = new URLSearchParams();
+      for (const [name, value] of new FormData(form)) {
+        if (!/^(was_)?(csrf|body|headers)$/.test(name)) fields.append(name, value);
+      }
+      try {
+        const answer = await fetch(form.dataset.preview + "?" + fields, { headers: { Accept: "text/html" }, redirect: "manual" });
+        if (!answer.ok || mine !== typed) return;
+        const fresh = document.createElement("div");
+        fresh.append(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
+        settle(live, fresh);
+      } catch {
+        // the button Preview asks again
+      }
+    };
+    form.addEventListener("input", () => {
+      clearTimeout(wait);
+      wait = setTimeout(show, 300);
+    });
+  }
 
   // --- Copying ------------------------------------------------------------------------------------------------------
 

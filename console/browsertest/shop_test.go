@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/console"
 	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/memstore"
@@ -28,6 +29,9 @@ type shop struct {
 type inspected struct {
 	punctual.Store
 	punctual.Inspector
+	punctual.FinishedKeeper
+	punctual.AbilityReporter
+	punctual.TopicNamer
 }
 
 // newShop opens a console over the shop.
@@ -42,10 +46,18 @@ func newShop(t *testing.T) *shop {
 		}
 	})
 	s := &shop{clock: clock, now: now}
-	s.rig = newRig(t, inspected{store, store}, &console.Options{Consumers: s.consumers})
+	s.rig = newRig(t, inspected{store, store, store, store, store}, &console.Options{Consumers: s.consumers})
+	s.settings()
+	s.schedules()
 	s.deaths()
 	s.attempts()
 	s.ahead()
+	s.runSchedules(s.now, s.now.Add(time.Second))
+	if err := punctual.NewQueue(s.store, nil).PauseSchedule(t.Context(), "sync", "prices", "anna", "until the API is back"); err != nil {
+		t.Fatal(err)
+	}
+	s.groups()
+	s.audit()
 	s.day()
 	return s
 }
@@ -58,12 +70,117 @@ func order(topic string, n int) punctual.NewMessage {
 	}
 }
 
+// settings say of what the topics tell, and which groups they have.
+func (s *shop) settings() {
+	s.t.Helper()
+	q := punctual.NewQueue(s.store, nil)
+	for topic, change := range map[string]func(*punctual.Settings){
+		"payment.notify": func(x *punctual.Settings) {
+			x.Emit, x.EmitKeep = punctual.EventDead|punctual.EventRetried, 30*24*time.Hour
+		},
+		"order.closed": func(x *punctual.Settings) { x.Groups = []string{"billing", "mail", "stock"} },
+	} {
+		if _, err := q.Configure(s.t.Context(), topic, change); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// schedules are those of the shop, as they have run since.
+func (s *shop) schedules() {
+	s.t.Helper()
+	q := punctual.NewQueue(s.store, nil)
+	for _, x := range []punctual.Schedule{
+		{Topic: "report", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin", Spread: 5 * time.Minute, Body: []byte(`{"report": "daily"}`), Headers: map[string]string{"tenant": "shop"}},
+		{Topic: "report", Name: "month-end", Spec: "0 6 L * *", Zone: "Europe/Berlin", Overlap: punctual.OverlapAllow},
+		{Topic: "sync", Name: "stock", Spec: "*/15 * * * *", Missed: punctual.MissedNone},
+		{Topic: "sync", Name: "prices", Spec: "*/5 8-18 * * MON-FRI", Zone: "Europe/Berlin"},
+		{Topic: "order.cancel", Name: "sweep", Spec: "7 * * * *", Body: []byte("sweep")},
+	} {
+		if _, err := q.PutSchedule(s.t.Context(), x); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// runSchedules has a duty do what is due, hour by hour, and a consumer work off what the schedules have stored.
+func (s *shop) runSchedules(from, to time.Time) {
+	duty := punctual.NewScheduler(s.store)
+	for at := from; at.Before(to); at = at.Add(time.Hour) {
+		s.clock.Set(at)
+		for _, topic := range []string{"report@cron", "sync@cron", "order.cancel@cron"} {
+			for {
+				ds, err := s.store.Claim(s.t.Context(), punctual.Claim{Topics: []string{topic}, Max: 100})
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				for i := range ds {
+					how := punctual.DecisionOf(duty.Handle(s.t.Context(), &ds[i]))
+					s.settle(punctual.Settlement{Topic: topic, ID: ds[i].ID, Token: ds[i].Token, Verb: how.Verb, Delay: how.Delay, Then: how.Then})
+				}
+				if len(ds) == 0 {
+					break
+				}
+			}
+		}
+		for _, topic := range []string{"sync", "report"} {
+			ds, err := s.store.Claim(s.t.Context(), punctual.Claim{Topics: []string{topic}, Max: 100})
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			for _, d := range ds {
+				s.settle(punctual.Settlement{Topic: topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck})
+			}
+		}
+	}
+}
+
+func (s *shop) settle(x punctual.Settlement) {
+	s.t.Helper()
+	errs, err := s.store.Settle(s.t.Context(), []punctual.Settlement{x})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// groups are orders that are closed, with the copies that their groups have.
+func (s *shop) groups() {
+	s.t.Helper()
+	s.clock.Set(s.now)
+	for n := range 40 {
+		s.push(punctual.NewMessage{Topic: "order.closed", ID: fmt.Sprint("A-", 100+n), Due: s.now.Add(time.Duration(n+1) * time.Minute), Body: []byte(`{"order": 1}`)})
+	}
+	for group, n := range map[string]int{"billing": 3, "mail": 5, "stock": 1} {
+		for k := range n {
+			s.push(punctual.NewMessage{Topic: punctual.GroupTopic("order.closed", group), ID: fmt.Sprint("A-", k), Body: []byte(`{"order": 1}`), Headers: map[string]string{"punctual-after": "payment.notify/payment-71"}})
+		}
+	}
+	s.kill(punctual.GroupTopic("order.closed", "mail"), "the mail server refuses the address", 2)
+}
+
+// audit is what people have done.
+func (s *shop) audit() {
+	s.t.Helper()
+	for _, ch := range []audit.Change{
+		{Who: "anna", From: "10.0.0.4", Verb: "configure", Topic: "payment.notify", Detail: "lease=2m, max_attempts=7, backoff=2m,10m,10m,1h,2h,6h,15h, dead_retention=30d"},
+		{Who: "anna", From: "10.0.0.4", Verb: "pause schedule", Topic: "sync", ID: "prices", Detail: "until the API is back"},
+		{Who: "deploy", From: "2001:db8:85a3::8a2e:370:7334", Verb: "bulk shift", Topic: "reminder", Detail: "state scheduled, from 2026-11-21 08:00:00 UTC, to 2026-11-21 11:00:00 UTC, header campaign=autumn, by +1h"},
+		{Who: "anna", From: "10.0.0.4", Verb: "cancel", Topic: "order.cancel", ID: "order-1017"},
+	} {
+		if _, err := s.pages.Record(s.t.Context(), ch, func(context.Context) (int64, error) { return 1, nil }); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
 // deaths are some on most days.
 func (s *shop) deaths() {
 	s.t.Helper()
 	number := 0
 	for day, deaths := range []int{2, 0, 5, 1, 3, 0, 9, 4, 2} {
-		s.clock.Set(s.now.Add(time.Duration(day-9)*24*time.Hour + time.Hour))
+		at := s.now.Add(time.Duration(day-9)*24*time.Hour + time.Hour)
+		s.runSchedules(at.Add(-23*time.Hour), at)
+		s.clock.Set(at)
 		for n := range deaths {
 			number++
 			s.push(order("payment.notify", number))
@@ -80,6 +197,7 @@ func (s *shop) deaths() {
 func (s *shop) attempts() {
 	s.t.Helper()
 	at := s.now.Add(-9 * time.Hour)
+	s.runSchedules(at.Add(-12*time.Hour), at)
 	s.clock.Set(at)
 	s.push(order("payment.notify", 71))
 	for _, wait := range []time.Duration{2 * time.Minute, 10 * time.Minute, 10 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour} {
@@ -198,6 +316,13 @@ func shopPages() map[string]string {
 	all["message"], all["find"], all["topic-dead"] = "/topics/payment.notify/messages/payment-71", "/find?id=order-107&stay=1", all["dead-topic"]
 	delete(all, "dead-topic")
 	all["ahead-90d"], all["lateness-24h"] = "/ahead?span=90d", "/lateness?span=24h"
+	all["settings"], all["consumers"], all["events"] = "/topics/payment.notify/settings", "/topics/order.cancel/consumers", "/topics/payment.notify/events"
+	all["schedules"], all["topic-schedules"], all["schedule"] = "/schedules", "/topics/report/schedules", "/topics/report/schedules/daily"
+	all["schedule-new"] = "/schedules/new?" + url.Values{"topic": {"report"}, "name": {"weekly"}, "was_spec": {""}, "spec": {"0 9 1 * MON"}, "zone_name": {"Europe/Berlin"}, "was_zone_name": {"UTC"}}.Encode()
+	all["schedule-edit"] = "/topics/report/schedules/daily/edit"
+	all["groups"], all["group"], all["groups-settings"] = "/topics/order.closed", "/topics/order.closed@g.mail?state=dead", "/topics/order.closed/settings"
+	all["bulk"], all["filtered"] = "/topics/reminder/bulk?state=scheduled&prefix=visit-1", "/topics/reminder?state=scheduled&prefix=visit-10"
+	all["find-header"] = "/find?topic=reminder&state=scheduled&name=trace&value=0a"
 	all["dead-group"] = "/dead?" + url.Values{"topic": {"payment.notify"}, "match": {"is"}, "error": {"no such customer"}}.Encode()
 	return all
 }

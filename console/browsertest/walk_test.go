@@ -74,7 +74,7 @@ func TestFewRights(t *testing.T) {
 	r.until("only one topic is shown", `location.pathname === "/topics" && document.querySelectorAll("table.rows tbody tr").length === 1`)
 	r.open("/topics/order.cancel/messages/order-7")
 	r.until("messages can be amended", `document.querySelector("section.do button") !== null`)
-	r.open("/topics/order.cancel")
+	r.open("/topics/order.cancel/settings")
 	if n := eval[int](r, `document.querySelectorAll("form[action$='/pause'], form[action$='/purge'], form[action$='/delete'], .settings button").length`); n > 0 {
 		t.Errorf("%d buttons are shown that would be refused", n)
 	}
@@ -315,7 +315,7 @@ func formsWithoutScript(t *testing.T, s punctual.Store) {
 		r.stored("the group is requeued", "pay", id, func(m punctual.Info) bool { return m.State != punctual.StateDead })
 	}
 
-	r.open("/topics/t")
+	r.open("/topics/t/settings")
 	r.do(chromedp.SendKeys(css(`form[action$="/purge"] input[name=typed]`), "t"), clickOn(`form[action$="/purge"] button`), chromedp.WaitVisible(css(".notice")))
 	r.gone("t", "a")
 	r.gone("t", "b")

@@ -1,0 +1,306 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// bulkPage has the form of one change of all messages that match.
+type bulkPage struct {
+	*topicView
+	// States, Changes and Reasons are the choices of the form.
+	States, Changes, Reasons []choice
+	From, To, Error, In, At  string
+	By, Rate                 string
+	Filter                   messageFilter
+	MayDelete                bool
+}
+
+// bulkJobPage shows how far a bulk change is, or what it would change.
+type bulkJobPage struct {
+	*topicView
+	Job bulkView
+	// Facts say what the change selects; their labels are the keys bulk.NAME.
+	Facts []scheduleField
+	// Share is how much of the messages that were counted are done, in percent.
+	Share string
+	// MayGoOn is true if the reader may carry the change out, stop it or continue it.
+	MayGoOn bool
+}
+
+// bulkWait is how long the answer to a form waits for the end of the change, so that a short one needs no second look.
+const bulkWait = 2 * time.Second
+
+func (c *call) showBulk() error {
+	v, err := c.topicView("bulk", "messages")
+	if err != nil {
+		return err
+	}
+	p := &bulkPage{topicView: v, Error: c.get("error"), In: c.get("in"), At: c.get("at"), By: cmp.Or(c.get("by"), "1h"), Rate: c.get("rate")}
+	p.Filter = messageFilter{Prefix: c.get("prefix"), Header: c.get("header"), Value: c.get("value")}
+	p.MayDelete = p.May("admin", v.Stats.Topic)
+	text := c.look.language.text
+	state := c.get("state")
+	p.States = append(p.States, choice{Text: text("bulk.states.usual"), Chosen: state == ""})
+	for _, s := range []string{"scheduled", "ready", "leased", "dead"} {
+		p.States = append(p.States, choice{Value: s, Text: text("state." + s), Chosen: s == state})
+	}
+	do := c.get("change")
+	if do == "" && state == "dead" {
+		do = "requeue"
+	}
+	for _, change := range []string{"cancel", "reschedule", "shift", "requeue", "delete"} {
+		if change != "delete" || p.MayDelete {
+			p.Changes = append(p.Changes, choice{Value: change, Text: text("bulk.do." + change), Chosen: change == do})
+		}
+	}
+	p.Reasons = c.deathReasons()
+	for name, into := range map[string]*string{"from": &p.From, "to": &p.To} {
+		at, err := c.instant(name)
+		if err != nil && c.problem == nil {
+			return err
+		}
+		*into = p.Input(at)
+	}
+	return c.show("bulk", p)
+}
+
+// deathReasons returns the choices of a reason of death.
+func (c *call) deathReasons() (all []choice) {
+	for _, r := range []punctual.DeathReason{punctual.ReasonAttemptsUsedUp, punctual.ReasonDiscarded, punctual.ReasonExpired} {
+		all = append(all, choice{Value: string(r), Text: string(r), Chosen: c.get("reason") == string(r)})
+	}
+	return all
+}
+
+// readBulk reads a bulk change from the form. A delay becomes the instant that it means now, so that a change which is continued later gives
+// all messages the same due time.
+func (c *call) readBulk(topic string) (b punctual.Bulk, err error) {
+	b.Select = punctual.Selection{Topic: topic, Reason: punctual.DeathReason(c.get("reason")), Error: c.get("error"), IDPrefix: c.get("prefix")}
+	if b.Do, err = punctual.ParseBulkChange(c.get("change")); err != nil {
+		return b, err
+	}
+	if state := c.get("state"); state != "" {
+		if b.Select.State, err = punctual.ParseState(state); err != nil {
+			return b, err
+		}
+	}
+	if b.Select.From, err = c.instant("from"); err != nil {
+		return b, err
+	}
+	if b.Select.To, err = c.instant("to"); err != nil {
+		return b, err
+	}
+	filter, err := c.messageFilter(b.Select.State)
+	if err != nil {
+		return b, err
+	}
+	if filter.Header != "" {
+		b.Select.Headers = map[string]string{filter.Header: filter.Value}
+	}
+	if b.Rate, err = rateOf(c.get("rate")); err != nil {
+		return b, err
+	}
+	switch b.Do {
+	case punctual.BulkShift:
+		b.By, err = wire.ParseShift("by", c.get("by"))
+	case punctual.BulkRequeue, punctual.BulkReschedule:
+		b.When, err = c.bulkWhen(b.Do)
+	}
+	return b, err
+}
+
+func rateOf(text string) (int, error) {
+	n, err := parseCount(text)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%q changes in a second: use a number, or leave it empty for no bound: %w", text, punctual.ErrInvalid)
+	}
+	return int(n), nil
+}
+
+// bulkWhen reads the new due time of a requeue or reschedule.
+func (c *call) bulkWhen(do punctual.BulkChange) (punctual.When, error) {
+	due, delay, err := c.when()
+	switch {
+	case err != nil:
+		return punctual.When{}, err
+	case !due.IsZero():
+		return punctual.At(due), nil
+	case delay == 0 && do == punctual.BulkReschedule && c.get("in") == "":
+		return punctual.When{}, errNoTime
+	}
+	now, err := c.now()
+	return punctual.At(now.Add(delay)), err
+}
+
+// mayBulk returns an ErrForbidden unless the reader may make a bulk change: a delete needs the right that a purge needs.
+func (c *call) mayBulk(b *punctual.Bulk) error {
+	if b.Do == punctual.BulkDelete {
+		return c.may(access.Admin, b.Select.Topic)
+	}
+	return c.may(access.Amend, b.Select.Topic)
+}
+
+// countBulk counts what the bulk change of the form would change, and leads to the page that shows it and can carry it out.
+func (c *call) countBulk() error {
+	b, err := c.readBulk(c.path["topic"])
+	if err != nil {
+		return err
+	}
+	if err := c.mayBulk(&b); err != nil {
+		return err
+	}
+	b.DryRun = true
+	return c.startBulk(b, nil)
+}
+
+// runBulk carries out a change that was counted, or continues one that was stopped. A change that was counted is carried out once: whoever
+// sends the form again gets to the change that is under way.
+func (c *call) runBulk() error {
+	job, err := c.bulkJob()
+	if err != nil {
+		return err
+	}
+	b := job.Bulk
+	if err := c.mayBulk(&b); err != nil {
+		return err
+	}
+	b.DryRun = false
+	return c.startBulk(b, job)
+}
+
+// startBulk starts a bulk change, waits for its end for a moment, and leads to its page. before is the job whose page has the form, or nil.
+func (c *call) startBulk(b punctual.Bulk, before *bulkJob) error {
+	topic := b.Select.Topic
+	job, err := c.console.bulks.start(b, before, c.user(), c.recordBulk(&b))
+	if err != nil {
+		return err
+	}
+	wait := time.NewTimer(bulkWait)
+	defer wait.Stop()
+	select {
+	case <-job.ended:
+	case <-wait.C:
+	case <-c.r.Context().Done():
+	}
+	return c.redirect(c.frame("").TopicPath(topic, "bulk", job.ID), notice{})
+}
+
+// recordBulk returns the function that makes a bulk change and enters it into the audit log, also after this request has ended.
+func (c *call) recordBulk(b *punctual.Bulk) func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error) {
+	if b.DryRun {
+		return func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error) { return do(ctx) }
+	}
+	ch := c.change(audit.Change{Verb: "bulk " + b.Do.String(), Topic: b.Select.Topic, Detail: describe(b)})
+	return func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error) {
+		return c.console.Record(ctx, ch, do)
+	}
+}
+
+// describe says in one line what a bulk change selects and does, for the audit log.
+func describe(b *punctual.Bulk) string {
+	var parts []string
+	for _, f := range bulkFacts(b, time.UTC) {
+		parts = append(parts, f.Name+" "+f.Value)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// bulkFacts returns what a bulk change selects and does.
+func bulkFacts(b *punctual.Bulk, zone *time.Location) (facts []scheduleField) {
+	add := func(name, value string) {
+		if value != "" {
+			facts = append(facts, scheduleField{name, visible(value)})
+		}
+	}
+	s := &b.Select
+	add("state", s.State.String())
+	for name, at := range map[string]time.Time{"from": s.From, "to": s.To} {
+		if !at.IsZero() {
+			add(name, at.In(zone).Format("2006-01-02 15:04:05 MST"))
+		}
+	}
+	add("reason", string(s.Reason))
+	add("error", s.Error)
+	add("prefix", s.IDPrefix)
+	for name, value := range s.Headers {
+		add("header", name+"="+value)
+	}
+	switch {
+	case b.By > 0:
+		add("by", "+"+notation.FormatDuration(b.By))
+	case b.By < 0:
+		add("by", "-"+notation.FormatDuration(-b.By))
+	}
+	if b.Rate > 0 {
+		add("rate", thousands(int64(b.Rate)))
+	}
+	return facts
+}
+
+// bulkJob returns the job that the path names. One of another topic is not found, because rights were checked on the topic of the path.
+func (c *call) bulkJob() (*bulkJob, error) {
+	job := c.console.bulks.find(c.path["job"])
+	if job == nil || job.Bulk.Select.Topic != c.path["topic"] {
+		return nil, fmt.Errorf("this console does not know the bulk change %s: it was restarted, or it is another process; count again: %w", visible(c.path["job"]), punctual.ErrNotFound)
+	}
+	return job, nil
+}
+
+func (c *call) showBulkJob() error {
+	job, err := c.bulkJob()
+	if err != nil {
+		return err
+	}
+	v, err := c.topicView("bulk-job", "messages")
+	if err != nil {
+		return err
+	}
+	p := &bulkJobPage{topicView: v, Job: c.console.bulks.view(job)}
+	p.Facts = bulkFacts(&job.Bulk, c.look.zone)
+	p.MayGoOn = c.mayBulk(&job.Bulk) == nil
+	if of := p.Job.Counted; of > 0 {
+		r := p.Job.Report
+		p.Share = number(min(100, 100*float64(r.Done+r.Leased+r.Changed+r.Gone+r.Failed)/float64(of)))
+	}
+	p.Still = p.Job.State != "running"
+	return c.show("bulk-job", p)
+}
+
+func (c *call) stopBulk() error {
+	job, err := c.bulkJob()
+	if err != nil {
+		return err
+	}
+	if err := c.mayBulk(&job.Bulk); err != nil {
+		return err
+	}
+	c.console.bulks.stop(job)
+	return c.redirect(c.frame("").TopicPath(c.path["topic"], "bulk", job.ID), notice{Key: "notice.bulk.stopped"})
+}
+
+// BulkPath returns the path of the form that changes all messages of a list.
+func (f *frame) BulkPath(topic string, l *messageList) string {
+	q := url.Values{"state": {l.State}}
+	for name, value := range map[string]string{"from": l.Since, "to": l.Until, "reason": l.Reason} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	l.Filter.addTo(q)
+	return f.TopicPath(topic, "bulk") + "?" + q.Encode()
+}
+
+// errStopped is the cause with which a bulk change ends that somebody stops.
+var errStopped = errors.New("stopped")

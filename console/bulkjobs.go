@@ -1,0 +1,188 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+const (
+	// mostBulks is how many bulk changes may be under way at once, because each reads lists to their end.
+	mostBulks = 4
+	// keptBulks is how many bulk changes a console remembers.
+	keptBulks = 100
+)
+
+// bulks are the bulk changes that people have asked for. They run in goroutines of their own, because a change may take longer than a browser
+// waits; close ends them. Their methods are safe for concurrent use.
+type bulks struct {
+	queue *punctual.Queue
+	log   *slog.Logger
+	ctx   context.Context // ends with close
+	end   context.CancelCauseFunc
+	under sync.WaitGroup
+
+	mu      sync.Mutex
+	all     []*bulkJob // guarded by mu, in the order in which they began
+	running int        // guarded by mu
+	closed  bool       // guarded by mu
+}
+
+// bulkJob is one bulk change.
+type bulkJob struct {
+	ID, Who string
+	Bulk    punctual.Bulk
+	// Counted is how many messages the count before the change has found.
+	Counted int64
+	ended   chan struct{} // closed when the change has ended
+	stop    context.CancelCauseFunc
+
+	// What follows is guarded by bulks.mu.
+	report    punctual.BulkReport
+	began, at time.Time // when it began, and when it ended, by the clock of this process
+	err       error
+	done      bool
+	next      *bulkJob // the job that carries out a count, or continues a change
+}
+
+// bulkView is a copy of the state of a job.
+type bulkView struct {
+	ID, Who string
+	Bulk    punctual.Bulk
+	Counted int64
+	Report  punctual.BulkReport
+	// State is "running", "done", "stopped" or "failed".
+	State string
+	Error string
+	Took  time.Duration
+	// Next is the ID of the job that goes on with this one, or "".
+	Next string
+}
+
+func newBulks(q *punctual.Queue, log *slog.Logger) *bulks {
+	b := &bulks{queue: q, log: log}
+	b.ctx, b.end = context.WithCancelCause(context.Background())
+	return b
+}
+
+// close stops all changes that are under way and waits for them.
+func (b *bulks) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.end(errStopped)
+	b.under.Wait()
+}
+
+// start begins a bulk change. record makes it and enters it into the audit log. before is the job that is carried out or continued, or nil; the
+// second of two people who do that at once gets the job of the first.
+func (b *bulks) start(bulk punctual.Bulk, before *bulkJob, who string, record func(context.Context, func(context.Context) (int64, error)) (int64, error)) (*bulkJob, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case before != nil && !before.done:
+		return before, nil
+	case before != nil && before.next != nil:
+		return before.next, nil
+	case b.closed:
+		return nil, fmt.Errorf("start a bulk change: the console is closing: %w", punctual.ErrClosed)
+	case b.running >= mostBulks:
+		return nil, fmt.Errorf("%d bulk changes are under way already: wait for one of them: %w", mostBulks, punctual.ErrOverloaded)
+	}
+	job := &bulkJob{ID: rand.Text()[:12], Who: who, Bulk: bulk, ended: make(chan struct{}), began: time.Now()}
+	if before != nil {
+		before.next = job
+		if job.Counted = before.Counted; before.Bulk.DryRun {
+			job.Counted = before.report.Matched
+		}
+	}
+	ctx, stop := context.WithCancelCause(b.ctx)
+	job.stop = stop
+	b.all = append(b.all, job)
+	if len(b.all) > keptBulks {
+		b.all = b.all[1:]
+	}
+	b.running++
+	bulk.Progress = func(r punctual.BulkReport) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		job.report = r
+	}
+	b.under.Go(func() {
+		defer stop(nil)
+		var report punctual.BulkReport
+		_, err := record(ctx, func(ctx context.Context) (n int64, err error) {
+			report, err = b.make(ctx, bulk)
+			if ctx.Err() != nil && err != nil {
+				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			}
+			return report.Done, err
+		})
+		b.finish(job, report, err)
+	})
+	return job, nil
+}
+
+// make carries out the change. A panic of the store becomes an error, so that it does not end the program.
+func (b *bulks) make(ctx context.Context, bulk punctual.Bulk) (r punctual.BulkReport, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			b.log.Error("a bulk change made the store panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = errors.New("the console failed on this change")
+		}
+	}()
+	return b.queue.Bulk(ctx, bulk)
+}
+
+func (b *bulks) finish(job *bulkJob, r punctual.BulkReport, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	job.report, job.err, job.at, job.done = r, err, time.Now(), true
+	b.running--
+	close(job.ended)
+}
+
+// stop ends a job that is under way. What it has changed stays changed.
+func (b *bulks) stop(job *bulkJob) { job.stop(errStopped) }
+
+// find returns the job with this ID, or nil.
+func (b *bulks) find(id string) *bulkJob {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, job := range b.all {
+		if job.ID == id {
+			return job
+		}
+	}
+	return nil
+}
+
+// view returns a copy of the state of a job.
+func (b *bulks) view(job *bulkJob) bulkView {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := bulkView{ID: job.ID, Who: job.Who, Bulk: job.Bulk, Counted: job.Counted, Report: job.report, State: "running", Took: time.Since(job.began)}
+	if job.done {
+		v.State, v.Took = "done", job.at.Sub(job.began)
+	}
+	if job.next != nil {
+		v.Next = job.next.ID
+	}
+	switch {
+	case job.err == nil:
+	case errors.Is(job.err, errStopped):
+		v.State = "stopped"
+	default:
+		v.State, v.Error = "failed", visible(job.err.Error())
+	}
+	v.Counted = cmp.Or(v.Counted, v.Report.Matched)
+	return v
+}

@@ -1,0 +1,155 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// eventsPage shows the latest events of a topic that no reader has taken yet.
+type eventsPage struct {
+	*topicView
+	// Able is true if the store can tell of events. On are the names of those that the topic tells of.
+	Able bool
+	On   []string
+	Keep time.Duration
+	Rows []eventRow
+	// Kinds are the choices of the filter by what happened. From and To are its bounds, Filtered is true if there is one.
+	Kinds    []choice
+	From, To string
+	Filtered bool
+	// Waiting is how many events wait for a reader, Late for how long the first of them has waited if nobody seems to read them.
+	Waiting int64
+	Late    time.Duration
+	// Scanned is true if the console filtered the list by what happened: it read Looked events, the last of them of the time Last.
+	Scanned     bool
+	Looked      int
+	Last        time.Time
+	First, Next string
+}
+
+// eventRow is one event in the list. Wrong says why it cannot be read, and is "" for one that can.
+type eventRow struct {
+	punctual.Event
+	Name, Wrong string
+	Path        string
+}
+
+// unread is how long an event waits before the page says that nobody reads the events.
+const unread = time.Minute
+
+func (c *call) showEvents() error {
+	v, err := c.topicView("events", "events")
+	if err != nil {
+		return err
+	}
+	can, err := c.abilities()
+	if err != nil {
+		return err
+	}
+	p := &eventsPage{topicView: v, Able: can.Emit && v.Parent == "", Keep: v.settings.EmitKeep}
+	if v.settings.Emit != 0 {
+		p.On = strings.Split(v.settings.Emit.String(), ",")
+	}
+	if !p.Able || !v.has(companionEvents) {
+		return c.show("events", p)
+	}
+	if err := c.countEvents(p); err != nil {
+		return err
+	}
+	if err := c.listEvents(p); err != nil {
+		return err
+	}
+	return c.show("events", p)
+}
+
+// eventsTopic is the companion with the events of the page's topic.
+func (p *eventsPage) eventsTopic() string { return p.Stats.Topic + "@" + companionEvents }
+
+// countEvents sets Waiting and Late from the last counts.
+func (c *call) countEvents(p *eventsPage) error {
+	all, err := c.counted()
+	if err != nil {
+		return err
+	}
+	for _, s := range all.Topics {
+		if s.Topic != p.eventsTopic() {
+			continue
+		}
+		p.Waiting = s.Ready
+		if late := p.Now.Sub(s.NextDue); s.Ready > 0 && !s.NextDue.IsZero() && late >= unread {
+			p.Late = late
+		}
+	}
+	return nil
+}
+
+// listEvents reads one page of the events, the latest first.
+func (c *call) listEvents(p *eventsPage) error {
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	kind := c.get("event")
+	for name := range strings.SplitSeq(punctual.AllEvents.String(), ",") {
+		p.Kinds = append(p.Kinds, choice{Value: name, Text: c.look.language.text("happened." + name), Chosen: name == kind})
+	}
+	q := punctual.ListQuery{Topic: p.eventsTopic(), State: punctual.StateReady, Descending: true, Limit: pageRows, After: c.get("after")}
+	if q.From, err = c.instant("from"); err != nil {
+		return err
+	}
+	if q.To, err = c.instant("to"); err != nil {
+		return err
+	}
+	p.From, p.To, p.Filtered = p.Input(q.From), p.Input(q.To), kind != "" || !q.From.IsZero() || !q.To.IsZero()
+	var found []punctual.Info
+	var next string
+	if kind == "" {
+		page, err := inspector.List(c.r.Context(), q)
+		if err != nil {
+			return fmt.Errorf("list the events of %s: %w", p.Stats.Topic, err)
+		}
+		found, next = page.Messages, page.Next
+	} else {
+		s, err := c.scan(c.r.Context(), inspector, q, func(m *punctual.Info) bool {
+			e, err := punctual.ParseEvent(m.Body)
+			return err == nil && e.Event.String() == kind
+		})
+		if err != nil {
+			return fmt.Errorf("look through the events of %s: %w", p.Stats.Topic, err)
+		}
+		found, next = s.found, s.next
+		p.Scanned, p.Looked, p.Last, p.Still = true, s.looked, s.last, true
+	}
+	for i := range found {
+		p.Rows = append(p.Rows, p.row(&found[i]))
+	}
+	if next != "" {
+		p.Next = c.withQuery("after", next)
+	}
+	if q.After != "" {
+		p.First = c.withQuery("after", "")
+	}
+	return nil
+}
+
+// row returns an event as the list shows it.
+func (p *eventsPage) row(m *punctual.Info) eventRow {
+	e, err := punctual.ParseEvent(m.Body)
+	if err != nil {
+		return eventRow{Event: punctual.Event{At: m.Due, ID: m.ID}, Wrong: visible(err.Error()), Path: p.MessagePath(m.Topic, m.ID)}
+	}
+	return eventRow{Event: e, Name: e.Event.String(), Path: p.MessagePath(e.Topic, e.ID)}
+}
+
+// Names returns the texts of events, with commas between them.
+func (p *eventsPage) Names() string {
+	names := slices.Clone(p.On)
+	for i, name := range names {
+		names[i] = p.call.look.language.text("happened." + name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,60 @@
+package console
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+)
+
+// messageFilter selects messages of a list by what no store searches for, so the console reads the list and filters it. The zero value selects
+// every message.
+type messageFilter struct {
+	// Errors selects dead messages by their last error.
+	Errors deathFilter
+	// Prefix is what the ID begins with.
+	Prefix string
+	// Header is the name of a header that has to have the value Value. An empty name sets no condition.
+	Header, Value string
+}
+
+// messageFilter reads the filter from the form's fields "error", "match", "prefix", "header" and "value". A header that is hidden is refused,
+// because the hits would reveal its value.
+func (c *call) messageFilter(state punctual.State) (f messageFilter, err error) {
+	f = messageFilter{Prefix: c.get("prefix"), Header: c.get("header"), Value: c.get("value")}
+	if state == punctual.StateDead {
+		if f.Errors, err = c.deathFilter(); err != nil {
+			return f, err
+		}
+	}
+	if f.Header == "" && f.Value != "" {
+		return f, fmt.Errorf("a value without the name of its header: %w", punctual.ErrInvalid)
+	}
+	if f.Header != "" {
+		err = c.mayShowHeader(f.Header)
+	}
+	return f, err
+}
+
+// KeepsAll reports whether the filter selects every message.
+func (f messageFilter) KeepsAll() bool {
+	return f.Errors.keepsAll() && f.Prefix == "" && f.Header == ""
+}
+
+func (f messageFilter) keeps(m *punctual.Info) bool {
+	if value, ok := m.Headers[f.Header]; f.Header != "" && (!ok || value != f.Value) {
+		return false
+	}
+	return strings.HasPrefix(m.ID, f.Prefix) && f.Errors.keeps(m)
+}
+
+// addTo sets the form's fields of the filter in a query.
+func (f messageFilter) addTo(q url.Values) {
+	f.Errors.addTo(q)
+	for name, value := range map[string]string{"prefix": f.Prefix, "header": f.Header, "value": f.Value} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// comingRuns are the times at which schedules come, for a picture of what falls due.
+type comingRuns struct {
+	all []run
+	// until is the time up to which all of them are known, zero if they are known to the end of the picture.
+	until time.Time
+	// left is true if the topic has more schedules than were looked at.
+	left bool
+}
+
+// run is one time at which a schedule comes.
+type run struct {
+	at   time.Time
+	name string
+}
+
+const (
+	// runSchedules is how many schedules a picture looks at, the ones that come next; runTimes is how many times of each.
+	runSchedules, runTimes = 20, 1000
+	// runNames is how many schedules a mark names.
+	runNames = 4
+)
+
+// comingRuns returns when the schedules of a topic come before end.
+func (c *call) comingRuns(topic string, end time.Time) (r comingRuns, err error) {
+	n := 0
+	for s, err := range c.console.queue.Schedules(c.r.Context(), punctual.ScheduleQuery{Topic: topic, Next: runTimes}) {
+		if err != nil {
+			return r, fmt.Errorf("look when the schedules of %s come: %w", topic, err)
+		}
+		if n++; n > runSchedules {
+			r.left = true
+			return r, nil
+		}
+		if s.Paused != nil {
+			continue
+		}
+		for _, o := range s.Next {
+			if !o.Due.Before(end) {
+				break
+			}
+			r.all = append(r.all, run{o.Due, visible(s.Name)})
+		}
+		if k := len(s.Next); k == runTimes && s.Next[k-1].Due.Before(end) && (r.until.IsZero() || s.Next[k-1].Due.Before(r.until)) {
+			r.until = s.Next[k-1].Due
+		}
+	}
+	return r, nil
+}
+
+// runMark is a mark above a column of a chart: the schedules that come in it.
+type runMark struct{ X, Text string }
+
+// addRuns adds the marks of runs to a chart whose columns have these edges, and their number to its rows. middle returns the x of the middle
+// of a column.
+func (c *chart) addRuns(r comingRuns, edges []time.Time, middle func(i int) string, text func(key string, args ...any) string) {
+	c.RunsUntil, c.RunsLeft = r.until, r.left
+	names := make([][]string, len(c.Rows))
+	for _, one := range r.all {
+		i, found := slices.BinarySearchFunc(edges, one.at, time.Time.Compare)
+		if !found {
+			i--
+		}
+		if i < 0 || i >= len(c.Rows) {
+			continue
+		}
+		c.Rows[i].Runs++
+		if !slices.Contains(names[i], one.name) {
+			names[i] = append(names[i], one.name)
+		}
+	}
+	for i, of := range names {
+		if len(of) == 0 {
+			continue
+		}
+		c.HasRuns = true
+		more := ""
+		if len(of) > runNames {
+			more = " …"
+			of = of[:runNames]
+		}
+		c.Runs = append(c.Runs, runMark{middle(i), c.Rows[i].Label + ": " + text("chart.run", c.Rows[i].Runs, strings.Join(of, ", ")+more)})
+	}
+}

@@ -1,0 +1,217 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/internal/notation"
+)
+
+// schedulePage shows one schedule: what it says, when it comes, and what became of its last times.
+type schedulePage struct {
+	*frame
+	Row scheduleRow
+	// Fields say what is set of the schedule, by the names of the form that changes it.
+	Fields []scheduleField
+	Body   *bodyView
+	// Headers are those of the occurrences, Hidden how many of them are hidden.
+	Headers []header
+	Hidden  int
+	// Messages are the paths of the messages of Row.Last, "" where there was none.
+	Messages []string
+	// Fill is the answer to a dry run of a backfill, nil without one.
+	Fill *backfill
+}
+
+// scheduleField is something that is set of a schedule. Its label is the key schedule.NAME.
+type scheduleField struct{ Name, Value string }
+
+// backfill is what a backfill would store.
+type backfill struct {
+	Times []punctual.Occurrence
+	// More is how many times are not in Times.
+	More int
+	// From and To are the bounds for the form that makes the backfill.
+	From, To string
+}
+
+// shownTimes is how many of the times of a backfill a page shows.
+const shownTimes = 50
+
+func (c *call) showSchedule() error {
+	p, err := c.schedulePage()
+	if err != nil {
+		return err
+	}
+	return c.show("schedule", p)
+}
+
+// schedulePage reads the schedule that the path names.
+func (c *call) schedulePage() (*schedulePage, error) {
+	topic, name := c.path["topic"], c.path["name"]
+	p := &schedulePage{frame: c.frame("schedule")}
+	p.Subject = visible(name)
+	if _, err := c.inspector(); err != nil {
+		return nil, err
+	}
+	s, err := c.console.queue.GetSchedule(c.r.Context(), topic, name)
+	if err != nil {
+		return nil, fmt.Errorf("look at schedule %s of %s: %w", name, topic, err)
+	}
+	if p.Now, err = c.now(); err != nil {
+		return nil, err
+	}
+	p.Row = c.scheduleRow(p.frame, &s)
+	for i := range s.Last {
+		path := ""
+		if wasStored(s.Last[i].Status) {
+			path = p.MessagePath(topic, s.Last[i].ID)
+		}
+		p.Messages = append(p.Messages, path)
+	}
+	p.Fields = c.scheduleFields(&s.Schedule)
+	if p.Headers, p.Hidden = c.headers(s.Headers); !c.console.options.HideBodies {
+		p.Body = bodyAs(s.Body, c.get("body"))
+	}
+	return p, nil
+}
+
+// scheduleFields returns what is set of a schedule besides its expression, zone, body and headers.
+func (c *call) scheduleFields(s *punctual.Schedule) (fields []scheduleField) {
+	add := func(name, value string) {
+		if value != "" {
+			fields = append(fields, scheduleField{name, value})
+		}
+	}
+	text := scheduleTexts(s, c.look.zone)
+	add("overlap", c.look.language.text("overlap."+text["overlap"]))
+	add("missed", c.look.language.text("missed."+text["missed"]))
+	for _, name := range []string{"grace", "spread", "except", "limit", "max_dead", "max_attempts", "expire", "remember"} {
+		add(name, visible(text[name]))
+	}
+	for name, at := range map[string]time.Time{"from": s.From, "until": s.Until} {
+		if !at.IsZero() {
+			add(name, at.In(c.look.zone).Format("2006-01-02 15:04:05 MST"))
+		}
+	}
+	return fields
+}
+
+// Status returns the text for what became of an occurrence.
+func (f *frame) Status(s punctual.OccurrenceStatus) string {
+	return f.call.look.language.text("occurrence." + string(s))
+}
+
+// recordSchedule makes a change of the schedule that the path names and enters it into the audit log.
+func (c *call) recordSchedule(verb, detail string, do func(ctx context.Context, q *punctual.Queue, topic, name string) error) error {
+	topic, name := c.path["topic"], c.path["name"]
+	_, err := c.record(audit.Change{Verb: verb + " schedule", Topic: topic, ID: name, Detail: detail}, func(ctx context.Context) (int64, error) {
+		return 1, do(ctx, c.console.queue, topic, name)
+	})
+	return err
+}
+
+// changedSchedule is recordSchedule, and leads back to the page of the schedule.
+func (c *call) changedSchedule(verb, detail string, do func(ctx context.Context, q *punctual.Queue, topic, name string) error) error {
+	if err := c.recordSchedule(verb, detail, do); err != nil {
+		return err
+	}
+	topic, name := c.path["topic"], c.path["name"]
+	return c.redirect(c.frame("").SchedulePath(topic, name), notice{Key: "notice.schedule." + verb, Args: []string{name}})
+}
+
+func (c *call) pauseSchedule() error {
+	note := c.get("note")
+	return c.changedSchedule("pause", note, func(ctx context.Context, q *punctual.Queue, topic, name string) error {
+		return q.PauseSchedule(ctx, topic, name, c.user(), note)
+	})
+}
+
+func (c *call) resumeSchedule() error {
+	catchUp := c.get("catch_up") != ""
+	return c.changedSchedule("resume", fmt.Sprintf("catch up: %t", catchUp), func(ctx context.Context, q *punctual.Queue, topic, name string) error {
+		return q.ResumeSchedule(ctx, topic, name, catchUp)
+	})
+}
+
+// runSchedule stores an occurrence for now and leads to its message.
+func (c *call) runSchedule() error {
+	var r punctual.PushResult
+	err := c.recordSchedule("run", "", func(ctx context.Context, q *punctual.Queue, topic, name string) (err error) {
+		r, err = q.RunSchedule(ctx, topic, name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	topic, name := c.path["topic"], c.path["name"]
+	return c.redirect(c.frame("").SchedulePath(topic, name), notice{Key: "notice.schedule.run", Args: []string{r.ID}})
+}
+
+func (c *call) skipSchedule() error {
+	n := cmp.Or(c.number("n"), 1)
+	var skipped []punctual.Occurrence
+	err := c.recordSchedule("skip", fmt.Sprintf("times: %d", n), func(ctx context.Context, q *punctual.Queue, topic, name string) (err error) {
+		skipped, err = q.SkipSchedule(ctx, topic, name, n)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	note := notice{Key: "notice.schedule.skip.none"}
+	if len(skipped) > 0 {
+		last := skipped[len(skipped)-1].Due.In(c.look.zone).Format("2006-01-02 15:04:05 MST")
+		note = notice{Key: "notice.schedule.skip", Args: []string{thousands(int64(len(skipped))), last}}
+	}
+	return c.redirect(c.frame("").SchedulePath(c.path["topic"], c.path["name"]), note)
+}
+
+// backfillSchedule stores the occurrences between two times of the past, or with the field "do" set to "dry" shows which these would be.
+func (c *call) backfillSchedule() error {
+	from, err := c.instant("from")
+	if err != nil {
+		return err
+	}
+	to, err := c.instant("to")
+	if err != nil {
+		return err
+	}
+	topic, name := c.path["topic"], c.path["name"]
+	if c.get("do") == "dry" {
+		r, err := c.console.queue.Backfill(c.r.Context(), topic, name, from, to, true)
+		if err != nil {
+			return err
+		}
+		p, err := c.schedulePage()
+		if err != nil {
+			return err
+		}
+		n := min(len(r.Times), shownTimes)
+		p.Fill = &backfill{Times: r.Times[:n], More: len(r.Times) - n, From: exact(from), To: exact(to)}
+		return c.show("schedule", p)
+	}
+	var r punctual.BackfillReport
+	detail := fmt.Sprintf("from %s, to %s", notation.FormatTime(from), notation.FormatTime(to))
+	err = c.recordSchedule("backfill", detail, func(ctx context.Context, q *punctual.Queue, topic, name string) (err error) {
+		r, err = q.Backfill(ctx, topic, name, from, to, false)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.redirect(c.frame("").SchedulePath(topic, name), notice{Key: "notice.schedule.backfill", Args: []string{thousands(int64(r.Stored)), thousands(int64(r.Kept))}})
+}
+
+func (c *call) deleteSchedule() error {
+	err := c.recordSchedule("delete", "", func(ctx context.Context, q *punctual.Queue, topic, name string) error {
+		return q.DeleteSchedule(ctx, topic, name)
+	})
+	if err != nil {
+		return err
+	}
+	return c.redirect(c.frame("").Path("/schedules"), notice{Key: "notice.schedule.delete", Args: []string{c.path["name"]}})
+}

@@ -1,0 +1,319 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// scheduleFormPage has the form of a new schedule, or of one that is changed.
+type scheduleFormPage struct {
+	*frame
+	// New is true for a schedule that is not there yet. Topic and Name then stand in the form, and otherwise in the path.
+	New         bool
+	Topic, Name string
+	// Fields are the values of the form, Was those that it had when it was read from the store, by the names of the fields.
+	Fields, Was map[string]string
+	// BodyHidden is true if the form leaves body and headers as they are, because they are hidden or the body is no text.
+	BodyHidden bool
+	Overlaps   []choice
+	Missed     []choice
+	Topics     []string
+	// Preview says when the schedule comes, Wrong what is wrong with it. Both are empty as long as there is no expression.
+	Preview *punctual.ScheduleTimes
+	Wrong   string
+	Able    bool
+	// MayPush is true if the reader may store schedules in some topic.
+	MayPush bool
+}
+
+// previewTimes is how many times ahead a preview shows.
+const previewTimes = 10
+
+// scheduleTexts returns the fields of the form for a schedule, by their names.
+func scheduleTexts(s *punctual.Schedule, zone *time.Location) map[string]string {
+	duration := func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return notation.FormatDuration(d)
+	}
+	count := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	instant := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.In(zone).Format(wallClock)
+	}
+	var headers []string
+	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		headers = append(headers, name+": "+s.Headers[name])
+	}
+	texts := map[string]string{
+		"spec": s.Spec, "zone_name": s.Zone, "overlap": s.Overlap.String(), "missed": s.Missed.String(), "grace": duration(s.Grace),
+		"spread": duration(s.Spread), "from": instant(s.From), "until": instant(s.Until), "except": strings.Join(s.Except, ", "),
+		"limit": count(s.Limit), "max_dead": count(int64(s.MaxDead)), "max_attempts": count(int64(s.MaxAttempts)), "expire": duration(s.ExpireAfter),
+		"drop": "", "remember": duration(s.Remember), "body": string(s.Body), "headers": strings.Join(headers, "\n"),
+	}
+	if s.DropExpired {
+		texts["drop"] = "true"
+	}
+	return texts
+}
+
+// field returns a field of the form with the line ends that it had before a browser sent it.
+func (c *call) field(name string) string {
+	return strings.ReplaceAll(c.form.Get(name), "\r\n", "\n")
+}
+
+// changeSchedule changes those fields of a schedule that differ in the form from what the page showed, so that a field which somebody changed
+// elsewhere meanwhile is not set back. An error names the field.
+func (c *call) changeSchedule(s *punctual.Schedule) (err error) {
+	for _, f := range []struct {
+		name string
+		set  func(text string) error
+	}{
+		{"spec", func(v string) error { s.Spec = v; return nil }},
+		{"zone_name", func(v string) error { s.Zone = v; return nil }},
+		{"overlap", func(v string) (err error) { s.Overlap, err = punctual.ParseOverlap(v); return err }},
+		{"missed", func(v string) (err error) { s.Missed, err = punctual.ParseMissed(v); return err }},
+		{"grace", durationInto(&s.Grace)},
+		{"spread", durationInto(&s.Spread)},
+		{"from", func(string) (err error) { s.From, err = c.instant("from"); return err }},
+		{"until", func(string) (err error) { s.Until, err = c.instant("until"); return err }},
+		{"except", func(v string) error {
+			s.Except = strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(", \n\t", r) })
+			return nil
+		}},
+		{"limit", func(v string) (err error) { s.Limit, err = parseCount(v); return err }},
+		{"max_dead", countInto(&s.MaxDead)},
+		{"max_attempts", countInto(&s.MaxAttempts)},
+		{"expire", durationInto(&s.ExpireAfter)},
+		{"drop", func(v string) error { s.DropExpired = v != ""; return nil }},
+		{"remember", durationInto(&s.Remember)},
+		{"headers", func(v string) (err error) { s.Headers, err = parseHeaders(v); return err }},
+	} {
+		text := strings.TrimSpace(c.field(f.name))
+		if !c.form.Has("was_"+f.name) || text == strings.TrimSpace(c.field("was_"+f.name)) {
+			continue
+		}
+		if err := f.set(text); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	if body := c.field("body"); c.form.Has("was_body") && body != c.field("was_body") {
+		s.Body = []byte(body)
+	}
+	return nil
+}
+
+// durationInto returns a function that reads a duration, 0 for an empty text.
+func durationInto(d *time.Duration) func(string) error {
+	return func(text string) (err error) {
+		*d, err = notation.ParseDuration(cmp.Or(text, "0"))
+		return err
+	}
+}
+
+// countInto returns a function that reads a number, 0 for an empty text.
+func countInto(n *int) func(string) error {
+	return func(text string) error {
+		v, err := parseCount(text)
+		*n = int(v)
+		return err
+	}
+}
+
+func parseCount(text string) (int64, error) {
+	n, err := strconv.ParseInt(cmp.Or(text, "0"), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number: %w", text, punctual.ErrInvalid)
+	}
+	return n, nil
+}
+
+// parseHeaders reads headers, one in each line, as NAME: VALUE.
+func parseHeaders(text string) (map[string]string, error) {
+	headers := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, fmt.Errorf("header %q: write one in each line, like tenant: shop-1: %w", line, punctual.ErrInvalid)
+		}
+		headers[name] = strings.TrimSpace(value)
+	}
+	if len(headers) == 0 {
+		return nil, nil
+	}
+	return headers, nil
+}
+
+// storedSchedule returns the schedule that the path names.
+func (c *call) storedSchedule() (punctual.Schedule, error) {
+	topic, name := c.path["topic"], c.path["name"]
+	s, err := c.console.queue.GetSchedule(c.r.Context(), topic, name)
+	if err != nil {
+		return punctual.Schedule{}, fmt.Errorf("look at schedule %s of %s: %w", name, topic, err)
+	}
+	return s.Schedule, nil
+}
+
+// showScheduleForm shows the form of a new schedule. With an expression in the query, or in a form that was refused or asks for a preview, it
+// also says when the schedule comes.
+func (c *call) showScheduleForm() error {
+	p := &scheduleFormPage{frame: c.frame("schedule-form"), New: true, Topic: c.get("topic"), Name: c.get("name")}
+	p.Was, p.MayPush = scheduleTexts(&punctual.Schedule{Zone: "UTC"}, c.look.zone), c.who.AllowsSomewhere(access.Push)
+	able, err := c.canSchedule()
+	if err != nil {
+		return err
+	}
+	if p.Able = able; able {
+		all, err := c.counted()
+		if err != nil {
+			return err
+		}
+		for _, t := range all.Topics {
+			if _, companion := storekit.Companion(t.Topic); companion == "" && c.may(access.Push, t.Topic) == nil {
+				p.Topics = append(p.Topics, t.Topic)
+			}
+		}
+	}
+	return c.showFormOf(p, punctual.Schedule{Topic: p.Topic, Name: p.Name, Zone: "UTC"})
+}
+
+// showScheduleEdit shows the form that changes a schedule.
+func (c *call) showScheduleEdit() error {
+	s, err := c.storedSchedule()
+	if err != nil {
+		return err
+	}
+	p := &scheduleFormPage{frame: c.frame("schedule-form"), Topic: s.Topic, Name: s.Name, Able: true, MayPush: true}
+	p.Was = scheduleTexts(&s, c.look.zone)
+	p.BodyHidden = c.console.options.HideBodies || !utf8.Valid(s.Body)
+	return c.showFormOf(p, s)
+}
+
+// showFormOf fills in the values and the preview of a form for a schedule, and shows it.
+func (c *call) showFormOf(p *scheduleFormPage, s punctual.Schedule) error {
+	p.Subject, p.Still, p.Fields = visible(p.Name), true, maps.Clone(p.Was)
+	var err error
+	if p.Now, err = c.now(); err != nil {
+		return err
+	}
+	for name := range p.Was {
+		if c.form.Has(name) || c.form.Has("was_"+name) {
+			p.Fields[name] = c.field(name)
+		}
+		if c.form.Has("was_" + name) {
+			p.Was[name] = c.field("was_" + name)
+		}
+	}
+	for _, name := range []string{"skip", "allow", "replace"} {
+		p.Overlaps = append(p.Overlaps, choice{Value: name, Text: c.look.language.text("overlap." + name), Chosen: name == p.Fields["overlap"]})
+	}
+	for _, name := range []string{"latest", "all", "none"} {
+		p.Missed = append(p.Missed, choice{Value: name, Text: c.look.language.text("missed." + name), Chosen: name == p.Fields["missed"]})
+	}
+	if c.form.Has("was_spec") { // a form was sent, with whatever its fields hold
+		if err := c.changeSchedule(&s); err != nil {
+			p.Wrong = visible(err.Error())
+			return c.show("schedule-form", p)
+		}
+	}
+	if s.Spec != "" {
+		c.preview(p, s)
+	}
+	return c.show("schedule-form", p)
+}
+
+// preview sets Preview, or Wrong if the schedule would be refused.
+func (c *call) preview(p *scheduleFormPage, s punctual.Schedule) {
+	if s.Topic == "" || s.Name == "" {
+		s.Topic, s.Name = "", ""
+	}
+	times, err := s.Preview(p.Now, previewTimes)
+	if err != nil {
+		p.Wrong = visible(err.Error())
+		return
+	}
+	p.Preview = &times
+}
+
+// newSchedule stores the schedule of the form, unless the topic has one with this name.
+func (c *call) newSchedule() error {
+	if c.get("do") == "preview" {
+		return c.showScheduleForm()
+	}
+	s := punctual.Schedule{Topic: c.get("topic"), Name: c.get("name"), Zone: "UTC"}
+	if err := storekit.CheckTopic(s.Topic); err != nil {
+		return err
+	}
+	if err := c.may(access.Push, s.Topic); err != nil {
+		return err
+	}
+	if err := c.changeSchedule(&s); err != nil {
+		return err
+	}
+	_, err := c.console.queue.NextOccurrences(c.r.Context(), s.Topic, s.Name, 0)
+	if err == nil {
+		return fmt.Errorf("schedule %s of %s is there already: change it on its page, or choose another name: %w", s.Name, s.Topic, punctual.ErrDuplicate)
+	}
+	if !errors.Is(err, punctual.ErrNotFound) {
+		return err
+	}
+	return c.putSchedule(s)
+}
+
+// editSchedule changes a schedule as its form says.
+func (c *call) editSchedule() error {
+	if c.get("do") == "preview" {
+		return c.showScheduleEdit()
+	}
+	s, err := c.storedSchedule()
+	if err != nil {
+		return err
+	}
+	if err := c.changeSchedule(&s); err != nil {
+		return err
+	}
+	return c.putSchedule(s)
+}
+
+// putSchedule stores a schedule and leads to its page.
+func (c *call) putSchedule(s punctual.Schedule) error {
+	var status punctual.PushStatus
+	detail := fmt.Sprintf("%s (%s)", s.Spec, s.Zone)
+	_, err := c.record(audit.Change{Verb: "put schedule", Topic: s.Topic, ID: s.Name, Detail: detail}, func(ctx context.Context) (n int64, err error) {
+		status, err = c.console.queue.PutSchedule(ctx, s)
+		return 1, err
+	})
+	if err != nil {
+		return err
+	}
+	to := c.frame("").SchedulePath(s.Topic, s.Name)
+	if c.may(access.Inspect, s.Topic) != nil {
+		to = c.frame("").Path("/schedules/new")
+	}
+	return c.redirect(to, notice{Key: "notice.schedule.put." + status.String(), Args: []string{s.Name}})
+}

@@ -1,0 +1,269 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+)
+
+// scheduleList is a page of schedules, of one topic or of all.
+type scheduleList struct {
+	// Able is false if the store has no follow-ups, so that there can be no schedules.
+	Able bool
+	Rows []scheduleRow
+	// Filter is a part of the names of the schedules that are listed.
+	Filter string
+	// Next and Previous are the paths of the pages behind and before this one, or "".
+	Next, Previous string
+	// Cut is true if the search for names was ended because it took long.
+	Cut bool
+}
+
+// scheduleRow is one schedule in a list.
+type scheduleRow struct {
+	punctual.ScheduleInfo
+	Path string
+	// State is "active", "paused", "ended", "overdue" or "broken".
+	State string
+	// Coming is when the schedule comes next, zero when it does not.
+	Coming time.Time
+	// Recent is the last time of the schedule, nil when none has come. Message is the path of its message, "" if there was none.
+	Recent  *punctual.Occurrence
+	Message string
+	// Day are the times of the next day.
+	Day marks
+}
+
+// marks are instants as marks on a line, in a field of marksWidth by sparkHeight, and the same in words.
+type marks struct {
+	// Path is the SVG path of the marks, Count how many they are. With More there are more than Count, behind the last mark.
+	Path  string
+	Count int
+	More  bool
+}
+
+const (
+	marksWidth = 96
+	// mostMarks is how many marks a line has at most: one for each quarter of an hour of a day.
+	mostMarks = 96
+	// schedulesTime is after how long a search for schedules stops.
+	schedulesTime = 3 * time.Second
+)
+
+// schedulesPage lists the schedules of all topics.
+type schedulesPage struct {
+	*frame
+	List *scheduleList
+	// Topics are those that have schedules, Chosen the one whose schedules are listed; "" stands for all.
+	Topics  []string
+	Chosen  string
+	MayPush bool
+}
+
+// topicSchedulesPage lists the schedules of one topic.
+type topicSchedulesPage struct {
+	*topicView
+	List *scheduleList
+}
+
+func (c *call) showSchedules() error {
+	p := &schedulesPage{frame: c.frame("schedules"), Chosen: c.get("topic")}
+	p.MayPush = c.who.AllowsSomewhere(access.Push)
+	able, err := c.canSchedule()
+	if err != nil {
+		return err
+	}
+	if !able {
+		p.List = &scheduleList{}
+		return c.show("schedules", p)
+	}
+	if p.Now, err = c.now(); err != nil {
+		return err
+	}
+	if p.Topics, err = c.topicsWithSchedules(); err != nil {
+		return err
+	}
+	topics := p.Topics
+	if p.Chosen != "" {
+		if err := c.may(access.Inspect, p.Chosen); err != nil {
+			return err
+		}
+		topics = []string{p.Chosen}
+	}
+	if p.List, err = c.scheduleList(p.frame, topics); err != nil {
+		return err
+	}
+	return c.show("schedules", p)
+}
+
+func (c *call) showTopicSchedules() error {
+	v, err := c.topicView("topic-schedules", "schedules")
+	if err != nil {
+		return err
+	}
+	p := &topicSchedulesPage{topicView: v, List: &scheduleList{}}
+	able, err := c.canSchedule()
+	if err != nil {
+		return err
+	}
+	if able && v.Parent == "" {
+		if p.List, err = c.scheduleList(v.frame, []string{v.Stats.Topic}); err != nil {
+			return err
+		}
+	}
+	return c.show("topic-schedules", p)
+}
+
+// canSchedule reports whether the store can have schedules.
+func (c *call) canSchedule() (bool, error) {
+	if c.console.inspector == nil {
+		return false, nil
+	}
+	can, err := c.abilities()
+	return can.Follow != punctual.ReachNone, err
+}
+
+// topicsWithSchedules returns the topics that have schedules and that the reader may inspect, in order.
+func (c *call) topicsWithSchedules() ([]string, error) {
+	var names []string
+	err := error(punctual.ErrUnsupported)
+	if c.console.namer != nil {
+		names, err = c.console.namer.TopicNames(c.r.Context(), punctual.NameQuery{Suffix: "@" + companionSchedules})
+	}
+	if errors.Is(err, punctual.ErrUnsupported) {
+		all, countErr := c.counted()
+		names, err = nil, countErr
+		for _, t := range all.Topics {
+			names = append(names, t.Topic)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look which topics have schedules: %w", err)
+	}
+	var topics []string
+	for _, name := range names {
+		if topic, ok := strings.CutSuffix(name, "@"+companionSchedules); ok && c.may(access.Inspect, topic) == nil {
+			topics = append(topics, topic)
+		}
+	}
+	slices.Sort(topics)
+	return topics, nil
+}
+
+// scheduleList reads one page of the schedules of some topics: those whose names contain the field "q" of the query, from the one with the
+// number "start" on.
+func (c *call) scheduleList(f *frame, topics []string) (*scheduleList, error) {
+	l := &scheduleList{Able: true, Filter: c.get("q")}
+	start := max(0, c.number("start"))
+	ctx, cancel := context.WithTimeout(c.r.Context(), schedulesTime)
+	defer cancel()
+	seen := 0
+	q := punctual.ScheduleQuery{Next: mostMarks + 1, Last: 1, Select: func(_, name string) bool {
+		if !strings.Contains(name, l.Filter) {
+			return false
+		}
+		seen++
+		return seen > start
+	}}
+	if start > 0 {
+		l.Previous = c.withQuery("start", numberOf(start-pageRows))
+	}
+	for _, q.Topic = range topics {
+		for s, err := range c.console.queue.Schedules(ctx, q) {
+			switch {
+			case err != nil && ctx.Err() != nil && c.r.Context().Err() == nil:
+				l.Cut = true
+				return l, nil
+			case err != nil:
+				return nil, fmt.Errorf("list the schedules of %s: %w", q.Topic, err)
+			case len(l.Rows) == pageRows:
+				l.Next = c.withQuery("start", numberOf(start+pageRows))
+				return l, nil
+			}
+			l.Rows = append(l.Rows, c.scheduleRow(f, &s))
+		}
+	}
+	return l, nil
+}
+
+// numberOf writes a number for a query, "" for one that is not positive.
+func numberOf(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// scheduleRow returns a schedule as a list shows it.
+func (c *call) scheduleRow(f *frame, s *punctual.ScheduleInfo) scheduleRow {
+	row := scheduleRow{ScheduleInfo: *s, Path: f.SchedulePath(s.Topic, s.Name), State: stateOfSchedule(s), Day: marksOf(s.Next, f.Now)}
+	if row.State == "active" && len(s.Next) > 0 {
+		row.Coming = s.Next[0].Due
+	}
+	if row.State == "paused" || row.State == "ended" {
+		row.Day = marks{}
+	}
+	if len(s.Last) > 0 {
+		row.Recent = &s.Last[0]
+		if wasStored(row.Recent.Status) {
+			row.Message = f.MessagePath(s.Topic, row.Recent.ID)
+		}
+	}
+	return row
+}
+
+// stateOfSchedule returns the word for what a schedule is doing.
+func stateOfSchedule(s *punctual.ScheduleInfo) string {
+	switch {
+	case s.Problem != "":
+		return "broken"
+	case s.Paused != nil:
+		return "paused"
+	case s.Ended:
+		return "ended"
+	case !s.Overdue.IsZero():
+		return "overdue"
+	}
+	return "active"
+}
+
+// wasStored reports whether there was a message for an occurrence with this status.
+func wasStored(s punctual.OccurrenceStatus) bool {
+	switch s {
+	case punctual.OccurrenceMissed, punctual.OccurrenceOverlap, punctual.OccurrenceSkipped, punctual.OccurrencePaused:
+		return false
+	}
+	return true
+}
+
+// marksOf returns the marks of the times that come within a day.
+func marksOf(next []punctual.Occurrence, now time.Time) (m marks) {
+	const day = 24 * time.Hour
+	var b strings.Builder
+	for _, o := range next {
+		ahead := o.Due.Sub(now)
+		if ahead >= day {
+			break
+		}
+		if m.Count == mostMarks {
+			m.More = true
+			break
+		}
+		m.Count++
+		x := number(marksWidth * float64(max(0, ahead)) / float64(day))
+		b.WriteString("M" + x + " 4V16")
+	}
+	m.Path = b.String()
+	return m
+}
+
+// SchedulePath returns the path of a schedule's page, followed by the segments of rest.
+func (f *frame) SchedulePath(topic, name string, rest ...string) string {
+	return f.TopicPath(topic, append([]string{"schedules", name}, rest...)...)
+}

@@ -1,0 +1,310 @@
+package console
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+)
+
+// tick has a duty do what is due in a topic.
+func (r *rig) tick(topic string) {
+	r.t.Helper()
+	ds, err := r.store.Claim(r.t.Context(), punctual.Claim{Topics: []string{topic + "@cron"}, Max: 100})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	duty := punctual.NewScheduler(r.store)
+	for i := range ds {
+		how := punctual.DecisionOf(duty.Handle(r.t.Context(), &ds[i]))
+		errs, err := r.store.Settle(r.t.Context(), []punctual.Settlement{{Topic: ds[i].Topic, ID: ds[i].ID, Token: ds[i].Token, Verb: how.Verb, Delay: how.Delay, Then: how.Then}})
+		if err != nil || errs[0] != nil {
+			r.t.Fatal(err, errs)
+		}
+	}
+}
+
+// found is a schedule that must be there.
+func (r *rig) found(topic, name string) punctual.ScheduleInfo {
+	r.t.Helper()
+	s, err := punctual.NewQueue(r.store, nil).GetSchedule(r.t.Context(), topic, name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// The list has every schedule with its next and its last time, what became of that, its state and its counts.
+func TestScheduleList(t *testing.T) {
+	r := newRig(t, nil)
+	q := punctual.NewQueue(r.store, nil)
+	r.schedule(punctual.Schedule{Topic: "reports", Name: "hourly", Spec: "@hourly"})
+	r.schedule(punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin"})
+	r.schedule(punctual.Schedule{Topic: "mail", Name: "once", Spec: "@hourly", Limit: 1})
+	r.schedule(punctual.Schedule{Topic: "mail", Name: "idle", Spec: "@hourly"})
+	r.clock.Advance(time.Hour)
+	r.tick("reports")
+	if err := q.PauseSchedule(t.Context(), "reports", "daily", "anna", "until the <API> is back"); err != nil {
+		t.Fatal(err)
+	}
+	text := wordsOf(r.page("/schedules"))
+	for _, want := range []string{
+		"hourly", "14:00:00 in 1 h", "13:00:00", "ready", // came at one, and its occurrence waits
+		"on Monday to Friday (Europe/Berlin)", "paused", "anna: until the &lt;API&gt; is back",
+		"once", "overdue", "24", // nobody stores the time of one o'clock
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the list does not show %q: %s", want, text)
+		}
+	}
+	if page := r.page("/schedules"); !strings.Contains(page, `href="/topics/reports/messages/hourly~20261122T130000Z"`) {
+		t.Error("the last time does not lead to its message")
+	}
+	for path, want := range map[string]string{"/schedules?topic=mail": "once", "/schedules?q=dai": "daily", "/topics/mail/schedules": "once"} {
+		if text := r.page(path); !strings.Contains(text, ">"+want+"</a>") || strings.Contains(text, ">hourly</a>") {
+			t.Errorf("%s lists other schedules", path)
+		}
+	}
+	if text := r.page("/schedules?q=nothing"); !strings.Contains(text, "No message fits") && !strings.Contains(text, "what you chose") {
+		t.Error("a filter that hides all says nothing")
+	}
+}
+
+// A page of a long list is as long as any other, and costs no calls for schedules that are not on it.
+func TestManySchedules(t *testing.T) {
+	r, s := newCounted(t)
+	follows := rigOver(t, following{s, r.store}, r.store, r.clock, nil)
+	for i := range 120 {
+		r.schedule(punctual.Schedule{Topic: "t", Name: fmt.Sprintf("s%03d", i), Spec: "@hourly"})
+	}
+	seen := make(map[string]bool)
+	path := "/schedules"
+	for range 3 {
+		before := s.calls.Load()
+		text := follows.page(path)
+		if n := s.calls.Load() - before; n > 8+2*pageRows {
+			t.Errorf("%s costs %d calls of the store", path, n)
+		}
+		for i := range 120 {
+			if name := fmt.Sprintf("s%03d", i); strings.Contains(text, ">"+name+"</a>") {
+				if seen[name] {
+					t.Errorf("%s is on two pages", name)
+				}
+				seen[name] = true
+			}
+		}
+		at := strings.LastIndex(text, `<a href="/schedules?start=`)
+		if at < 0 {
+			break
+		}
+		path, _, _ = strings.Cut(text[at+len(`<a href="`):], `"`)
+	}
+	if len(seen) != 120 {
+		t.Errorf("three pages have %d schedules", len(seen))
+	}
+}
+
+// following is a store whose calls are counted and that has follow-ups.
+type following struct {
+	*counted
+	punctual.AbilityReporter
+}
+
+// Everything that can be done with a schedule on its page is done, with a notice, and bad input is refused with the page of the form.
+func TestScheduleActions(t *testing.T) {
+	r := newRig(t, &Options{Authenticate: who(access.Everything())})
+	r.schedule(punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *", Body: []byte("report")})
+	const page = "/topics/reports/schedules/daily"
+	if text := wordsOf(r.page(page)); !strings.Contains(text, "at 09:00 every day (UTC)") || !strings.Contains(text, "Mon 2026-11-23 09:00:00 UTC") || !strings.Contains(text, "It has not come yet") {
+		t.Errorf("the page: %s", text)
+	}
+	if n := r.sent(page+"/pause", url.Values{"note": {"holidays"}}); n != "daily is paused." {
+		t.Error(n)
+	}
+	if p := r.found("reports", "daily").Paused; p == nil || p.By != "ann" || p.Note != "holidays" {
+		t.Errorf("%+v", p)
+	}
+	r.sent(page+"/resume", url.Values{"catch_up": {"true"}})
+	if p := r.found("reports", "daily").Paused; p != nil {
+		t.Errorf("%+v", p)
+	}
+	if n := r.sent(page+"/skip", url.Values{"n": {"2"}}); !strings.HasPrefix(n, "2 times are skipped, the last of them at 2026-11-24 09:00:00") {
+		t.Error(n)
+	}
+	if next := r.found("reports", "daily").Next[0].At.Day(); next != 25 {
+		t.Errorf("the next time is on the %dth", next)
+	}
+	if n := r.sent(page+"/run", nil); !strings.HasPrefix(n, "daily~20261122T120000.000Z is stored") {
+		t.Error(n)
+	}
+	past := url.Values{"do": {"dry"}, "from": {"2026-11-19T00:00"}, "to": {"2026-11-21T12:00"}}
+	dry := r.post(page+"/backfill", past)
+	if dry.Code != 200 || !strings.Contains(dry.text, "daily~20261119T090000Z") || !strings.Contains(dry.text, "would store 3 times") {
+		t.Errorf("a dry run: %d %s", dry.Code, wordsOf(dry.text))
+	}
+	if _, err := r.store.Get(t.Context(), "reports", "daily~20261119T090000Z"); err == nil {
+		t.Error("a dry run stores")
+	}
+	past.Set("do", "store")
+	if n := r.sent(page+"/backfill", past); n != "3 were stored; 0 were there already." {
+		t.Error(n)
+	}
+	if n := r.sent(page+"/backfill", past); n != "0 were stored; 3 were there already." {
+		t.Error(n)
+	}
+	for form, want := range map[string]string{
+		"/skip?n=5000": "use 1 to", "/backfill?from=2026-11-20T00:00&to=2026-11-19T00:00": "exchange them", "/backfill?from=2026-11-20T00:00": "needs the instants",
+		"/backfill?do=dry&from=2026-11-20T00:00&to=2027-11-19T00:00": "ahead",
+	} {
+		path, query, _ := strings.Cut(form, "?")
+		fields, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := r.post(page+path, fields); a.Code != 400 || !strings.Contains(a.text, want) || !strings.Contains(a.text, `role="alert"`) {
+			t.Errorf("%s: %d %s", form, a.Code, wordsOf(a.text))
+		}
+	}
+	if n := r.sent(page+"/delete", nil); n != "Schedule daily was removed." {
+		t.Error(n)
+	}
+	for _, verb := range []string{"", "/edit"} {
+		if a := r.get(page + verb); a.Code != 404 {
+			t.Errorf("GET %s%s of a schedule that is removed: %d", page, verb, a.Code)
+		}
+	}
+	for _, verb := range []string{"/pause", "/resume", "/run", "/skip", "/delete", "/edit"} {
+		if a := r.post(page+verb, nil); a.Code != 404 {
+			t.Errorf("POST %s%s of a schedule that is removed: %d", page, verb, a.Code)
+		}
+	}
+}
+
+// A schedule is previewed before it is saved, an expression that is wrong is refused with its place, and a change leaves what the form did
+// not change as it is.
+func TestScheduleForm(t *testing.T) {
+	r := newRig(t, nil)
+	form := url.Values{"topic": {"reports"}, "name": {"daily"}, "was_spec": {""}, "spec": {"0 9 1 * MON"}, "was_zone_name": {"UTC"}, "zone_name": {"Europe/Berlin"}, "do": {"preview"}}
+	preview := r.post("/schedules/new", form)
+	text := wordsOf(preview.text)
+	if preview.Code != 200 || !strings.Contains(text, "Mon 2026-11-23 09:00:00 CET in 20 h") || !strings.Contains(text, "on the 1st and on every Monday") || !strings.Contains(preview.text, `value="0 9 1 * MON"`) {
+		t.Errorf("a preview: %d %s", preview.Code, text)
+	}
+	if typed := r.page("/fragment/schedules/new?" + form.Encode()); !strings.Contains(typed, "Mon 2026-11-23 09:00:00 CET") || strings.Contains(typed, "<html") {
+		t.Errorf("what the script asks for: %s", typed)
+	}
+	for spec, want := range map[string]string{"0 25 * * *": "hour, at character 3", "": "it has no fields", "0 0 30 2 *": "30"} {
+		form.Set("spec", spec)
+		form.Set("do", "put")
+		if a := r.post("/schedules/new", form); a.Code != 400 || !strings.Contains(a.text, want) {
+			t.Errorf("%q: %d, want %q: %s", spec, a.Code, want, wordsOf(a.text))
+		}
+		if typed := r.page("/fragment/schedules/new?" + form.Encode()); spec != "" && !strings.Contains(typed, want) {
+			t.Errorf("the preview of %q says %s", spec, typed)
+		}
+	}
+	form.Set("spec", "0 9 * * *")
+	for name, value := range map[string]string{"spread": "5m", "body": "a\r\nb", "headers": "tenant: shop-1\r\n kind : x", "except": "12-25, 2026-12-24", "max_dead": "3", "missed": "all", "overlap": "allow"} {
+		form.Set("was_"+name, "")
+		form.Set(name, value)
+	}
+	if n := r.sent("/schedules/new", form); n != "Schedule daily is stored." {
+		t.Error(n)
+	}
+	s := r.found("reports", "daily")
+	if s.Zone != "Europe/Berlin" || s.Spread != 5*time.Minute || string(s.Body) != "a\nb" || s.Headers["tenant"] != "shop-1" || s.Headers["kind"] != "x" || len(s.Except) != 2 ||
+		s.MaxDead != 3 || s.Missed != punctual.MissedAll || s.Overlap != punctual.OverlapAllow {
+		t.Errorf("stored %+v", s.Schedule)
+	}
+	if a := r.post("/schedules/new", form); a.Code != 409 {
+		t.Errorf("a second one with the name: %d", a.Code)
+	}
+	const edit = "/topics/reports/schedules/daily/edit"
+	if text := r.page(edit); !strings.Contains(text, `name="was_spread" value="5m"`) || !strings.Contains(text, "tenant: shop-1") {
+		t.Error("the form does not have what is stored")
+	}
+	// Somebody else changes the spread between the look and the change of the expression.
+	other := s.Schedule
+	other.Spread = time.Minute
+	r.schedule(other)
+	if n := r.sent(edit, url.Values{"was_spec": {"0 9 * * *"}, "spec": {"0 10 * * *"}, "was_spread": {"5m"}, "spread": {"5m"}, "was_body": {"a\r\nb"}, "body": {"a\r\nb"}}); n != "Schedule daily was changed." {
+		t.Error(n)
+	}
+	if s := r.found("reports", "daily"); s.Spec != "0 10 * * *" || s.Spread != time.Minute || string(s.Body) != "a\nb" {
+		t.Errorf("after the change %+v", s.Schedule)
+	}
+	for field, bad := range map[string]string{"grace": "soon", "limit": "x", "headers": "none", "from": "never", "zone_name": "Mars/Base"} {
+		if a := r.post(edit, url.Values{"was_" + field: {""}, field: {bad}}); a.Code != 400 || !strings.Contains(a.text, `role="alert"`) {
+			t.Errorf("%s of %q: %d", field, bad, a.Code)
+		}
+	}
+}
+
+// Where bodies are hidden the pages of a schedule have neither its body nor its headers, and a change keeps both.
+func TestScheduleWithHiddenBody(t *testing.T) {
+	r := newRig(t, &Options{HideBodies: true, Authenticate: who(access.Everything())})
+	r.schedule(punctual.Schedule{Topic: "reports", Name: "daily", Spec: "@daily", Body: []byte("a secret"), Headers: map[string]string{"key": "a secret"}})
+	const page = "/topics/reports/schedules/daily"
+	for _, path := range []string{page, page + "/edit", "/schedules"} {
+		if strings.Contains(r.page(path), "secret") {
+			t.Errorf("%s shows what is hidden", path)
+		}
+	}
+	r.sent(page+"/edit", url.Values{"was_spec": {"@daily"}, "spec": {"@hourly"}})
+	if s := r.found("reports", "daily"); s.Spec != "@hourly" || string(s.Body) != "a secret" || s.Headers["key"] != "a secret" {
+		t.Errorf("after the change %+v", s.Schedule)
+	}
+}
+
+// A store that cannot have schedules says so on a page, and so does one that cannot be inspected.
+func TestStoreWithoutSchedules(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "m", time.Hour)
+	type plain struct{ punctual.Store }
+	for name, over := range map[string]punctual.Store{"no follow-ups": noKeeper{r.store, r.store}, "no inspector": plain{r.store}} {
+		o := rigOver(t, over, r.store, r.clock, nil)
+		paths := []string{"/schedules", "/schedules/new"}
+		if name == "no follow-ups" {
+			paths = append(paths, "/topics/t/schedules")
+		}
+		for _, path := range paths {
+			o.wantText(path, "This store has no follow-ups")
+		}
+		if a := o.post("/schedules/new", url.Values{"topic": {"t"}, "name": {"n"}, "was_spec": {""}, "spec": {"@daily"}}); a.Code != 422 {
+			t.Errorf("%s: a new schedule: %d", name, a.Code)
+		}
+	}
+}
+
+// The picture of a topic marks when its schedules come, beside the messages that are due, and its table has the same.
+func TestSchedulesInThePicture(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "m", 30*time.Minute)
+	r.schedule(punctual.Schedule{Topic: "t", Name: "quarterly", Spec: "*/15 * * * *"})
+	r.schedule(punctual.Schedule{Topic: "t", Name: "paused", Spec: "* * * * *"})
+	r.schedule(punctual.Schedule{Topic: "t", Name: "half", Spec: "30 * * * *"})
+	if err := punctual.NewQueue(r.store, nil).PauseSchedule(t.Context(), "t", "paused", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	r.page("/topics/t")
+	text := r.counted("/topics/t")
+	for _, want := range []string{"<title>12:15: 1 time: quarterly</title>", "<title>12:30: 2 times: quarterly, half</title>", "A schedule comes here"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the picture lacks %s", want)
+		}
+	}
+	if n := strings.Count(text, `<g class="run">`); n != 3 {
+		t.Errorf("%d marks, want 3", n)
+	}
+	if row := `<td class="n">1</td><td class="n">2</td>`; !strings.Contains(text, row) {
+		t.Error("the table does not say that a message and two schedules come at 12:30")
+	}
+	r.schedule(punctual.Schedule{Topic: "t", Name: "seconds", Spec: "* * * * * *"})
+	if text := r.counted("/topics/t"); !strings.Contains(text, "Marked up to 12:16:40") {
+		t.Error("a picture that does not know all times does not say so")
+	}
+}

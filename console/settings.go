@@ -1,0 +1,180 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/internal/settings"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// settingsPage has the settings of a topic, its groups, and the forms that remove messages.
+type settingsPage struct {
+	*topicView
+	Fields []settingField
+	// NoFinished is true if the store keeps no finished records.
+	NoFinished bool
+	// MayGroup is true if the topic can have groups: the store has follow-ups, and the topic is no companion.
+	MayGroup bool
+	States   []stateTab
+}
+
+// settingField is one setting in the form of a topic.
+type settingField struct {
+	// Name is the name of the form's field and part of the catalogue's keys. Value is written as people write it, such as 30s.
+	Name, Value string
+	// Fixed settings are shown and cannot be changed.
+	Fixed bool
+	// Boxes are the values of a setting that is a set of names; nil for any other setting.
+	Boxes []choice
+}
+
+func (c *call) showSettings() error {
+	v, err := c.topicView("settings", "settings")
+	if err != nil {
+		return err
+	}
+	can, err := c.abilities()
+	if err != nil {
+		return err
+	}
+	p := &settingsPage{topicView: v, Fields: c.settingFields(v.Stats.Topic, v.settings, can), NoFinished: c.keeper() == nil}
+	p.MayGroup = v.Parent == "" && can.Follow != punctual.ReachNone
+	p.States = c.stateTabs(v.frame, v.Stats.TopicStats, punctual.StateNone)
+	return c.show("settings", p)
+}
+
+// settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, the groups, which have forms of
+// their own, and the settings that the store cannot have or a companion takes from its topic.
+func (c *call) settingFields(topic string, s punctual.Settings, can punctual.Abilities) (fields []settingField) {
+	for _, row := range settings.Table {
+		var same punctual.SettingsPatch
+		row.Take(&same, &s)
+		if row.Pause || row.Name == "groups" || !c.canHave(row, can) || storekit.CheckCompanionPatch(topic, &same) != nil {
+			continue
+		}
+		f := settingField{Name: row.Name, Value: row.Text(&s), Fixed: row.Fixed}
+		if row.Kind() == settings.Events {
+			for name := range strings.SplitSeq(punctual.AllEvents.String(), ",") {
+				f.Boxes = append(f.Boxes, choice{Value: name, Text: c.look.language.text("happened." + name), Chosen: slices.Contains(strings.Split(f.Value, ","), name)})
+			}
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+// canHave reports whether the store can have another value of the setting than its default.
+func (c *call) canHave(row *settings.Setting, can punctual.Abilities) bool {
+	switch row.Needs {
+	case settings.FinishedRecords:
+		return c.keeper() != nil
+	case settings.EventMessages:
+		return can.Emit
+	}
+	return true
+}
+
+// configureTopic changes those settings of the form that differ from what the page showed.
+func (c *call) configureTopic() error {
+	topic := c.path["topic"]
+	var p punctual.SettingsPatch
+	changed, err := c.readSettings(&p)
+	if err != nil {
+		return err
+	}
+	if len(changed) == 0 {
+		return c.redirect(c.frame("").TopicPath(topic, "settings"), notice{Key: "notice.unchanged", Args: []string{topic}})
+	}
+	return c.configure(topic, p, strings.Join(changed, ", "), c.frame("").TopicPath(topic, "settings"), notice{Key: "notice.configured", Args: []string{topic}})
+}
+
+// configure changes the settings of a topic, records that in the audit log, and redirects to a page.
+func (c *call) configure(topic string, p punctual.SettingsPatch, detail, to string, n notice) error {
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	_, err = c.record(audit.Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context) (int64, error) {
+		_, err := inspector.Configure(ctx, topic, p)
+		return 1, err
+	})
+	if err != nil {
+		return fmt.Errorf("change the settings of %s: %w", topic, err)
+	}
+	return c.redirect(to, n)
+}
+
+// readSettings fills the patch with the fields that differ from what the page showed, and returns them as name=value. A setting that somebody
+// changed elsewhere since then is so not set back. A field that was emptied is refused, so that it is not taken for 0.
+func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err error) {
+	for _, row := range settings.Table {
+		text, sent := c.get(row.Name), c.form.Has(row.Name)
+		if row.Kind() == settings.Events { // boxes, of which a browser sends only those that are ticked
+			sent = sent || c.form.Has("was_"+row.Name)
+			text = eventsText(c.form[row.Name])
+		}
+		if row.Pause || row.Fixed || !sent || text == c.get("was_"+row.Name) {
+			continue
+		}
+		if err := row.Parse(p, text); err != nil {
+			return nil, err
+		}
+		changed = append(changed, row.Name+"="+text)
+	}
+	return changed, nil
+}
+
+// eventsText writes the events of a form's ticked boxes in the form of the setting, such as "acked,dead" or "none". What cannot be read stays
+// as it is, so that it is refused.
+func eventsText(ticked []string) string {
+	if len(ticked) == 0 {
+		return "none"
+	}
+	text := strings.Join(ticked, ",")
+	if events, err := punctual.ParseEvents(text); err == nil {
+		return events.String()
+	}
+	return text
+}
+
+// changeGroups adds a group to a topic, or removes one.
+func (c *call) changeGroups() error {
+	topic, name := c.path["topic"], c.get("group")
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	s, err := inspector.Settings(c.r.Context(), topic)
+	if err != nil {
+		return fmt.Errorf("read the settings of %s: %w", topic, err)
+	}
+	at := slices.Index(s.Groups, name)
+	groups, key := slices.Clone(s.Groups), "notice.group."+c.get("do")
+	switch do := c.get("do"); {
+	case do == "add" && at >= 0, do == "remove" && at < 0:
+		return c.redirect(c.frame("").TopicPath(topic, "settings"), notice{Key: "notice.unchanged", Args: []string{topic}})
+	case do == "add":
+		groups = append(groups, name)
+	case do == "remove":
+		groups = slices.Delete(groups, at, at+1)
+	default:
+		return fmt.Errorf("change %q of a group: use add or remove: %w", do, punctual.ErrInvalid)
+	}
+	to := c.frame("").TopicPath(topic, "settings") + "#groups"
+	return c.configure(topic, punctual.SettingsPatch{Groups: &groups}, c.get("do")+" group "+name, to, notice{Key: key, Args: []string{name}})
+}
+
+// stateTabs returns the tabs of the states of a topic, of which one may be chosen.
+func (c *call) stateTabs(f *frame, stats punctual.TopicStats, chosen punctual.State) (tabs []stateTab) {
+	for _, s := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
+		q := url.Values{"state": {s.String()}}
+		tabs = append(tabs, stateTab{State: s.String(), Count: countOf(stats, s), Path: f.TopicPath(stats.Topic) + "?" + q.Encode(), Chosen: s == chosen})
+	}
+	return tabs
+}

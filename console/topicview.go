@@ -1,0 +1,176 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// topicView is what the pages of a topic share: its counts, the tabs that lead to these pages, and the tabs of its groups.
+type topicView struct {
+	*frame
+	Stats topicRow
+	// Parent is the topic that this topic is a companion of, or "".
+	Parent string
+	// Tabs lead to the pages of the topic, Groups to the topic and to each of its groups. Groups is nil if the topic has no groups.
+	Tabs   []choice
+	Groups []groupTab
+	// companions are the names of the companion topics that exist.
+	companions []string
+	settings   punctual.Settings
+}
+
+// groupTab is the tab of a topic or of one of its groups.
+type groupTab struct {
+	// Name is the name of the group, "" for the topic itself.
+	Name, Path string
+	// Live and Dead count messages. Counted is false until the store has counted them.
+	Live, Dead int64
+	Counted    bool
+	Paused     bool
+	// Removed marks a group that gets no copies any more and still has the topic with those that it got.
+	Removed bool
+	Chosen  bool
+}
+
+// Names of companions that Punctual itself uses.
+const (
+	companionSchedules = "cron"
+	companionEvents    = "events"
+	groupPrefix        = "g."
+)
+
+// topicView reads what the pages of a topic share. tab is the name of the page's tab.
+func (c *call) topicView(page, tab string) (*topicView, error) {
+	if _, err := c.inspector(); err != nil {
+		return nil, err
+	}
+	topic := c.path["topic"]
+	v := &topicView{frame: c.frame(page)}
+	v.Subject = topic
+	var err error
+	if v.Now, err = c.now(); err != nil {
+		return nil, err
+	}
+	c.renew()
+	stats, counts, err := c.console.reader.Stats(c.r.Context(), topic)
+	if err != nil {
+		return nil, fmt.Errorf("count topic %s: %w", topic, err)
+	}
+	if !counts.AsOf.IsZero() {
+		v.noteCounts(counts.AsOf, counts.Counted, counts.Partial)
+	}
+	v.Stats, v.settings = rowOf(stats, v.Now), stats.Settings
+	family, companion := storekit.Companion(topic)
+	if companion != "" {
+		v.Parent = family
+	}
+	if v.companions, err = c.companionsOf(family); err != nil {
+		return nil, err
+	}
+	for _, t := range []string{"messages", "schedules", "events", "consumers", "settings"} {
+		if companion != "" && (t == "schedules" || t == "events") {
+			continue
+		}
+		path := v.TopicPath(topic, t)
+		if t == "messages" {
+			path = v.TopicPath(topic)
+		}
+		v.Tabs = append(v.Tabs, choice{Value: path, Text: c.look.language.text("topic.tab." + t), Chosen: t == tab})
+	}
+	if companion == "" || strings.HasPrefix(companion, groupPrefix) {
+		err = c.addGroups(v, family)
+	}
+	return v, err
+}
+
+// has reports whether the store has the companion of this name.
+func (v *topicView) has(companion string) bool {
+	return slices.Contains(v.companions, v.Stats.Topic+"@"+companion)
+}
+
+// companionsOf returns the names of the companions of a topic that exist. A store that cannot name its topics without counting them is not
+// asked to count: the names then come from the last count.
+func (c *call) companionsOf(topic string) ([]string, error) {
+	if namer := c.console.namer; namer != nil {
+		names, err := namer.TopicNames(c.r.Context(), punctual.NameQuery{Prefix: topic + "@"})
+		if !errors.Is(err, punctual.ErrUnsupported) {
+			return names, err
+		}
+	}
+	all, err := c.counted()
+	var names []string
+	for _, t := range all.Topics {
+		if strings.HasPrefix(t.Topic, topic+"@") {
+			names = append(names, t.Topic)
+		}
+	}
+	return names, err
+}
+
+// counted returns the last counts of all topics.
+func (c *call) counted() (overview.Counts, error) {
+	all, err := c.console.reader.Topics(c.r.Context())
+	if err != nil {
+		return all, fmt.Errorf("count the topics: %w", err)
+	}
+	return all, nil
+}
+
+// addGroups adds the tabs of a topic's groups, also of groups that were removed and still have a topic.
+func (c *call) addGroups(v *topicView, topic string) error {
+	groups := v.settings.Groups
+	if v.Parent != "" {
+		s, err := c.console.inspector.Settings(c.r.Context(), topic)
+		if err != nil {
+			return fmt.Errorf("read the settings of %s: %w", topic, err)
+		}
+		groups = s.Groups
+	}
+	names := slices.Clone(groups)
+	for _, t := range v.companions {
+		if name, ok := strings.CutPrefix(t, punctual.GroupTopic(topic, "")); ok && !slices.Contains(groups, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	all, err := c.counted()
+	if err != nil {
+		return err
+	}
+	for _, name := range append([]string{""}, names...) {
+		of := topic
+		if name != "" {
+			of = punctual.GroupTopic(topic, name)
+		}
+		tab := groupTab{Name: name, Path: v.TopicPath(of), Chosen: of == v.Stats.Topic, Removed: name != "" && !slices.Contains(groups, name)}
+		if i := slices.IndexFunc(all.Topics, func(s punctual.TopicStats) bool { return s.Topic == of }); i >= 0 {
+			s := all.Topics[i]
+			tab.Live, tab.Dead, tab.Paused, tab.Counted = s.Live(), s.Dead, s.Settings.DeliveryPaused, !all.Partial
+		}
+		v.Groups = append(v.Groups, tab)
+	}
+	return nil
+}
+
+// abilities returns what the store can do. A store that does not tell, or whose server is too old to tell, can do nothing.
+func (c *call) abilities() (punctual.Abilities, error) {
+	if c.console.abilities == nil {
+		return punctual.Abilities{}, nil
+	}
+	can, err := c.console.abilities.Abilities(c.r.Context())
+	if errors.Is(err, punctual.ErrUnsupported) {
+		return punctual.Abilities{}, nil
+	}
+	if err != nil {
+		return can, fmt.Errorf("ask what the store can do: %w", err)
+	}
+	return can, nil
+}
