@@ -1,7 +1,25 @@
-// Package diskstore is the embedded store: messages in one directory, owned by one
-// process, durable when Push returns, and nothing beside it.
+// Package diskstore is the embedded store: messages in one directory, which one process owns, with nothing beside it.
 //
 //	store, err := diskstore.Open("punctual-data", nil)
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//	queue := punctual.NewQueue(store, nil)
+//
+// Open makes a directory that is not there. A second process that opens it gets ErrLocked; package sharedstore lets the processes of a
+// machine share it.
+//
+// A push, a cancel and every other change returns when it is on disk; calls that wait at the same time share an fsync. An ack waits for no
+// fsync: it survives kill -9, and a power cut may have the message delivered once more. docs/durability.md has the table. Memory is bounded by
+// Options.MemoryBytes, however many messages wait.
+//
+// A failed write or fsync ends the store, because going on would mean guessing what the disk has: calls under way return ErrStoreFailed and
+// ErrIndeterminate, later ones ErrStoreFailed. Close the store, mend the disk, and open it again. Before the disk is full, pushes are refused
+// with ErrNoSpace while acks and cancels pass. Damaged files are ErrCorrupt; nothing is skipped or rebuilt.
+package diskstore
+
+// What follows is for those who change the package.
 //
 // # Layout
 //
@@ -46,4 +64,4 @@
 // are opened or read. Only the torn end of the newest log is dropped, and only when
 // nothing in it was reported as stored. The claim log keeps the number of the last
 // transaction that was (package claimlog).
-package diskstore
+

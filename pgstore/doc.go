@@ -1,10 +1,28 @@
-// Package pgstore keeps messages in PostgreSQL, where several machines share the work: version 13 or newer, alone or behind
-// a pooler.
+// Package pgstore keeps messages in PostgreSQL, where several machines share the work: version 13 or newer, alone or behind a pooler.
 //
 //	pool, err := pgxpool.New(ctx, "postgres://localhost/shop")
+//	if err != nil {
+//		return err
+//	}
 //	store, err := pgstore.Open(ctx, pool, &pgstore.Options{Migrate: true})
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//	queue := punctual.NewQueue(store, nil)
 //
-// The pool stays the caller's: the store uses it as it is and never closes it unless Options.OwnPool says so.
+// The pool stays the caller's: the store uses it as it is and never closes it unless Options.OwnPool says so. Options.Migrate makes the tables,
+// as "punctual migrate up" does.
+//
+// PushTx, CancelTx, RescheduleTx and SettleTx work in a transaction of the caller's, of pgx or database/sql: the message exists exactly if the
+// row does that it belongs to. docs/postgres.md shows it.
+//
+// A change returns when its transaction is committed, as durably as the server's settings say (Durability). An ack may be lost when the server
+// crashes within 0.6 s, unless Options.DurableAcks; then its message is delivered once more. When the answer to a commit is lost, the error is
+// ErrIndeterminate.
+package pgstore
+
+// What follows is for those who change the package.
 //
 // # Layout
 //
@@ -54,4 +72,4 @@
 // something raises synchronous_commit for itself where the session has less than it needs (clock.sql). An ack turns it
 // off for itself, unless an ID is to be remembered (ack.sql). Answers that say that something is gone wait for the disk
 // (durable.sql).
-package pgstore
+
