@@ -1,6 +1,7 @@
 package punctual_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/doc/comment"
 	"go/parser"
@@ -348,11 +349,19 @@ func relativeLinks(text string) []string {
 	return slices.DeleteFunc(allLinks(fenced.ReplaceAllString(text, "")), func(l string) bool { return strings.Contains(l, "://") })
 }
 
-// anchors returns the anchors of a page's headings, as the usual renderers make them.
+// anchors returns the anchors of a page's headings, as the usual renderers make them: the second heading with the same text has -1 behind
+// its anchor, the third one -2.
 func anchors(text string) []string {
 	var out []string
+	seen := make(map[string]int)
 	for _, m := range heading.FindAllStringSubmatch(text, -1) {
-		out = append(out, strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+		anchor := strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		if n := seen[anchor]; n > 0 {
+			out = append(out, fmt.Sprintf("%s-%d", anchor, n))
+		} else {
+			out = append(out, anchor)
+		}
+		seen[anchor]++
 	}
 	return out
 }
