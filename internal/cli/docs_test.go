@@ -1,28 +1,34 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual/internal/cli/demo"
 	"github.com/punctualmq/punctual/internal/cli/top"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
+// readDocs is the pages of the command line, one behind the other.
 func readDocs(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/cli.md")
-	if err != nil {
-		t.Fatal(err)
+	var all strings.Builder
+	for _, name := range []string{"cli.md", "cli-commands.md", "cli-formats.md"} {
+		text, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
 	}
-	return string(text)
+	return all.String()
 }
 
 // tableBehind is the rows of the table whose header line is given.
@@ -67,45 +73,111 @@ func TestDocsHaveTheErrorCodes(t *testing.T) {
 	}
 }
 
-// Every command stands in the docs with its flags, and nothing else does.
-func TestDocsHaveTheCommands(t *testing.T) {
-	documented := make(map[string]string)
-	for _, row := range tableBehind(t, readDocs(t), "| command | does |") {
-		words := commandWords.FindString(strings.Trim(row[0], "`"))
-		documented[words] += row[0] + " " + row[1]
-	}
-	root := newRoot(newRig(t).app(&buffer{}, &buffer{}))
+//go:generate go test -run TestCommandPage -update .
+
+const commandPage = "../../docs/cli-commands.md"
+
+// docs/cli-commands.md is made of the commands: their help, flags and examples.
+func TestCommandPage(t *testing.T) {
+	root := newRoot(newApp(Streams{Out: &buffer{}, Err: &buffer{}})) // with the stores of the program
 	root.InitDefaultCompletionCmd()
-	for _, c := range leaves(root) {
-		path := strings.TrimPrefix(c.CommandPath(), "punctual ")
-		text, ok := documented[path]
-		if !ok {
-			t.Errorf("docs/cli.md does not have the command %q", path)
+	want := commandPageText(root)
+	if *update {
+		if err := os.WriteFile(commandPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
 		}
-		delete(documented, path)
-		if path == "completion" {
-			continue
-		}
-		for _, flag := range flagsOf(c) {
-			if !strings.Contains(text, "--"+flag) {
-				t.Errorf("docs/cli.md does not have the flag --%s of %q", flag, path)
-			}
-		}
-		for _, flag := range flagWords.FindAllString(text, -1) {
-			if !slices.Contains(flagsOf(c), strings.TrimPrefix(flag, "--")) {
-				t.Errorf("docs/cli.md has the flag %s of %q, which does not exist", flag, path)
-			}
-		}
+		return
 	}
-	for path := range documented {
-		t.Errorf("docs/cli.md has the command %q, which does not exist", path)
+	got, err := os.ReadFile(commandPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/cli-commands.md is not what the commands say: renew it with go generate ./internal/cli")
+	}
+	overview, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range leaves(root) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(c.CommandPath(), "punctual "), " ")
+		if !strings.Contains(string(overview), "`"+name) {
+			t.Errorf("docs/cli.md does not name the command %s", name)
+		}
 	}
 }
 
-var (
-	commandWords = regexp.MustCompile(`^[a-z]+( [a-z]+)*`)
-	flagWords    = regexp.MustCompile(`--[a-z-]+`)
-)
+// commandPageText is the page of the commands below root.
+func commandPageText(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString("# Commands\n\n<!-- Written by go generate ./internal/cli; change the commands' help. -->\n\n")
+	b.WriteString("[The command line](cli.md) says how to name a store and how durations and times are written, [formats](cli-formats.md) what `--json` prints.\n\n")
+	b.WriteString("| every command has | |\n|---|---|\n")
+	root.PersistentFlags().VisitAll(func(f *pflag.Flag) { b.WriteString(flagRow(f)) })
+	commands := leaves(root)
+	b.WriteString("\n| command | does |\n|---|---|\n")
+	for _, c := range commands {
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", escape(commandLine(c)), anchorOf(c), escape(c.Short))
+	}
+	for _, c := range commands {
+		fmt.Fprintf(&b, "\n## %s\n\n`punctual %s`\n\n```text\n%s\n```\n", strings.TrimPrefix(c.CommandPath(), "punctual "), commandLine(c), strings.TrimSpace(cmp.Or(c.Long, c.Short)))
+		if flags := c.LocalNonPersistentFlags(); flags.HasAvailableFlags() {
+			rows := ""
+			flags.VisitAll(func(f *pflag.Flag) {
+				if !f.Hidden && f.Name != "help" {
+					rows += flagRow(f)
+				}
+			})
+			if rows != "" {
+				b.WriteString("\n| flag | meaning |\n|---|---|\n" + rows)
+			}
+		}
+		if c.Example != "" {
+			fmt.Fprintf(&b, "\n```sh\n%s\n```\n", unindent(c.Example))
+		}
+	}
+	return b.String()
+}
+
+// commandLine is how a command is typed, without "punctual" in front.
+func commandLine(c *cobra.Command) string {
+	_, arguments, _ := strings.Cut(c.Use, " ")
+	return strings.TrimSpace(strings.TrimPrefix(c.CommandPath(), "punctual ") + " " + arguments)
+}
+
+func anchorOf(c *cobra.Command) string {
+	return strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), "punctual "), " ", "-")
+}
+
+// flagRow is the row of a flag: its name and value, what it means, and its default where there is one.
+func flagRow(f *pflag.Flag) string {
+	value, usage := pflag.UnquoteUsage(f)
+	name := "--" + f.Name
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", " + name
+	}
+	if value != "" {
+		name += " " + value
+	}
+	if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" && f.DefValue != "[]" && !strings.Contains(usage, "default") {
+		usage += " (default " + f.DefValue + ")"
+	}
+	return "| `" + escape(name) + "` | " + escape(usage) + " |\n"
+}
+
+// escape makes text fit into the cell of a table.
+func escape(text string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(text)
+}
+
+// unindent takes the two spaces off the lines of an example.
+func unindent(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.TrimPrefix(strings.TrimRight(line, "\n"), "  "))
+	}
+	return strings.Join(lines, "\n")
+}
 
 // leaves are the commands that do something; those of completion count as one.
 func leaves(c *cobra.Command) []*cobra.Command {
@@ -117,16 +189,6 @@ func leaves(c *cobra.Command) []*cobra.Command {
 		out = append(out, leaves(sub)...)
 	}
 	return out
-}
-
-func flagsOf(c *cobra.Command) []string {
-	var names []string
-	for _, field := range strings.Fields(c.LocalNonPersistentFlags().FlagUsages()) {
-		if name, ok := strings.CutPrefix(field, "--"); ok && c.LocalNonPersistentFlags().Lookup(name) != nil && name != "help" {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // The names in the examples of JSON are those of the shapes.
@@ -151,12 +213,12 @@ func TestDocsHaveTheShapes(t *testing.T) {
 			}
 		}
 		if !fits {
-			t.Errorf("docs/cli.md shows JSON that no command prints: %s", text)
+			t.Errorf("docs/cli-formats.md shows JSON that no command prints: %s", text)
 		}
 	}
 	for n, ok := range found {
 		if !ok {
-			t.Errorf("docs/cli.md shows no example of %T", shapes[n])
+			t.Errorf("docs/cli-formats.md shows no example of %T", shapes[n])
 		}
 	}
 }
