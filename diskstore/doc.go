@@ -64,4 +64,3 @@ package diskstore
 // are opened or read. Only the torn end of the newest log is dropped, and only when
 // nothing in it was reported as stored. The claim log keeps the number of the last
 // transaction that was (package claimlog).
-

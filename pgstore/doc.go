@@ -72,4 +72,3 @@ package pgstore
 // something raises synchronous_commit for itself where the session has less than it needs (clock.sql). An ack turns it
 // off for itself, unless an ID is to be remembered (ack.sql). Answers that say that something is gone wait for the disk
 // (durable.sql).
-

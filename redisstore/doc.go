@@ -62,4 +62,3 @@ package redisstore
 // server may lose more than Options.Durability allows, pushes are refused (internal/health). With Durability
 // punctual.Replicated a push, an amendment, a purge or a change of settings returns when replicas have it on disk
 // (internal/route/confirm.go). Examine and ExamineURL report all that can be found out, with remedies.
-
