@@ -8,7 +8,7 @@ import (
 )
 
 // Events is a set of things that can happen to a message. Settings.Emit says of which a topic tells.
-type Events uint8
+type Events uint16
 
 // What can happen to a message, as far as a topic can tell of it. Purging, deleting and replacing a message is no event, and
 // neither is the end of the time for which a dead one is kept.
@@ -26,13 +26,17 @@ const (
 	EventPushed
 	// EventRetried: an attempt has failed, and the message is to be delivered again (SettleRetry).
 	EventRetried
+	// EventMissed: times of a schedule of the topic were not stored, because no duty got to them in time (Schedule.Missed).
+	EventMissed
+	// EventSkipped: times of a schedule of the topic were left out on purpose. Event.Why says by what.
+	EventSkipped
 )
 
 // eventNames are the names of the bits of Events, from the lowest one.
-var eventNames = [...]string{"acked", "dead", "cancelled", "expired", "pushed", "retried"}
+var eventNames = [...]string{"acked", "dead", "cancelled", "expired", "pushed", "retried", "missed", "skipped"}
 
 // AllEvents are all events that there are.
-const AllEvents = EventAcked | EventDead | EventCancelled | EventExpired | EventPushed | EventRetried
+const AllEvents = EventAcked | EventDead | EventCancelled | EventExpired | EventPushed | EventRetried | EventMissed | EventSkipped
 
 // String returns the names of the events with commas between them, such as "acked,dead", or "none". Bits without a meaning are
 // left out.
@@ -95,6 +99,11 @@ type Event struct {
 	// Delivered is when the last attempt began, zero when the message was not leased at the event. A store that was opened anew
 	// under the lease may have lost it.
 	Delivered time.Time
+	// Count, beside EventMissed and EventSkipped alone, is how many times of a schedule the event tells of. FirstDue is the first of
+	// these times and Due the last one, to which ID would have belonged.
+	Count int64
+	// Why, beside EventSkipped alone, is OccurrenceOverlap, OccurrenceSkipped or OccurrencePaused.
+	Why OccurrenceStatus
 }
 
 // eventBody is an Event as the body of a message. Package storekit writes the same.
@@ -109,6 +118,9 @@ type eventBody struct {
 	FirstDue  *int64      `json:"first_due"`
 	Due       *int64      `json:"due"`
 	Delivered *int64      `json:"delivered"`
+	// Those of schedules, which no store writes.
+	Count int64            `json:"count"`
+	Why   OccurrenceStatus `json:"why"`
 }
 
 // ParseEvent returns the event that the body of a message of a companion events tells of: the object
@@ -116,7 +128,8 @@ type eventBody struct {
 //	{"event":"dead","topic":"orders","id":"A-17","reason":"discarded","attempt":2,"at":1795176000000,
 //	 "created":…,"first_due":…,"due":…,"delivered":…}
 //
-// with times in Unix milliseconds. reason is there beside dead alone, and delivered only where the message was leased. ParseEvent
+// with times in Unix milliseconds. reason is there beside dead alone, and delivered only where the message was leased. Beside missed
+// and skipped there are count and why in place of created and delivered. ParseEvent
 // passes over members that it does not know, because a later release may add some. A body that is no event, such as that of
 // a message which somebody has pushed into the companion, is an ErrInvalid; an event with a name that this release does not know
 // is an ErrUnsupported.
@@ -131,6 +144,7 @@ func ParseEvent(body []byte) (Event, error) {
 	e := Event{
 		Event: eventOf(b.Event), Topic: b.Topic, ID: b.ID, Reason: b.Reason, Attempt: b.Attempt, At: instantOf(b.At),
 		Created: instantOf(b.Created), FirstDue: instantOf(b.FirstDue), Due: instantOf(b.Due), Delivered: instantOf(b.Delivered),
+		Count: b.Count, Why: b.Why,
 	}
 	if e.Event == 0 {
 		return Event{}, errorf(ErrUnsupported, "event %q of a newer program", b.Event)

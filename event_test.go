@@ -35,6 +35,9 @@ func TestParseEvent(t *testing.T) {
 		`{"event":"cancelled","topic":"a:1/x","id":"\"\\","attempt":0,"at":0,"created":-5,"first_due":-4,"due":0,"later":{"x":1}}`: {
 			Event: EventCancelled, Topic: "a:1/x", ID: `"\`, At: at(0), Created: at(-5), FirstDue: at(-4), Due: at(0),
 		},
+		`{"event":"skipped","topic":"reports","id":"daily~20261123T080000Z","at":9,"first_due":5,"due":7,"count":3,"why":"overlap"}`: {
+			Event: EventSkipped, Topic: "reports", ID: "daily~20261123T080000Z", At: at(9), FirstDue: at(5), Due: at(7), Count: 3, Why: OccurrenceOverlap,
+		},
 	} {
 		if got, err := ParseEvent([]byte(body)); err != nil || got != want {
 			t.Errorf("%s is read as %+v, %v; want %+v", body, got, err, want)

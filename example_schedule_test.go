@@ -19,8 +19,7 @@ func ExampleQueue_PutSchedule() {
 	defer store.Close()
 	q := punctual.NewQueue(store, nil)
 
-	w := worker.New(store, nil)
-	w.Handle("reports@cron", punctual.NewScheduler(store)) // stores the messages when their time comes; 'punctual serve' does so, too
+	w := worker.New(store, &worker.Config{Schedules: true}) // stores the messages when their time comes; 'punctual serve' does so, too
 	w.Handle("reports", punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 		fmt.Println(d.Delivered.Format("Mon 15:04 UTC"), d.ID, string(d.Body))
 		return nil

@@ -177,7 +177,7 @@ type Settings struct {
 	// as with any message, one may be delivered more than once. The topic of a group (GroupTopic) tells in the companion events
 	// of the group's topic; Event.Topic says which one it was. No other companion tells of its messages: Emit is ErrInvalid
 	// there. A store that cannot tell (Abilities.Emit) refuses any event with ErrUnsupported.
-	// Allowed: acked, dead, cancelled, expired, pushed, retried with commas between them, or none. Default: none.
+	// Allowed: acked, dead, cancelled, expired, pushed, retried, missed, skipped with commas between them, or none. Default: none.
 	Emit Events
 	// EmitKeep is how long an event is kept for a reader. An event that no reader has taken by then is dropped, so that a topic
 	// whose events nobody reads does not grow without end.
@@ -230,7 +230,7 @@ type SettingsPatch struct {
 	DedupeWindow *time.Duration
 	// FinishedRetention changes Settings.FinishedRetention. Allowed: 0 (not at all) to 366d.
 	FinishedRetention *time.Duration
-	// Emit changes Settings.Emit. Allowed: acked, dead, cancelled, expired, pushed, retried with commas between them, or none.
+	// Emit changes Settings.Emit. Allowed: acked, dead, cancelled, expired, pushed, retried, missed, skipped with commas between them, or none.
 	Emit *Events
 	// EmitKeep changes Settings.EmitKeep. Allowed: 1s to 366d.
 	EmitKeep *time.Duration

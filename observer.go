@@ -41,6 +41,19 @@ type Observer struct {
 	OnLeaseLost func(ctx context.Context, d *Delivery, err error)
 	// OnError is called for an error that is returned to no caller. op is "claim", "settle" or "extend".
 	OnError func(ctx context.Context, op string, err error)
+	// OnSchedule is called when a duty has decided about times of a schedule, before the store has what was decided. If storing
+	// it fails the times are decided again, and OnSchedule is called again.
+	OnSchedule func(ctx context.Context, s ScheduleStep)
+}
+
+// ScheduleStep says how many times of a schedule a duty has decided about at once, and how.
+type ScheduleStep struct {
+	// Topic and Name are those of the schedule.
+	Topic, Name string
+	// Counts are what is added to the counts of the schedule.
+	Counts ScheduleCounts
+	// Paused is set when the schedule was paused because its last occurrences are dead (Schedule.MaxDead).
+	Paused bool
 }
 
 func (o *Observer) pushed(ctx context.Context, r PushResult, took time.Duration) {
@@ -113,6 +126,13 @@ func JoinObservers(observers ...*Observer) *Observer {
 			for _, o := range all {
 				if o.OnError != nil {
 					o.OnError(ctx, op, err)
+				}
+			}
+		},
+		OnSchedule: func(ctx context.Context, s ScheduleStep) {
+			for _, o := range all {
+				if o.OnSchedule != nil {
+					o.OnSchedule(ctx, s)
 				}
 			}
 		},

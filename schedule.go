@@ -104,6 +104,8 @@ const (
 	reservedHeader      = "punctual-"
 	// companionCron is the name of the companion that has the schedules of a topic.
 	companionCron = "@cron"
+	// companionEvents is the name of the companion that tells of a topic's events.
+	companionEvents = "@events"
 )
 
 // Overlap says what happens when a schedule comes while the occurrence before it is not finished.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -598,6 +599,70 @@ func TestClockSteps(t *testing.T) {
 	r.tick("sync")
 	if info := r.get("sync", "hourly"); info.Counts.Stored != 24 || len(r.stored("sync")) != 24 {
 		t.Errorf("a day forward: %+v, %d messages", info, len(r.stored("sync")))
+	}
+}
+
+// TestDutiesWithDifferentZoneData: of two duties, one knows that a zone has moved by an hour and the other does not. Each day has
+// one occurrence all the same, at the instant that the one or the other knows.
+func TestDutiesWithDifferentZoneData(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(seedrig.Of(t), 1))
+	zone := func(hours int) map[string]*time.Location {
+		return map[string]*time.Location{"Europe/Berlin": time.FixedZone("moved", hours*3600)}
+	}
+	r := newCronRig(t)
+	duties := []*punctual.Scheduler{punctual.NewSchedulerWith(r.store, zone(1)), punctual.NewSchedulerWith(r.store, zone(2))}
+	r.put(punctual.Schedule{Topic: "sync", Name: "s", Spec: "0 9 * * *", Zone: "Europe/Berlin", Overlap: punctual.OverlapAllow})
+	const days = 30
+	for range days * 24 * 2 {
+		r.clock.Advance(30 * time.Minute)
+		r.duty = duties[rnd.IntN(2)]
+		r.tick("sync")
+	}
+	seen := make(map[string]int)
+	atEight, atSeven := 0, 0
+	for _, id := range r.stored("sync") {
+		day, clock, _ := strings.Cut(strings.TrimPrefix(id, "s~"), "T")
+		seen[day]++
+		switch clock {
+		case "080000Z":
+			atEight++
+		case "070000Z":
+			atSeven++
+		default:
+			t.Errorf("%s is at no instant that one of the duties knows", id)
+		}
+	}
+	if atEight == 0 || atSeven == 0 {
+		t.Errorf("%d and %d occurrences by the two versions, so this test shows nothing", atEight, atSeven)
+	}
+	for day, n := range seen {
+		if n != 1 {
+			t.Errorf("%s has %d occurrences", day, n)
+		}
+	}
+	if c := r.get("sync", "s").Counts; len(seen) != days || c != (punctual.ScheduleCounts{Stored: days}) {
+		t.Errorf("%d days of %d have one; %+v", len(seen), days, c)
+	}
+}
+
+// TestSlowEverySecondForDays: the duty comes to a schedule of each second once an hour, for 20 days, or for a year in make torture. Each
+// of its times is counted.
+func TestSlowEverySecondForDays(t *testing.T) {
+	r := newCronRig(t)
+	r.put(punctual.Schedule{Topic: "sync", Name: "s", Spec: "* * * * * *"})
+	hours := int64(20 * 24)
+	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") != "" {
+		hours = 365 * 24
+	}
+	for range hours {
+		r.clock.Advance(time.Hour)
+		r.tick("sync")
+		r.handle("sync", punctual.SettleAck)
+	}
+	// Of the 61 times within the grace one is stored, and the others overlap with it.
+	want := punctual.ScheduleCounts{Stored: hours, Missed: hours * (3600 - 61), Skipped: hours * 60}
+	if c := r.get("sync", "s").Counts; c != want {
+		t.Errorf("%+v; want %+v", c, want)
 	}
 }
 

@@ -2,9 +2,11 @@ package punctual
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual/internal/cron"
@@ -12,20 +14,28 @@ import (
 )
 
 // Scheduler is the Handler of the companions T@cron: it stores the occurrences of schedules when these come. Package duty runs
-// one for all topics of a store. A program that runs a Worker for a few topics can do it there:
+// one for all topics of a store, and a Worker one for its own topics if worker.Config.Schedules says so. A program that wants to see
+// or bound this work registers the Scheduler itself, in slots and under leases like those of any topic:
 //
 //	w.Handle("reports@cron", punctual.NewScheduler(store))
 //
 // Any number of processes may run one, because the lease of the schedule's message decides which of them stores a time. Make one
 // with NewScheduler.
 type Scheduler struct {
+	// Observer is told what was decided, by its OnSchedule. Default none. It must not be changed once the Scheduler is in use.
+	Observer *Observer
+
 	store Store
-	zones cron.Zones
+	zones *cron.Zones
+
+	mu sync.Mutex
+	// swept is when the events of a topic were looked through for expired ones. Guarded by mu.
+	swept map[string]time.Time
 }
 
 // NewScheduler returns a Scheduler for a store that is an Inspector and has follow-ups (Abilities.Follow). Where it is not,
 // Handle snoozes each schedule and says why.
-func NewScheduler(s Store) *Scheduler { return &Scheduler{store: s} }
+func NewScheduler(s Store) *Scheduler { return &Scheduler{store: s, zones: new(cron.Zones)} }
 
 const (
 	// strangeDelay is how long a schedule that this process cannot read, or whose zone it does not know, is left to others.
@@ -51,9 +61,13 @@ func (s *Scheduler) Handle(ctx context.Context, d *Delivery) error {
 		return fmt.Errorf("schedule %s: look for its occurrences: %w: %w", d.ID, err, Snooze(troubleDelay))
 	}
 	delay := schedule.Delay(r.Spread, topic, d.ID)
-	step, err := r.Decide(schedule.Occasion{Now: d.Delivered.UnixMilli(), Delay: delay, Fates: fates, Room: roomFor(&r.Definition)}, &s.zones)
+	step, err := r.Decide(schedule.Occasion{Now: d.Delivered.UnixMilli(), Delay: delay, Fates: fates, Room: roomFor(&r.Definition)}, s.zones)
 	if err != nil {
 		return leaveToOthers(d, err)
+	}
+	if o := s.Observer; o != nil && o.OnSchedule != nil {
+		counts := ScheduleCounts{Stored: int64(len(step.Store)), Missed: step.Missed, Skipped: step.Skipped}
+		o.OnSchedule(ctx, ScheduleStep{Topic: topic, Name: d.ID, Counts: counts, Paused: step.Paused})
 	}
 	if step.Cancel != 0 {
 		if err := s.cancel(ctx, topic, occurrenceID(d.ID, step.Cancel)); err != nil {
@@ -66,7 +80,12 @@ func (s *Scheduler) Handle(ctx context.Context, d *Delivery) error {
 		m.IfExists = IfExistsReplaceDead // a dead message with this ID must not hold the schedule up for ever
 		then = append(then, m)
 	}
-	self, err := scheduleMessage(topic, d.ID, r, &s.zones)
+	events, err := s.events(ctx, topic, d, step.Accounts)
+	if err != nil {
+		return fmt.Errorf("schedule %s: tell of the times that were left out: %w: %w", d.ID, err, Snooze(troubleDelay))
+	}
+	then = append(then, events...)
+	self, err := scheduleMessage(topic, d.ID, r, s.zones)
 	if err != nil {
 		return leaveToOthers(d, err)
 	}
@@ -116,6 +135,82 @@ func (s *Scheduler) fates(ctx context.Context, topic, name string, q schedule.Qu
 		}
 	}
 	return fates, nil
+}
+
+// events are the messages that tell of the times which a step has left out, where the topic emits them (Settings.Emit). They are
+// follow-ups as the occurrences are, so that each time is told of once.
+func (s *Scheduler) events(ctx context.Context, topic string, d *Delivery, accounts []schedule.Account) (ms []NewMessage, err error) {
+	if len(accounts) == 0 {
+		return nil, nil
+	}
+	look, err := As[Inspector](s.store)
+	if err != nil {
+		return nil, err
+	}
+	set, err := look.Settings(ctx, topic)
+	if errors.Is(err, ErrNotFound) || set.Emit&(EventMissed|EventSkipped) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range accounts {
+		body := scheduleEvent{
+			Event: EventSkipped.String(), Topic: topic, ID: occurrenceID(d.ID, a.Last), At: d.Delivered.UnixMilli(),
+			FirstDue: a.First, Due: a.Last, Count: a.Count, Why: leftOut[a.Why],
+		}
+		on := EventSkipped
+		if a.Why == schedule.WhyMissed {
+			on, body.Event, body.Why = EventMissed, EventMissed.String(), ""
+		}
+		if set.Emit&on == 0 {
+			continue
+		}
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		ms = append(ms, NewMessage{
+			Topic: topic + companionEvents, ID: body.ID + "~" + string(a.Why), Body: text, Due: d.Delivered, ExpireAfter: set.EmitKeep,
+			DropExpired: true, IfExists: IfExistsReplace,
+		})
+	}
+	if len(ms) > 0 {
+		s.sweep(ctx, look, topic, d.Delivered, set.EmitKeep)
+	}
+	return ms, nil
+}
+
+// scheduleEvent is the body of a message that tells of times of a schedule, which ParseEvent reads.
+type scheduleEvent struct {
+	Event    string           `json:"event"`
+	Topic    string           `json:"topic"`
+	ID       string           `json:"id"`
+	At       int64            `json:"at"`
+	FirstDue int64            `json:"first_due"`
+	Due      int64            `json:"due"`
+	Count    int64            `json:"count"`
+	Why      OccurrenceStatus `json:"why,omitempty"`
+}
+
+// sweepEvery is how often a Scheduler looks for events of a topic that have expired.
+const sweepEvery = time.Minute
+
+// sweep drops the events of a topic that nobody has taken for as long as they are kept. A store does so itself when it tells of
+// something, and a topic may tell of schedules alone. What fails is tried again a while later, and delays no occurrence.
+func (s *Scheduler) sweep(ctx context.Context, look Inspector, topic string, now time.Time, keep time.Duration) {
+	s.mu.Lock()
+	due := now.Sub(s.swept[topic]) >= sweepEvery
+	if due {
+		if s.swept == nil {
+			s.swept = make(map[string]time.Time)
+		}
+		s.swept[topic] = now
+	}
+	s.mu.Unlock()
+	if due {
+		_, _ = look.Purge(ctx, PurgeQuery{Topic: topic + companionEvents, State: StateReady, To: now.Add(-keep)})
+	}
 }
 
 // cancel cancels an occurrence that a later one replaces. One that has finished meanwhile is as good as cancelled, and one that

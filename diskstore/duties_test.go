@@ -16,11 +16,27 @@ func TestDuties(t *testing.T) {
 
 // TestKillDuties kills processes while they do so.
 func TestKillDuties(t *testing.T) {
-	duties.RunKilled(t, "TestKillDuties", func(t *testing.T) string { return t.TempDir() }, func(t *testing.T, dir string) punctual.Store {
-		s, err := Open(dir, &Options{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	})
+	duties.RunKilled(t, "TestKillDuties", func(t *testing.T) string { return t.TempDir() }, openQuietly)
 }
+
+func openQuietly(t *testing.T, dir string) punctual.Store {
+	s, err := Open(dir, &Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSchedules has the cases of schedules over this store.
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	duties.RunSchedules(t, openFresh)
+}
+
+// TestSlowKillSchedules kills processes that do the duty of schedules.
+func TestSlowKillSchedules(t *testing.T) {
+	duties.RunKilledSchedules(t, "TestSlowKillSchedules", func(t *testing.T) string { return t.TempDir() }, openQuietly)
+}
+
+// TestSlowScheduleEverySecond has a schedule for each second of some minutes.
+func TestSlowScheduleEverySecond(t *testing.T) { duties.RunEverySecond(t, openFresh, 500) }

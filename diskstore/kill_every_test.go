@@ -131,6 +131,14 @@ func (p *player) configure(topic string, patch punctual.SettingsPatch) {
 	p.answer("configure %v", err)
 }
 
+// tick settles the schedule that was claimed last as the duty of schedules says.
+func (p *player) tick() {
+	d := p.leases[len(p.leases)-1]
+	how := punctual.DecisionOf(punctual.NewScheduler(p.store).Handle(p.t.Context(), &d))
+	p.answer("decided %v, %d follow-ups", how.Verb, len(how.Then))
+	p.settle(punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: how.Verb, Delay: how.Delay, Then: how.Then})
+}
+
 // replaceClaims has a new segment of the claim log begun, and maintenance all its work done.
 func (p *player) replaceClaims() {
 	if s, ok := p.store.(*Store); ok {
@@ -409,6 +417,22 @@ var killSteps = []killStep{
 	{name: "cancel ed, which is told and lets go of what is too old", after: time.Hour, do: func(p *player) {
 		out, err := p.store.Amend(p.t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "e", ID: "ed"}})
 		p.answer("%v %v", out, err)
+	}},
+
+	{name: "have c tell of times of schedules that were left out", do: func(p *player) {
+		p.configure("c", punctual.SettingsPatch{Emit: ptr(punctual.EventMissed | punctual.EventSkipped)})
+	}},
+	{name: "put a schedule of c", do: func(p *player) {
+		status, err := punctual.NewQueue(p.store, nil).PutSchedule(p.t.Context(), punctual.Schedule{Topic: "c", Name: "often", Spec: "*/10 * * * *", Body: []byte("b")})
+		p.answer("put %v %v", status, err)
+	}},
+	{name: "claim the schedule when it comes, for too short a time", after: time.Hour, do: claims("c@cron", 1, 10*time.Millisecond)},
+	{name: "claim the schedule anew", after: time.Second, do: claims("c@cron", 1, 5*time.Second)},
+	{name: "a tick, which makes up for times and tells of those that were missed", do: (*player).tick},
+	{name: "claim the schedule, whose last occurrence waits", after: 10 * time.Minute, do: claims("c@cron", 1, 5*time.Second)},
+	{name: "a tick that skips, and tells of that", do: (*player).tick},
+	{name: "pause the schedule", do: func(p *player) {
+		p.answer("pause %v", punctual.NewQueue(p.store, nil).PauseSchedule(p.t.Context(), "c", "often", "anna", "a while"))
 	}},
 
 	{name: "delete u and its companion", do: func(p *player) {

@@ -73,7 +73,7 @@ func Run(ctx context.Context, store punctual.Store, c *Config) error {
 	if _, err := punctual.As[punctual.AbilityReporter](store); err != nil {
 		return fmt.Errorf("duties: %w", err)
 	}
-	r := duties.NewRunner(store, h.config.Logger)
+	r := duties.NewRunner(store, h.config.Logger, c.Observer)
 	r.Names = func(ctx context.Context) ([]string, error) {
 		names, err := namer.TopicNames(ctx, punctual.NameQuery{})
 		if len(c.Topics) > 0 {
@@ -97,9 +97,11 @@ type host struct {
 	config worker.Config
 }
 
-// start starts a worker of h for topics. stop waits for it.
-func (o *host) start(topics []string, h punctual.Handler) (stop func(), err error) {
-	w := worker.New(o.store, &o.config)
+// start starts a worker of h for topics, whose leases last for lease, or as the topics say if that is 0. stop waits for it.
+func (o *host) start(topics []string, h punctual.Handler, lease time.Duration) (stop func(), err error) {
+	c := o.config
+	c.Lease = lease
+	w := worker.New(o.store, &c)
 	for _, topic := range topics {
 		w.Handle(topic, h)
 	}

@@ -88,7 +88,7 @@ var values = map[string][]string{
 	"side":   {"push", "delivery"},
 	"reason": {"lease_lost", "cancelled"},
 	"window": {"5m", "1h", "6h"},
-	"result": append([]string{"stored", "duplicate", "replaced", "done", "internal"}, codes()...),
+	"result": append([]string{"stored", "duplicate", "replaced", "done", "internal", "missed", "skipped"}, codes()...),
 }
 
 func codes() (all []string) {

@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/duties"
 
 	"github.com/punctualmq/punctual/storetest/races"
 )
@@ -36,6 +37,11 @@ func TestSlowCluster(t *testing.T) {
 			return openStore(t, client, &Options{Prefix: fresh(), Partitions: 4, clock: clock, slack: slack})
 		}
 		storetest.Run(t, divided, storetest.WithReopen(reopen), storetest.WithPartitions(func(id string) int { return keys.Home(id, 4) }))
+	})
+	t.Run("schedules", func(t *testing.T) {
+		duties.RunSchedules(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+			return openStore(t, client, &Options{Prefix: fresh(), Partitions: 4, clock: clock, slack: slack})
+		})
 	})
 	t.Run("least rights", func(t *testing.T) { clusterLeastRights(t, cluster) })
 	t.Run("races", func(t *testing.T) { races.Run(t, open, storetest.WithLossyClaims()) })

@@ -29,13 +29,15 @@ func TestDuties(t *testing.T) {
 func TestKillDuties(t *testing.T) {
 	t.Parallel()
 	address := func(*testing.T) string { return "redis://" + shared.Addr + "?prefix=" + fresh() }
-	duties.RunKilled(t, "TestKillDuties", address, func(t *testing.T, url string) punctual.Store {
-		s, err := OpenURL(t.Context(), url, &Options{Partitions: 4, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	})
+	duties.RunKilled(t, "TestKillDuties", address, openQuietly)
+}
+
+func openQuietly(t *testing.T, url string) punctual.Store {
+	s, err := OpenURL(t.Context(), url, &Options{Partitions: 4, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // TestReaches: a Worker whose handlers follow to other topics needs no server that forwards, and no settlement is refused on the way.
@@ -97,4 +99,22 @@ func TestReaches(t *testing.T) {
 			t.Errorf("envelopes: %+v, %v", st, err)
 		}
 	}
+}
+
+// TestSchedules has the cases of schedules over this store, whose topics have one partition, and then four.
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	t.Run("one partition", func(t *testing.T) { duties.RunSchedules(t, openFresh) })
+	t.Run("four partitions", func(t *testing.T) {
+		duties.RunSchedules(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+			return openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4, clock: clock})
+		})
+	})
+}
+
+// TestSlowKillSchedules kills processes that do the duty of schedules, over topics of four partitions.
+func TestSlowKillSchedules(t *testing.T) {
+	t.Parallel()
+	address := func(*testing.T) string { return "redis://" + shared.Addr + "?prefix=" + fresh() }
+	duties.RunKilledSchedules(t, "TestSlowKillSchedules", address, openQuietly)
 }

@@ -11,3 +11,9 @@ func TestDuties(t *testing.T) {
 	t.Parallel()
 	duties.Run(t, new(pairs).open)
 }
+
+// TestSchedules has the cases of schedules in a process that does not own the directory.
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	duties.RunSchedules(t, new(pairs).open)
+}

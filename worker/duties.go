@@ -13,8 +13,8 @@ import (
 )
 
 // A worker does the duties of its own topics (package duties), so that a program needs no server for them: for a group it
-// copies the messages of the topic, and in a store that reaches only a family it forwards the follow-ups of its topics. The
-// handlers of duties run in workers of their own, with slots of their own, so that they take none from the handlers of the
+// copies the messages of the topic, in a store that reaches only a family it forwards the follow-ups of its topics, and with
+// Config.Schedules it stores the occurrences of their schedules. The handlers of duties run in workers of their own, with slots of their own, so that they take none from the handlers of the
 // program. Several processes that do the same duty share it.
 
 const (
@@ -95,13 +95,17 @@ func checkGroupless(ctx context.Context, inspector punctual.Inspector, topic str
 
 // dutyNames returns where to find the topics that need a duty of this worker; nil if it has none.
 func (w *Worker) dutyNames(ctx context.Context) (func(ctx context.Context) ([]string, error), error) {
-	var groups, outs []string
+	var mine, outs []string // mine are looked for always, outs where the store says that there are some
 	for _, topic := range w.topics {
 		if w.routes[topic].duty {
 			return nil, nil // this worker is that of a duty
 		}
-		if _, companion := storekit.Companion(topic); strings.HasPrefix(companion, "g.") {
-			groups = append(groups, topic)
+		parent, companion := storekit.Companion(topic)
+		if strings.HasPrefix(companion, "g.") {
+			mine = append(mine, topic)
+		}
+		if cron := parent + "@cron"; w.cfg.Schedules && w.routes[cron] == nil && !slices.Contains(mine, cron) {
+			mine = append(mine, cron)
 		}
 		outs = append(outs, storekit.OutTopic(topic))
 	}
@@ -117,19 +121,19 @@ func (w *Worker) dutyNames(ctx context.Context) (func(ctx context.Context) ([]st
 	}
 	namer, err := punctual.As[punctual.TopicNamer](w.store)
 	forwards := err == nil && can.Follow == punctual.ReachFamily
-	if can.Duties || len(groups) == 0 && !forwards {
+	if can.Duties || len(mine) == 0 && !forwards {
 		return nil, nil
 	}
 	return func(ctx context.Context) ([]string, error) {
 		if !forwards {
-			return groups, nil
+			return mine, nil
 		}
 		names, err := namer.TopicNames(ctx, punctual.NameQuery{Suffix: storekit.OutTopic("")})
 		if err != nil {
 			return nil, err
 		}
-		mine := slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(outs, name) })
-		return append(mine, groups...), nil
+		there := slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(outs, name) })
+		return append(there, mine...), nil
 	}, nil
 }
 
@@ -162,9 +166,9 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// dutyWorker returns a worker that handles topics for a duty.
-func (w *Worker) dutyWorker(topics []string, h punctual.Handler) *Worker {
-	d := New(w.store, &Config{Concurrency: dutySlots, Timeout: time.Minute, Logger: w.cfg.Logger, Observer: w.cfg.Observer})
+// dutyWorker returns a worker that handles topics for a duty, under leases of the length lease, or as the topics say if that is 0.
+func (w *Worker) dutyWorker(topics []string, h punctual.Handler, lease time.Duration) *Worker {
+	d := New(w.store, &Config{Concurrency: dutySlots, Lease: lease, Timeout: time.Minute, Logger: w.cfg.Logger, Observer: w.cfg.Observer})
 	for _, topic := range topics {
 		d.Handle(topic, h)
 	}
@@ -172,8 +176,8 @@ func (w *Worker) dutyWorker(topics []string, h punctual.Handler) *Worker {
 }
 
 // startDuty starts a worker for a duty.
-func (w *Worker) startDuty(topics []string, h punctual.Handler) (stop func(), err error) {
-	d := w.dutyWorker(topics, h)
+func (w *Worker) startDuty(topics []string, h punctual.Handler, lease time.Duration) (stop func(), err error) {
+	d := w.dutyWorker(topics, h, lease)
 	if err := d.Start(context.Background()); err != nil {
 		return nil, err
 	}
@@ -193,8 +197,8 @@ func (w *Worker) drainDuties(ctx context.Context) (handled int, err error) {
 		return 0, err
 	}
 	w.runner.Names = names
-	err = w.runner.Once(ctx, func(topics []string, h punctual.Handler) error {
-		n, err := w.dutyWorker(topics, h).Drain(ctx)
+	err = w.runner.Once(ctx, func(topics []string, h punctual.Handler, lease time.Duration) error {
+		n, err := w.dutyWorker(topics, h, lease).Drain(ctx)
 		handled += n
 		return err
 	})

@@ -48,7 +48,7 @@ import (
 //	backoff.go   growing delays
 //	quiet.go     middleware that snoozes what comes in quiet hours
 //	events.go    handlers of what topics tell of their messages
-//	duties.go    what the worker does for its topics beside the handlers: copies for groups, follow-ups to forward
+//	duties.go    what the worker does for its topics beside the handlers: copies for groups, follow-ups to forward, schedules
 //
 // The goroutines, and what each owns:
 //
@@ -92,6 +92,10 @@ type Config struct {
 	// ShutdownTimeout is how long Run waits for running handlers at its end. Default 25 s,
 	// within the 30 s that container platforms usually leave.
 	ShutdownTimeout time.Duration
+	// Schedules has the worker also store the occurrences of the schedules of its topics (punctual.Schedule), in slots of its own.
+	// Any number of workers may do so, and 'punctual serve' does so for all topics. Over a server that does the duties of its
+	// store the worker leaves them to the server. Default false.
+	Schedules bool
 	// Middleware wraps every handler, the first one outermost.
 	Middleware []Middleware
 	// Logger receives what goes wrong: failed attempts, panics, lost leases, store errors.
@@ -207,7 +211,7 @@ func New(s punctual.Store, c *Config) *Worker {
 	w := &Worker{store: s, cfg: c.withDefaults(), routes: make(map[string]*route)}
 	w.observer = observing(w.cfg.Observer)
 	w.inflight.init()
-	w.runner = duties.NewRunner(s, w.cfg.Logger)
+	w.runner = duties.NewRunner(s, w.cfg.Logger, w.cfg.Observer)
 	w.settler = batch.New(batch.Config[punctual.Settlement, error]{
 		Op: "settle", Run: w.settleBatch, Size: settlementBytes, Key: func(s punctual.Settlement) string { return s.Topic },
 		MaxItems: punctual.MaxBatch, MaxBytes: maxSettleBytes, MaxPending: math.MaxInt64, Late: lateCall,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/crontab"
+	"github.com/punctualmq/punctual/internal/importer"
 )
 
 func newScheduleImport(a *app) *cobra.Command {
@@ -19,11 +21,13 @@ schedulers. Without --yes it changes nothing and says what it would do. What mea
 here is named, and nothing is guessed.`,
 		Example: `  punctual schedule import crontab /var/spool/cron/crontabs/shop --topic jobs --zone Europe/Berlin
   punctual schedule import crontab mycrontab --topic jobs --zone Europe/Berlin --yes
-  crontab -l | punctual schedule import crontab - --topic jobs --zone UTC`,
+  crontab -l | punctual schedule import crontab - --topic jobs --zone UTC
+  punctual schedule import asynq --zone UTC --from redis://localhost
+  punctual schedule import bullmq reports --zone Europe/Berlin --from redis://localhost --yes`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newScheduleImportCrontab(a))
+	cmd.AddCommand(newScheduleImportCrontab(a), newScheduleImportAsynq(a), newScheduleImportBull(a))
 	return cmd
 }
 
@@ -152,15 +156,142 @@ func (a *app) importSchedules(ctx context.Context, all []punctual.Schedule, prob
 func (a *app) crontabProblems(file string, problems []crontab.Problem) error {
 	left := 0
 	for _, p := range problems {
-		what := "note"
-		if p.Left {
-			what = "left out"
-			left++
+		left += a.importProblem(file, p.Left, p)
+	}
+	return leftOut("lines", left)
+}
+
+// importProblem names what was not taken over. It returns 1 if a schedule was left out.
+func (a *app) importProblem(where string, left bool, p fmt.Stringer) int {
+	what, n := "note", 0
+	if left {
+		what, n = "left out", 1
+	}
+	fmt.Fprintf(a.errs, "punctual: %s%s: %s: %v\n", a.prefix(), where, what, p)
+	return n
+}
+
+// leftOut is the error of an import that has left something out.
+func leftOut(what string, n int) error {
+	if n == 0 {
+		return nil
+	}
+	return &failure{code: codeSomeFailed, exit: exitError, definite: true, text: fmt.Sprintf("%s left out: %d", what, n)}
+}
+
+const importAsynqSchedulesHelp = `Make a schedule of each periodic task of asynq. A scheduler writes down its tasks in Redis while it
+runs, so leave it running until they are read, and stop it then: nothing is changed in Redis, and
+both would push.
+
+A task goes into the topic of its queue, with --by-type into that of its type, or into --topic. Its
+payload is the body, its type the header asynq-type; the retries become attempts. The zone of a
+scheduler is not stored: say which one it is with --zone, UTC if its Location was not set.
+
+asynq enqueues although the one before still runs, and makes up for nothing: so --overlap is allow
+and --missed is none here, unless you say otherwise. In a gap of daylight saving asynq leaves a
+fixed time out, and here it comes behind the gap. What else means something else is named and left
+out, and the exit code is 1.`
+
+const importAsynqSchedulesExample = `  punctual schedule import asynq --zone UTC --from redis://localhost
+  punctual schedule import asynq --zone Europe/Berlin --by-type --overlap skip --from redis://localhost --yes
+  punctual schedule import asynq --zone UTC --topic jobs --missed latest --from redis://localhost --yes`
+
+func newScheduleImportAsynq(a *app) *cobra.Command {
+	f := &scheduleImportFlags{}
+	cmd := &cobra.Command{
+		Use:     "asynq",
+		Short:   "Make schedules of asynq's periodic tasks",
+		Long:    importAsynqSchedulesHelp,
+		Example: importAsynqSchedulesExample,
+		Args:    cobra.NoArgs,
+		RunE:    f.action(a, "tasks", importer.Asynq),
+	}
+	f.register(a, cmd, "allow", "none")
+	cmd.Flags().BoolVar(&f.opt.ByType, "by-type", false, "make the type of a task its topic")
+	return cmd
+}
+
+const importBullSchedulesHelp = `Make a schedule of each job scheduler of BullMQ: of the queues that are named, or of all that are
+found. Nothing is changed in Redis, so remove the scheduler there when it is here
+(removeJobScheduler), because both would push.
+
+A schedule goes into the topic that has the queue's name, or into --topic. The data is the body, the
+job's name the header bullmq-name; attempts, limit, start and end are taken over. A pattern without
+tz means the clock of BullMQ's machine: say which zone that is with --zone.
+
+BullMQ adds the next job when the last one is started. So two of them never wait, and one that
+waited is late: --overlap is skip and --missed is latest here, unless you say otherwise. What
+means something else is named, or left out with exit code 1.`
+
+const importBullSchedulesExample = `  punctual schedule import bullmq --zone UTC --from redis://localhost
+  punctual schedule import bullmq reports mail --zone Europe/Berlin --from redis://localhost --yes
+  punctual schedule import bullmq --prefix myapp --topic jobs --missed none --from redis://localhost --yes`
+
+func newScheduleImportBull(a *app) *cobra.Command {
+	f := &scheduleImportFlags{}
+	cmd := &cobra.Command{
+		Use:     "bullmq [QUEUE...]",
+		Short:   "Make schedules of BullMQ's job schedulers",
+		Long:    importBullSchedulesHelp,
+		Example: importBullSchedulesExample,
+		RunE:    f.action(a, "schedulers", importer.BullMQ),
+	}
+	f.register(a, cmd, "skip", "latest")
+	cmd.Flags().StringVar(&f.opt.Prefix, "prefix", "bull", "the `PREFIX` of BullMQ's keys")
+	return cmd
+}
+
+// scheduleImportFlags are those of the systems that keep their schedules in Redis.
+type scheduleImportFlags struct {
+	from, overlap, missed string
+	yes                   bool
+	opt                   importer.ScheduleOptions
+}
+
+func (f *scheduleImportFlags) register(a *app, cmd *cobra.Command, overlap, missed string) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.from, "from", "", "the Redis to import from: `redis://HOST[:PORT][/DATABASE]`, redis+sentinel://... or redis+cluster://... ("+fromVariable+")")
+	flags.StringVar(&f.opt.Topic, "topic", "", "the `TOPIC` of all messages")
+	flags.StringVar(&f.opt.Zone, "zone", "", "the `ZONE` whose clock the times mean that name none, like Europe/Berlin")
+	flags.StringVar(&f.overlap, "overlap", overlap, "when a time comes and the message before is not finished: `skip|allow|replace`")
+	flags.StringVar(&f.missed, "missed", missed, "which of the times that came while nobody stored them are made up for: `latest|all|none`")
+	flags.BoolVar(&f.yes, "yes", false, "import; without it nothing is changed")
+	a.completeTopicFlag(cmd)
+	completeFlag(cmd, "overlap", "skip", "allow", "replace")
+	completeFlag(cmd, "missed", "latest", "all", "none")
+}
+
+// action is the RunE of both kinds; what is the word for their schedules.
+func (f *scheduleImportFlags) action(a *app, what string, kind importer.Kind) func(*cobra.Command, []string) error {
+	return a.action(func(ctx context.Context, args []string) (err error) {
+		o := f.opt
+		o.Queues, o.Now = args, a.now()
+		if o.Overlap, err = punctual.ParseOverlap(f.overlap); err != nil {
+			return err
 		}
-		fmt.Fprintf(a.errs, "punctual: %s%s: %s: %v\n", a.prefix(), file, what, p)
-	}
-	if left > 0 {
-		return &failure{code: codeSomeFailed, exit: exitError, definite: true, text: fmt.Sprintf("lines left out: %d", left)}
-	}
-	return nil
+		if o.Missed, err = punctual.ParseMissed(f.missed); err != nil {
+			return err
+		}
+		if o.ByType && o.Topic != "" {
+			return usagef("--topic and --by-type contradict each other: use one")
+		}
+		from := cmp.Or(f.from, a.getenv(fromVariable))
+		if from == "" {
+			return usagef("name the Redis to import from, with --from redis://HOST:PORT/DATABASE or %s", fromVariable)
+		}
+		all, problems, err := importer.ReadSchedules(ctx, from, kind, o)
+		if err != nil {
+			return err
+		}
+		if len(all)+len(problems) == 0 {
+			return usagef("there are no %s: name the Redis and the database that they are in", what)
+		}
+		return a.importSchedules(ctx, all, func() error {
+			left := 0
+			for _, p := range problems {
+				left += a.importProblem("import", p.Left, p)
+			}
+			return leftOut(what, left)
+		}, f.yes)
+	})
 }

@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // tick has the schedules of a topic that are due store their messages.
@@ -130,4 +134,28 @@ func TestScheduleImportCrontab(t *testing.T) {
 	run("--zone", "Europe/Berlin", "--yes").exits(exitError, "left out: line 3").contains("new")
 	run("--zone", "Europe/Berlin", "--yes").exits(exitError).contains("unchanged")
 	r.run("schedule", "list", "--json").ok().contains(`"body":"report --daily"`, `"overlap":"allow"`, `"missed":"none"`, `"zone":"Asia/Tokyo"`)
+}
+
+// Schedules of asynq and BullMQ are read where they are, shown, and with --yes put. What is left out is an error behind the rest.
+func TestScheduleImportFromRedis(t *testing.T) {
+	server := redisrig.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	t.Cleanup(func() { client.Close() })
+	for id, every := range map[string]string{"often": "60000", "odd": "1500"} {
+		if err := errors.Join(
+			client.ZAdd(t.Context(), "bull:reports:repeat", redis.Z{Score: 1, Member: id}).Err(),
+			client.HSet(t.Context(), "bull:reports:repeat:"+id, "name", id, "every", every).Err(),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := newRig(t)
+	from := []string{"schedule", "import", "bullmq", "--from", "redis://" + server.Addr}
+	r.run(from...).exits(exitError, "schedulers left out: 1").contains("often in reports", "found")
+	r.run("schedule", "list").exits(exitOK, "no schedules")
+	r.run(append(from, "--yes")...).exits(exitError, "reports/odd: every 1500 ms: times here are of whole seconds").contains("new")
+	r.run("schedule", "show", "reports", "often").ok().contains("@every 1m0s")
+	r.run("schedule", "import", "asynq", "--from", "redis://"+server.Addr, "--zone", "UTC").exits(exitUsage, "there are no tasks")
+	r.run("schedule", "import", "asynq", "--by-type", "--topic", "x", "--from", "redis://"+server.Addr).exits(exitUsage, "contradict")
+	r.run("schedule", "import", "asynq").exits(exitUsage, "name the Redis to import from")
 }

@@ -27,8 +27,9 @@ const (
 type Runner struct {
 	// Names returns the names of the topics among which the runner looks.
 	Names func(ctx context.Context) ([]string, error)
-	// Start has h handle the messages of the topics until stop is called, which waits until nothing is under way any more.
-	Start func(topics []string, h punctual.Handler) (stop func(), err error)
+	// Start has h handle the messages of the topics until stop is called, which waits until nothing is under way any more. lease is
+	// Duty.Lease.
+	Start func(topics []string, h punctual.Handler, lease time.Duration) (stop func(), err error)
 
 	tools  *Tools
 	duties []Duty
@@ -45,11 +46,12 @@ type running struct {
 	stop   func() // nil while there is none
 }
 
-// NewRunner returns a runner of the duties of Table for a store.
-func NewRunner(store punctual.Store, logger *slog.Logger) *Runner {
+// NewRunner returns a runner of the duties of Table for a store. observer may be nil.
+func NewRunner(store punctual.Store, logger *slog.Logger, observer *punctual.Observer) *Runner {
 	r := &Runner{duties: Table(), looks: make(chan struct{}, 1)}
 	r.running = make([]running, len(r.duties))
 	r.tools = NewTools(store, logger, r.Look)
+	r.tools.Observer = observer
 	return r
 }
 
@@ -121,7 +123,7 @@ func (r *Runner) adjust(ctx context.Context) error {
 		}
 		next := running{topics: topics}
 		if len(topics) > 0 {
-			if next.stop, terr = r.Start(topics, r.duties[i].New(r.tools)); terr != nil {
+			if next.stop, terr = r.Start(topics, r.duties[i].New(r.tools), r.duties[i].Lease); terr != nil {
 				return terr
 			}
 			r.tools.Logger.Debug("a duty is done for topics", "duty", r.duties[i].Name, "topics", len(topics))
@@ -183,7 +185,7 @@ func (r *Runner) end(w *running) {
 
 // Once looks for topics and calls do for each duty that some need, one after the other. It is for those who have no goroutine
 // running: not beside Run.
-func (r *Runner) Once(ctx context.Context, do func(topics []string, h punctual.Handler) error) error {
+func (r *Runner) Once(ctx context.Context, do func(topics []string, h punctual.Handler, lease time.Duration) error) error {
 	names, err := r.Names(ctx)
 	if err != nil {
 		return err
@@ -196,7 +198,7 @@ func (r *Runner) Once(ctx context.Context, do func(topics []string, h punctual.H
 		if len(topics) == 0 {
 			continue
 		}
-		if err := do(topics, d.New(r.tools)); err != nil {
+		if err := do(topics, d.New(r.tools), d.Lease); err != nil {
 			return err
 		}
 	}

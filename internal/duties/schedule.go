@@ -2,9 +2,14 @@ package duties
 
 import (
 	"strings"
+	"time"
 
 	"github.com/punctualmq/punctual"
 )
+
+// tickLease is the lease under which the times of a schedule are decided. Deciding takes milliseconds, and a process that dies
+// meanwhile delays the schedule by the rest of the lease.
+const tickLease = 5 * time.Second
 
 // scheduling is the duty that stores the occurrences of recurring schedules, which are the messages of the companions T@cron.
 func scheduling() Duty {
@@ -16,7 +21,12 @@ func scheduling() Duty {
 			}
 			return ""
 		},
-		New: func(t *Tools) Handler { return scheduler{punctual.NewScheduler(t.Store)} },
+		Lease: tickLease,
+		New: func(t *Tools) Handler {
+			s := punctual.NewScheduler(t.Store)
+			s.Observer = t.Observer
+			return scheduler{s}
+		},
 	}
 }
 

@@ -66,11 +66,20 @@ type Step struct {
 	Store []int64
 	// Cancel, if not 0, is the occurrence to cancel before that.
 	Cancel int64
-	// Missed and Skipped are how many times were left out, and Left the latest of them, at most 10.
+	// Missed and Skipped are how many times were left out, and Left the latest of them, at most 10. Accounts has all of them, added up
+	// by the reason.
 	Missed, Skipped int64
 	Left            []Left
+	Accounts        []Account
 	// Paused is set when the step has paused the schedule, because the occurrences before are dead.
 	Paused bool
+}
+
+// Account is how many times were left out for a reason: the first, the last and how many from the one to the other.
+type Account struct {
+	Why         Why
+	First, Last int64
+	Count       int64
 }
 
 // Decide goes through the times that have come, from State.Next on, and decides about each. It changes r accordingly. If it
@@ -199,6 +208,14 @@ func (s *step) leave(at int64, why Why) {
 		s.Skipped++
 	}
 	s.Left = last(append(s.Left, Left{at, why}))
+	i := slices.IndexFunc(s.Accounts, func(a Account) bool { return a.Why == why })
+	if i < 0 {
+		i = len(s.Accounts)
+		s.Accounts = append(s.Accounts, Account{Why: why, First: at})
+	}
+	s.Accounts[i].Last = max(s.Accounts[i].Last, at)
+	s.Accounts[i].First = min(s.Accounts[i].First, at)
+	s.Accounts[i].Count++
 }
 
 // last returns the last elements of list, as many as a State keeps.

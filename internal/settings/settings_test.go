@@ -219,7 +219,7 @@ func TestErrorsOfText(t *testing.T) {
 		{"max_attempts", "99999999999999999999", `max attempts "99999999999999999999" is not a whole number: use 1 to 1000000`},
 		{"push_paused", "yes", `push paused: "yes": use true or false`},
 		{"backoff", "sometimes", `backoff "sometimes": duration "sometimes" is not understood: write it like 500ms, 90s, 30m, 2h30m, 2d12h or 1w`},
-		{"emit", "born", `emit: event "born": use acked, dead, cancelled, expired, pushed, retried with commas between them, or none`},
+		{"emit", "born", `emit: event "born": use acked, dead, cancelled, expired, pushed, retried, missed, skipped with commas between them, or none`},
 		{"backoff", "", "backoff is empty: use delays like 2m,10m,1h or exp:1s..1h,jitter=0.2, each 0 to 3650d"},
 	} {
 		var p punctual.SettingsPatch

@@ -48,6 +48,8 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 	g.messages = count("punctual.messages", "{message}", "Messages in the store by state: scheduled, ready, leased, dead.")
 	g.oldest = seconds("punctual.oldest_ready", "How long ago the first of the ready messages fell due.")
 	g.paused = count("punctual.topics.paused", "{topic}", "Topics that are paused, by side: push, delivery.")
+	g.schedules = count("punctual.schedules", "{schedule}", "Recurring schedules of the topic, paused and ended ones included.")
+	g.overdue = seconds("punctual.schedule.overdue", "How long ago the first of the times came about which no duty has decided.")
 	g.ahead = count("punctual.pending.messages", "{message}", "Messages that are not dead by how far ahead they are due: within this time and not within the one before.")
 	g.free = count("punctual.store.free", "By", "How many bytes can still be written to the medium of the store.")
 	g.size = count("punctual.store.size", "By", "The size of the medium of the store.")
@@ -56,7 +58,7 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 		return nil, fmt.Errorf("make the instruments of a store: %w", err)
 	}
 	registration, err := t.meter.RegisterCallback(g.observe,
-		g.up, g.info, g.read, g.topics, g.messages, g.oldest, g.paused, g.ahead, g.free, g.size, g.reserve)
+		g.up, g.info, g.read, g.topics, g.messages, g.oldest, g.paused, g.schedules, g.overdue, g.ahead, g.free, g.size, g.reserve)
 	if err != nil {
 		return nil, fmt.Errorf("register the metrics of a store: %w", err)
 	}
@@ -81,8 +83,8 @@ type storeGauges struct {
 	reader     *reading.Reader
 	durability string
 
-	up, info, topics, messages, paused, ahead, free, size, reserve metric.Int64ObservableGauge
-	read, oldest                                                   metric.Float64ObservableGauge
+	up, info, topics, messages, paused, schedules, ahead, free, size, reserve metric.Int64ObservableGauge
+	read, oldest, overdue                                                     metric.Float64ObservableGauge
 }
 
 // observe is the callback that OpenTelemetry calls for a collection. When the store cannot be read, punctual.store.up
@@ -108,6 +110,10 @@ func (g *storeGauges) observe(_ context.Context, o metric.Observer) error {
 		o.ObserveFloat64(g.oldest, t.OldestReady.Seconds(), with("topic", t.Label))
 		o.ObserveInt64(g.paused, int64(t.PushPaused), with("topic", t.Label, "side", "push"))
 		o.ObserveInt64(g.paused, int64(t.DeliveryPaused), with("topic", t.Label, "side", "delivery"))
+		if t.Schedules > 0 {
+			o.ObserveInt64(g.schedules, t.Schedules, with("topic", t.Label))
+			o.ObserveFloat64(g.overdue, t.ScheduleOverdue.Seconds(), with("topic", t.Label))
+		}
 	}
 	for i, n := range r.Ahead {
 		o.ObserveInt64(g.ahead, n, with("ahead", reading.Spans()[i]))

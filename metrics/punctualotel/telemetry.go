@@ -102,6 +102,7 @@ type Telemetry struct {
 	handlers    metric.Float64Histogram
 	calls       metric.Float64Histogram
 	errors      metric.Int64Counter
+	times       metric.Int64Counter
 }
 
 // New makes the tracer and the instruments from the providers of o.
@@ -137,6 +138,8 @@ func New(o *Options) (*Telemetry, error) {
 	t.calls = histogram("punctual.store.call.duration", "How long callers waited for the store, once for each message: push, amend, settle.",
 		0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 	t.errors = counter("punctual.errors", "{error}", "Errors that no caller received, by operation and code.")
+	t.times = counter("punctual.schedule.times", "{time}",
+		"Times of recurring schedules about which this process has decided: stored, missed, skipped. One whose storing fails is counted again.")
 	if err := errors.Join(failed...); err != nil {
 		return nil, fmt.Errorf("make the instruments: %w", err)
 	}
@@ -154,6 +157,7 @@ func (t *Telemetry) Observer() *punctual.Observer {
 		OnSettle:    t.settled,
 		OnLeaseLost: t.leaseLost,
 		OnError:     t.failed,
+		OnSchedule:  t.scheduled,
 	}
 }
 
@@ -190,6 +194,15 @@ func (t *Telemetry) leaseLost(ctx context.Context, d *punctual.Delivery, err err
 
 func (t *Telemetry) failed(ctx context.Context, op string, err error) {
 	t.errors.Add(ctx, 1, with("operation", op, "code", punctual.ErrorCode(err)))
+}
+
+func (t *Telemetry) scheduled(ctx context.Context, s punctual.ScheduleStep) {
+	topic := t.topics.Admit(s.Topic)
+	for result, n := range map[string]int64{"stored": s.Counts.Stored, "missed": s.Counts.Missed, "skipped": s.Counts.Skipped} {
+		if n > 0 {
+			t.times.Add(ctx, n, with("topic", topic, "result", result))
+		}
+	}
 }
 
 // with returns attributes made from pairs, which has names and values in turn: with("topic", "mail", "verb", "ack").

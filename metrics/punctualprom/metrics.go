@@ -90,6 +90,7 @@ type Metrics struct {
 	handlers    *prometheus.HistogramVec
 	calls       *prometheus.HistogramVec
 	errors      *prometheus.CounterVec
+	times       *prometheus.CounterVec
 }
 
 // New makes the metrics and registers them with r. It fails when r has metrics of these names already.
@@ -124,9 +125,11 @@ func New(r prometheus.Registerer, o *Options) (*Metrics, error) {
 			"How long callers waited for the store, once for each message: push, amend, settle.", callBuckets, "operation"),
 		errors: counter("punctual_errors_total",
 			"Errors that no caller received, by operation and code.", "operation", "code"),
+		times: counter("punctual_schedule_times_total",
+			"Times of recurring schedules about which this process has decided: stored, missed, skipped. One whose storing fails is counted again.", "topic", "result"),
 	}
 	for _, c := range []prometheus.Collector{
-		m.lateness, m.pushes, m.amendments, m.claims, m.settlements, m.lost, m.handlers, m.calls, m.errors,
+		m.lateness, m.pushes, m.amendments, m.claims, m.settlements, m.lost, m.handlers, m.calls, m.errors, m.times,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("register the metrics: give each registry its metrics once: %w", err)
@@ -146,6 +149,7 @@ func (m *Metrics) Observer() *punctual.Observer {
 		OnSettle:    m.settled,
 		OnLeaseLost: m.leaseLost,
 		OnError:     m.failed,
+		OnSchedule:  m.scheduled,
 	}
 }
 
@@ -182,4 +186,13 @@ func (m *Metrics) leaseLost(_ context.Context, d *punctual.Delivery, err error) 
 
 func (m *Metrics) failed(_ context.Context, op string, err error) {
 	m.errors.WithLabelValues(op, punctual.ErrorCode(err)).Inc()
+}
+
+func (m *Metrics) scheduled(_ context.Context, s punctual.ScheduleStep) {
+	label := m.topics.Admit(s.Topic)
+	for result, n := range map[string]int64{"stored": s.Counts.Stored, "missed": s.Counts.Missed, "skipped": s.Counts.Skipped} {
+		if n > 0 {
+			m.times.WithLabelValues(label, result).Add(float64(n))
+		}
+	}
 }

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/duty"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/metrics/punctualprom"
 	"github.com/punctualmq/punctual/worker"
@@ -454,6 +455,50 @@ func BenchmarkObserver(b *testing.B) {
 			o.OnStart(context.Background(), d)
 			o.OnFinish(context.Background(), d, punctual.SettleAck, time.Millisecond, nil)
 			o.OnSettle(context.Background(), s, time.Millisecond, nil)
+		}
+	})
+}
+
+// Schedules are counted and shown by the topic that they push to: how many there are, for how long one has not run, and what became of
+// its times.
+func TestSchedules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, registry := newMetrics(t, nil)
+		store := memstore.New(nil)
+		if err := m.AddStore(store); err != nil {
+			t.Fatal(err)
+		}
+		q := punctual.NewQueue(store, nil)
+		for name, spec := range map[string]string{"often": "* * * * *", "daily": "0 9 * * *"} {
+			if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: name, Spec: spec}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wants := func(when string, lines ...string) {
+			t.Helper()
+			got := strings.Split(text(t, registry), "\n")
+			for _, want := range lines {
+				if !slices.Contains(got, want) {
+					t.Errorf("%s: no line %s in\n%s", when, want, strings.Join(got, "\n"))
+				}
+			}
+		}
+		wants("at first", `punctual_schedules{topic="reports"} 2`, `punctual_schedule_overdue_seconds{topic="reports"} 0`)
+		time.Sleep(5*time.Minute + 30*time.Second) // nobody does the duty
+		wants("without a duty", `punctual_schedule_overdue_seconds{topic="reports"} 270`)
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- duty.Run(ctx, store, &duty.Config{Observer: m.Observer()}) }()
+		time.Sleep(2 * time.Minute)
+		wants("with one",
+			`punctual_schedule_overdue_seconds{topic="reports"} 0`,
+			`punctual_schedule_times_total{result="missed",topic="reports"} 4`,
+			`punctual_schedule_times_total{result="stored",topic="reports"} 1`,
+			`punctual_schedule_times_total{result="skipped",topic="reports"} 2`,
+		)
+		end()
+		if err := errors.Join(<-done, m.Close(), store.Close()); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -74,6 +74,8 @@ var (
 	messagesDesc = prometheus.NewDesc("punctual_messages", "Messages in the store by state: scheduled, ready, leased, dead.", []string{"topic", "state"}, nil)
 	oldestDesc   = prometheus.NewDesc("punctual_oldest_ready_seconds", "How long ago the first of the ready messages fell due.", []string{"topic"}, nil)
 	pausedDesc   = prometheus.NewDesc("punctual_topics_paused", "Topics that are paused, by side: push, delivery.", []string{"topic", "side"}, nil)
+	schedDesc    = prometheus.NewDesc("punctual_schedules", "Recurring schedules of the topic, paused and ended ones included.", []string{"topic"}, nil)
+	overdueDesc  = prometheus.NewDesc("punctual_schedule_overdue_seconds", "How long ago the first of the times came about which no duty has decided.", []string{"topic"}, nil)
 	aheadDesc    = prometheus.NewDesc("punctual_pending_messages", "Messages that are not dead by how far ahead they are due: within this time and not within the one before.",
 		[]string{"ahead"}, nil)
 	freeDesc    = prometheus.NewDesc("punctual_store_free_bytes", "How many bytes can still be written to the medium of the store.", nil, nil)
@@ -84,7 +86,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		upDesc, readDesc, infoDesc, topicsDesc, messagesDesc, oldestDesc, pausedDesc, aheadDesc, freeDesc, sizeDesc, reserveDesc,
+		upDesc, readDesc, infoDesc, topicsDesc, messagesDesc, oldestDesc, pausedDesc, schedDesc, overdueDesc, aheadDesc, freeDesc, sizeDesc, reserveDesc,
 	} {
 		out <- d
 	}
@@ -115,6 +117,10 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(oldestDesc, t.OldestReady.Seconds(), t.Label)
 		gauge(pausedDesc, float64(t.PushPaused), t.Label, "push")
 		gauge(pausedDesc, float64(t.DeliveryPaused), t.Label, "delivery")
+		if t.Schedules > 0 {
+			gauge(schedDesc, float64(t.Schedules), t.Label)
+			gauge(overdueDesc, t.ScheduleOverdue.Seconds(), t.Label)
+		}
 	}
 	for i, n := range r.Ahead {
 		gauge(aheadDesc, float64(n), reading.Spans()[i])

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +40,10 @@ type Topic struct {
 	OldestReady time.Duration
 	// PushPaused and DeliveryPaused count the topics of this label that are paused.
 	PushPaused, DeliveryPaused int
+	// Schedules counts the recurring schedules of the topics, and ScheduleOverdue is how long ago the first of their times came
+	// that no duty has decided about; 0 when there is none.
+	Schedules       int64
+	ScheduleOverdue time.Duration
 }
 
 // Result returns the label for the outcome of an operation on one message: "done", or the code of the error.
@@ -215,17 +220,31 @@ func (r *Reader) count(ctx context.Context) (Reading, error) {
 	return out, err
 }
 
+// cronSuffix is behind a topic in the name of the companion that has the topic's schedules.
+const cronSuffix = "@cron"
+
 // label gives every topic its label and adds up the topics with the same label.
 func (r *Reader) label(stats []punctual.TopicStats, now time.Time) []Topic {
 	sums := make(map[string]*Topic)
-	for i := range stats {
-		s := &stats[i]
-		label := r.topics.Admit(s.Topic)
+	of := func(topic string) *Topic {
+		label := r.topics.Admit(topic)
 		t := sums[label]
 		if t == nil {
 			t = &Topic{Label: label}
 			sums[label] = t
 		}
+		return t
+	}
+	for i := range stats {
+		s := &stats[i]
+		if parent, ok := strings.CutSuffix(s.Topic, cronSuffix); ok { // each message is a schedule of the parent
+			p := of(parent)
+			p.Schedules += s.Live() + s.Dead
+			if s.Ready > 0 {
+				p.ScheduleOverdue = max(p.ScheduleOverdue, now.Sub(s.NextDue))
+			}
+		}
+		t := of(s.Topic)
 		t.Scheduled += s.Scheduled
 		t.Ready += s.Ready
 		t.Leased += s.Leased

@@ -1,0 +1,444 @@
+package importer
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Recurring schedules of other systems, as far as these keep them in Redis. They are read and never changed: somebody has to stop
+// the other system's scheduler, or both push.
+
+// ScheduleOptions says which schedules are read, and what is not written down with them.
+type ScheduleOptions struct {
+	// Topic is the topic for all, if not empty. Otherwise it is the queue, or with ByType the type of asynq's task.
+	Topic  string
+	ByType bool
+	// Zone is the zone of asynq's scheduler (SchedulerOpts.Location), and of BullMQ's servers, whose clock those of its schedulers
+	// mean that name none. Neither is stored.
+	Zone string
+	// Overlap and Missed are those of all schedules.
+	Overlap punctual.Overlap
+	Missed  punctual.Missed
+	// Queues are BullMQ's queues; none means all that are found. Prefix is that of its keys: "bull" by default.
+	Queues []string
+	Prefix string
+	// Now is the clock by which a schedule that never comes is told.
+	Now time.Time
+}
+
+// ScheduleProblem is something about a schedule that is not taken over.
+type ScheduleProblem struct {
+	// Name is where it stands: the type of a task, or queue and scheduler.
+	Name, Text string
+	// Left tells that the schedule was left out. Otherwise it is taken, and the problem is to be known.
+	Left bool
+}
+
+// String is the problem as a line.
+func (p ScheduleProblem) String() string { return p.Name + ": " + p.Text }
+
+// schedules collects what is read.
+type schedules struct {
+	opt      *ScheduleOptions
+	all      []punctual.Schedule
+	problems []ScheduleProblem
+	seen     map[string]int // how often a name was made in a topic
+}
+
+func newSchedules(o *ScheduleOptions) *schedules {
+	return &schedules{opt: o, seen: make(map[string]int)}
+}
+
+func (r *schedules) note(name, format string, args ...any) {
+	r.problems = append(r.problems, ScheduleProblem{name, fmt.Sprintf(format, args...), false})
+}
+
+func (r *schedules) leave(name, format string, args ...any) {
+	r.problems = append(r.problems, ScheduleProblem{name, fmt.Sprintf(format, args...), true})
+}
+
+// add takes a schedule, under a name that no other one of its topic has, if it can be one here.
+func (r *schedules) add(where, name string, s punctual.Schedule) {
+	if r.opt.Topic != "" {
+		s.Topic = r.opt.Topic
+	}
+	if err := storekit.CheckTopic(s.Topic); err != nil {
+		r.leave(where, "%v: name a topic with --topic", err)
+		return
+	}
+	s.Name = scheduleName(name)
+	key := s.Topic + "/" + s.Name
+	if r.seen[key]++; r.seen[key] > 1 {
+		s.Name = fmt.Sprintf("%s-%d", s.Name, r.seen[key])
+	}
+	s.Overlap, s.Missed = r.opt.Overlap, r.opt.Missed
+	if _, err := s.Preview(r.opt.Now, 0); err != nil {
+		r.leave(where, "%v", err)
+		return
+	}
+	r.all = append(r.all, s)
+}
+
+// scheduleName is a name with the bytes that names of schedules may have.
+func scheduleName(text string) string {
+	const longest = punctual.MaxScheduleName - len("-9999")
+	name := strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= ':' || c == '.' || c == '_' || c == '-' {
+			return c
+		}
+		return '-'
+	}, text)
+	return cmp.Or(name[:min(len(name), longest)], "schedule")
+}
+
+// BullMQ is github.com/taskforcesh/bullmq. Only its schedules can be imported.
+const BullMQ Kind = "bullmq"
+
+// ReadSchedules reads the schedules that a system, Asynq or BullMQ, has in the Redis that a URL names (Dial). They come with what
+// is to be known of each, and of those that were left out.
+func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions) (all []punctual.Schedule, problems []ScheduleProblem, err error) {
+	client, err := Dial(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if closing := client.Close(); closing != nil {
+			err = errors.Join(err, fmt.Errorf("close the connection to the source: %w", closing))
+		}
+	}()
+	if kind == BullMQ {
+		return bullSchedules(ctx, client, o)
+	}
+	return asynqSchedules(ctx, client, o)
+}
+
+// asynqSchedules reads the periodic tasks that asynq's schedulers have registered. Each running scheduler writes down its own every
+// five seconds and they expire, so a scheduler has to run meanwhile.
+func asynqSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]punctual.Schedule, []ScheduleProblem, error) {
+	keys, err := client.ZRange(ctx, "asynq:schedulers", 0, -1).Result()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read asynq's schedulers: %w", err)
+	}
+	times := make(map[string]int) // how many schedulers have an entry
+	entries := make(map[string]*asynqEntry)
+	for _, key := range keys {
+		list, err := client.LRange(ctx, key, 0, -1).Result()
+		if err != nil {
+			return nil, nil, fmt.Errorf("read asynq's scheduler %s: %w", key, err)
+		}
+		own := make(map[string]bool)
+		for _, text := range list {
+			e, err := parseAsynqEntry([]byte(text))
+			if err != nil {
+				return nil, nil, fmt.Errorf("read asynq's scheduler %s: an entry is none: %w", key, err)
+			}
+			if k := e.key(); !own[k] {
+				own[k], entries[k] = true, e
+				times[k]++
+			}
+		}
+	}
+	r := newSchedules(&o)
+	for _, k := range slices.Sorted(maps.Keys(entries)) {
+		if times[k] > 1 {
+			r.note(entries[k].typ, "%d schedulers have it, so asynq enqueues it %d times; here it is stored once", times[k], times[k])
+		}
+		r.asynq(entries[k])
+	}
+	return r.all, r.problems, nil
+}
+
+// asynqEntry is what matters of asynq's message SchedulerEntry.
+type asynqEntry struct {
+	spec, typ string
+	payload   []byte
+	options   []string
+}
+
+// key tells entries apart; the ID of an entry is another one at each start.
+func (e *asynqEntry) key() string {
+	return strings.Join(append([]string{e.typ, e.spec, string(e.payload)}, e.options...), "\x00")
+}
+
+func parseAsynqEntry(b []byte) (*asynqEntry, error) {
+	e := &asynqEntry{}
+	err := fields(b, func(n protowire.Number, text []byte, _ uint64) error {
+		switch n {
+		case 2:
+			e.spec = string(text)
+		case 3:
+			e.typ = string(text)
+		case 4:
+			e.payload = text
+		case 5:
+			e.options = append(e.options, string(text))
+		}
+		return nil
+	})
+	if err == nil && (e.typ == "" || e.spec == "") {
+		err = fmt.Errorf("it has no type or no times")
+	}
+	return e, err
+}
+
+func (r *schedules) asynq(e *asynqEntry) {
+	s := punctual.Schedule{Topic: "default", Body: e.payload, Headers: map[string]string{asynqHeaderType: e.typ}, Zone: r.opt.Zone}
+	s.Spec = e.spec
+	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
+		if rest, ok := strings.CutPrefix(e.spec, prefix); ok {
+			s.Zone, s.Spec, _ = strings.Cut(rest, " ")
+		}
+	}
+	if s.Zone == "" {
+		r.leave(e.typ, "say with --zone which zone the scheduler's location is: asynq does not store it, and its default is UTC")
+		return
+	}
+	if strings.HasPrefix(s.Spec, "@every") {
+		r.note(e.typ, "%s counts from 1970 here, and from the start of the scheduler in asynq", s.Spec)
+	}
+	for _, option := range queueFirst(e.options) { // because notes name the topic
+		name, value, _ := strings.Cut(strings.TrimSuffix(option, ")"), "(")
+		if !r.asynqOption(e.typ, &s, name, value) {
+			return
+		}
+	}
+	if r.opt.ByType {
+		s.Topic = e.typ
+	}
+	r.add(e.typ, e.typ, s)
+}
+
+// queueFirst returns the options with the one that names the queue in front.
+func queueFirst(options []string) []string {
+	return slices.SortedStableFunc(slices.Values(options), func(a, b string) int {
+		isQueue := func(o string) int {
+			if strings.HasPrefix(o, "Queue(") {
+				return 0
+			}
+			return 1
+		}
+		return isQueue(a) - isQueue(b)
+	})
+}
+
+// asynqOption applies an option that the tasks are enqueued with. It returns false where the task cannot be taken.
+func (r *schedules) asynqOption(typ string, s *punctual.Schedule, name, value string) bool {
+	bad := func(err error) bool {
+		r.leave(typ, "option %s(%s) cannot be read: %v", name, value, err)
+		return false
+	}
+	switch name {
+	case "Queue":
+		queue, err := strconv.Unquote(value)
+		if err != nil {
+			return bad(err)
+		}
+		s.Topic = queue
+	case "MaxRetry":
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return bad(err)
+		}
+		s.MaxAttempts = min(max(n, 0)+1, punctual.MaxAttemptsLimit)
+	case "Timeout":
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return bad(err)
+		}
+		s.Headers[asynqHeaderTimeout] = strconv.FormatInt(int64(d/time.Second), 10)
+	case "Unique", "TaskID":
+		r.note(typ, "%s(%s) keeps a task from being enqueued beside another one; the nearest here is --overlap skip", name, value)
+	case "Retention":
+		r.note(typ, "Retention(%s) is a setting of the topic here: punctual topic set %s --finished-retention %s", value, s.Topic, value)
+	case "Group":
+		r.leave(typ, "Group(%s) has asynq deliver several tasks as one, which has no counterpart here", value)
+		return false
+	case "ProcessIn", "ProcessAt", "Deadline":
+		r.leave(typ, "%s(%s) has no counterpart in a schedule here: change its times, or use --expire of a schedule that you put yourself", name, value)
+		return false
+	default:
+		r.leave(typ, "option %s(%s) is not known here", name, value)
+		return false
+	}
+	return true
+}
+
+// headerBullName has the name of the job that BullMQ would have added.
+const headerBullName = "bullmq-name"
+
+// bullSchedules reads BullMQ's job schedulers, and the repeatable jobs of its versions before 5.16 that name their times.
+func bullSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]punctual.Schedule, []ScheduleProblem, error) {
+	o.Prefix = cmp.Or(o.Prefix, "bull")
+	queues := o.Queues
+	if len(queues) == 0 {
+		var err error
+		if queues, err = bullQueues(ctx, client, o.Prefix); err != nil {
+			return nil, nil, err
+		}
+	}
+	r := newSchedules(&o)
+	for _, queue := range queues {
+		set := o.Prefix + ":" + queue + ":repeat"
+		ids, err := client.ZRangeWithScores(ctx, set, 0, -1).Result()
+		if err != nil {
+			return nil, nil, fmt.Errorf("read BullMQ's schedulers of the queue %s: %w", queue, err)
+		}
+		for _, id := range ids {
+			name, _ := id.Member.(string)
+			fields, err := client.HGetAll(ctx, set+":"+name).Result()
+			if err != nil {
+				return nil, nil, fmt.Errorf("read BullMQ's scheduler %s of the queue %s: %w", name, queue, err)
+			}
+			r.bull(queue, name, fields)
+		}
+	}
+	return r.all, r.problems, nil
+}
+
+// bullQueues are the queues that have schedulers, sorted.
+func bullQueues(ctx context.Context, client redis.UniversalClient, prefix string) ([]string, error) {
+	var mu sync.Mutex
+	var queues []string
+	scan := func(ctx context.Context, c *redis.Client) error {
+		keys := c.ScanType(ctx, 0, globEscape(prefix)+":*:repeat", 1000, "zset").Iterator()
+		for keys.Next(ctx) {
+			mu.Lock()
+			queues = append(queues, strings.TrimSuffix(strings.TrimPrefix(keys.Val(), prefix+":"), ":repeat"))
+			mu.Unlock()
+		}
+		return keys.Err()
+	}
+	var err error
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		err = c.ForEachMaster(ctx, scan)
+	case *redis.Client:
+		err = scan(ctx, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for BullMQ's queues: %w", err)
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues), nil
+}
+
+// globEscape has a text stand for itself in a pattern of SCAN.
+func globEscape(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(text)
+}
+
+func (r *schedules) bull(queue, id string, f map[string]string) {
+	where := queue + "/" + id
+	s := punctual.Schedule{Topic: queue, Body: []byte(f["data"]), Headers: map[string]string{headerBullName: cmp.Or(f["name"], id)}}
+	if len(s.Body) == 0 {
+		s.Body = []byte("{}") // which BullMQ leaves out
+	}
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		switch name {
+		case "name", "data", "tz", "pattern", "every", "ic", "offset", "opts", "startDate", "endDate", "limit":
+		default:
+			r.leave(where, "its field %s is not known here", name)
+			return
+		}
+	}
+	for name, to := range map[string]*time.Time{"startDate": &s.From, "endDate": &s.Until} {
+		if f[name] == "" {
+			continue
+		}
+		ms, err := strconv.ParseInt(f[name], 10, 64)
+		if err != nil {
+			r.leave(where, "%s %q is no instant in milliseconds", name, f[name])
+			return
+		}
+		*to = time.UnixMilli(ms)
+	}
+	if !r.bullTimes(where, &s, f) || !r.bullLimit(where, &s, f) || !r.bullOptions(where, &s, f["opts"]) {
+		return
+	}
+	r.add(where, id, s)
+}
+
+func (r *schedules) bullTimes(where string, s *punctual.Schedule, f map[string]string) bool {
+	switch {
+	case f["every"] != "":
+		every, err := strconv.ParseInt(f["every"], 10, 64)
+		if err != nil || every < 1000 || every%1000 != 0 {
+			r.leave(where, "every %s ms: times here are of whole seconds", f["every"])
+			return false
+		}
+		s.Spec = "@every " + (time.Duration(every) * time.Millisecond).String()
+		if offset := f["offset"]; offset != "" && offset != "0" {
+			r.note(where, "it comes %s ms behind the multiples of its interval since 1970, and here at these", offset)
+		}
+	case f["pattern"] != "":
+		s.Spec, s.Zone = f["pattern"], cmp.Or(f["tz"], r.opt.Zone)
+		if s.Zone == "" {
+			r.leave(where, "say with --zone which zone's clock it means: BullMQ takes that of the machine where it names none")
+			return false
+		}
+	default:
+		r.leave(where, "it has neither a pattern nor an interval: one of a BullMQ before 5, or with a strategy of its own")
+		return false
+	}
+	return true
+}
+
+// bullLimit takes the number of jobs that are left, the one that BullMQ has added ahead among them.
+func (r *schedules) bullLimit(where string, s *punctual.Schedule, f map[string]string) bool {
+	if f["limit"] == "" {
+		return true
+	}
+	limit, err := strconv.ParseInt(f["limit"], 10, 64)
+	made, err2 := strconv.ParseInt(cmp.Or(f["ic"], "1"), 10, 64)
+	if err != nil || err2 != nil || limit-made+1 < 1 {
+		r.leave(where, "its limit of %s jobs is reached, or cannot be read", f["limit"])
+		return false
+	}
+	s.Limit = limit - made + 1
+	return true
+}
+
+// bullOptions takes the options of the jobs.
+func (r *schedules) bullOptions(where string, s *punctual.Schedule, text string) bool {
+	if text == "" {
+		return true
+	}
+	var options map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &options); err != nil {
+		r.leave(where, "its options cannot be read: %v", err)
+		return false
+	}
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		value := string(options[name])
+		switch name {
+		case "attempts":
+			if err := json.Unmarshal(options[name], &s.MaxAttempts); err != nil || s.MaxAttempts < 0 {
+				r.leave(where, "%s attempts: that is no number", value)
+				return false
+			}
+			s.MaxAttempts = min(s.MaxAttempts, punctual.MaxAttemptsLimit)
+		case "backoff":
+			r.note(where, "backoff %s is a setting of the topic here: punctual topic set %s --backoff …", value, s.Topic)
+		case "removeOnComplete", "removeOnFail", "keepLogs", "stackTraceLimit", "sizeLimit":
+			// What is kept of finished jobs is a setting of the topic here, and nothing of the schedule.
+		default:
+			r.note(where, "option %s of its jobs, %s, has no counterpart here", name, value)
+		}
+	}
+	return true
+}

@@ -1,0 +1,197 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/punctualmq/punctual"
+)
+
+// scheduleDay is when the schedules of these tests are read.
+var scheduleDay = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+
+// bullSchedulers are what BullMQ 6.7.0 writes for upsertJobScheduler, and at the end what other versions write or could.
+var bullSchedulers = map[string]map[string]string{
+	"daily": {
+		"name": "make", "pattern": "0 9 * * 1-5", "tz": "Europe/Berlin", "data": `{"report":"daily"}`, "ic": "1", "offset": "0",
+		"opts": `{"priority":4,"removeOnComplete":true,"backoff":{"delay":1000,"type":"exponential"},"attempts":3}`,
+	},
+	"often":           {"name": "often", "every": "90000", "ic": "1", "offset": "83884"},
+	"odd":             {"name": "odd", "every": "1500", "ic": "1", "offset": "395"},
+	"notz":            {"name": "night", "pattern": "0 30 2 * * *", "ic": "1", "offset": "0"},
+	"bounded":         {"name": "bounded", "every": "60000", "ic": "3", "offset": "0", "data": `"text"`, "limit": "5", "startDate": "1893456000000", "endDate": "1924992000000"},
+	"never":           {"name": "never", "pattern": "H 9 * * *", "tz": "UTC", "ic": "1", "offset": "0"},
+	"customer:4711/é": {"name": "x", "pattern": "@daily", "tz": "UTC", "ic": "1", "offset": "0"},
+	"reached":         {"name": "reached", "every": "60000", "ic": "6", "limit": "5"},
+	"past":            {"name": "past", "every": "60000", "ic": "6", "endDate": "1700000000000"},
+	"newer":           {"name": "newer", "every": "60000", "jitter": "5"},
+	"custom":          {"name": "custom"},
+}
+
+func TestBullSchedules(t *testing.T) {
+	r := newRig(t)
+	for id, f := range bullSchedulers {
+		r.zadd("bull:reports:repeat", id, 1)
+		r.must(r.client.HSet(t.Context(), "bull:reports:repeat:"+id, f).Err())
+	}
+	r.zadd("other:mail:repeat", "x", 1)
+	r.must(r.client.HSet(t.Context(), "other:mail:repeat:x", "name", "x", "every", "1000").Err())
+	before := r.client.DBSize(t.Context()).Val()
+
+	all, problems, err := ReadSchedules(t.Context(), "redis://"+shared.Addr, BullMQ, ScheduleOptions{Now: scheduleDay})
+	r.must(err)
+	got := make(map[string]punctual.Schedule)
+	for _, s := range all {
+		got[s.Name] = s
+	}
+	want := map[string]punctual.Schedule{
+		"daily": {Spec: "0 9 * * 1-5", Zone: "Europe/Berlin", Body: []byte(`{"report":"daily"}`), Headers: map[string]string{headerBullName: "make"}, MaxAttempts: 3},
+		"often": {Spec: "@every 1m30s", Body: []byte("{}"), Headers: map[string]string{headerBullName: "often"}},
+		"bounded": {
+			Spec: "@every 1m0s", Body: []byte(`"text"`), Headers: map[string]string{headerBullName: "bounded"}, Limit: 3,
+			From: time.UnixMilli(1893456000000), Until: time.UnixMilli(1924992000000),
+		},
+		"customer:4711--": {Spec: "@daily", Zone: "UTC", Body: []byte("{}"), Headers: map[string]string{headerBullName: "x"}},
+	}
+	for name, w := range want {
+		w.Topic, w.Name = "reports", name
+		if g := got[name]; !g.Same(w) {
+			t.Errorf("%s is %+v\nwant %+v", name, g, w)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d schedules; want %d: %+v", len(got), len(want), all)
+	}
+	wantProblems(t, problems, map[string]string{
+		"reports/daily":   "note: option priority of its jobs, 4, has no counterpart here; note: backoff {\"delay\":1000,\"type\":\"exponential\"} is a setting of the topic here",
+		"reports/often":   "note: it comes 83884 ms behind",
+		"reports/odd":     "left: every 1500 ms: times here are of whole seconds",
+		"reports/notz":    "left: say with --zone",
+		"reports/never":   "left: schedule never in reports: schedule \"H 9 * * *\"",
+		"reports/reached": "left: its limit of 5 jobs is reached",
+		"reports/past":    "left: schedule past in reports: no time is left until",
+		"reports/newer":   "left: its field jitter is not known here",
+		"reports/custom":  "left: it has neither a pattern nor an interval",
+	})
+	if n := r.client.DBSize(t.Context()).Val(); n != before {
+		t.Errorf("reading has changed Redis: %d keys, then %d", before, n)
+	}
+
+	all, _, err = ReadSchedules(t.Context(), "redis://"+shared.Addr, BullMQ, ScheduleOptions{
+		Now: scheduleDay, Zone: "Asia/Tokyo", Topic: "jobs", Queues: []string{"mail"}, Prefix: "other", Overlap: punctual.OverlapReplace, Missed: punctual.MissedAll,
+	})
+	r.must(err)
+	if len(all) != 1 || all[0].Topic != "jobs" || all[0].Overlap != punctual.OverlapReplace || all[0].Missed != punctual.MissedAll {
+		t.Errorf("%+v", all)
+	}
+}
+
+// wantProblems checks what is said of each schedule, whose order among themselves is that of the text.
+func wantProblems(t *testing.T, problems []ScheduleProblem, want map[string]string) {
+	t.Helper()
+	said := make(map[string][]string)
+	for _, p := range problems {
+		kind := "note: "
+		if p.Left {
+			kind = "left: "
+		}
+		said[p.Name] = append(said[p.Name], kind+p.Text)
+	}
+	for name, text := range want {
+		for part := range strings.SplitSeq(text, "; ") {
+			if !slices.ContainsFunc(said[name], func(s string) bool { return strings.HasPrefix(s, part) }) {
+				t.Errorf("of %s is said %q; want %q", name, said[name], part)
+			}
+		}
+	}
+	for name := range said {
+		if want[name] == "" {
+			t.Errorf("of %s is said %q; want nothing", name, said[name])
+		}
+	}
+}
+
+// asynqEntryOf is what asynq writes for a periodic task: its message SchedulerEntry.
+func asynqEntryOf(id, spec, typ, payload string, options ...string) string {
+	var b []byte
+	text := func(n protowire.Number, s string) {
+		b = protowire.AppendTag(b, n, protowire.BytesType)
+		b = protowire.AppendString(b, s)
+	}
+	text(1, id)
+	text(2, spec)
+	text(3, typ)
+	text(4, payload)
+	for _, o := range options {
+		text(5, o)
+	}
+	text(6, "\x08\xd0\xa7\x9b\xc9\x06") // when it is enqueued next, a Timestamp
+	return string(b)
+}
+
+func TestAsynqSchedules(t *testing.T) {
+	r := newRig(t)
+	add := func(scheduler string, entries ...string) {
+		key := "asynq:schedulers:{" + scheduler + "}"
+		r.zadd("asynq:schedulers", key, float64(scheduleDay.Unix()))
+		for _, e := range entries {
+			r.must(r.client.LPush(t.Context(), key, e).Err())
+		}
+	}
+	daily := []string{"0 9 * * *", "report:daily", `{"a":1}`, `Queue("critical")`, "MaxRetry(4)", "Timeout(1m30s)"}
+	add("host:1:a",
+		asynqEntryOf("id-1", daily[0], daily[1], daily[2], daily[3:]...),
+		asynqEntryOf("id-2", "@every 30s", "ping", ""),
+		asynqEntryOf("id-3", "CRON_TZ=Asia/Tokyo */5 * * * *", "sync", "x", `Unique(1h0m0s)`, `TaskID("only")`, `Retention(24h0m0s)`),
+		asynqEntryOf("id-4", "TZ=America/New_York 0 9 ? * MON", "sync", "y"),
+		asynqEntryOf("id-5", "0 0 * * *", "grouped", "", `Group("g")`),
+		asynqEntryOf("id-6", "0 0 * * *", "later", "", "ProcessIn(1m0s)"),
+		asynqEntryOf("id-7", "0 0 * * *", "strange", "", "Colour(red)"),
+		asynqEntryOf("id-8", "@reboot", "boot", ""),
+	)
+	add("host:2:b", asynqEntryOf("id-9", daily[0], daily[1], daily[2], daily[3:]...)) // the same in a second process
+	all, problems, err := ReadSchedules(t.Context(), "redis://"+shared.Addr, Asynq, ScheduleOptions{Now: scheduleDay, Zone: "UTC", Overlap: punctual.OverlapAllow, Missed: punctual.MissedNone})
+	r.must(err)
+	want := []punctual.Schedule{
+		{Topic: "default", Name: "ping", Spec: "@every 30s", Zone: "UTC", Headers: map[string]string{asynqHeaderType: "ping"}},
+		{
+			Topic: "critical", Name: "report:daily", Spec: "0 9 * * *", Zone: "UTC", Body: []byte(`{"a":1}`), MaxAttempts: 5,
+			Headers: map[string]string{asynqHeaderType: "report:daily", asynqHeaderTimeout: "90"},
+		},
+		{Topic: "default", Name: "sync", Spec: "*/5 * * * *", Zone: "Asia/Tokyo", Body: []byte("x"), Headers: map[string]string{asynqHeaderType: "sync"}},
+		{Topic: "default", Name: "sync-2", Spec: "0 9 ? * MON", Zone: "America/New_York", Body: []byte("y"), Headers: map[string]string{asynqHeaderType: "sync"}},
+	}
+	if len(all) != len(want) {
+		t.Fatalf("%d schedules; want %d: %+v", len(all), len(want), all)
+	}
+	for i, w := range want {
+		w.Overlap, w.Missed = punctual.OverlapAllow, punctual.MissedNone
+		if !all[i].Same(w) {
+			t.Errorf("schedule %d is %+v\nwant %+v", i+1, all[i], w)
+		}
+	}
+	wantProblems(t, problems, map[string]string{
+		"report:daily": "note: 2 schedulers have it, so asynq enqueues it 2 times",
+		"ping":         "note: @every 30s counts from 1970 here",
+		"sync":         "note: Unique(1h0m0s) keeps; note: TaskID(\"only\") keeps; note: Retention(24h0m0s) is a setting",
+		"grouped":      "left: Group(\"g\")",
+		"later":        "left: ProcessIn(1m0s) has no counterpart",
+		"strange":      "left: option Colour(red) is not known here",
+		"boot":         "left: schedule boot in default: schedule \"@reboot\"",
+	})
+
+	all, _, err = ReadSchedules(t.Context(), "redis://"+shared.Addr, Asynq, ScheduleOptions{Now: scheduleDay, ByType: true})
+	r.must(err)
+	topics := []string{}
+	for _, s := range all {
+		topics = append(topics, fmt.Sprint(s.Topic, " ", s.Zone))
+	}
+	if !slices.Equal(topics, []string{"sync Asia/Tokyo", "sync America/New_York"}) { // the others need --zone
+		t.Errorf("by type, without a zone: %q", topics)
+	}
+}

@@ -1,0 +1,342 @@
+package duties
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/duty"
+	"github.com/punctualmq/punctual/storetest/ledger"
+	"github.com/punctualmq/punctual/storetest/promise"
+)
+
+// Processes that do the duty of schedules and are killed. Each runs the duty, takes and acks occurrences, and changes the
+// definition of one of the schedules now and then, until it is killed. The ledger's rule of occurrences then judges what the
+// processes were told.
+
+const (
+	// killedSchedules is how many schedules there are. Each comes once a second, spread over it, so that a tick is due each
+	// 17 ms.
+	killedSchedules = 60
+	// ticked is the program of such a process.
+	ticked = "ticks"
+)
+
+// killedSpecs are what the first schedule changes between.
+var killedSpecs = []string{"* * * * * *", "*/2 * * * * *", "1-59/3 * * * * *"}
+
+func killedSchedule(i int, spec string) punctual.Schedule {
+	return punctual.Schedule{
+		Topic: killTopic, Name: fmt.Sprintf("s%02d", i), Spec: spec, Spread: 999 * time.Millisecond,
+		Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow, Body: []byte("b"),
+	}
+}
+
+// RunKilledSchedules kills processes that do the duty of schedules, 20 times or as often as PUNCTUAL_TORTURE_CYCLES says, and judges
+// that each time was stored once. Its parameters are those of RunKilled.
+func RunKilledSchedules(t *testing.T, test string, address func(t *testing.T) string, open Opener) {
+	if c, ok := ledger.ChildOf(t); ok {
+		store := open(t, c.Store)
+		if c.Program == ticked {
+			runTicks(t, c, store)
+		}
+		i := slices.IndexFunc(tickStages(), func(s stage) bool { return s.name == c.Program })
+		over := &stopping{Store: store, stage: tickStages()[i], arrived: sync.OnceFunc(func() { c.Say(arrived) })}
+		newBench(t, store, killTopic).duties(over)
+		select {} // until it is killed
+	}
+	where := address(t)
+	if store := open(t, where); !follows(t, store) {
+		t.Skip("skipped: this store has no follow-ups")
+	}
+	for _, s := range tickStages() {
+		t.Run(s.name, func(t *testing.T) { killTickAt(t, test, s, address(t), open) })
+	}
+	r := rand.New(rand.NewPCG(ledger.TortureSeed(t), 9))
+	rounds := ledger.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", 20)
+	journal := filepath.Join(t.TempDir(), "journal")
+	for n := range rounds {
+		p, err := ledger.StartChild(test, ledger.Child{Program: ticked, Store: where, Journal: journal, Process: int64(n + 1), Seed: r.Uint64()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if what := <-p.Said; what != ledger.Working {
+			t.Fatal(p.Kill())
+		}
+		time.Sleep(time.Duration(r.IntN(250)) * time.Millisecond)
+		if err := p.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closing(t, where, open, killTopic, func(b *bench) { judgeTicks(b, journal, rounds) })
+}
+
+// tickStages are the kills before and behind the ack of a tick.
+func tickStages() []stage {
+	const cron = killTopic + "@cron"
+	never := func(bool, string) bool { return false }
+	return []stage{
+		{
+			"between claim and ack of a tick",
+			func(behind bool, topic string) bool { return !behind && topic == cron },
+			never,
+			func(b *bench) {
+				if i := b.get(cron, "s00"); i.Attempt != 1 || len(b.ids(killTopic)) != 0 {
+					b.Fatalf("the schedule is %+v, and there are %q, so the process was not killed with its first tick in hand", i.State, b.ids(killTopic))
+				}
+			},
+		},
+		{
+			"behind the ack of a tick",
+			func(behind bool, topic string) bool { return behind && topic == cron },
+			never,
+			func(b *bench) {
+				if i := b.get(cron, "s00"); i.Attempt != 0 || len(b.ids(killTopic)) == 0 {
+					b.Fatalf("%s: behind its ack the schedule is %+v, and there are %q", promise.P13, i, b.ids(killTopic))
+				}
+			},
+		},
+	}
+}
+
+// killTickAt has a process killed at a stage of a tick, and another one go on.
+func killTickAt(t *testing.T, test string, s stage, address string, open Opener) {
+	var told ledger.Occurrences
+	closing(t, address, open, killTopic, func(b *bench) {
+		x := killedSchedule(0, killedSpecs[0])
+		now, err := b.store.Now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := told.Putting(x, now)
+		if _, err := b.queue.PutSchedule(t.Context(), x); err != nil {
+			t.Fatal(err)
+		}
+		if now, err = b.store.Now(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		done(now)
+	})
+	p, err := ledger.StartChild(test, ledger.Child{Program: s.name, Store: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	what := <-p.Said
+	if err := p.Kill(); err != nil || what != arrived {
+		t.Fatalf("the process has not come to be killed %s: %v", s.name, err)
+	}
+	closing(t, address, open, killTopic, func(b *bench) {
+		s.hit(b)
+		stop := b.duties()
+		before := len(b.ids(killTopic))
+		b.until(promise.P1, "the schedule comes again", func() bool { return len(b.ids(killTopic)) > before+1 })
+		stop()
+		if err := b.queue.PauseSchedule(t.Context(), killTopic, "s00", "", ""); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range b.ids(killTopic) {
+			told.Stored(id, b.get(killTopic, id).Created)
+		}
+		info, err := b.queue.GetSchedule(t.Context(), killTopic, "s00")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range told.Judge(info, time.Now()) {
+			t.Error(problem)
+		}
+	})
+}
+
+// judgeTicks does what is left and judges each schedule.
+func judgeTicks(b *bench, journal string, rounds int) {
+	told := readTicks(b, journal)
+	stop := runDuty(b.store, killTopic)
+	b.until(promise.P1, "every time that has come is decided", func() bool {
+		for info, err := range b.queue.Schedules(b.Context(), punctual.ScheduleQuery{Topic: killTopic}) {
+			now, err2 := b.store.Now(b.Context())
+			if err != nil || err2 != nil {
+				b.Fatal(err, err2)
+			}
+			if !info.Overdue.IsZero() && now.Sub(info.Overdue) > 2*time.Second {
+				return false
+			}
+		}
+		return true
+	})
+	if err := stop(); err != nil {
+		b.Error(err)
+	}
+	// What is in the topic now was met by nobody, or was not acked.
+	for _, id := range b.ids(killTopic) {
+		told.met(id, b.get(killTopic, id).Created.UnixMilli())
+	}
+	total := 0
+	for i := range killedSchedules {
+		name := killedSchedule(i, "").Name
+		info, err := b.queue.GetSchedule(b.Context(), killTopic, name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		info.Overdue = time.Time{} // the duty has ended, so the times that come now are nobody's
+		now, err := b.store.Now(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, problem := range told.schedules[name].Judge(info, now) {
+			b.Errorf("%s: %s", name, problem)
+		}
+		total += int(info.Counts.Stored)
+	}
+	b.Logf("%d occurrences of %d schedules, %d deliveries, %d puts, %d killed processes, %d ticks in hand at kills", total, killedSchedules, told.deliveries, told.puts, rounds, len(told.inHand))
+	if total < rounds || rounds >= 500 && len(told.inHand) == 0 {
+		b.Error("the processes did next to nothing, or no kill met a tick")
+	}
+}
+
+// ticksTold is what the processes were told.
+type ticksTold struct {
+	schedules        map[string]*ledger.Occurrences
+	deliveries, puts int
+	// inHand are the ticks that processes had in hand when they were killed, by the name of the schedule and the end of the lease.
+	inHand map[string]bool
+}
+
+func (t *ticksTold) met(id string, created int64) {
+	name, _, _ := strings.Cut(id, "~")
+	if t.schedules[name] == nil {
+		t.schedules[name] = &ledger.Occurrences{}
+	}
+	t.schedules[name].Stored(id, time.UnixMilli(created))
+}
+
+// runTicks works until the process is killed. It writes a line before each call of which the judge has to know and one behind it:
+//
+//	putting NAME SPEC-NUMBER CLOCK    put NAME CLOCK    met ID CREATED    left NAME LEASE-END
+//
+// The last tells of a schedule whose tick another process had in hand when it was killed.
+func runTicks(t *testing.T, c ledger.Child, store punctual.Store) {
+	b := newBench(t, store, killTopic)
+	ctx := context.Background()
+	file, err := os.OpenFile(c.Journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	note := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, err := fmt.Fprintf(file, format+"\n", args...); err != nil {
+			panic(err)
+		}
+	}
+	put := func(i, spec int) error {
+		s := killedSchedule(i, killedSpecs[spec])
+		now, err := store.Now(ctx)
+		if err != nil {
+			return err
+		}
+		note("putting %s %d %d", s.Name, spec, now.UnixMilli())
+		if _, err := b.queue.PutSchedule(ctx, s); err != nil {
+			return err
+		}
+		if now, err = store.Now(ctx); err == nil {
+			note("put %s %d", s.Name, now.UnixMilli())
+		}
+		return err
+	}
+	if c.Process == 1 { // the others find them
+		for i := range killedSchedules {
+			if err := put(i, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for info, err := range b.queue.List(ctx, punctual.ListQuery{Topic: killTopic + "@cron", State: punctual.StateLeased, Bare: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		note("left %s %d", info.ID, info.LeaseUntil.UnixMilli())
+	}
+	go func() {
+		_ = duty.Run(ctx, store, &duty.Config{Topics: []string{killTopic}, Logger: slog.New(slog.DiscardHandler)})
+	}()
+	c.Say(ledger.Working)
+	r := rand.New(rand.NewPCG(c.Seed, 1))
+	go func() {
+		for {
+			time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
+			_ = put(0, r.IntN(len(killedSpecs)))
+		}
+	}()
+	for {
+		ds, err := store.Claim(ctx, punctual.Claim{Topics: []string{killTopic}, Max: 8, Wait: time.Second, Lease: time.Second})
+		if err != nil {
+			continue
+		}
+		var acks []punctual.Settlement
+		for _, d := range ds {
+			note("met %s %d", d.ID, d.Created.UnixMilli())
+			acks = append(acks, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck})
+		}
+		if len(acks) > 0 {
+			_, _ = store.Settle(ctx, acks)
+		}
+	}
+}
+
+// readTicks reads what runTicks wrote. Each line is one write, so a kill leaves no half of one.
+func readTicks(b *bench, journal string) *ticksTold {
+	b.Helper()
+	file, err := os.Open(journal)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close()
+	t := &ticksTold{schedules: make(map[string]*ledger.Occurrences), inHand: make(map[string]bool)}
+	done := make(map[string]func(time.Time))
+	number := func(text string) int64 {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			b.Fatalf("the journal has %q", text)
+		}
+		return n
+	}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		switch {
+		case len(words) == 4 && words[0] == "putting":
+			if t.schedules[words[1]] == nil {
+				t.schedules[words[1]] = &ledger.Occurrences{}
+			}
+			s := killedSchedule(0, killedSpecs[number(words[2])])
+			s.Name = words[1]
+			done[words[1]] = t.schedules[words[1]].Putting(s, time.UnixMilli(number(words[3])))
+			t.puts++
+		case len(words) == 3 && words[0] == "put":
+			done[words[1]](time.UnixMilli(number(words[2])))
+		case len(words) == 3 && words[0] == "met":
+			t.met(words[1], number(words[2]))
+			t.deliveries++
+		case len(words) == 3 && words[0] == "left":
+			t.inHand[words[1]+" "+words[2]] = true
+		default:
+			b.Fatalf("the journal has %q", lines.Text())
+		}
+	}
+	if err := lines.Err(); err != nil {
+		b.Fatal(err)
+	}
+	return t
+}

@@ -1,0 +1,103 @@
+package worker_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/worker"
+)
+
+// TestSchedulesOption: a worker stores the occurrences of the schedules of its topics when told to, and only then. Two of them share
+// the work, and the observer hears of each time once.
+func TestSchedulesOption(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New(nil)
+			q := punctual.NewQueue(store, nil)
+			for _, topic := range []string{"reports", "other"} {
+				if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: topic, Name: "often", Spec: "* * * * *"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			seen := make(chan string, 100)
+			var counts punctual.ScheduleCounts
+			steps := make(chan punctual.ScheduleStep, 100)
+			var workers []*worker.Worker
+			for range 2 {
+				w := worker.New(store, &worker.Config{
+					Schedules: told, Logger: slog.New(slog.DiscardHandler),
+					Observer: &punctual.Observer{OnSchedule: func(_ context.Context, s punctual.ScheduleStep) { steps <- s }},
+				})
+				w.Handle("reports", punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+					seen <- d.ID
+					return nil
+				}))
+				if err := w.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				workers = append(workers, w)
+			}
+			time.Sleep(10*time.Minute + time.Second)
+			for _, w := range workers {
+				if err := w.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			close(steps)
+			for s := range steps {
+				if s.Topic != "reports" || s.Name != "often" {
+					t.Errorf("step %+v", s)
+				}
+				counts.Stored += s.Counts.Stored
+			}
+			want := 0
+			if told {
+				want = 10
+			}
+			if len(seen) != want || counts.Stored != int64(want) {
+				t.Errorf("told %v: %d occurrences were handled, %d observed; want %d", told, len(seen), counts.Stored, want)
+			}
+			info, err := q.GetSchedule(t.Context(), "other", "often")
+			if err != nil || info.Counts.Stored != 0 {
+				t.Errorf("the schedule of a topic without a handler: %+v, %v", info.Counts, err)
+			}
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSchedulesDrain: Drain stores the occurrences that are due, and handles them with the next call.
+func TestSchedulesDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(nil)
+		q := punctual.NewQueue(store, nil)
+		if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: "often", Spec: "* * * * *"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		handled := 0
+		w := worker.New(store, &worker.Config{Schedules: true})
+		w.Handle("reports", punctual.HandlerFunc(func(context.Context, *punctual.Delivery) error {
+			handled++
+			return nil
+		}))
+		for range 2 {
+			if _, err := w.Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if handled != 1 {
+			t.Errorf("%d occurrences were handled", handled)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
