@@ -1,14 +1,11 @@
 package cli
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
@@ -139,14 +136,11 @@ func TestScheduleImportCrontab(t *testing.T) {
 // Schedules of asynq and BullMQ are read where they are, shown, and with --yes put. What is left out is an error behind the rest.
 func TestScheduleImportFromRedis(t *testing.T) {
 	server := redisrig.Start(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr})
-	t.Cleanup(func() { client.Close() })
 	for id, every := range map[string]string{"often": "60000", "odd": "1500"} {
-		if err := errors.Join(
-			client.ZAdd(t.Context(), "bull:reports:repeat", redis.Z{Score: 1, Member: id}).Err(),
-			client.HSet(t.Context(), "bull:reports:repeat:"+id, "name", id, "every", every).Err(),
-		); err != nil {
-			t.Fatal(err)
+		for _, words := range [][]string{{"ZADD", "bull:reports:repeat", "1", id}, {"HSET", "bull:reports:repeat:" + id, "name", id, "every", every}} {
+			if _, err := server.Do(words...); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	r := newRig(t)
