@@ -4,6 +4,7 @@
 //	bench run                     measure everything (about 30 minutes) and note the results
 //	bench run -only ^redis        measure the store on Redis (about 15 minutes)
 //	bench run -only ^postgres     measure the store on PostgreSQL, beside River (about 45 minutes: 10 for postgres-size, 20 for postgres-held)
+//	bench run -only 'follow|groups|bulk'   measure follow-ups, groups and bulk changes on each store (about 8 minutes)
 //	bench run -only ^server       measure the server beside others (about 6 minutes)
 //	bench run -only steady -quick measure a part, much smaller
 //	bench report                  turn the results into docs/performance.md and docs/img/*.svg
@@ -12,7 +13,7 @@
 // Each round of a scenario runs in a process of its own, so that memory and GOMAXPROCS are its own too. Results are lines of JSON
 // (result.go).
 //
-// The names of the files begin with what they measure: disk, the embedded store; redis; postgres; server; console. All others are what
+// The names of the files begin with what they measure: disk, the embedded store; redis; postgres; server; console; follow, what one message leads to. All others are what
 // these share: how a round runs (run.go, child.go, process.go, fleet.go, consumer.go), what it measures with (pace.go, histogram.go,
 // messages.go), and how tables and charts are made (report.go, numbers.go, chart.go).
 package main

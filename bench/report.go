@@ -45,7 +45,7 @@ func onTopics(scenario string) bool { return scenario == topicsScenario }
 func onPostgres(scenario string) bool { return strings.HasPrefix(scenario, "postgres-") }
 
 func embedded(scenario string) bool {
-	return !onRedis(scenario) && !onTopics(scenario) && !onPostgres(scenario) && !onServer(scenario) && !onConsole(scenario)
+	return !onRedis(scenario) && !onTopics(scenario) && !onPostgres(scenario) && !onServer(scenario) && !onConsole(scenario) && !onFollow(scenario)
 }
 
 func parts() []part {
@@ -55,6 +55,7 @@ func parts() []part {
 		{has: onPostgres, tables: postgresTables},
 		{has: onServer, tables: serverTables},
 		{has: onConsole, tables: consoleTables},
+		{has: onFollow, tables: followTables},
 	}
 }
 

@@ -57,6 +57,7 @@ func scenarios() []scenario {
 	all = append(all, postgresScenarios()...)
 	all = append(all, serverScenarios()...)
 	all = append(all, consoleScenarios()...)
+	all = append(all, followScenarios()...)
 	return append(all, pendingScenarios()...)
 }
 
