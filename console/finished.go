@@ -12,7 +12,8 @@ import (
 // finishedPage shows the finished record of a message that is no longer stored.
 type finishedPage struct {
 	*frame
-	Record *finishedRecord
+	Record    *finishedRecord
+	Relations *relations
 }
 
 // finishedRecord is the record of a finished message, with what a page shows beside it.
@@ -99,5 +100,9 @@ func (c *call) showFinished(topic, id string) error {
 	case p.Record == nil:
 		return fmt.Errorf("look at message %s of %s: %w, and there is no finished record of it", id, topic, punctual.ErrNotFound)
 	}
+	if p.Relations, err = c.relationsOf(p.frame, topic, id, nil, p.Record.Created); err != nil {
+		return err
+	}
+	p.Still = c.get("followed") != ""
 	return c.show("finished", p)
 }

@@ -28,6 +28,9 @@ type messagePage struct {
 	Curl     string
 	// Earlier is the finished record of an earlier message with this ID, or nil if there is none.
 	Earlier *finishedRecord
+	// Edit is the form that changes body and headers, nil if they cannot be changed.
+	Edit      *editForm
+	Relations *relations
 }
 
 // Attributes are those of the message that are set; their labels are the keys message.NAME.
@@ -82,6 +85,11 @@ func (c *call) showMessage() error {
 		p.Body = bodyAs(p.Info.Body, c.get("body"))
 	}
 	p.Curl = c.curl(&p.Info)
+	p.Edit = c.editForm(&p.Info)
+	if p.Relations, err = c.relationsOf(p.frame, topic, id, p.Info.Headers, p.Info.Created); err != nil {
+		return err
+	}
+	p.Still = c.get("followed") != ""
 	return c.show("message", p)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // nowPage shows whether messages are delivered in time, what needs attention, and what falls due.
@@ -152,6 +153,11 @@ func (c *call) finding(f *frame, o overview.Finding) finding {
 		}
 		out.Sentence = text(key, o.Count, f.Span(o.Late))
 	case overview.KindLate:
+		if parent, companion := storekit.Companion(o.Topic); companion == companionEvents {
+			out.Sentence, out.Topic = text("events.unread", o.Count, f.Span(o.Late)), parent
+			out.Path = f.TopicPath(parent, "events")
+			return out
+		}
 		out.Sentence = text(key, o.Count, f.Span(o.Late))
 	case overview.KindPushPaused:
 		out.Sentence = text(key)

@@ -220,6 +220,6 @@ func pagePaths() []string {
 		"/topics/order.close/settings", "/topics/order.close/consumers", "/topics/order.close/events", "/topics/order.close/events?event=dead",
 		"/topics/order.close/schedules", "/topics/pay/schedules", "/schedules", "/schedules?topic=order.close&q=clo", "/schedules/new?topic=pay",
 		"/schedules/new?was_spec=&spec=0+9+*+*+MON&zone_name=Europe/Berlin", "/topics/order.close/schedules/closing", "/topics/order.close/schedules/closing/edit",
-		"/topics/order.close/bulk?state=scheduled&prefix=order-01", "/topics/order.close?state=scheduled&prefix=order-01", "/topics/fan", "/topics/fan@g.mail", "/topics/fan/settings",
+		"/topics/order.close/bulk?state=scheduled&prefix=order-01", "/topics/order.close?state=scheduled&prefix=order-01", "/topics/fan", "/topics/fan@g.mail", "/topics/pay/messages/dead-1?followed=1", "/topics/fan/settings",
 	}
 }

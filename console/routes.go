@@ -67,6 +67,7 @@ func routes() []*route {
 		{method: get, path: pathTopic + "/settings", action: access.Inspect, handle: (*call).showSettings},
 		{method: post, path: pathTopic + "/configure", action: access.Admin, form: (*call).showSettings, handle: (*call).configureTopic},
 		{method: post, path: pathTopic + "/groups", action: access.Admin, form: (*call).showSettings, handle: (*call).changeGroups},
+		{method: post, path: pathTopic + "/push", action: access.Push, form: (*call).showTopic, handle: (*call).pushToTopic},
 		{method: post, path: pathTopic + "/pause", action: access.Admin, form: (*call).showTopic, handle: (*call).pauseTopic},
 		{method: post, path: pathTopic + "/purge", action: access.Admin, form: (*call).showSettings, handle: (*call).purgeTopic},
 		{method: post, path: pathTopic + "/delete", action: access.Admin, form: (*call).showSettings, handle: (*call).deleteTopic},
@@ -93,6 +94,7 @@ func routes() []*route {
 
 		{method: get, path: pathMessage, action: access.Inspect, live: true, handle: (*call).showMessage},
 		{method: get, path: pathMessage + "/body", action: access.Inspect, handle: (*call).sendBody},
+		{method: post, path: pathMessage + "/edit", action: access.Inspect | access.Push | access.Amend, form: (*call).showMessage, handle: (*call).editMessage},
 		{method: post, path: pathMessage + "/delete", action: access.Admin, form: (*call).showMessage, handle: (*call).deleteMessage},
 		{method: post, path: pathMessage + "/amend", action: access.Amend, form: (*call).showMessage, handle: (*call).amendMessage},
 	}

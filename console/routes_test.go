@@ -145,15 +145,17 @@ func posts() map[string]url.Values {
 		"/topics/order.close/schedules/closing/backfill": {
 			"from": {"2026-11-20T00:00:00Z"}, "to": {"2026-11-22T10:00:00Z"},
 		},
-		"/topics/order.close/bulk":           {"change": {"cancel"}},
-		"/topics/order.close/bulk/none/run":  {},
-		"/topics/order.close/bulk/none/stop": {},
+		"/topics/order.close/push":                    {"body": {"b"}},
+		"/topics/order.close/messages/order-002/edit": {"body": {"b"}, "due": {"2026-11-22T12:03:00Z"}},
+		"/topics/order.close/bulk":                    {"change": {"cancel"}},
+		"/topics/order.close/bulk/none/run":           {},
+		"/topics/order.close/bulk/none/stop":          {},
 	}
 }
 
 // hasPage tells whether the path of a form is that of a page, too.
 func hasPage(path string) bool {
-	return path == "/try" || path == "/schedules/new" || strings.HasSuffix(path, "/edit") || strings.HasSuffix(path, "/bulk")
+	return path == "/try" || path == "/schedules/new" || strings.HasSuffix(path, "/closing/edit") || strings.HasSuffix(path, "/bulk")
 }
 
 func (r *rig) state() string {

@@ -25,6 +25,9 @@ type topicPage struct {
 	Chosen  string
 	Spans   []string
 	Reasons []choice
+	// MayPushHere is false for companions that Punctual itself fills. Typed has the fields of a push that was refused.
+	MayPushHere bool
+	Typed       url.Values
 }
 
 // stateTab is the tab of one state, with its count and the path of its list.
@@ -41,7 +44,10 @@ func (c *call) showTopic() error {
 		return err
 	}
 	topic := c.path["topic"]
-	p := &topicPage{topicView: v, Spans: spanNames(), Reasons: c.deathReasons()}
+	p := &topicPage{topicView: v, Spans: spanNames(), Reasons: c.deathReasons(), MayPushHere: v.Parent == "" || v.Groups != nil}
+	if c.problem != nil {
+		p.Typed = c.form
+	}
 	state := c.chosenState(v.Stats.TopicStats)
 	p.States = c.stateTabs(v.frame, v.Stats.TopicStats, state)
 	if p.List, err = c.list(p.frame, topic, state, v.settings); err != nil {

@@ -30,7 +30,7 @@ type tryPage struct {
 
 func (c *call) showTry() error {
 	p := &tryPage{
-		frame: c.frame("try"), Topic: cmp.Or(c.get("topic"), "try.it"), ID: c.get("id"), In: cmp.Or(c.get("in"), "10s"),
+		frame: c.frame("try"), Topic: cmp.Or(c.get("topic"), tryTopic), ID: c.get("id"), In: cmp.Or(c.get("in"), "10s"),
 		Body: cmp.Or(c.form.Get("body"), `{"hello": "world"}`), Header: c.get("header"),
 	}
 	topics, err := c.visibleTopics(p.frame)
@@ -98,17 +98,22 @@ func (c *call) push() error {
 	if name := c.get("header"); name != "" {
 		m.Headers = map[string]string{name: c.get("header_value")}
 	}
-	var r punctual.PushResult
-	_, err = c.record(audit.Change{Verb: "push", Topic: m.Topic, ID: m.ID}, func(ctx context.Context) (int64, error) {
-		rs, err := c.console.store.Push(ctx, []punctual.NewMessage{m})
-		if err != nil {
-			return 0, err
-		}
-		r = rs[0]
-		return 1, r.Err
-	})
+	if m.Topic == tryTopic {
+		m.ExpireAfter, m.DropExpired = tryExpiry, true
+	}
+	now, err := c.now()
 	if err != nil {
-		return fmt.Errorf("push to %s: %w", m.Topic, err)
+		return err
+	}
+	r, err := c.pushRecorded(m)
+	if err != nil {
+		return err
+	}
+	if m.Topic == tryTopic && r.Status == punctual.PushStored {
+		ch := c.change(audit.Change{Verb: "cancel", Topic: r.Topic, ID: r.ID, Detail: "nobody has claimed this message of the page Try it"})
+		c.console.leftovers.watch(r, r.Due.Sub(now), func(ctx context.Context, do func(context.Context) (int64, error)) (int64, error) {
+			return c.console.Record(ctx, ch, do)
+		})
 	}
 	to := c.frame("").Path("/try") + "?" + url.Values{"topic": {m.Topic}, "pushed": {r.ID}, "due": {r.Due.UTC().Format(time.RFC3339Nano)}, "in": {cmp.Or(c.get("in"), "10s")}}.Encode()
 	return c.redirect(to, notice{Key: "notice.push." + r.Status.String(), Args: []string{r.ID}})

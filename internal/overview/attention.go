@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -73,6 +74,8 @@ const (
 	// worthSaying is how long a message has to be ready before there is a finding about it. P11 and P14 allow a second each, and
 	// busy handlers add to that.
 	worthSaying = 10 * time.Second
+	// unread is how long an event waits before there is a finding that nobody reads the events of its topic.
+	unread = time.Minute
 	// veryLate is from when on lateness is bad and not only a warning.
 	veryLate = 10 * time.Minute
 	// mostOfKind bounds the findings of a kind; one more finding sums up the others.
@@ -172,6 +175,10 @@ func ofLate(t punctual.TopicStats, now time.Time) (Finding, bool) {
 		return Finding{}, false
 	}
 	f := Finding{Kind: KindLate, Severity: punctual.SeverityWarning, Topic: t.Topic, State: punctual.StateReady, Count: t.Ready, Late: late}
+	if strings.HasSuffix(t.Topic, events) { // no message is late because of them
+		f.Text = fmt.Sprintf("%s: %s events wait, the first for %s: nobody reads them", t.Topic, Grouped(t.Ready), Short(late))
+		return f, late >= unread
+	}
 	if late >= veryLate {
 		f.Severity = punctual.SeverityBad
 	}

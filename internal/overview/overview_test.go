@@ -560,6 +560,9 @@ func TestAttention(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.push("far", "1", 20*365*24*time.Hour)
+		s.push("paused@cron", "a paused schedule", 20*365*24*time.Hour)
+		s.push("shop@events", "1", 0)
+		s.push("shop@bulk", "the place of a shift", 0)
 		s.set(func() {
 			s.findings = []punctual.Finding{
 				{Name: "disk", Value: "ext4", Severity: punctual.SeverityGood},
@@ -567,7 +570,7 @@ func TestAttention(t *testing.T) {
 			}
 		})
 		o := s.readAnew()
-		const want = "store, late late, late verylate, delivery paused paused, push paused paused, far far, dead dead"
+		const want = "store, late late, late verylate, late shop@events, delivery paused paused, push paused paused, far far, dead dead"
 		if got := kinds(o); got != want {
 			t.Errorf("findings: %s\nwant      %s", got, want)
 		}
@@ -580,7 +583,10 @@ func TestAttention(t *testing.T) {
 		if f := o.finding(t, KindLate); f.Late != time.Hour-time.Second || f.State != punctual.StateReady {
 			t.Errorf("%+v", f)
 		}
-		if o.Oldest == nil || o.Oldest.Late < time.Hour-time.Second || o.Oldest.Topic == "paused" {
+		if i := slices.IndexFunc(o.Attention, func(f Finding) bool { return f.Topic == "shop@events" }); i < 0 || o.Attention[i].Severity != punctual.SeverityWarning || !strings.Contains(o.Attention[i].Text, "nobody reads them") {
+			t.Errorf("events that nobody reads: %+v", o.Attention)
+		}
+		if o.Oldest == nil || o.Oldest.Late < time.Hour-time.Second || o.Oldest.Topic == "paused" || o.Oldest.Topic == "shop@events" {
 			t.Errorf("oldest: %+v", o.Oldest)
 		}
 	})

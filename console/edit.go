@@ -1,0 +1,139 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/internal/notation"
+)
+
+// editForm is the form that puts another body and other headers into a message that nobody works on.
+type editForm struct {
+	Body, Headers string
+	// Due is the due time that the message had when the page was made: the form changes this message and no later one.
+	Due string
+	// KeepHeaders is true if the headers cannot be written in lines, and stay as they are.
+	KeepHeaders bool
+}
+
+// editForm returns the form for a message, or nil if the message cannot be changed here: it is neither scheduled nor dead, its body is
+// hidden, very large or no text, or a browser would not send it back as it is.
+func (c *call) editForm(m *punctual.Info) *editForm {
+	if m.State != punctual.StateScheduled && m.State != punctual.StateDead || c.console.options.HideBodies || len(m.Body) > shownBody || !utf8.Valid(m.Body) || strings.ContainsAny(string(m.Body), "\r\x00") {
+		return nil
+	}
+	texts := scheduleTexts(&punctual.Schedule{Body: m.Body, Headers: m.Headers}, time.UTC)
+	e := &editForm{Body: texts["body"], Headers: texts["headers"], Due: exact(m.Due)}
+	back, err := parseHeaders(e.Headers)
+	e.KeepHeaders = err != nil || len(back) != len(m.Headers)
+	for name, value := range m.Headers {
+		e.KeepHeaders = e.KeepHeaders || back[name] != value
+	}
+	return e
+}
+
+// editMessage puts the body and the headers of the form into a message in one step, unless somebody has changed the message since the page
+// was made. A dead message is due at once afterwards, or after the delay of the form; a scheduled one when it was.
+func (c *call) editMessage() error {
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	topic, id := c.path["topic"], c.path["id"]
+	due, err := c.instant("due")
+	if err != nil {
+		return err
+	}
+	m, err := inspector.Get(c.r.Context(), topic, id)
+	if err != nil {
+		return fmt.Errorf("look at message %s of %s: %w", id, topic, err)
+	}
+	form := c.editForm(&m)
+	switch {
+	case form == nil:
+		return fmt.Errorf("message %s is %s, or cannot be written as text: its body cannot be changed here: %w", id, m.State, punctual.ErrInvalid)
+	case due.IsZero() || !due.Equal(m.Due):
+		return fmt.Errorf("message %s is due at %s by now: %w", id, notation.FormatTime(m.Due), punctual.ErrChanged)
+	}
+	next := punctual.NewMessage{
+		Topic: topic, ID: id, Body: []byte(c.field("body")), Headers: m.Headers, Due: m.Due, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired, Remember: m.Remember,
+		IfExists: punctual.IfExistsReplace, IfDue: m.Due,
+	}
+	if !m.Expires.IsZero() {
+		next.ExpireAfter = m.Expires.Sub(m.FirstDue)
+	}
+	if headers := c.field("headers"); !form.KeepHeaders && headers != form.Headers {
+		if next.Headers, err = parseHeaders(headers); err != nil {
+			return err
+		}
+	}
+	if m.State == punctual.StateDead {
+		next.Due = time.Time{}
+		if _, next.Delay, err = c.when(); err != nil {
+			return err
+		}
+	}
+	var r punctual.PushResult
+	_, err = c.record(audit.Change{Verb: "push", Topic: topic, ID: id, Detail: "edited, in place of the " + m.State.String() + " message"}, func(ctx context.Context) (int64, error) {
+		rs, err := c.console.store.Push(ctx, []punctual.NewMessage{next})
+		if err != nil {
+			return 0, err
+		}
+		r = rs[0]
+		return 1, r.Err
+	})
+	if err != nil {
+		return fmt.Errorf("edit of message %s: %w", id, err)
+	}
+	return c.redirect(c.frame("").MessagePath(topic, id), notice{Key: "notice.edited", Args: []string{id, r.Due.In(c.look.zone).Format("2006-01-02 15:04:05 MST")}})
+}
+
+// pushToTopic stores the message of the form on the page of a topic.
+func (c *call) pushToTopic() error {
+	m := punctual.NewMessage{Topic: c.path["topic"], ID: c.get("id"), Body: []byte(c.field("body"))}
+	var err error
+	if m.Due, m.Delay, err = c.when(); err != nil {
+		return err
+	}
+	if m.Headers, err = parseHeaders(c.field("headers")); err != nil {
+		return err
+	}
+	for _, set := range []struct {
+		name string
+		into func(string) error
+	}{{"expire", durationInto(&m.ExpireAfter)}, {"max_attempts", countInto(&m.MaxAttempts)}} {
+		if err := set.into(c.get(set.name)); err != nil {
+			return fmt.Errorf("%s: %w", set.name, err)
+		}
+	}
+	r, err := c.pushRecorded(m)
+	if err != nil {
+		return err
+	}
+	to := c.frame("").MessagePath(m.Topic, r.ID)
+	if !c.frame("").May("inspect", m.Topic) {
+		to = c.frame("").TopicPath(m.Topic)
+	}
+	return c.redirect(to, notice{Key: "notice.push." + r.Status.String(), Args: []string{r.ID}})
+}
+
+// pushRecorded pushes a message and enters that into the audit log.
+func (c *call) pushRecorded(m punctual.NewMessage) (r punctual.PushResult, err error) {
+	_, err = c.record(audit.Change{Verb: "push", Topic: m.Topic, ID: m.ID}, func(ctx context.Context) (int64, error) {
+		rs, err := c.console.store.Push(ctx, []punctual.NewMessage{m})
+		if err != nil {
+			return 0, err
+		}
+		r = rs[0]
+		return 1, r.Err
+	})
+	if err != nil {
+		err = fmt.Errorf("push to %s: %w", m.Topic, err)
+	}
+	return r, err
+}

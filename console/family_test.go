@@ -1,0 +1,253 @@
+package console
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// A topic with groups has a tab for each, with its own counts, dead letters and pause. Groups are added and removed in the settings.
+func TestGroups(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("orders", "A-1", time.Hour)
+	if n := r.sent("/topics/orders/groups", url.Values{"do": {"add"}, "group": {"mail"}}); !strings.HasPrefix(n, "Group mail was added") {
+		t.Error(n)
+	}
+	r.sent("/topics/orders/groups", url.Values{"do": {"add"}, "group": {"billing"}})
+	r.push("orders@g.mail", "A-0", 0)
+	r.kill("orders@g.mail", "no", "A-9")
+	r.sent("/topics/orders@g.billing/pause", url.Values{"what": {"delivery"}, "pause": {"true"}})
+	for _, path := range []string{"/topics/orders", "/topics/orders@g.mail", "/topics/orders/settings"} {
+		r.console.reader.Recount()
+		text := wordsOf(r.page(path))
+		for _, want := range []string{"before the groups 1 live", "mail 1 live 1 dead", "billing 0 live paused"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s does not show %q: %s", path, want, text)
+			}
+		}
+	}
+	if text := r.page("/topics/orders@g.mail"); !strings.Contains(text, `<a href="/topics/orders">orders</a>`) || strings.Contains(text, "Pause pushes") {
+		t.Error("the page of a group does not lead to its topic, or offers what cannot be done")
+	}
+	if text := r.page("/topics/orders@g.mail/settings"); strings.Contains(text, `name="group"`) || strings.Contains(text, `name="partitions"`) || !strings.Contains(text, `name="was_emit"`) {
+		t.Error("the settings of a group have those of its topic, or lack its events")
+	}
+	if n := r.sent("/topics/orders/groups", url.Values{"do": {"remove"}, "group": {"mail"}}); n != "Group mail was removed." {
+		t.Error(n)
+	}
+	r.console.reader.Recount()
+	if text := wordsOf(r.page("/topics/orders")); !strings.Contains(text, "mail 1 live 1 dead removed") {
+		t.Errorf("a group that was removed and has copies: %s", text)
+	}
+	for form, code := range map[string]int{"do=add&group=a+b": 400, "do=add&group=none": 400, "do=add&group=": 400, "do=explode&group=x": 400} {
+		fields, err := url.ParseQuery(form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := r.post("/topics/orders/groups", fields); a.Code != code || !strings.Contains(a.text, `role="alert"`) {
+			t.Errorf("%s: %d", form, a.Code)
+		}
+	}
+	if n := r.sent("/topics/orders/groups", url.Values{"do": {"remove"}, "group": {"nobody"}}); !strings.HasPrefix(n, "Nothing differs") {
+		t.Error(n)
+	}
+	unable := rigOver(t, noKeeper{r.store, r.store}, r.store, r.clock, nil)
+	unable.wantText("/topics/orders/settings", "This store has no follow-ups, on which groups rest")
+}
+
+// The events of a topic are listed, the latest first, by what happened and by time, and the page says when nobody reads them.
+func TestEvents(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "m", time.Hour)
+	r.wantText("/topics/t/events", "The topic tells of nothing")
+	r.sent("/topics/t/configure", url.Values{"emit": {"acked", "dead", "cancelled"}, "was_emit": {"none"}})
+	r.kill("t", "no", "d")
+	r.clock.Advance(time.Second)
+	r.sent("/topics/t/messages/m/amend", url.Values{"do": {"cancel"}})
+	r.push("t@events", "strange", 0, func(m *punctual.NewMessage) { m.Body = []byte("<b>no event</b>") })
+	r.console.reader.Recount()
+	text := r.page("/topics/t/events")
+	if strings.Contains(text, "nobody reads") {
+		t.Error("events of a second ago are not unread")
+	}
+	dead, cancelled := strings.Index(text, `class="happened dead"`), strings.Index(text, `class="happened cancelled"`)
+	if cancelled < 0 || dead < cancelled || !strings.Contains(text, `href="/topics/t/messages/d"`) || !strings.Contains(text, "not an event") || strings.Contains(text, "<b>no event") {
+		t.Errorf("the events: %s", wordsOf(text))
+	}
+	if text := r.page("/topics/t/events?event=dead"); strings.Contains(text, `class="happened cancelled"`) || !strings.Contains(text, `class="happened dead"`) {
+		t.Error("a filter by what happened is not kept to")
+	}
+	if text := r.page("/topics/t/events?from=2026-11-23T00:00"); strings.Contains(text, `class="happened`) || !strings.Contains(text, "what you chose") {
+		t.Error("a filter by time is not kept to")
+	}
+	r.clock.Advance(2 * time.Minute)
+	r.console.reader.Recount()
+	r.wantText("/topics/t/events", "3 events wait, the first for 2 min 1 s: nobody reads them")
+	r.console.reader.Expire()
+	if now := r.page("/"); strings.Contains(now, "Messages wait for a consumer") || !strings.Contains(now, `href="/topics/t/events"`) {
+		t.Errorf("the first page: %s", wordsOf(now))
+	}
+	if text := r.page("/topics"); strings.Contains(text, "t@events") || !strings.Contains(text, "1 companion topic") {
+		t.Error("the topics list a companion that Punctual uses itself")
+	}
+	r.wantText("/topics?q=%40", "t@events")
+	unable := rigOver(t, noKeeper{r.store, r.store}, r.store, r.clock, nil)
+	unable.wantText("/topics/t/events", "it has no events")
+}
+
+// The page of a message says what it came from and, when asked, what it led to, as far as the reader may know that.
+func TestRelations(t *testing.T) {
+	grants := []access.Grant{access.Everything()}
+	r := newRig(t, &Options{Authenticate: who(grants...)})
+	r.push("a/b", "pay-1", 0)
+	ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"a/b"}, Max: 1})
+	if err != nil || len(ds) != 1 {
+		t.Fatal(ds, err)
+	}
+	x := punctual.Settlement{Topic: "a/b", ID: "pay-1", Token: ds[0].Token, Verb: punctual.SettleSnooze, Delay: time.Hour, Then: []punctual.NewMessage{
+		{Topic: "invoice", ID: "pay-1~invoice", Delay: time.Hour}, {Topic: "secret", ID: "pay-1~secret", Delay: time.Hour},
+	}}
+	storekit.SetAfter(&x)
+	if errs, err := r.store.Settle(t.Context(), []punctual.Settlement{x}); err != nil || errs[0] != nil {
+		t.Fatal(errs, err)
+	}
+	r.schedule(punctual.Schedule{Topic: "invoice", Name: "daily", Spec: "@daily"})
+	r.sent("/topics/invoice/schedules/daily/run", nil)
+
+	r.wantText("/topics/invoice/messages/pay-1~invoice", "Follows", `href="/topics/a%2Fb/messages/pay-1"`)
+	r.wantText("/topics/invoice/messages/daily~20261122T120000.000Z", "Occurrence of schedule", `href="/topics/invoice/schedules/daily"`)
+	const page = "/topics/a%2Fb/messages/pay-1"
+	if text := r.page(page); strings.Contains(text, "pay-1~invoice") || !strings.Contains(text, `href="`+page+`?followed=1"`) {
+		t.Error("the page looks for what a message led to before it is asked")
+	}
+	r.console.reader.Recount()
+	r.wantText(page+"?followed=1", `href="/topics/invoice/messages/pay-1~invoice"`, "pay-1~secret")
+	few := rigOver(t, r.store, r.store, r.clock, &Options{Authenticate: who(access.Grant{Actions: access.Inspect, Topics: "invoice"}, access.Grant{Actions: access.Inspect, Topics: "a/*"})})
+	if text := few.page(page + "?followed=1"); strings.Contains(text, "secret") || !strings.Contains(text, "pay-1~invoice") {
+		t.Error("what a message led to is shown to those who may not inspect it, or hidden from those who may")
+	}
+	invoice := rigOver(t, r.store, r.store, r.clock, &Options{Authenticate: who(access.Grant{Actions: access.Inspect, Topics: "invoice"})})
+	if text := invoice.page("/topics/invoice/messages/pay-1~invoice"); strings.Contains(text, `href="/topics/a%2Fb`) || !strings.Contains(text, "pay-1") {
+		t.Error("a link leads to a message that the reader may not inspect")
+	}
+	hidden := rigOver(t, r.store, r.store, r.clock, &Options{HideBodies: true})
+	if text := hidden.page("/topics/invoice/messages/pay-1~invoice"); strings.Contains(text, "Follows") {
+		t.Error("a header that is hidden is shown")
+	}
+}
+
+// A dead message gets another body and is delivered again with all else that it had, unless somebody has changed it meanwhile.
+func TestEditAndRequeue(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "d", 0, func(m *punctual.NewMessage) {
+		m.Headers, m.MaxAttempts, m.Remember = map[string]string{"tenant": "shop-1"}, 3, time.Hour
+	})
+	ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1})
+	if err != nil || len(ds) != 1 {
+		t.Fatal(ds, err)
+	}
+	if _, err := r.store.Settle(t.Context(), []punctual.Settlement{{Topic: "t", ID: "d", Token: ds[0].Token, Verb: punctual.SettleDiscard, Error: "bad body"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.wantText("/topics/t/messages/d", "Edit and requeue", "body of d</textarea>")
+	due := url.Values{"due": {exact(r.message("t", "d").Due)}, "body": {"a\r\nb"}, "headers": {"tenant: shop-2\r\nnew: x"}, "in": {"5m"}}
+	if n := r.sent("/topics/t/messages/d/edit", due); !strings.HasPrefix(n, "d was changed, and is due 2026-11-22 12:05:00") {
+		t.Error(n)
+	}
+	m := r.message("t", "d")
+	if string(m.Body) != "a\nb" || m.Headers["tenant"] != "shop-2" || m.Headers["new"] != "x" || m.State != punctual.StateScheduled || m.MaxAttempts != 3 || m.Remember != time.Hour || m.Attempt != 0 {
+		t.Errorf("%+v", m)
+	}
+	if a := r.post("/topics/t/messages/d/edit", due); a.Code != 409 || string(r.message("t", "d").Body) != "a\nb" {
+		t.Errorf("the same form again: %d", a.Code)
+	}
+	keeps := url.Values{"due": {exact(m.Due)}, "body": {"third"}, "headers": {"new: x\ntenant: shop-2"}}
+	r.sent("/topics/t/messages/d/edit", keeps)
+	if m := r.message("t", "d"); string(m.Body) != "third" || !m.Due.Equal(noon.Add(5*time.Minute)) {
+		t.Errorf("a scheduled message: %+v", m)
+	}
+	if a := r.post("/topics/t/messages/d/edit", url.Values{"due": {exact(m.Due)}, "body": {"x"}, "headers": {"no colon"}}); a.Code != 400 {
+		t.Errorf("headers that are none: %d", a.Code)
+	}
+	r.push("t", "binary", time.Hour, func(m *punctual.NewMessage) { m.Body = []byte{0xff, 0} })
+	if text := r.page("/topics/t/messages/binary"); strings.Contains(text, "/edit") {
+		t.Error("a body that is no text can be edited")
+	}
+	if a := r.post("/topics/t/messages/binary/edit", url.Values{"due": {exact(noon.Add(time.Hour))}, "body": {"x"}}); a.Code != 400 || string(r.message("t", "binary").Body) != "\xff\x00" {
+		t.Errorf("a body that is no text: %d", a.Code)
+	}
+}
+
+// A message of one's own is pushed on the page of its topic. A form that is refused keeps what was typed.
+func TestPushToTopic(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "m", time.Hour)
+	if n := r.sent("/topics/t/push", url.Values{"id": {"own"}, "in": {"30m"}, "body": {"hello"}, "headers": {"tenant: shop-1"}, "max_attempts": {"2"}, "expire": {"1h"}}); n != "own is stored." {
+		t.Error(n)
+	}
+	if m := r.message("t", "own"); string(m.Body) != "hello" || m.Headers["tenant"] != "shop-1" || m.MaxAttempts != 2 || !m.Expires.Equal(noon.Add(90*time.Minute)) {
+		t.Errorf("%+v", m)
+	}
+	a := r.post("/topics/t/push", url.Values{"in": {"soon"}, "body": {"typed <b>"}})
+	if a.Code != 400 || !strings.Contains(a.text, "typed &lt;b&gt;</textarea>") {
+		t.Errorf("a delay that is none: %d", a.Code)
+	}
+	paused := true
+	if _, err := r.store.Configure(t.Context(), "t", punctual.SettingsPatch{PushPaused: &paused}); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.post("/topics/t/push", url.Values{"body": {"x"}}); a.Code != 409 && a.Code != 503 && a.Code != 423 {
+		t.Errorf("a topic that takes no pushes: %d", a.Code)
+	}
+}
+
+// A message of the page Try it that nobody claims is taken away, one that somebody has claimed or changed is not, nor one of another topic.
+func TestLeftovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(nil)
+		defer store.Close()
+		r := rigOver(t, store, store, nil, nil)
+		pushed := func(topic, id, in string) {
+			r.sent("/try", url.Values{"topic": {topic}, "id": {id}, "in": {in}, "body": {"b"}})
+		}
+		pushed("try.it", "left", "10s")
+		pushed("try.it", "moved", "10s")
+		pushed("try.it", "far", "1h")
+		pushed("other", "mine", "0s")
+		if _, err := store.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "try.it", ID: "moved", Delay: 20 * time.Second}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(39 * time.Second)
+		synctest.Wait()
+		if m := r.message("try.it", "left"); m.State != punctual.StateReady {
+			t.Errorf("it was taken away too early: %v", m.State)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if _, err := store.Get(t.Context(), "try.it", "left"); punctual.ErrorCode(err) != "not_found" {
+			t.Errorf("it was left: %v", err)
+		}
+		for id, topic := range map[string]string{"moved": "try.it", "far": "try.it", "mine": "other"} {
+			r.message(topic, id)
+		}
+		if m := r.message("try.it", "moved"); m.Expires.IsZero() || !m.DropExpired {
+			t.Errorf("a message that the console does not come to would never expire: %+v", m)
+		}
+		n := 0
+		for _, e := range r.entries() {
+			if e.Verb == "cancel" && e.ID == "left" {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d entries of the audit log tell of it", n)
+		}
+	})
+}
