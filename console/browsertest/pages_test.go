@@ -86,6 +86,31 @@ func TestAccessible(t *testing.T) {
 	}
 }
 
+// The same holds for the pages of schedules, groups, events and bulk changes, which the shop has.
+func TestAccessibleShop(t *testing.T) {
+	a := newAxe(t)
+	s := newShop(t)
+	known := pages()
+	for name, path := range shopPages() {
+		if known[name] != "" {
+			continue
+		}
+		for theme, width := range map[string]int64{"dark": 320, "light": 1440} {
+			s.look(theme, width)
+			s.open(path)
+			a.check(s.rig, name+", "+theme, width)
+		}
+	}
+	s.look("light", 1440)
+	s.open("/topics/reminder/bulk?state=scheduled&prefix=visit-1")
+	s.submit("form[action$='/bulk'] button.main")
+	s.shows("messages match")
+	a.check(s.rig, "a bulk change that is counted", 1440)
+	s.submit("form[action$='/run'] button")
+	s.shows("complete")
+	a.check(s.rig, "a bulk change that is complete", 1440)
+}
+
 // The same holds for pages in Chinese, of an empty store, of errors and of what is finished, and for the login. Each is
 // looked at in one theme when narrow, in the other when wide.
 func TestAccessibleBesides(t *testing.T) {

@@ -93,8 +93,8 @@ func (s *shop) schedules() {
 	for _, x := range []punctual.Schedule{
 		{Topic: "report", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin", Spread: 5 * time.Minute, Body: []byte(`{"report": "daily"}`), Headers: map[string]string{"tenant": "shop"}},
 		{Topic: "report", Name: "month-end", Spec: "0 6 L * *", Zone: "Europe/Berlin", Overlap: punctual.OverlapAllow},
-		{Topic: "sync", Name: "stock", Spec: "*/15 * * * *", Missed: punctual.MissedNone},
-		{Topic: "sync", Name: "prices", Spec: "*/5 8-18 * * MON-FRI", Zone: "Europe/Berlin"},
+		{Topic: "sync", Name: "stock", Spec: "0 */2 * * *"},
+		{Topic: "sync", Name: "prices", Spec: "30 8-18 * * MON-FRI", Zone: "Europe/Berlin"},
 		{Topic: "order.cancel", Name: "sweep", Spec: "7 * * * *", Body: []byte("sweep")},
 	} {
 		if _, err := q.PutSchedule(s.t.Context(), x); err != nil {
@@ -123,7 +123,11 @@ func (s *shop) runSchedules(from, to time.Time) {
 				}
 			}
 		}
-		for _, topic := range []string{"sync", "report"} {
+		consumed := []string{"sync", "report"}
+		if at.Before(s.now) {
+			consumed = append(consumed, "order.cancel")
+		}
+		for _, topic := range consumed {
 			ds, err := s.store.Claim(s.t.Context(), punctual.Claim{Topics: []string{topic}, Max: 100})
 			if err != nil {
 				s.t.Fatal(err)
