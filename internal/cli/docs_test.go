@@ -21,7 +21,7 @@ import (
 func readDocs(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, name := range []string{"cli.md", "cli-commands.md", "cli-formats.md"} {
+	for _, name := range []string{"cli.md", "cli-commands.md", "cli-formats.md", "copying.md", "doctor-and-top.md"} {
 		text, err := os.ReadFile("../../docs/" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -250,6 +250,6 @@ func TestDocsHaveTheKeys(t *testing.T) {
 		got = append(got, []string{strings.ReplaceAll(row[0], "`", ""), row[1]})
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("docs/cli.md has the keys\n%v\nthe code has\n%v", got, want)
+		t.Errorf("docs/doctor-and-top.md has the keys\n%v\nthe code has\n%v", got, want)
 	}
 }

@@ -1,0 +1,203 @@
+package packaging
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/template"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// object is what the tests look at of an object of Kubernetes.
+type object struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string
+	Metadata   struct{ Name string }
+	Spec       struct {
+		Replicas int
+		Template struct {
+			Spec struct {
+				TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
+				Containers                    []struct {
+					Args         []string
+					Env          []struct{ Name, Value string }
+					VolumeMounts []struct{ Name string } `yaml:"volumeMounts"`
+				}
+				Volumes []struct{ Name string }
+			}
+		}
+		VolumeClaimTemplates []struct{ Metadata struct{ Name string } } `yaml:"volumeClaimTemplates"`
+		Triggers             []struct{ Metadata map[string]string }
+	}
+}
+
+// objects reads a file of several documents.
+func objects(t *testing.T, name, text string) map[string]object {
+	t.Helper()
+	out := make(map[string]object)
+	for part := range strings.SplitSeq(text, "\n---\n") {
+		var o object
+		if err := yaml.Load([]byte(part), &o); err != nil {
+			t.Fatalf("%s: %v in\n%s", name, err, part)
+		}
+		if o.APIVersion == "" || o.Kind == "" || o.Metadata.Name == "" {
+			t.Errorf("%s: an object without a version, kind or name:\n%s", name, part)
+		}
+		out[o.Kind] = o
+	}
+	return out
+}
+
+// serves asks that the container of an object runs serve with variables that it knows, and mounts volumes that are there.
+func serves(t *testing.T, command string, o object) {
+	t.Helper()
+	pod := o.Spec.Template.Spec
+	if len(pod.Containers) != 1 || strings.Join(pod.Containers[0].Args, " ") != "serve" {
+		t.Fatalf("the containers: %+v", pod.Containers)
+	}
+	var env []string
+	for _, e := range pod.Containers[0].Env {
+		env = append(env, e.Name+"="+e.Value)
+	}
+	out := printsConfig(t, command, nil, env)
+	for _, e := range pod.Containers[0].Env {
+		if strings.HasPrefix(e.Name, "PUNCTUAL_") && e.Value != "" && !strings.Contains(out, "# from: "+e.Name+"\n") {
+			t.Errorf("the variable %s is not one of serve:\n%s", e.Name, out)
+		}
+	}
+	there := make(map[string]bool)
+	for _, v := range pod.Volumes {
+		there[v.Name] = true
+	}
+	for _, v := range o.Spec.VolumeClaimTemplates {
+		there[v.Metadata.Name] = true
+	}
+	for _, m := range pod.Containers[0].VolumeMounts {
+		if !there[m.Name] {
+			t.Errorf("volume %s is mounted and is not there", m.Name)
+		}
+		delete(there, m.Name)
+	}
+	if len(there) > 0 {
+		t.Errorf("volumes that nobody mounts: %v", there)
+	}
+	if pod.TerminationGracePeriodSeconds < 45 {
+		t.Errorf("the pod has %d s to end, and the server drains for up to 40", pod.TerminationGracePeriodSeconds)
+	}
+}
+
+func TestKubernetes(t *testing.T) {
+	text, err := os.ReadFile("kubernetes/server.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := objects(t, "server.yaml", string(text))
+	serves(t, punctualBinary(t), server["StatefulSet"])
+	if n := server["StatefulSet"].Spec.Replicas; n != 1 {
+		t.Errorf("a directory has %d servers", n)
+	}
+	text, err = os.ReadFile("kubernetes/worker.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := objects(t, "worker.yaml", string(text))
+	triggers := worker["ScaledObject"].Spec.Triggers
+	if len(triggers) != 1 || triggers[0].Metadata["valueLocation"] != "ready" || !strings.HasPrefix(triggers[0].Metadata["url"], "https://"+server["Service"].Metadata.Name+":7878/v1/topics/") {
+		t.Errorf("KEDA is triggered by %+v", triggers)
+	}
+}
+
+// The chart is rendered with what its template uses of Helm's functions, and linted by helm where that is there.
+func TestChart(t *testing.T) {
+	command := punctualBinary(t)
+	for _, c := range []struct {
+		values, kind, refused string
+	}{
+		{"exposeWithoutTLSAndTokens: true", "StatefulSet", ""},
+		{"{tlsSecret: a, tokensSecret: b, env: {PUNCTUAL_LATENESS_SLO: 1s@99}}", "StatefulSet", ""},
+		{"{tlsSecret: a, tokensSecret: b, storeSecret: c, replicas: 3}", "Deployment", ""},
+		{"{tlsSecret: a, tokensSecret: b, store: 'redis://redis:6379', replicas: 3}", "Deployment", ""},
+		{"{}", "", "set tlsSecret and tokensSecret"},
+		{"{exposeWithoutTLSAndTokens: true, replicas: 2}", "", "a directory belongs to one server"},
+	} {
+		text, err := rendered(t, c.values)
+		if c.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("with %s: %v, want that it says %q", c.values, err, c.refused)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("with %s: %v", c.values, err)
+		}
+		o, ok := objects(t, "the chart", text)[c.kind]
+		if !ok {
+			t.Fatalf("with %s there is no %s:\n%s", c.values, c.kind, text)
+		}
+		serves(t, command, o)
+	}
+	helm, err := exec.LookPath("helm")
+	if err != nil {
+		t.Skip("NOT TESTED: helm lint of the chart; there is no helm here")
+	}
+	if out, err := exec.Command(helm, "lint", "--strict", "--set", "exposeWithoutTLSAndTokens=true", "helm/punctual").CombinedOutput(); err != nil {
+		t.Errorf("helm lint: %v\n%s", err, out)
+	}
+}
+
+// rendered is the template of the chart with its values and those given.
+func rendered(t *testing.T, given string) (string, error) {
+	t.Helper()
+	values := make(map[string]any)
+	text, err := os.ReadFile("helm/punctual/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, y := range []string{string(text), given} {
+		if err := yaml.Load([]byte(y), &values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source, err := os.ReadFile(filepath.Join("helm", "punctual", "templates", "server.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl, err := template.New("server.yaml").Option("missingkey=error").Funcs(template.FuncMap{
+		"ternary": func(yes, no any, is bool) any {
+			if is {
+				return yes
+			}
+			return no
+		},
+		"fail":  func(text string) (string, error) { return "", errors.New(text) },
+		"int":   func(v any) int { return v.(int) },
+		"quote": func(v any) string { return fmt.Sprintf("%q", v) },
+		"default": func(d, v string) string {
+			if v == "" {
+				return d
+			}
+			return v
+		},
+		"toYaml": func(v any) (string, error) {
+			out, err := yaml.Dump(v)
+			return strings.TrimSuffix(string(out), "\n"), err
+		},
+		"nindent": func(n int, text string) string {
+			pad := "\n" + strings.Repeat(" ", n)
+			return pad + strings.ReplaceAll(text, "\n", pad)
+		},
+	}).Parse(string(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	err = tmpl.Execute(&out, map[string]any{
+		"Values": values, "Release": map[string]any{"Name": "punctual"}, "Chart": map[string]any{"AppVersion": "latest"},
+	})
+	return strings.TrimSpace(out.String()), err
+}
