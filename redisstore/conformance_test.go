@@ -84,7 +84,7 @@ func TestSlowPartitions(t *testing.T) {
 }
 
 // generalGroups are the groups of the suite that make test has of the general case: those that meet scripts with both cases.
-var generalGroups = regexp.MustCompile("/(push|claim|settle|amend|duplicate|fencing|contract)/")
+var generalGroups = regexp.MustCompile("/(push|claim|settle|amend|duplicate|fencing|contract|then|events)/")
 
 // The fast path of a script means the same as the general one, also where they take turns with the same messages. make torture
 // has both ways in the suite and in random histories.

@@ -26,6 +26,8 @@ func eventCases() []testCase {
 		{"off by default, and off again", p13, eventsOff},
 		{"its companion comes and goes", p13, eventsCompanion},
 		{"of changes that build on each other", p13, eventsOfChanges},
+		{"of settlements that build on each other", p13, eventsOfSettlements},
+		{"of follow-ups that find what settlements leave", p13, eventsOfTakenIDs},
 		{"events tell of none", p13, eventsOfEvents},
 		{"of a group", p13, eventsOfGroup},
 		{"of a call with many items", p13, eventsOfBatch},
@@ -445,6 +447,68 @@ func eventsOfChanges(s *harness) {
 	}, nil, punctual.ErrChanged, nil)
 	s.wantTopics(orders, told)
 	s.wantEvents("the cancel", s.happened(punctual.EventCancelled, 0))
+}
+
+// settleTogether makes settlements in one call and compares their errors.
+func (s *harness) settleTogether(ss []punctual.Settlement, want ...error) {
+	s.Helper()
+	errs, err := s.store.Settle(s.ctx, ss)
+	if err != nil || len(errs) != len(want) {
+		s.fail("settle: %v, %v", errs, err)
+	}
+	for i, err := range errs {
+		s.wantErr(err, want[i], "settlement %d of %v", i, ss)
+	}
+}
+
+// eventsOfSettlements: an extension leaves the lease to the settlement behind it, and a retry does not. The first event of a
+// topic comes in such a call, too.
+func eventsOfSettlements(s *harness) {
+	s.tells(punctual.EventAcked | punctual.EventDead)
+	d := bringLeased(s)
+	as := func(v punctual.Verb) punctual.Settlement {
+		return punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: v, Delay: time.Minute}
+	}
+	ack := punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: punctual.SettleAck}
+	s.settleTogether([]punctual.Settlement{as(punctual.SettleRetry), ack}, nil, punctual.ErrLeaseLost)
+	s.wantTopics(orders)
+	s.advance(time.Minute)
+	d = s.one(orders)
+	ack.Token = d.Token
+	s.settleTogether([]punctual.Settlement{as(punctual.SettleExtend), ack, ack}, nil, nil, punctual.ErrLeaseLost)
+	s.wantTopics(orders, told)
+	acked := s.happened(punctual.EventAcked, 2)
+	acked.Due, acked.Delivered = noon.Add(time.Minute), s.now()
+	s.wantEvents("an extension and an ack in one call", acked)
+}
+
+// eventsOfTakenIDs: a follow-up that may not replace is stored, and told of, if a settlement before it in the call has freed its
+// ID; and it is refused, and not told of, if one before it has taken the ID.
+func eventsOfTakenIDs(s *harness) {
+	s.tells(punctual.EventPushed)
+	s.follows(punctual.ReachFamily)
+	off := punctual.Events(0)
+	s.configure(orders, punctual.SettingsPatch{Emit: &off})
+	s.pushAll(order(x, 0), order(x+"~2", 0), order(x+"~3", 0))
+	on := punctual.EventPushed
+	s.configure(orders, punctual.SettingsPatch{Emit: &on})
+	held := map[string]punctual.Delivery{}
+	for _, d := range s.take(orders, 10) {
+		held[d.ID] = d
+	}
+	ack := func(id string, then ...punctual.NewMessage) punctual.Settlement {
+		return punctual.Settlement{Topic: orders, ID: id, Token: held[id].Token, Verb: punctual.SettleAck, Then: then}
+	}
+	next := func(id string) punctual.NewMessage {
+		return punctual.NewMessage{Topic: orders, ID: id, Delay: time.Hour, IfExists: punctual.IfExistsFail}
+	}
+	s.settleTogether([]punctual.Settlement{ack(x, next(x+"~2"))}, punctual.ErrDuplicate)
+	s.wantTopics(orders)
+	s.settleTogether([]punctual.Settlement{ack(x + "~2"), ack(x, next(x+"~2")), ack(x+"~3", next(x+"~2"))}, nil, nil, punctual.ErrDuplicate)
+	s.wantTopics(orders, told)
+	pushed := s.happened(punctual.EventPushed, 0)
+	pushed.ID, pushed.FirstDue, pushed.Due = x+"~2", noon.Add(time.Hour), noon.Add(time.Hour)
+	s.wantEvents("an ack whose follow-up takes an ID that was freed before it", pushed)
 }
 
 // eventsOfEvents: no companion tells of its own messages, so that events do not breed.

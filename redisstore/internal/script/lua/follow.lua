@@ -119,13 +119,21 @@ if ARGV[5] then
     return status, at, state
   end
 
-  -- tries is refusal without an effect.
-  function follow.tries(place, id, h, is_remembered)
-    local was, was_remembered
-    if own then was, was_remembered = own.holds(id) end
-    local status = follow.refusal(place, id, h, is_remembered)
-    if own then own.hold(id, was, was_remembered) end
-    return status
+  -- try begins a trial: what refusal, hold and assume note from now on lasts until the function is called that it returns.
+  function follow.try()
+    local forgets = {}
+    for k, into in pairs(to) do forgets[k] = into.remember() end
+    return function() for _, forget in pairs(forgets) do forget() end end
+  end
+
+  -- assume notes, in a trial, that the follow-ups of a settlement are stored. replaced is called as by store.
+  function follow.assume(place, replaced)
+    for _, f in ipairs(of_place[place] or {}) do
+      if not f.kept then
+        to[f.topic].assume(f.id, f.due, f.how)
+        if f.topic == 0 then replaced(f.id) end
+      end
+    end
   end
 
   -- to_look_up reports whether a status tells the caller to look a topic up and to send the settlement again.

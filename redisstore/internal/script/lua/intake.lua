@@ -70,6 +70,19 @@ do
     -- hold tells what a settlement leaves under an ID: {set, at, due}, or nil, and whether the ID is remembered.
     function this.hold(id, h, is_remembered) held[id], remembered[id] = h, is_remembered end
 
+    -- remember returns a function that takes back what hold and assume have noted since.
+    function this.remember()
+      local h, r = {}, {}
+      for id, x in pairs(held) do h[id] = x end
+      for id, x in pairs(remembered) do r[id] = x end
+      return function() held, remembered = h, r end
+    end
+
+    -- assume notes what store leaves under an ID, and stores nothing.
+    function this.assume(id, due, how)
+      if how % 8 ~= NEW then held[id], remembered[id] = {set = p.t, at = due}, nil end
+    end
+
     -- refusal returns status, due time and state for the reply if a message is not to be stored, else nil.
     function this.refusal(id, due, how, rest)
       if due > MAX_DUE then return TOO_FAR, 0, 0 end

@@ -198,35 +198,51 @@ local function settle_place(place)
 end
 
 -- lacks_events reports whether some settlement is told of while the companion events is not there. Nothing has been written yet.
+-- The settlements build on each other: behind an extension a lease goes on, behind an ack it is over, and a follow-up finds what
+-- the settlements before it leave. So all of them are tried, and what they would leave is forgotten again.
 local function lacks_events()
-  local seen = {}
+  local over, found = {}, false
+  local forget = follow and follow.try()
   for place = 0, #ids - 1 do
     local i = 5 * place + 1
     local id, verb = items[i], items[i + 2]
     local st = known[id]
-    if not seen[id] and token[id] ~= 0 and token[id] == items[i + 1] then
-      seen[id] = true
-      local event, holder
+    if not over[id] and token[id] ~= 0 and token[id] == items[i + 1] then
+      local event, refused, follows = nil, false, follow and (verb == ACK or verb == SNOOZE or verb == DISCARD)
+      local set, at, due -- what the settlement leaves under the ID
       if verb == ACK then
         event = events.ACKED
+      elseif st.cancel and verb ~= DISCARD then
+        event, refused, follows = events.CANCELLED, verb == EXTEND, false
       elseif verb == DISCARD then
-        event, holder = events.DEAD, {set = D, at = now, due = st.due}
-      elseif st.cancel then
-        event = verb ~= EXTEND and events.CANCELLED
-      elseif verb == RETRY or verb == SNOOZE then
-        local due = next_due(st, items[i + 3])
-        holder = due <= MAX_DUE and {set = T, at = due}
-        event = verb == RETRY and holder and (attempts_left(st) and events.RETRIED or events.DEAD)
+        event, set, at, due = events.DEAD, D, now, st.due
+      elseif verb == EXTEND then
+        set, at, due = L, NEVER, st.due
+      elseif verb == RELEASE then
+        set, at = T, st.due
+      else
+        set, at = T, next_due(st, items[i + 3])
+        refused = at > MAX_DUE
+        if verb == RETRY and attempts_left(st) then
+          event = events.RETRIED
+        elseif verb == RETRY then
+          event, set, at, due = events.DEAD, D, now, st.due
+        end
       end
-      local lacks = event and events.lacks(events.own, event)
-      if follow and (verb == ACK or verb == DISCARD or verb == SNOOZE and holder) then
-        local refused = follow.tries(place, id, holder, verb == ACK and remembers(id))
-        lacks = not refused and (lacks or follow.lacks_events(place))
+      if follows and not refused then
+        refused = follow.refusal(place, id, set and {set = set, at = at, due = due}, not set and remembers(id)) ~= nil
       end
-      if lacks then return true end
+      if not refused then
+        found = event and events.lacks(events.own, event) or follows and follow.lacks_events(place)
+        if found then break end
+        over[id] = verb ~= EXTEND
+        now_holds(id, set, at, due)
+        if follows then follow.assume(place, function(replaced) over[replaced] = true end) end
+      end
     end
   end
-  return false
+  if forget then forget() end
+  return found
 end
 
 if events and not events.is_there and lacks_events() then return events.absent() end
