@@ -48,8 +48,7 @@ const consumeExample = `  punctual consume order.cancel
   punctual consume reminders invoices --until-empty
   punctual consume jobs --count 10 --json > jobs.ndjson
   punctual consume mail --exec 'echo "$PUNCTUAL_ID is due at $PUNCTUAL_DUE"' --concurrency 8
-  punctual consume orders --group billing
-  punctual consume orders --exec ./close --then`
+  punctual consume orders --group billing --exec ./close --then`
 
 // consumeFlags are the flags of consume.
 type consumeFlags struct {
