@@ -15,8 +15,8 @@ import (
 
 const demoHelp = `Demo plays 20 seconds in a shop, on a fresh store in a temporary directory. An order that is not
 paid in time is closed. Some orders are paid, one gets more time, one fails and is retried, and one
-can never be closed and ends dead. Each closed order has a follow-up, of which the groups billing and
-mail each get a copy; a schedule has a report made every four seconds. In between the store is
+can never be closed and ends dead. Each closed order has a follow-up, of which the groups billing
+and mail each get a copy; a schedule has a report made every four seconds. In between the store is
 closed and opened again. At the end the demo says how late the deliveries were and checks each
 promise; it exits with 1 if one was broken.`
 
