@@ -25,6 +25,8 @@ SLOW = $$(go list -f '{{.Dir}}' $(RACED) | while read -r d; do if grep -qs '^fun
 
 # Random histories for each way to a store.
 export PUNCTUAL_HISTORIES ?= 12
+# Of so many situations of a message, one is taken in each kind of topic when all its transitions are tried.
+export PUNCTUAL_TRANSITIONS ?= 2
 # For instance: make test TESTFLAGS='-run Cancel -v'
 TESTFLAGS ?=
 
@@ -93,7 +95,7 @@ newcomer: ## Do what the README says, command by command, in an empty directory 
 # How many random histories, kills and power cuts make torture goes through for each store. Each test logs what it did.
 CYCLES ?= 2000
 torture: deps ## Try everything for long, under the race detector: histories, races, kill -9, power cuts (CYCLES=2000)
-	PUNCTUAL_HISTORIES=$(CYCLES) PUNCTUAL_TORTURE_CYCLES=$(CYCLES) PUNCTUAL_POWER_CUTS=$(CYCLES) $(LONG) $(RACE) ./...
+	PUNCTUAL_TRANSITIONS=1 PUNCTUAL_HISTORIES=$(CYCLES) PUNCTUAL_TORTURE_CYCLES=$(CYCLES) PUNCTUAL_POWER_CUTS=$(CYCLES) $(LONG) $(RACE) ./...
 # How many faults make torture-redis and torture-postgres bring about.
 KILLS ?= 200
 FAILOVERS ?= 50

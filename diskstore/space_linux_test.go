@@ -149,7 +149,7 @@ func TestSlowFullDiskEmpties(t *testing.T) {
 // fullDiskEmpties fills a disk with n messages, and empties it but for some that are left.
 func fullDiskEmpties(t *testing.T, left int64, empty func(s *Store, n int)) {
 	t.Helper()
-	mount := mountSmall(t, "size=1500m")
+	mount := mountSmall(t, "size=1000m")
 	s := openAt(t, filepath.Join(mount, "store"), &Options{Logger: quiet})
 	body := noise(1, 1<<20)
 	pushOne := func(i int) error {
@@ -168,7 +168,7 @@ func fullDiskEmpties(t *testing.T, left int64, empty func(s *Store, n int)) {
 	}
 	empty(s, n)
 	within(t, "the disk, of which half must be free after nearly everything has gone,", func() {
-		for bytesLeft(t, mount) < 750<<20 {
+		for bytesLeft(t, mount) < 500<<20 {
 			time.Sleep(50 * time.Millisecond)
 		}
 	})
