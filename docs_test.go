@@ -263,6 +263,32 @@ func TestTranslationsAgree(t *testing.T) {
 	}
 }
 
+// The Chinese pages and the console use the words of docs/glossary.md, and none of those that stood for the same thing before.
+func TestChineseWords(t *testing.T) {
+	glossary := readText(t, "docs/glossary.md")
+	instead := map[string]string{"推送": "存入", "重新排期": "重新入队", "话题": "主题"}
+	for _, word := range []string{"存入", "重新入队", "主题"} {
+		if !strings.Contains(glossary, "| "+word+" |") {
+			t.Errorf("docs/glossary.md does not have %s", word)
+		}
+	}
+	files := []string{"console/lang/zh-CN.json"}
+	for _, page := range pages(t) {
+		if strings.HasSuffix(page, chineseSuffix) {
+			files = append(files, page)
+		}
+	}
+	for _, file := range files {
+		for n, line := range strings.Split(readText(t, file), "\n") {
+			for word, better := range instead {
+				if strings.Contains(line, word) {
+					t.Errorf("%s, line %d says %s: docs/glossary.md has %s for that", file, n+1, word, better)
+				}
+			}
+		}
+	}
+}
+
 // chineseSuffix ends the file names of Chinese pages.
 const chineseSuffix = ".zh-CN.md"
 
