@@ -273,6 +273,42 @@ func BenchmarkAck(b *testing.B) {
 	}
 }
 
+// BenchmarkFollow acks what was claimed before, 100 in a call, with a follow-up each in a companion of the topic: in one step, and
+// by a push and an ack apart.
+func BenchmarkFollow(b *testing.B) {
+	for _, together := range []bool{false, true} {
+		b.Run(fmt.Sprint("together=", together), func(b *testing.B) {
+			bb := newBench(b)
+			bb.fill(b.N, time.Unix(1, 0))
+			var held []punctual.Delivery
+			for len(held) < b.N {
+				ds, err := bb.store.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: 200, Lease: time.Hour})
+				bb.must(err)
+				held = append(held, ds...)
+			}
+			bb.begin()
+			for some := range slices.Chunk(held, 100) {
+				ss, ms := acks(some), make([]punctual.NewMessage, len(some))
+				for i := range some {
+					ms[i] = punctual.NewMessage{Topic: "orders@next", ID: some[i].ID + "~next", Body: benchBody, Delay: time.Hour}
+					if together {
+						ss[i].Then = ms[i : i+1]
+					}
+				}
+				if !together {
+					rs, err := bb.store.Push(context.Background(), ms)
+					bb.must(err)
+					for _, r := range rs {
+						bb.must(r.Err)
+					}
+				}
+				settled(b, bb.store, ss)
+			}
+			bb.end(b.N)
+		})
+	}
+}
+
 func drain(b *bench, left *atomic.Int64, size int) {
 	for left.Load() > 0 {
 		ds, err := b.store.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: size})
