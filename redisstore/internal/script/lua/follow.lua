@@ -20,6 +20,7 @@ if ARGV[5] then
   local ids_of = {}                      -- by topic: the IDs that may be in use
   local NEW = 3
   local out_of_memory
+  local other_version = cfg.version ~= tonumber(ARGV[6])
 
   -- The other intakes. These reads fail for a key of a wrong type, before anything is written.
   for k, p in ipairs(follow_topics) do
@@ -30,10 +31,12 @@ if ARGV[5] then
     to[k] = new_intake(p)
   end
 
-  -- due_in returns a due time and its digits.
+  -- due_in returns a due time and its digits. Follow-ups of one call mostly have the same delay.
+  local digits = {}
   local function due_in(when)
     if type(when) == 'string' then return tonumber(when), when end
-    return up + when, int(up + when)
+    digits[when] = digits[when] or int(up + when)
+    return up + when, digits[when]
   end
 
   do
@@ -96,7 +99,7 @@ if ARGV[5] then
     local lookup, status, at, state
     for j, f in ipairs(all) do
       local p = follow_topics[f.topic]
-      if cfg.version ~= tonumber(ARGV[6]) then
+      if other_version then
         lookup = lookup or 16 * j + VERSION
       elseif p and not p.is_there then
         -- What the topic does not exist for is refused all the same, so that it does not come into being for it.

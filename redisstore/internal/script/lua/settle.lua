@@ -53,15 +53,18 @@ local remember = {} -- of messages with a remember: for how long their ID is rem
 local scores = call('ZMSCORE', L, unpack(ids))
 local stateless = {} -- IDs of messages without a stored state whose state is needed
 local may_end = {}
+local text, score, score_token -- the last score: the messages of one claim have the same one
 for n, raw in ipairs(call('HMGET', S, unpack(ids))) do
-  local id, score, is_ack = ids[n], tonumber(scores[n] or 0), items[5 * n - 2] == ACK
+  local id, is_ack = ids[n], items[5 * n - 2] == ACK
+  if scores[n] ~= text then text, score, score_token = scores[n], tonumber(scores[n] or 0), nil end
   if raw then
     token[id] = state_token(id, raw)
     if keeps or not is_ack then known[id] = decode_state(id, raw) end
     remember[id] = state_remember(raw)
     if keeps and (is_ack or known[id].cancel or events) then may_end[#may_end + 1] = id end
   else
-    token[id] = is_compact(score) and lease_token(score) or 0
+    score_token = score_token or is_compact(score) and lease_token(score) or 0
+    token[id] = score_token
     if keeps or not is_ack then stateless[#stateless + 1] = id end
   end
 end
