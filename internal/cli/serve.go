@@ -202,7 +202,11 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 // withListenFlags adds to err the flags that give the server what it lacks.
 func withListenFlags(err error) error {
 	if errors.Is(err, punctual.ErrForbidden) {
-		return fmt.Errorf("%w; the flags are --tls-cert with --tls-key and --tokens, or --listen 127.0.0.1:PORT, or --expose-without-tls-and-tokens", err)
+		said := strings.TrimSuffix(err.Error(), ": "+punctual.ErrForbidden.Error())
+		return &failure{ // with the flags as the remedy, in the place of the one for clients
+			code: punctual.ErrorCode(err), exit: exitError, definite: true, cause: err,
+			text: said + ": the flags are --tls-cert with --tls-key and --tokens, or --listen 127.0.0.1:PORT, or --expose-without-tls-and-tokens",
+		}
 	}
 	return err
 }
