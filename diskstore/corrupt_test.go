@@ -197,7 +197,7 @@ func damageKilled(t *testing.T, many bool) {
 	damageAll(t, made, want)
 }
 
-// noticing is what docs/reliability.md says of damage, each a class of files and a kind of damage. What is noticed
+// noticing is what docs/lab/reliability.md says of damage, each a class of files and a kind of damage. What is noticed
 // only sometimes has copies, or places that nothing depends on.
 type noticing struct{ always, sometimes, never []string }
 

@@ -193,7 +193,7 @@ func program(dir string, k Kind, from Source) ([]file, error) {
 	return out, nil
 }
 
-// Template is the text of a program: main.go, worker.go, worker.py or worker.mjs.
+// Template is the text of a program, by the name of its file, such as worker.py.
 func Template(name string) string {
 	text, err := templates.ReadFile("templates/" + name + ".txt")
 	if err != nil {
