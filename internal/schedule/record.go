@@ -190,19 +190,16 @@ func (r *Record) Encode() ([]byte, error) {
 
 // Decode reads the stored form of a schedule. What it cannot read is an error that says whether a newer program wrote it.
 func Decode(body []byte) (*Record, error) {
-	var v struct {
-		V int `json:"v"`
-	}
-	if err := json.Unmarshal(body, &v); err != nil {
-		return nil, fmt.Errorf("this message is no schedule: %w", err)
-	}
-	if v.V != Version {
-		return nil, fmt.Errorf("the schedule has version %d and this program reads %d: use a newer program", v.V, Version)
-	}
 	r := new(Record)
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
-	if err := d.Decode(r); err != nil {
+	if err := d.Decode(r); err != nil || r.V != Version {
+		var v struct {
+			V int `json:"v"`
+		}
+		if unread := json.Unmarshal(body, &v); unread == nil && v.V != Version { // a member that is not known comes with a newer version
+			return nil, fmt.Errorf("the schedule has version %d and this program reads %d: use a newer program", v.V, Version)
+		}
 		return nil, fmt.Errorf("this message is no schedule: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
