@@ -199,8 +199,8 @@ func BenchmarkLateness(b *testing.B) {
 		}
 		all.Wait()
 		defer runDuties(b, store, nil)()
-		begin := time.Now().Add(2 * time.Second) // when the duty has caught up
-		time.Sleep(62 * time.Second)
+		begin := time.Now().Truncate(time.Minute).Add(time.Minute) // the first time of each is behind this
+		time.Sleep(time.Until(begin) + 62*time.Second)
 		var late []time.Duration
 		for m, err := range q.List(b.Context(), punctual.ListQuery{Topic: "t", State: punctual.StateReady, From: begin, To: begin.Add(time.Minute), Limit: 10_000}) {
 			if err != nil {

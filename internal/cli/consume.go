@@ -41,13 +41,16 @@ acked and all of them are stored, or neither happens. They may be 64. If a line 
 of them is stored, and the message is retried with the reason as its error. After another exit code
 than 0 what CMD has printed is not stored.
 
+With --quiet what comes in quiet hours is snoozed to their end and up to five minutes more, so that
+not all of a night come at once. No attempt is used, and a retry waits as well.
+
 Several topics are asked in a random order, so that none starves. With --concurrency 1, the
 default, lines come in the order in which messages were claimed.`
 
 const consumeExample = `  punctual consume order.cancel
   punctual consume reminders invoices --until-empty
   punctual consume jobs --count 10 --json > jobs.ndjson
-  punctual consume mail --exec 'echo "$PUNCTUAL_ID is due at $PUNCTUAL_DUE"' --concurrency 8
+  punctual consume mail --exec 'echo "$PUNCTUAL_ID is due at $PUNCTUAL_DUE"' --quiet 22:00-08:00 --zone Europe/Berlin
   punctual consume orders --group billing --exec ./close --then`
 
 // consumeFlags are the flags of consume.
@@ -61,6 +64,8 @@ type consumeFlags struct {
 	timeout     durationFlag
 	snooze      durationFlag
 	then        bool
+	quiet, zone string
+	schedules   bool
 }
 
 func newConsume(a *app) *cobra.Command {
@@ -99,6 +104,9 @@ func newConsume(a *app) *cobra.Command {
 	flags.Var(&f.timeout, "timeout", "end a CMD that runs longer and retry (default 1h; 0: no limit)")
 	flags.Var(&f.snooze, "snooze", "how long exit code 75 puts a message off (default 30s)")
 	flags.BoolVar(&f.then, "then", false, "store the messages that CMD prints, one JSON object per line, together with the ack")
+	flags.StringVar(&f.quiet, "quiet", "", "put off what comes in these `HOURS` to their end, like 22:00-08:00")
+	flags.StringVar(&f.zone, "zone", "", "the `ZONE` whose clock --quiet means, like Europe/Berlin (default UTC)")
+	flags.BoolVar(&f.schedules, "schedules", false, "also store the messages of the topics' schedules when these come, which a server does by itself")
 	return cmd
 }
 
@@ -118,6 +126,8 @@ func (f *consumeFlags) check(topics []string) error {
 	switch {
 	case f.concurrency < 1 || f.concurrency > punctual.MaxClaim:
 		return usagef("concurrency %d: use 1 to %d", f.concurrency, punctual.MaxClaim)
+	case f.zone != "" && f.quiet == "":
+		return usagef("--zone goes with --quiet: it says whose clock the hours mean")
 	case f.count < 0:
 		return usagef("count %d: use 1 or more, or 0 for no end", f.count)
 	case f.snooze.d != nil && f.exec == "":
@@ -127,7 +137,24 @@ func (f *consumeFlags) check(topics []string) error {
 	case f.timeout.d != nil && f.exec == "":
 		return usagef("--timeout goes with --exec: without it there is nothing to wait for")
 	}
-	return nil
+	_, err := f.middleware()
+	return err
+}
+
+// middleware is what the flags ask for around the handler of the messages.
+func (f *consumeFlags) middleware() ([]worker.Middleware, error) {
+	if f.quiet == "" {
+		return nil, nil
+	}
+	from, to, ok := strings.Cut(f.quiet, "-")
+	if !ok {
+		return nil, usagef("quiet hours %q: write them like 22:00-08:00", f.quiet)
+	}
+	quiet, err := worker.Quiet(worker.QuietHours{From: strings.TrimSpace(from), To: strings.TrimSpace(to), Zone: f.zone})
+	if err != nil {
+		return nil, err
+	}
+	return []worker.Middleware{quiet}, nil
 }
 
 // commandFlag is a flag that takes a command. An empty one, as from a variable that is not set,
@@ -171,6 +198,10 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	defer end()
 	c.end = end
 
+	around, err := f.middleware()
+	if err != nil {
+		return err
+	}
 	limited := newQuota(s, f.count)
 	c.delivered = limited.delivered
 	w := worker.New(limited, &worker.Config{
@@ -179,7 +210,8 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 		Timeout:         f.timeoutOrNone(),
 		ShutdownTimeout: drainLimit,
 		Logger:          a.logger(),
-		Middleware:      []worker.Middleware{c.stopAtWriteError, c.count},
+		Schedules:       f.schedules,
+		Middleware:      append([]worker.Middleware{c.stopAtWriteError, c.count}, around...),
 		Observer:        &punctual.Observer{OnStart: limited.started, OnLeaseLost: limited.lost, OnSettle: c.settled},
 	})
 	for _, topic := range topics {
@@ -191,7 +223,7 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 		watching.Go(func() { c.fail(endWhenEmpty(run, s, withParents(topics), end)) })
 	}
 	watching.Go(func() { c.fail(a.ownDuties(run, s, topics)) })
-	err := w.Run(run)
+	err = w.Run(run)
 	end()
 	watching.Wait()
 	return errors.Join(err, c.failed())

@@ -139,6 +139,10 @@ func TestConsumeRefusesBadInput(t *testing.T) {
 		{"--snooze goes with --exec", []string{"consume", "t", "--snooze", "1s"}},
 		{"--timeout goes with --exec", []string{"consume", "t", "--timeout", "1s"}},
 		{"--then goes with --exec", []string{"consume", "t", "--then"}},
+		{"--zone goes with --quiet", []string{"consume", "t", "--zone", "UTC"}},
+		{"write them like 22:00-08:00", []string{"consume", "t", "--quiet", "22:00"}},
+		{`To is "8"`, []string{"consume", "t", "--quiet", "22:00-8"}},
+		{`zone "Mars/Base" is not known here`, []string{"consume", "t", "--quiet", "22:00-08:00", "--zone", "Mars/Base"}},
 		{`topic "a b"`, []string{"consume", "t", "a b"}},
 		{"the command is empty", []string{"consume", "t", "--exec", " "}},
 		{"lease 1ms", []string{"consume", "t", "--lease", "1ms"}},
@@ -321,4 +325,19 @@ func TestGetTellsOfFinishedMessages(t *testing.T) {
 	r.run("get", "a", "c").exits(exitUnwished, `ID "c": not found`).contains("body         again")
 	r.run("topic", "set", "t", "--finished-retention", "400d").exits(exitUsage, "finished retention")
 	r.run("topic", "show", "t").ok().contains("finished retention", "30d")
+}
+
+// What comes in quiet hours is put off to their end, without an attempt.
+func TestConsumeQuiet(t *testing.T) {
+	r := newRig(t)
+	r.clock.Set(time.Date(2026, 11, 20, 22, 30, 0, 0, time.UTC)) // half past eleven in Berlin
+	r.run("push", "t", "x", "--id", "a").ok()
+	quiet := []string{"consume", "t", "--count", "1", "--quiet", "23:00-07:00", "--zone", "Europe/Berlin"}
+	r.run(quiet...).exits(exitOK).prints("")
+	end := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
+	if m := r.get("t", "a"); m.State != punctual.StateScheduled || m.Attempt != 0 || m.Due.Before(end) || m.Due.After(end.Add(5*time.Minute)) {
+		t.Errorf("it is %s with %d attempts, due %v; want it at %v or up to five minutes later", m.State, m.Attempt, m.Due, end)
+	}
+	r.clock.Set(end.Add(5 * time.Minute))
+	r.run(quiet...).ok().contains(`"id":"a"`)
 }
