@@ -134,11 +134,14 @@ func (s *Store) settleStep(tx *writer.Tx, n int, st *punctual.Settlement, told *
 	if !ok {
 		return true, storekit.SettleError(st, punctual.ErrLeaseLost), nil
 	}
-	r, err := tx.ReadHeld(h)
-	if err != nil {
-		return false, nil, err
-	}
 	set := tx.Existing(st.Topic).Settings()
+	r := &record.Record{ID: h.ID} // enough for an ack of which nothing is kept or told
+	h.Lease.AddTo(r)
+	if st.Verb != punctual.SettleAck || h.Remembers || writer.KeepsAcked(set) {
+		if r, err = tx.ReadHeld(h); err != nil {
+			return false, nil, err
+		}
+	}
 	to, result := lifecycle.Settle(&r.Message, st, set, tx.Now)
 	if to.To == lifecycle.Stay {
 		return true, result, nil

@@ -108,6 +108,7 @@ type Held struct {
 	ID        string
 	Lease     record.Lease
 	Cancelled bool // no attempt may follow the lease (P5)
+	Remembers bool // the message says itself for how long its ID is remembered when it finishes
 }
 
 // Holder returns the message for which a settlement's token is current (P4); ok is false when there is none.
@@ -122,5 +123,5 @@ func (x *Index) Holder(st *punctual.Settlement) (h Held, ok bool) {
 }
 
 func (m *message) asHeld() Held {
-	return Held{Topic: m.topic, ID: m.id, Lease: m.lease, Cancelled: m.cancelled}
+	return Held{Topic: m.topic, ID: m.id, Lease: m.lease, Cancelled: m.cancelled, Remembers: m.remembers}
 }

@@ -414,6 +414,12 @@ func KeepsRecords(s *punctual.Settings) bool {
 	return s.FinishedRetention > 0 || s.Emit&punctual.EventCancelled != 0
 }
 
+// KeepsAcked tells whether Apply needs the stored records of the topic's messages that are acked: for their finished records or
+// events.
+func KeepsAcked(s *punctual.Settings) bool {
+	return s.FinishedRetention > 0 || s.Emit&punctual.EventAcked != 0
+}
+
 // deadLetter moves a message to the dead.
 func (tx *Tx) deadLetter(d memory.Detached, r *record.Record) {
 	tx.detached--
