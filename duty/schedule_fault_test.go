@@ -30,19 +30,19 @@ func (r *rig) counts(topic, name string) punctual.ScheduleCounts {
 	return i.Counts
 }
 
-// TestFullTopicDelaysNoOtherSchedule: a topic that takes nothing for twenty minutes does not hold up the schedules of another one (P14),
+// TestFullTopicDelaysNoOtherSchedule: a topic that takes nothing for ten minutes does not hold up the schedules of another one (P14),
 // and makes up for what it has missed when there is room again.
 func TestFullTopicDelaysNoOtherSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		s := &refusing{Store: r.mem, topic: "full@cron", err: punctual.ErrNoSpace}
-		for i := range 100 {
+		for i := range 30 {
 			r.put(punctual.Schedule{Topic: "full", Name: fmt.Sprint("s", i), Spec: "* * * * *"})
 		}
 		r.put(punctual.Schedule{Topic: "good", Name: "s", Spec: "* * * * *", Overlap: punctual.OverlapAllow})
 		stop := r.runs(s, duty.Config{})
 		defer stop()
-		for i := range 20 {
+		for i := range 10 {
 			time.Sleep(time.Minute - time.Duration(time.Now().UnixNano()%int64(time.Minute)) + time.Second)
 			if r.live("good") != int64(i+1) {
 				t.Fatalf("P14 isolation: a second after minute %d the good topic has %d occurrences", i+1, r.live("good"))
@@ -57,7 +57,7 @@ func TestFullTopicDelaysNoOtherSchedule(t *testing.T) {
 		}
 		defer r.runs(r.mem, duty.Config{})() // there is room again
 		time.Sleep(time.Hour)
-		if c := r.counts("full", "s7"); c.Stored != 1 || c.Missed < 15 || c.Stored+c.Missed+c.Skipped < 79 {
+		if c := r.counts("full", "s7"); c.Stored != 1 || c.Missed < 5 || c.Stored+c.Missed+c.Skipped < 69 {
 			t.Errorf("%+v; want one that makes up for the rest, and each time counted", c)
 		}
 	})
@@ -93,7 +93,7 @@ func TestSlowManySchedulesDelayNoOther(t *testing.T) {
 			r.push(ms...)
 		}
 		r.put(punctual.Schedule{Topic: "quiet", Name: "s", Spec: "0 * * * *"})
-		defer r.runs(&slow{Store: r.mem, takes: 2 * time.Millisecond}, duty.Config{})()
+		defer r.runs(&slow{Store: r.mem, takes: 20 * time.Millisecond}, duty.Config{})()
 		time.Sleep(time.Until(first.Due) + time.Second)
 		i, err := r.mem.Get(t.Context(), "quiet", "s~"+first.Due.UTC().Format("20060102T150405Z"))
 		if err != nil {
@@ -114,12 +114,13 @@ func TestSlowManySchedulesDelayNoOther(t *testing.T) {
 type dying struct {
 	*memstore.Store
 	claimed atomic.Bool
+	buried  chan struct{} // closed when the test is over
 }
 
-func (d *dying) Settle(ctx context.Context, _ []punctual.Settlement) ([]error, error) {
+func (d *dying) Settle(context.Context, []punctual.Settlement) ([]error, error) {
 	d.claimed.Store(true)
-	<-ctx.Done()
-	return nil, ctx.Err()
+	<-d.buried
+	return nil, punctual.ErrIndeterminate
 }
 
 // TestDeadDutyDelaysFiveSeconds: a duty that dies between the claim and the ack of a schedule delays it by five seconds at most,
@@ -128,8 +129,9 @@ func TestDeadDutyDelaysFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.put(punctual.Schedule{Topic: "reports", Name: "s", Spec: "0 * * * *"})
-		dead := &dying{Store: r.mem}
-		stop := r.runs(dead, duty.Config{})
+		dead := &dying{Store: r.mem, buried: make(chan struct{})}
+		defer r.runs(dead, duty.Config{})()
+		defer close(dead.buried)
 		i, err := r.mem.Get(t.Context(), "reports@cron", "s")
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +140,6 @@ func TestDeadDutyDelaysFiveSeconds(t *testing.T) {
 		if i, err = r.mem.Get(t.Context(), "reports@cron", "s"); err != nil || i.State != punctual.StateLeased || !dead.claimed.Load() {
 			t.Fatalf("%+v, %v: the duty did not die with the tick in hand, so this test shows nothing", i, err)
 		}
-		defer stop()
 		defer r.runs(r.mem, duty.Config{})()
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
