@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // eventsPage shows the latest events of a topic that no reader has taken yet.
@@ -142,7 +143,11 @@ func (p *eventsPage) row(m *punctual.Info) eventRow {
 	if err != nil {
 		return eventRow{Event: punctual.Event{At: m.Due, ID: m.ID}, Wrong: visible(err.Error()), Path: p.MessagePath(m.Topic, m.ID)}
 	}
-	return eventRow{Event: e, Name: e.Event.String(), Path: p.MessagePath(e.Topic, e.ID)}
+	row := eventRow{Event: e, Name: e.Event.String(), Path: p.MessagePath(e.Topic, e.ID)}
+	if e.Event == punctual.EventMissed || e.Event == punctual.EventSkipped { // of a schedule: no message has the ID
+		row.Path = p.SchedulePath(e.Topic, storekit.Stem(e.ID))
+	}
+	return row
 }
 
 // Names returns the texts of events, with commas between them.

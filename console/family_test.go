@@ -81,6 +81,10 @@ func TestEvents(t *testing.T) {
 	if cancelled < 0 || dead < cancelled || !strings.Contains(text, `href="/topics/t/messages/d"`) || !strings.Contains(text, "not an event") || strings.Contains(text, "<b>no event") {
 		t.Errorf("the events: %s", wordsOf(text))
 	}
+	r.push("t@events", "missed", 0, func(m *punctual.NewMessage) {
+		m.Body = []byte(`{"event":"skipped","topic":"t","id":"daily~20261122T090000Z","at":1795348800000,"count":3,"why":"overlap"}`)
+	})
+	r.wantText("/topics/t/events?event=skipped", `href="/topics/t/schedules/daily"`, "skipped</span> × 3", "left out: overlap")
 	if text := r.page("/topics/t/events?event=dead"); strings.Contains(text, `class="happened cancelled"`) || !strings.Contains(text, `class="happened dead"`) {
 		t.Error("a filter by what happened is not kept to")
 	}
@@ -89,7 +93,7 @@ func TestEvents(t *testing.T) {
 	}
 	r.clock.Advance(2 * time.Minute)
 	r.console.reader.Recount()
-	r.wantText("/topics/t/events", "3 events wait, the first for 2 min 1 s: nobody reads them")
+	r.wantText("/topics/t/events", "4 events wait, the first for 2 min 1 s: nobody reads them")
 	r.console.reader.Expire()
 	if now := r.page("/"); strings.Contains(now, "Messages wait for a consumer") || !strings.Contains(now, `href="/topics/t/events"`) {
 		t.Errorf("the first page: %s", wordsOf(now))
