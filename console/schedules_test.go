@@ -69,7 +69,14 @@ func TestScheduleList(t *testing.T) {
 			t.Errorf("%s lists other schedules", path)
 		}
 	}
-	if text := r.page("/schedules?q=nothing"); !strings.Contains(text, "No message fits") && !strings.Contains(text, "what you chose") {
+	few := rigOver(t, r.store, r.store, r.clock, &Options{Authenticate: who(access.Grant{Actions: access.Inspect, Topics: "mail"})})
+	if text := few.page("/schedules"); strings.Contains(text, ">hourly</a>") || strings.Contains(text, "reports") || !strings.Contains(text, ">once</a>") {
+		t.Error("whoever may inspect one topic sees the schedules of others, or not those of that one")
+	}
+	if a := few.get("/schedules?topic=reports"); a.Code != 403 {
+		t.Errorf("schedules of a topic that one may not inspect: %d", a.Code)
+	}
+	if text := r.page("/schedules?q=nothing"); !strings.Contains(text, "what you chose") {
 		t.Error("a filter that hides all says nothing")
 	}
 }

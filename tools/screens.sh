@@ -5,6 +5,6 @@ cd "$(dirname "$0")/.."
 tools/deps.sh browser
 mkdir -p bin/console docs/img/console
 (cd console/browsertest && PUNCTUAL_BROWSER=required go test -count=1 -run TestScreens . -args -store mem -screens "$OLDPWD/bin/console")
-for name in now-light now-dark ahead-light week-light topics-light message-dark dead-light; do
+for name in now-light now-dark ahead-light week-light topics-light message-dark dead-light schedules-light; do
 	cp "bin/console/$name.png" docs/img/console/
 done
