@@ -123,11 +123,7 @@ func (s *shop) runSchedules(from, to time.Time) {
 				}
 			}
 		}
-		consumed := []string{"sync", "report"}
-		if at.Before(s.now) {
-			consumed = append(consumed, "order.cancel")
-		}
-		for _, topic := range consumed {
+		for _, topic := range []string{"sync", "report", "order.cancel"} {
 			ds, err := s.store.Claim(s.t.Context(), punctual.Claim{Topics: []string{topic}, Max: 100})
 			if err != nil {
 				s.t.Fatal(err)
