@@ -86,6 +86,9 @@ func (r *schedules) add(where, name string, s punctual.Schedule) {
 	if r.seen[key]++; r.seen[key] > 1 {
 		s.Name = fmt.Sprintf("%s-%d", s.Name, r.seen[key])
 	}
+	if s.Name != name {
+		r.note(where, "its name is %s here", s.Name)
+	}
 	s.Overlap, s.Missed = r.opt.Overlap, r.opt.Missed
 	if _, err := s.Preview(r.opt.Now, 0); err != nil {
 		r.leave(where, "%v", err)

@@ -68,15 +68,16 @@ func TestBullSchedules(t *testing.T) {
 		t.Errorf("%d schedules; want %d: %+v", len(got), len(want), all)
 	}
 	wantProblems(t, problems, map[string]string{
-		"reports/daily":   "note: option priority of its jobs, 4, has no counterpart here; note: backoff {\"delay\":1000,\"type\":\"exponential\"} is a setting of the topic here",
-		"reports/often":   "note: it comes 83884 ms behind",
-		"reports/odd":     "left: every 1500 ms: times here are of whole seconds",
-		"reports/notz":    "left: say with --zone",
-		"reports/never":   "left: schedule never in reports: schedule \"H 9 * * *\"",
-		"reports/reached": "left: its limit of 5 jobs is reached",
-		"reports/past":    "left: schedule past in reports: no time is left until",
-		"reports/newer":   "left: its field jitter is not known here",
-		"reports/custom":  "left: it has neither a pattern nor an interval",
+		"reports/daily":           "note: option priority of its jobs, 4, has no counterpart here; note: backoff {\"delay\":1000,\"type\":\"exponential\"} is a setting of the topic here",
+		"reports/often":           "note: it comes 83884 ms behind",
+		"reports/customer:4711/é": "note: its name is customer:4711-- here",
+		"reports/odd":             "left: every 1500 ms: times here are of whole seconds",
+		"reports/notz":            "left: say with --zone",
+		"reports/never":           "left: schedule never in reports: schedule \"H 9 * * *\"",
+		"reports/reached":         "left: its limit of 5 jobs is reached",
+		"reports/past":            "left: schedule past in reports: no time is left until",
+		"reports/newer":           "left: its field jitter is not known here",
+		"reports/custom":          "left: it has neither a pattern nor an interval",
 	})
 	if n := r.client.DBSize(t.Context()).Val(); n != before {
 		t.Errorf("reading has changed Redis: %d keys, then %d", before, n)
@@ -178,7 +179,7 @@ func TestAsynqSchedules(t *testing.T) {
 	wantProblems(t, problems, map[string]string{
 		"report:daily": "note: 2 schedulers have it, so asynq enqueues it 2 times",
 		"ping":         "note: @every 30s counts from 1970 here",
-		"sync":         "note: Unique(1h0m0s) keeps; note: TaskID(\"only\") keeps; note: Retention(24h0m0s) is a setting",
+		"sync":         "note: Unique(1h0m0s) keeps; note: TaskID(\"only\") keeps; note: Retention(24h0m0s) is a setting; note: its name is sync-2 here",
 		"grouped":      "left: Group(\"g\")",
 		"later":        "left: ProcessIn(1m0s) has no counterpart",
 		"strange":      "left: option Colour(red) is not known here",
@@ -193,5 +194,18 @@ func TestAsynqSchedules(t *testing.T) {
 	}
 	if !slices.Equal(topics, []string{"sync Asia/Tokyo", "sync America/New_York"}) { // the others need --zone
 		t.Errorf("by type, without a zone: %q", topics)
+	}
+}
+
+// asynqWritten is an entry that asynq 0.26.0 has written for a task of the queue critical with MaxRetry(4) and Timeout(90 s).
+const asynqWritten = "\n$ad47ae67-4ca2-4bfc-92ed-e2ed5fe7faec\x12\x0b0 9 * * 1-5\x1a\x0creport:daily\"\a{\"a\":1}*\x11Queue(\"critical\")*\x0bMaxRetry(4)*\x0eTimeout(1m30s)2\x06\b\x90\x8d\xa5\xd8\x06:\x0b\b\x80\x92\xb8\xc3\x98\xfe\xff\xff\xff\x01"
+
+func TestAsynqEntryAsWritten(t *testing.T) {
+	e, err := parseAsynqEntry([]byte(asynqWritten))
+	if err != nil || e.typ != "report:daily" || e.spec != "0 9 * * 1-5" || string(e.payload) != `{"a":1}` || !slices.Equal(e.options, []string{`Queue("critical")`, "MaxRetry(4)", "Timeout(1m30s)"}) {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := parseAsynqEntry([]byte(asynqWritten[:60])); err == nil {
+		t.Error("half an entry was read")
 	}
 }
