@@ -1,7 +1,9 @@
 package punctual_test
 
 import (
+	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -19,6 +21,24 @@ func TestReadmeShowsThisCode(t *testing.T) {
 		}
 		if n := strings.Count(text, "\n"); n > 120 {
 			t.Errorf("%s has %d lines, 120 are allowed", page, n)
+		}
+	}
+}
+
+// The lateness that the README tells is that of docs/performance.md.
+func TestReadmeFigures(t *testing.T) {
+	measured := readText(t, "docs/performance.md")
+	for load, forms := range map[string][2]string{
+		"20,000/s": {"began at most %s ms after", "在到期后 %s 毫秒内开始"}, "100,000/s": {"a second it was %s ms", "条时是 %s 毫秒"},
+	} {
+		m := regexp.MustCompile(`(?m)^\| lateness at ` + load + `, p99 \| [^|]* \| ([0-9.,]+) ms \|`).FindStringSubmatch(measured)
+		if m == nil {
+			t.Fatalf("docs/performance.md does not tell the lateness at %s in the form that this test knows", load)
+		}
+		for n, page := range []string{"README.md", "README.zh-CN.md"} {
+			if want := fmt.Sprintf(forms[n], m[1]); !strings.Contains(readText(t, page), want) {
+				t.Errorf("%s does not say %q, which docs/performance.md has measured", page, want)
+			}
 		}
 	}
 }
