@@ -46,7 +46,7 @@ func TestQuickStartCommands(t *testing.T) {
 	out := typeInto(t, t.TempDir(), commands[:len(commands)-1]) // TestReadmeCommands has the last one
 	text := out
 	for _, want := range []string{
-		"A-17\n", "A-18\n", "scheduled", "A-17", "cancelled", "close A-18:\n{\"order\":\"A-18\"}", "A-19", "attempts used up", "the warehouse does not answer",
+		"A-17\n", "A-18\n", "scheduled", "A-17", "cancelled", "close A-18:\n{\"order\":\"A-18\"}", "A-19", "the warehouse does not answer", "attempts used up",
 		"close A-19", "order.close", "wrote notify/main.go",
 	} {
 		_, rest, ok := strings.Cut(text, want)
