@@ -104,36 +104,37 @@ func TestNewFindsTheLibrary(t *testing.T) {
 // The program of the library is that of the README, and what new writes is built and run: the first attempt fails, the second one is
 // answered, and then the message is gone.
 func TestNewProgramsRun(t *testing.T) {
+	t.Parallel() // it waits for processes
 	if text, err := os.ReadFile("../../examples/notify/main.go"); err != nil || string(text) != scaffold.Template("main.go") {
 		t.Errorf("internal/cli/scaffold/templates/main.go.txt is not examples/notify/main.go (%v)", err)
 	}
-	server := newShell(t).start("serve", "--listen", "127.0.0.1:0", "--store", "mem:")
-	url := listening(t, server)
-	t.Run("programs", func(t *testing.T) {
-		for kind, program := range map[scaffold.Kind]string{
-			scaffold.KindGo: "go", scaffold.KindGoHTTP: "go", scaffold.KindPython: "python3", scaffold.KindNode: "node",
-		} {
-			t.Run(string(kind), func(t *testing.T) {
-				if _, err := exec.LookPath(program); err != nil {
-					t.Skipf("NOT TESTED: what punctual new --kind %s writes, because there is no %s here", kind, program)
-				}
-				dir := filepath.Join(t.TempDir(), "worker")
-				args := []string{"new", dir, "--kind", string(kind)}
-				if kind == scaffold.KindGo {
-					args = append(args, "--clone", clone(t))
-				}
-				newRig(t).run(args...).ok()
-				runNew(t, dir, kind, url)
-				if !kind.NeedsServer() {
-					return
-				}
-				wantAcked(t, url)
-			})
-		}
-	})
-	server.signal(syscall.SIGTERM)
-	if code := server.wait(); code != exitOK {
-		t.Errorf("the server: exit %d, %s", code, server.errs)
+	for kind, program := range map[scaffold.Kind]string{
+		scaffold.KindGo: "go", scaffold.KindGoHTTP: "go", scaffold.KindPython: "python3", scaffold.KindNode: "node",
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(program); err != nil {
+				t.Skipf("NOT TESTED: what punctual new --kind %s writes, because there is no %s here", kind, program)
+			}
+			dir := filepath.Join(t.TempDir(), "worker")
+			args := []string{"new", dir, "--kind", string(kind)}
+			if kind == scaffold.KindGo {
+				args = append(args, "--clone", clone(t))
+			}
+			newRig(t).run(args...).ok()
+			if !kind.NeedsServer() {
+				runNew(t, dir, kind, "")
+				return
+			}
+			server := newShell(t).start("serve", "--listen", "127.0.0.1:0", "--store", "mem:")
+			url := listening(t, server)
+			runNew(t, dir, kind, url)
+			wantAcked(t, url)
+			server.signal(syscall.SIGTERM)
+			if code := server.wait(); code != exitOK {
+				t.Errorf("the server: exit %d, %s", code, server.errs.String())
+			}
+		})
 	}
 }
 

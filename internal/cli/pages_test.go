@@ -36,6 +36,7 @@ func codeOf(page, language string) (blocks []string) {
 
 // The commands of the quick start, one after the other in one directory. Each does what the page says.
 func TestQuickStartCommands(t *testing.T) {
+	t.Parallel() // it waits for processes
 	var commands []string
 	for _, m := range regexp.MustCompile(`(?m)^    \$ (.*)$`).FindAllStringSubmatch(pageText(t, "quick-start.md"), -1) {
 		commands = append(commands, m[1])
@@ -62,6 +63,7 @@ func TestQuickStartCommands(t *testing.T) {
 
 // The workers in Python, Node and Java that the documents show. The first two are those of punctual new, which TestNewProgramsRun runs.
 func TestWorkersInDocuments(t *testing.T) {
+	t.Parallel() // it waits for processes
 	page := pageText(t, "http-workers.md")
 	for language, template := range map[string]string{"python": "worker.py", "js": "worker.mjs"} {
 		if code := codeOf(page, language); len(code) != 1 || code[0] != scaffold.Template(template) {
@@ -134,6 +136,7 @@ func closeOrder(context.Context, string) error { return nil }
 // The Go on the pages for users is compiled: whole files as they stand, functions and types behind snippetHead, statements within a
 // function beside the variables that the pages use.
 func TestGoOnPagesCompiles(t *testing.T) {
+	t.Parallel() // it waits for processes
 	dir := filepath.Join(t.TempDir(), "pages")
 	newRig(t).run("new", dir, "--clone", clone(t)).ok()
 	if err := os.Remove(filepath.Join(dir, "main.go")); err != nil {

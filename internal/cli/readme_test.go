@@ -22,6 +22,7 @@ const newcomer = "PUNCTUAL_NEWCOMER"
 // The README's commands, typed into a shell one after the other in an empty directory, do what the page says. Without
 // PUNCTUAL_NEWCOMER the clone is this directory, the demo is not played, and the binary is that of the test.
 func TestReadmeCommands(t *testing.T) {
+	t.Parallel() // it waits for processes
 	page, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
