@@ -121,7 +121,7 @@ func actionsOnMessages(t *testing.T, s punctual.Store) {
 	r.until("what is no duration is refused", `document.querySelector(".problem") !== null`)
 	r.forgive()
 	r.open(message)
-	r.submit("section.do input[value=now] ~ button")
+	r.submit("section.do button[value=now]")
 	r.stored("it is ready", "shop", "x-1", func(m punctual.Info) bool { return m.State == punctual.StateReady })
 	r.do(clickOn("details.confirm summary"))
 	r.submit("details.confirm button")
@@ -135,6 +135,10 @@ func actionsOnMessages(t *testing.T, s punctual.Store) {
 	r.fill("#many input[name=in]", "20h")
 	r.submit("#many button[value=reschedule]")
 	r.stored("the ticked ones are moved", "shop", "m1", func(m punctual.Info) bool { return time.Until(m.Due) > 19*time.Hour })
+	r.do(clickOn("input.all"))
+	r.until("all are ticked", `[...document.querySelectorAll("input[form=many]")].every(b => b.checked) && document.getElementById("ticked").textContent === "7"`)
+	r.submit("#many button[value=later]")
+	r.stored("all are an hour later", "shop", "m1", func(m punctual.Info) bool { return time.Until(m.Due) > 20*time.Hour })
 	r.tick("m2", "m3")
 	r.submit("#many button[value=now]")
 	r.stored("the ticked ones are due", "shop", "m3", func(m punctual.Info) bool { return m.State == punctual.StateReady })
@@ -170,6 +174,7 @@ func actionsOnTopics(t *testing.T, s punctual.Store) {
 			}
 		}
 	}
+	r.open("/topics/shop/settings")
 	for name, text := range map[string]string{"lease": "45s", "max_attempts": "7", "backoff": "1s, 2s, 5s", "dead_retention": "48h", "dedupe_window": "10m"} {
 		r.fill("#s-"+name, text)
 	}
@@ -183,7 +188,7 @@ func actionsOnTopics(t *testing.T, s punctual.Store) {
 	r.until("what is no duration is refused", `document.querySelector(".problem") !== null`)
 	r.forgive()
 
-	r.open("/topics/shop")
+	r.open("/topics/shop/settings")
 	r.fill(`form[action$="/purge"] input[name=typed]`, "ship")
 	r.submit(`form[action$="/purge"] button`)
 	r.until("another name is refused", `document.querySelector(".problem") !== null`)
@@ -193,6 +198,7 @@ func actionsOnTopics(t *testing.T, s punctual.Store) {
 	r.accepted("the purge")
 	r.gone("shop", "a")
 	r.gone("shop", "b")
+	r.open("/topics/shop/settings")
 	r.fill(`form[action$="/delete"] input[name=typed]`, "shop")
 	r.submit(`form[action$="/delete"] button`)
 	r.accepted("the deletion")
