@@ -43,7 +43,7 @@ func killedSchedule(i int, spec string) punctual.Schedule {
 	}
 }
 
-// RunKilledSchedules kills processes that do the duty of schedules, 20 times or as often as PUNCTUAL_TORTURE_CYCLES says, and judges
+// RunKilledSchedules kills processes that do the duty of schedules, 12 times or as often as PUNCTUAL_TORTURE_CYCLES says, and judges
 // that each time was stored once. Its parameters are those of RunKilled.
 func RunKilledSchedules(t *testing.T, test string, address func(t *testing.T) string, open Opener) {
 	if c, ok := ledger.ChildOf(t); ok {
@@ -64,7 +64,7 @@ func RunKilledSchedules(t *testing.T, test string, address func(t *testing.T) st
 		t.Run(s.name, func(t *testing.T) { killTickAt(t, test, s, address(t), open) })
 	}
 	r := rand.New(rand.NewPCG(ledger.TortureSeed(t), 9))
-	rounds := ledger.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", 20)
+	rounds := ledger.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", 12)
 	journal := filepath.Join(t.TempDir(), "journal")
 	for n := range rounds {
 		p, err := ledger.StartChild(test, ledger.Child{Program: ticked, Store: where, Journal: journal, Process: int64(n + 1), Seed: r.Uint64()})
