@@ -126,7 +126,7 @@ func TestCompanionMadeDuringDeletion(t *testing.T) {
 
 // A process dies anywhere while it makes a companion, or deletes a topic with one. The others go on, and a companion and its topic
 // have the same partitions.
-func TestKilledWithCompanions(t *testing.T) {
+func TestSlowKilledWithCompanions(t *testing.T) {
 	check := func(x *survivors) {
 		for _, s := range []*Store{x.old, x.young} {
 			rs, err := s.Push(x.t.Context(), []punctual.NewMessage{{Topic: x.topic + "@events", IfExists: punctual.IfExistsReplace, ID: "e", Delay: time.Hour}})

@@ -98,7 +98,7 @@ func TestEventsOutOfMemory(t *testing.T) {
 }
 
 // Lost answers, copies and late copies of calls tell of nothing twice, and of everything once.
-func TestCopiesTellOnce(t *testing.T) {
+func TestSlowCopiesTellOnce(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, v := range verbs() {
 		t.Run(v.name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestCopiesTellOnce(t *testing.T) {
 
 // A process dies anywhere while it settles messages that are told of, also while it makes the companion for the first event. A
 // message is told of if and only if it has ended.
-func TestKilledWithEvents(t *testing.T) {
+func TestSlowKilledWithEvents(t *testing.T) {
 	ds := make(map[string][]punctual.Delivery)
 	eachDeath(t, func(x *survivors) {
 		on := punctual.EventAcked

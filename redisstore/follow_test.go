@@ -495,7 +495,7 @@ func TestFollowUpsOfManySettlements(t *testing.T) {
 
 // A process dies anywhere while it settles with follow-ups, for companions that are there and for one that is not. A follow-up is
 // there if and only if its message was settled.
-func TestKilledWithFollowUps(t *testing.T) {
+func TestSlowKilledWithFollowUps(t *testing.T) {
 	var ds map[string][]punctual.Delivery
 	eachDeath(t, func(x *survivors) {
 		if ds == nil {
