@@ -8,15 +8,15 @@ import (
 	"github.com/punctualmq/punctual/storetest/duties"
 )
 
-// TestDuties copies for groups and forwards follow-ups over this store.
-func TestDuties(t *testing.T) {
+// TestSlowDuties copies for groups and forwards follow-ups over this store.
+func TestSlowDuties(t *testing.T) {
 	t.Parallel()
 	duties.Run(t, openFresh)
 }
 
-// TestKillDuties kills processes while they do so.
-func TestKillDuties(t *testing.T) {
-	duties.RunKilled(t, "TestKillDuties", func(t *testing.T) string { return t.TempDir() }, openQuietly)
+// TestSlowKillDuties kills processes while they do so.
+func TestSlowKillDuties(t *testing.T) {
+	duties.RunKilled(t, "TestSlowKillDuties", func(t *testing.T) string { return t.TempDir() }, openQuietly)
 }
 
 func openQuietly(t *testing.T, dir string) punctual.Store {
@@ -27,8 +27,8 @@ func openQuietly(t *testing.T, dir string) punctual.Store {
 	return s
 }
 
-// TestSchedules has the cases of schedules over this store.
-func TestSchedules(t *testing.T) {
+// TestSlowSchedules has the cases of schedules over this store.
+func TestSlowSchedules(t *testing.T) {
 	t.Parallel()
 	duties.RunSchedules(t, openFresh)
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/punctualmq/punctual/storetest/duties"
 )
 
-// TestDuties copies for groups and forwards follow-ups over this store.
-func TestDuties(t *testing.T) {
+// TestSlowDuties copies for groups and forwards follow-ups over this store.
+func TestSlowDuties(t *testing.T) {
 	t.Parallel()
 	duties.Run(t, openSerializable)
 }
 
-// TestKillDuties kills processes while they do so.
-func TestKillDuties(t *testing.T) {
+// TestSlowKillDuties kills processes while they do so.
+func TestSlowKillDuties(t *testing.T) {
 	t.Parallel()
 	address := func(*testing.T) string {
 		return shared.URL("postgres") + "&schema=d" + strings.ToLower(rand.Text())
 	}
-	duties.RunKilled(t, "TestKillDuties", address, openMigrated)
+	duties.RunKilled(t, "TestSlowKillDuties", address, openMigrated)
 }
 
 func openMigrated(t *testing.T, url string) punctual.Store {
@@ -34,8 +34,8 @@ func openMigrated(t *testing.T, url string) punctual.Store {
 	return s
 }
 
-// TestSchedules has the cases of schedules over this store.
-func TestSchedules(t *testing.T) {
+// TestSlowSchedules has the cases of schedules over this store.
+func TestSlowSchedules(t *testing.T) {
 	t.Parallel()
 	duties.RunSchedules(t, openSerializable)
 }

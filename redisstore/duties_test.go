@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// TestDuties copies for groups and forwards follow-ups over this store, whose topics have one partition, and then four.
-func TestDuties(t *testing.T) {
+// TestSlowDuties copies for groups and forwards follow-ups over this store, whose topics have one partition, and then four.
+func TestSlowDuties(t *testing.T) {
 	t.Parallel()
 	t.Run("one partition", func(t *testing.T) { duties.Run(t, openFresh) })
 	t.Run("four partitions", func(t *testing.T) {
@@ -25,11 +25,11 @@ func TestDuties(t *testing.T) {
 	})
 }
 
-// TestKillDuties kills processes while they do so, over topics of four partitions.
-func TestKillDuties(t *testing.T) {
+// TestSlowKillDuties kills processes while they do so, over topics of four partitions.
+func TestSlowKillDuties(t *testing.T) {
 	t.Parallel()
 	address := func(*testing.T) string { return "redis://" + shared.Addr + "?prefix=" + fresh() }
-	duties.RunKilled(t, "TestKillDuties", address, openQuietly)
+	duties.RunKilled(t, "TestSlowKillDuties", address, openQuietly)
 }
 
 func openQuietly(t *testing.T, url string) punctual.Store {
@@ -101,8 +101,8 @@ func TestReaches(t *testing.T) {
 	}
 }
 
-// TestSchedules has the cases of schedules over this store, whose topics have one partition, and then four.
-func TestSchedules(t *testing.T) {
+// TestSlowSchedules has the cases of schedules over this store, whose topics have one partition, and then four.
+func TestSlowSchedules(t *testing.T) {
 	t.Parallel()
 	t.Run("one partition", func(t *testing.T) { duties.RunSchedules(t, openFresh) })
 	t.Run("four partitions", func(t *testing.T) {

@@ -6,14 +6,14 @@ import (
 	"github.com/punctualmq/punctual/storetest/duties"
 )
 
-// TestDuties copies for groups in a process that does not own the directory.
-func TestDuties(t *testing.T) {
+// TestSlowDuties copies for groups in a process that does not own the directory.
+func TestSlowDuties(t *testing.T) {
 	t.Parallel()
 	duties.Run(t, new(pairs).open)
 }
 
-// TestSchedules has the cases of schedules in a process that does not own the directory.
-func TestSchedules(t *testing.T) {
+// TestSlowSchedules has the cases of schedules in a process that does not own the directory.
+func TestSlowSchedules(t *testing.T) {
 	t.Parallel()
 	duties.RunSchedules(t, new(pairs).open)
 }
