@@ -110,7 +110,7 @@ func TestFollowUpsWithoutAfterHeader(t *testing.T) {
 }
 
 // When one follow-up is refused nothing happens: the lease stays, and none of the others is stored.
-func TestRefusedFollowUps(t *testing.T) {
+func TestSlowRefusedFollowUps(t *testing.T) {
 	const good = `{"topic":"mail","id":"good","body":"x"},`
 	tooMany := strings.TrimSuffix(strings.Repeat(`{"topic":"mail","body":""},`, punctual.MaxThen+1), ",")
 	for name, c := range map[string]struct {

@@ -200,7 +200,7 @@ func TestDescribedWordsAreRead(t *testing.T) {
 }
 
 // Every parameter that the description has is read: a value that cannot be is refused.
-func TestEveryParameterIsRead(t *testing.T) {
+func TestSlowEveryParameterIsRead(t *testing.T) {
 	free := []string{"after", "error", "id", "topic", "prefix", "suffix"} // any text is one
 	for _, rt := range routes() {
 		for _, p := range rt.params {

@@ -206,7 +206,7 @@ func codes(text string) (out []string) {
 
 // Who may do what over the interface: every route, for everybody, as the file says. A difference is a change of rights. A route that is
 // new gets lines of its own.
-func TestRights(t *testing.T) {
+func TestSlowRights(t *testing.T) {
 	tokens, holders := rights.Holders(t)
 	s := newShop(t, server.Options{Authenticator: tokens})
 	s.fill()

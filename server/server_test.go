@@ -223,7 +223,7 @@ func TestTopics(t *testing.T) {
 
 // Every route is refused to a role that lacks its action, on the topic of its path, and allowed to one that has just it. A route
 // without an action fails.
-func TestEveryRouteHasItsPolicy(t *testing.T) {
+func TestSlowEveryRouteHasItsPolicy(t *testing.T) {
 	all := []access.Action{access.Push, access.Work, access.Inspect, access.Amend, access.Admin}
 	users := roles{}
 	needed := slices.Clone(all)
