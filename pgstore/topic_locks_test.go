@@ -64,7 +64,7 @@ func TestPushBesideADeletionThatWaits(t *testing.T) {
 	awaitBlocked(t, s, pid)
 	for n := range 5 {
 		rs, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage(fmt.Sprint(n))})
-		for tries := 1; errors.Is(err, punctual.ErrOverloaded) && tries < 10; tries++ { // on a slow machine one attempt of the deletion can take longer than a push waits
+		for tries := 1; errors.Is(err, punctual.ErrOverloaded) && tries < 60; tries++ { // on a slow machine one attempt of the deletion can take longer than a push waits
 			rs, err = s.Push(t.Context(), []punctual.NewMessage{laterMessage(fmt.Sprint(n))})
 		}
 		if err != nil || rs[0].Err != nil {
