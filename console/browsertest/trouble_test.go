@@ -72,7 +72,7 @@ func TestSlowStore(t *testing.T) {
 	if n := s.called() - before; n > 8 {
 		t.Errorf("an open page of a slow store made %d calls in 10 s", n)
 	}
-	r.do(clickOn(`section.do input[value=now] ~ button`))
+	r.do(clickOn(`section.do button[value=now]`))
 	r.stored("the message is due", "t", "a", func(m punctual.Info) bool { return m.State == punctual.StateReady })
 }
 
