@@ -617,3 +617,50 @@ func pageRows(page string) map[string]string {
 	}
 	return rows
 }
+
+// A doc comment that begins with the name of something else is left from before a renaming. Prose that begins in lower case, such
+// as a path, begins with something that is no name in Go or with one of a few words.
+func TestCommentsBeginWithTheirNames(t *testing.T) {
+	sources, err := readSources(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := map[string]bool{"serve": true, "systemd": true}
+	checked := 0
+	check := func(s source, doc *ast.CommentGroup, name string) {
+		if doc == nil {
+			return
+		}
+		first := strings.TrimRight(firstName.FindString(doc.Text()), " \n,:'()")
+		checked++
+		if first != "" && first != name && !words[first] {
+			t.Errorf("%s: the comment of %s begins with %s", s.fset.Position(doc.Pos()), name, first)
+		}
+	}
+	for _, s := range sources {
+		for _, d := range s.ast.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				check(s, d.Doc, d.Name.Name)
+			case *ast.GenDecl:
+				if len(d.Specs) != 1 {
+					continue
+				}
+				switch spec := d.Specs[0].(type) {
+				case *ast.TypeSpec:
+					check(s, d.Doc, spec.Name.Name)
+				case *ast.ValueSpec:
+					if len(spec.Names) == 1 {
+						check(s, d.Doc, spec.Names[0].Name)
+					}
+				}
+			}
+		}
+	}
+	if checked < 1000 {
+		t.Errorf("only %d comments were checked: has the way to read them changed?", checked)
+	}
+}
+
+// firstName is a word in lower case, as a name in Go may be, with which a text begins.
+var firstName = regexp.MustCompile(`^[a-z][A-Za-z0-9]*\b(?:[^/.\-]|$)`)

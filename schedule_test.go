@@ -3,6 +3,7 @@ package punctual_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -663,6 +664,53 @@ func TestSlowEverySecondForDays(t *testing.T) {
 	want := punctual.ScheduleCounts{Stored: hours, Missed: hours * (3600 - 61), Skipped: hours * 60}
 	if c := r.get("sync", "s").Counts; c != want {
 		t.Errorf("%+v; want %+v", c, want)
+	}
+}
+
+// settingsAway is a store whose settings cannot be read while away.
+type settingsAway struct {
+	*memstore.Store
+	away bool
+}
+
+func (s *settingsAway) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
+	if s.away {
+		return punctual.Settings{}, fmt.Errorf("settings of %s: %w", topic, punctual.ErrUnreachable)
+	}
+	return s.Store.Settings(ctx, topic)
+}
+
+// A duty that cannot read whether the topic tells of missed times decides nothing, so that none of them goes untold.
+func TestMissedTimesAreToldOnceTheSettingsCanBeRead(t *testing.T) {
+	r := newCronRig(t)
+	store := &settingsAway{Store: r.store, away: true}
+	r.duty = punctual.NewScheduler(store)
+	on := punctual.EventMissed
+	if _, err := r.store.Configure(t.Context(), "reports", punctual.SettingsPatch{Emit: &on}); err != nil {
+		t.Fatal(err)
+	}
+	r.put(punctual.Schedule{Topic: "reports", Name: "hourly", Spec: "0 * * * *", Missed: punctual.MissedNone, Grace: time.Minute})
+	r.clock.Advance(3*time.Hour + 10*time.Minute) // 9, 10 and 11 o'clock have gone by
+	d := r.claim("reports")
+	if len(d) != 1 {
+		t.Fatalf("%d schedules are due, want one", len(d))
+	}
+	how := punctual.DecisionOf(r.duty.Handle(t.Context(), &d[0]))
+	if how.Verb != punctual.SettleSnooze || !errors.Is(how.Err, punctual.ErrUnreachable) {
+		t.Fatalf("without the settings the duty decided %s, %v", how.Verb, how.Err)
+	}
+	if _, err := r.store.Settle(t.Context(), []punctual.Settlement{{Topic: d[0].Topic, ID: d[0].ID, Token: d[0].Token, Verb: how.Verb, Delay: how.Delay}}); err != nil {
+		t.Fatal(err)
+	}
+	store.away = false
+	r.clock.Advance(10 * time.Minute)
+	r.tick("reports")
+	ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"reports@events"}, Max: 10})
+	if err != nil || len(ds) != 1 {
+		t.Fatalf("told of %d events, %v; want one", len(ds), err)
+	}
+	if e, err := punctual.ParseEvent(ds[0].Body); err != nil || e.Event != punctual.EventMissed || e.Count != 3 {
+		t.Errorf("told of %+v, %v; want three missed times", e, err)
 	}
 }
 

@@ -89,7 +89,7 @@ func (s *Scheduler) Handle(ctx context.Context, d *Delivery) error {
 	if err != nil {
 		return leaveToOthers(d, err)
 	}
-	self.IfExists = IfExistsReplace // whatever the companion remembers
+	self.IfExists = IfExistsReplace // also when the companion still remembers the ID of an acked message
 	return Follow(nil, append(then, self)...)
 }
 
@@ -148,11 +148,13 @@ func (s *Scheduler) events(ctx context.Context, topic string, d *Delivery, accou
 		return nil, err
 	}
 	set, err := look.Settings(ctx, topic)
-	if errors.Is(err, ErrNotFound) || set.Emit&(EventMissed|EventSkipped) == 0 {
+	switch {
+	case errors.Is(err, ErrNotFound):
 		return nil, nil
-	}
-	if err != nil {
+	case err != nil: // whether the topic is to tell is not known, so nothing is decided yet
 		return nil, err
+	case set.Emit&(EventMissed|EventSkipped) == 0:
+		return nil, nil
 	}
 	for _, a := range accounts {
 		body := scheduleEvent{

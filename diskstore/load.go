@@ -12,9 +12,9 @@ import (
 )
 
 // The loader reads the next messages of a timeline from disk into memory before they are due, so that no claim waits for the
-// disk then. It passes deleted keys by first, without the lock. It holds the write lock while it reads the messages, so that none is
-// added or deleted on disk meanwhile. Claims, and
-// transactions that become durable meanwhile, change only memory; the merge of the batch takes account of them.
+// disk then. First it skips deleted keys, without the write lock. It holds the lock while it reads the messages, so that none is
+// added or deleted on disk meanwhile. Claims, and transactions that become durable meanwhile, change only memory; the merge of
+// the batch takes account of them.
 
 const (
 	loadMessages = 4096  // a batch at most

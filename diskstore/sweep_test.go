@@ -63,7 +63,7 @@ func (r *sweepRig) configure(t *testing.T, retention, remember time.Duration) {
 	configure(t, r.Store, "o", punctual.SettingsPatch{DeadRetention: &retention, DedupeWindow: &remember})
 }
 
-// endUndeliverable makes n dead messages, named from first on.
+// makeDead makes n dead messages, named from first on.
 func (r *sweepRig) makeDead(t *testing.T, first, n int) {
 	t.Helper()
 	for n > 0 {

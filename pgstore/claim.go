@@ -70,7 +70,8 @@ func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 	return s.stillHeld(ctx, found, begun, broke)
 }
 
-// countOf is more than 0 before a claim comes to a topic only if it names that topic twice.
+// countOf returns how many of ds are of the topic. A claim that names a topic twice may hold messages of it already when it comes
+// to it again.
 func countOf(ds []punctual.Delivery, topic string) (n int) {
 	for i := range ds {
 		if ds[i].Topic == topic {

@@ -206,7 +206,7 @@ func (p *push) reset(i int, err error) {
 	*r = punctual.PushResult{ID: r.ID, Topic: r.Topic, Err: err}
 }
 
-// inserted is the answer of push.sql and of replace.sql.
+// inserted is the answer of push_new.sql, push.sql and replace.sql.
 type inserted struct {
 	micros  int64
 	numbers map[string]int32 // of the topics that exist
@@ -366,7 +366,7 @@ func (p *push) took(i int, got *inserted, status punctual.PushStatus) bool {
 	return false
 }
 
-// args returns the arguments of push.sql and replace.sql.
+// args returns the arguments of push_new.sql, push.sql and replace.sql.
 func (p *push) args(part []int) []any {
 	n := len(part)
 	topics, ids, dues, delays := make([]string, n), make([]string, n), make([]*int64, n), make([]int64, n)

@@ -63,7 +63,8 @@ func (x *amending) pack(c *chunk) []any {
 	return args
 }
 
-// ask amends some messages in a partition. Where one is that it has not depends on the version.
+// ask amends some messages in a partition. A message that the partition does not have may be in
+// another one if the settings have another version; then it goes into the next round.
 func (x *amending) ask(ctx context.Context, c *chunk, args []any) (int64, func() error, error) {
 	a, err := x.s.route.Run(ctx, script.Amend, c.Partition, x.key.part(c.Items), args...)
 	if err != nil {

@@ -242,9 +242,9 @@ func (j *routing) advance(ctx context.Context, mismatches map[string]mismatch) {
 
 // renewal is what another version means for the messages of a topic that are not done.
 type renewal struct {
-	anew       bool // they begin anew
-	changed    bool // with another layout
-	superseded bool // which was made for them
+	anew       bool // they are sent again
+	changed    bool // the topic has another layout, by which they are sent
+	superseded bool // the topic was deleted, and that layout was made for them
 }
 
 // renew finds out what another version means. When the topic as a whole has no new version, somebody may be deleting it: the

@@ -35,8 +35,8 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	})
 }
 
-// settle is Settle within a call that is under way. What was too much for its script is asked for anew. The first of a
-// script is always done, so that comes to an end.
+// settle is Settle within a call that is under way. What was too much for its script is asked for anew. Each script
+// carries out at least its first settlement, so the loop ends.
 func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed) ([]error, error) {
 	results := make([]error, len(ss))
 	items := make([]int, 0, len(ss))
@@ -82,8 +82,8 @@ func (s *Store) checkSettlement(x *punctual.Settlement) error {
 	return nil
 }
 
-// settleItems asks for some of the settlements, and returns those that are to be asked for anew, and the topics to look up before. f
-// is nil if there are no follow-ups.
+// settleItems asks for some of the settlements, and returns those that are to be asked for anew, and the
+// topics that must be looked up before they are sent again. f is nil if there are no follow-ups.
 func (s *Store) settleItems(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed, f *following) (left []int, seen map[string]mismatch, err error) {
 	g := route.NewChunks[*followed](s.route)
 	if f != nil {

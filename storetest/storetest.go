@@ -79,8 +79,8 @@ func WithClockElsewhere() Option {
 
 // WithLossyClaims tells the suite that the answer of a claim may be lost when its context ends. The store then gives
 // back what the claim has leased, and its attempt is not counted. In races.Run the answer may also come when the
-// short leases have run out, as on a network. What was lost may be given back as late. The claim then returns none
-// of them, and attempts count that nobody saw.
+// short leases have run out, as on a network. Its messages may be given back only after their leases have run
+// out. Then the claim returns nothing, and attempts count although nobody saw them.
 func WithLossyClaims() Option {
 	return func(o *Options) { o.LossyClaims = true }
 }

@@ -65,7 +65,7 @@ func thenVerbs() []punctual.Verb {
 	return []punctual.Verb{punctual.SettleAck, punctual.SettleSnooze, punctual.SettleDiscard}
 }
 
-// thenStates are the states of a message behind each verb of thenVerbs, as settleVerb settles.
+// thenState is the state of a message behind the verb v of thenVerbs, as settleVerb settles.
 func thenState(v punctual.Verb) punctual.State {
 	switch v {
 	case punctual.SettleSnooze:
@@ -444,7 +444,7 @@ func thenPaused(s *harness) {
 	s.one(orders)
 }
 
-// thenStale: whose token is not the current one stores nothing.
+// thenStale: a settlement whose token is not the current one stores no follow-ups.
 func thenStale(s *harness) {
 	s.follows(punctual.ReachFamily)
 	for name, end := range map[string]func(s *harness, d punctual.Delivery){

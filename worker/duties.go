@@ -22,9 +22,9 @@ const (
 	dutySlots = 64
 	// dutyStop is how long a duty's worker may take to stop.
 	dutyStop = 5 * time.Second
-	// checkGroupsTime bounds the question at the start which topics have groups, and askAbilities the one what the store can.
+	// checkGroupsTime bounds the check at Start for topics with groups, askAbilities the call that asks what the store can do.
 	checkGroupsTime, askAbilities = time.Second, 5 * time.Second
-	// groupsAtOnce is of how many topics the worker asks that at once.
+	// groupsAtOnce is how many topics are checked for groups at the same time.
 	groupsAtOnce = 16
 )
 

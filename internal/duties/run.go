@@ -18,7 +18,7 @@ const (
 	LookEvery = 10 * time.Second
 	// lookAgain is how long it waits at least, after a failure or when it is asked to look.
 	lookAgain = time.Second
-	// sideBySide is of how many topics it asks at once whether they need a duty.
+	// sideBySide is how many topics are asked at the same time whether they need a duty.
 	sideBySide = 16
 )
 

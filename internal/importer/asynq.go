@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// asynq keeps the IDs of a queue's tasks in sorted sets, scores in seconds, and each task in a
-// hash of its own.
+// asynqQueues is the set of the names of asynq's queues. It keeps the IDs of a queue's tasks in sorted sets, scores in seconds,
+// and each task in a hash of its own.
 const asynqQueues = "asynq:queues"
 
 // What a task carries that a message does not is kept in headers with these names. A task's own
@@ -23,9 +23,9 @@ const asynqQueues = "asynq:queues"
 const (
 	asynqHeaderType    = "asynq-type"
 	asynqHeaderQueue   = "asynq-queue"
-	asynqHeaderID      = "asynq-id"      // unless it is the message's
+	asynqHeaderID      = "asynq-id"      // only if the message has another ID
 	asynqHeaderRetried = "asynq-retried" // unless 0
-	asynqHeaderError   = "asynq-error"   // the last one
+	asynqHeaderError   = "asynq-error"   // the text of the last failure
 	asynqHeaderTimeout = "asynq-timeout" // in seconds
 	asynqHeaderGroup   = "asynq-group"
 )

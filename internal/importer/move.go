@@ -20,7 +20,7 @@ const (
 	// batchTime bounds how long one batch may take from its take to its finish. A run that is
 	// interrupted ends the batch under way first.
 	batchTime = time.Minute
-	// pushTries is how often a batch is pushed if the outcome is unknown or the store is overloaded.
+	// pushTries is how often a batch is pushed if the outcome is unknown, or the store is overloaded or cannot be reached.
 	pushTries = 5
 	pushPause = 100 * time.Millisecond
 	// followPause is how long Follow waits before it reads the source again.
@@ -47,7 +47,7 @@ type mover struct {
 }
 
 // Move imports into store: first what earlier runs left in staging, then what is in the sources. When ctx ends, Move finishes
-// the batch under way and returns ctx's error. The report is returned in any case, and says what was done until then.
+// the batch under way and returns ctx's error; with Options.Follow the end of ctx is no error. The report is returned in any case, and says what was done until then.
 //
 // An error of one message does not end the run; see Options.Rejected.
 func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, error) {
@@ -389,7 +389,7 @@ func (m *mover) giveBack(ctx context.Context, s *source, r *SetReport, es []*ent
 }
 
 // push pushes a batch. When the outcome is unknown it pushes the batch again, which does no harm because the IDs are the
-// same. sure is true if the results are those of a single try.
+// same. sure tells that no earlier try can have stored any of them, because each one that failed certainly did nothing.
 func (m *mover) push(ctx context.Context, es []*entry) (results []punctual.PushResult, sure bool, err error) {
 	ms := make([]punctual.NewMessage, len(es))
 	for i, e := range es {

@@ -28,7 +28,7 @@ func (o *redisOrigin) now(ctx context.Context) (time.Time, error) {
 	return t, nil
 }
 
-// names returns the names of everything that could be imported, sorted.
+// names returns the names of everything that could be imported.
 func (o *redisOrigin) names(ctx context.Context) ([]string, error) {
 	var names []string
 	var err error

@@ -20,7 +20,7 @@ import (
 //	{"v":1,
 //	 "spec":"0 9 * * MON-FRI", "zone":"Europe/Berlin", "from":…, "until":…, "except":["12-25"],
 //	 "spread":300000, "overlap":"replace", "missed":"all", "grace":60000, "limit":10, "max_dead":3,
-//	 "body":"…" (or "body64" in base64, when it is no UTF-8), "headers":{"name":"value"},
+//	 "body":"…" (or "body64" in base64, see SetBody), "headers":{"name":"value"},
 //	 "max_attempts":5, "expire":3600000, "drop_expired":true, "remember":3600000,
 //	 "state":{"created":…, "changed":…, "revision":7,
 //	  "next":{"at":…, "offset":3600},                 the earliest time that is not decided; absent: there is none
@@ -92,17 +92,20 @@ type Definition struct {
 	Remember    int64             `json:"remember,omitempty"`
 }
 
-// SetBody sets the body of the occurrences. It is kept as text where that is readable and not longer than base64: control
-// characters take six bytes each in JSON.
+// SetBody sets the body of the occurrences. It is kept as text where it is UTF-8 and the text is not longer in JSON than base64,
+// which takes four bytes for three: a quotation mark and a backslash take two bytes there, another control character six.
 func (d *Definition) SetBody(body []byte) {
 	d.Text, d.Base64 = "", nil
-	escaped := 0
+	more := 0
 	for _, c := range body {
-		if c < ' ' || c == '"' || c == '\\' {
-			escaped++
+		switch {
+		case c == '"' || c == '\\':
+			more++
+		case c < ' ':
+			more += 5
 		}
 	}
-	if utf8.Valid(body) && escaped <= len(body)/16 {
+	if utf8.Valid(body) && more <= len(body)/3 {
 		d.Text = string(body)
 	} else {
 		d.Base64 = body

@@ -52,7 +52,8 @@ type Times struct {
 	except map[string]bool
 }
 
-// Read reads t. An error names the place. A Timing that has no time at all is one, too.
+// Read reads t. An error names the place. An expression that never comes is one, too; whether From, Until and Except
+// leave a time, New and Redefine find out.
 func (t Timing) Read(zones *cron.Zones) (*Times, error) {
 	out := &Times{from: t.From, until: t.Until}
 	zone := t.Zone

@@ -1,5 +1,6 @@
-// Package duties shows that the duties of package duty hold their promises over a store: copies for groups and forwarded
-// follow-ups, whole or not at all, once, also when the process that does them is killed in between.
+// Package duties shows that the duties of package duty hold their promises over a store: copies for groups, forwarded
+// follow-ups and the occurrences of schedules, whole or not at all, once, also when the process that does them is killed in
+// between.
 package duties
 
 import (

@@ -28,7 +28,7 @@ import (
 // stage is where a process is killed, and what has to be so then.
 type stage struct {
 	name string
-	// stops reports whether a call is the one at which the process is killed, before it is made or behind it.
+	// settle and push report whether a call of that method is the one at which the process is killed, before it is made or behind it.
 	settle, push func(behind bool, topic string) bool
 	// hit checks that the kill came there.
 	hit func(b *bench)
@@ -43,7 +43,7 @@ const (
 
 var killGroups = []string{"billing", "mail"}
 
-// killed are the bytes that a child says when it has come to its stage.
+// arrived is the byte that a child writes when it has come to its stage.
 const arrived = 'k'
 
 func stages() []stage {

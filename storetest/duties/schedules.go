@@ -20,8 +20,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// RunSchedules runs every case of recurring schedules over one store whose clock the cases move, and some over one that reads the
-// real time. Those of the first kind do the duty by hand, so that they take no longer than their calls.
+// RunSchedules runs every case of recurring schedules over one store whose clock the cases move, and one, of two processes, over a
+// store that reads the real time. Those of the first kind do the duty by hand, so that they take no longer than their calls.
 func RunSchedules(t *testing.T, open storetest.Open) {
 	clock := storekit.NewManualClock(time.Now().Truncate(time.Hour))
 	store := open(t, clock)
@@ -332,7 +332,7 @@ func missedLatest(b *cronBench) {
 		b.Errorf("it is due %v: its lateness would not show", m.Due)
 	}
 	b.takes(punctual.SettleAck)
-	b.at(8, 30*time.Second) // the last of them is in time, so that it needs nobody to make up for the others
+	b.at(8, 30*time.Second) // the last of them is in time and stored anyway, so the missed ones need no occurrence of their own
 	b.wantStored(8)
 	b.wantCounts(2, 6, 0)
 }

@@ -6,7 +6,7 @@ import "github.com/punctualmq/punctual/storetest/promise"
 type handlerHistory struct {
 	running map[held]*Fact
 	started map[held]bool
-	// extended are the ends of leases as far as their holders were told: at the earliest, and at the latest.
+	// extensions are the ends of leases as far as their holders were told: at the earliest, and at the latest.
 	extensions map[held]span
 	starts     int
 }

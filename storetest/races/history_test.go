@@ -41,7 +41,7 @@ func acked(life string, token int64) event {
 	return settled(life, token, punctual.SettleAck, 0, 0, nil)
 }
 
-// started is a handler's start between two readings of the store's clock.
+// handlerStarted is a handler's start between two readings of the store's clock.
 func handlerStarted(life string, token int64, from, to int) event {
 	return event{Op: opStart, Life: life, Token: token, Now: at(from), After: at(to)}
 }

@@ -117,7 +117,7 @@ func (k *kept) setFrom(key []byte) {
 	k.at.Store(record.Time(key[1:]))
 }
 
-// from is where the keys of ends of a time begin.
+// endsFrom is where the keys of ends of a time begin.
 func (k *kept) endsFrom(ms int64) []byte { return record.AppendTime([]byte{k.ends}, ms) }
 
 // kept returns the remembered IDs (Remembered) or the finished records (FinishedRecords).

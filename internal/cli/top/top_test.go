@@ -109,7 +109,7 @@ func (s *screenOf) reread() {
 	s.send(tickMsg{})
 }
 
-// keys types: words of one letter or the name of a key are keys, anything else is text.
+// typed types keys: a word of one letter or the name of a key is a key, anything else is text.
 func (s *screenOf) typed(keys ...string) *screenOf {
 	s.r.t.Helper()
 	named := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "backspace": tea.KeyBackspace, "end": tea.KeyEnd, "home": tea.KeyHome, "pgdown": tea.KeyPgDown, "down": tea.KeyDown}
