@@ -20,7 +20,7 @@ import (
 // is left each settlement has happened with all its follow-ups or not at all. Three structures show that:
 //
 //   - A tree: whoever acks a node stores its children with the ack. So a node is there if and only if its parent is not, unless it
-//     was settled itself. The children of a node are in its topic, in a companion and in another topic.
+//     was settled itself. The children of a node are together in a companion of its topic or in another topic, as its depth says.
 //   - The events of topic tree: it tells of each node there that was stored, and of each that was acked, once.
 //   - A tick, as schedules have them: its ack stores an occurrence and the tick itself anew, with the number of the next one.
 func TestCrashLeavesSettlementsWhole(t *testing.T) {
@@ -80,7 +80,7 @@ func newCrashRun(rng *rand.Rand) *crashRun {
 	return &crashRun{mem: vfs.NewCrashableMem(), rng: rng, begun: make(map[string]bool), done: make(map[string]bool)}
 }
 
-// hook copies the files before some changes of one. Nobody is answered meanwhile, because callers write down each answer.
+// hook copies the files before some changes of one. No answer is noted meanwhile, because that takes the same lock, because callers write down each answer.
 func (c *crashRun) hook(op fsOp) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -55,7 +55,7 @@ func situations(t testing.TB, s *Store) punctual.Delivery {
 	return d
 }
 
-// changes are all methods that change a topic, by name.
+// changes are calls that change a topic, by name; its deletion and a snooze are not among them.
 func changes(s *Store, held punctual.Delivery) map[string]func(context.Context) error {
 	settle := func(v punctual.Verb) func(context.Context) error {
 		return func(ctx context.Context) error {

@@ -20,8 +20,8 @@ import (
 // of the settled message. In it are this partition of the topic, of the companions of the topic, and of the topic that it is a
 // companion of itself. An ID of another home is not reached, nor is another topic.
 //
-// A script that finds a topic missing changes nothing for that settlement, unless another follow-up refuses it. The store then makes
-// the topic and sends the settlement again. So a settlement that fails makes no topic.
+// A script that finds a topic missing changes nothing for that settlement. Unless another follow-up refuses it, the store then
+// makes the topic and sends the settlement again. So a settlement that fails makes no topic.
 
 // Reaches tells whether a follow-up is within reach of a settlement; see storekit.Reacher. It goes by what this process knows of the
 // topic, so behind a deletion the settlement itself may say otherwise.
@@ -63,7 +63,7 @@ type following struct {
 	key *keyed // nil for a call without a key
 	// unknown has, for settlements that are to be sent again, the topic that must be looked up before.
 	unknown map[int]string
-	// refusals counts, by topic, the rounds in which a partition did not know its topic although partition 0 did.
+	// refusals counts, by topic, the rounds in which it was looked up.
 	refusals map[string]int
 }
 

@@ -32,7 +32,7 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 const namesAtOnce = 256
 
 // absent returns which of the topics are certainly not there. The set of all names may have some, because a name is entered before
-// its topic comes into being and leaves behind it.
+// its topic comes into being and removed after it.
 func (s *Store) absent(ctx context.Context, names []string) map[string]bool {
 	var mu sync.Mutex
 	gone, returned := make(map[string]bool), false // guarded by mu

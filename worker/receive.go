@@ -39,7 +39,8 @@ func (p *poller) receive(a *ask) error {
 	}
 	p.w.dispatch(p.s, p.w.slots.enqueue(ms[n:]))
 	before := p.backlog
-	if p.backlog = len(ms) == a.claim.Max && ms[0].length >= aheadLease; p.backlog && before { // this claim did not wait in the store, so its time is the store's
+	p.backlog = len(ms) == a.claim.Max && ms[0].length >= aheadLease
+	if p.backlog && before { // this claim did not wait in the store, so its time is the store's
 		p.w.slots.claimed(a.got.received.Sub(a.got.sent))
 	}
 	p.free(a)

@@ -52,7 +52,7 @@ func (p *DelayQueueController) CreateDelayQueue(topicName string, retryTime int6
 	}
 }
 
-// putTopic makes t the topic of its name, unless there is a sound one and t is not.
+// putTopic makes t the topic of its name, unless t has a mistake and there is one already.
 func (p *DelayQueueController) putTopic(t *topic) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

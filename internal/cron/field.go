@@ -40,7 +40,7 @@ type item struct {
 	kind itemKind
 	// from, to and step are the values of a range; a number has from twice and step 1.
 	from, to, step int
-	star, ranged   bool // written with a *, or with - or /
+	star, ranged   bool // written with a * or ?, or with - or /
 	// nth is which one of its month a weekday is, from 1.
 	nth int
 }

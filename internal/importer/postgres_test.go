@@ -44,7 +44,7 @@ func (r *rig) exec(statement string, args ...any) {
 	r.must(err)
 }
 
-// tables is what the database holds, to compare: the rows that wait, and what is staged.
+// tables is what the database holds, to compare: all rows of jobs, and what is staged.
 func (r *rig) tables() string {
 	r.t.Helper()
 	var b strings.Builder

@@ -1,5 +1,5 @@
 // Package unixsocket makes and connects sockets in a directory, through which the processes of one user talk to each other. A socket
-// has mode 0600, and each side checks which user the other side runs as. The path may have any length on Linux; see shorten.
+// has mode 0600, and on Linux each side checks which user the other side runs as. The path may have any length on Linux; see shorten.
 package unixsocket
 
 import (
@@ -18,7 +18,7 @@ import (
 const maxPath = 103
 
 // Listen makes the socket path and listens on it. It replaces a socket that is there, so the caller has to know that the process which
-// made that one has ended. A connection of another user than this process's and root is closed before anything is read from it.
+// made that one has ended. On Linux a connection of another user than this process's and root is closed before anything is read from it.
 //
 // Closing the listener does not remove the file, because another process may have replaced it. The caller removes it while it knows
 // that none has.
@@ -48,7 +48,7 @@ func Listen(path string) (net.Listener, error) {
 
 type listener struct{ *net.UnixListener }
 
-// Accept implements net.Listener. It waits for a connection of this process's user or of root, and closes all others.
+// Accept implements net.Listener. On Linux it waits for a connection of this process's user or of root, and closes all others.
 func (l listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.AcceptUnix()
@@ -64,7 +64,7 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Dial connects to the socket path and makes sure that the process at the other end runs as the same user or as root. If this process
+// Dial connects to the socket path and on Linux makes sure that the process at the other end runs as the same user or as root. If this process
 // runs as root, the other one may also run as the user who owns the socket's directory, because root may read the directory anyway.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	short, release, err := shorten(path)

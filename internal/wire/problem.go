@@ -114,7 +114,7 @@ func ItemProblem(err error) *Problem {
 }
 
 // RemoteError is an error that a server reported. It wraps the error of package punctual that its code names, so that errors.Is,
-// punctual.ErrorCode and punctual.Definite return the same for it as on the server.
+// punctual.ErrorCode and punctual.Definite return the same for it as on the server, but for the cases that Problem.Err names.
 type RemoteError struct {
 	text string
 	kind error
@@ -127,8 +127,8 @@ func (e *RemoteError) Error() string { return e.text }
 func (e *RemoteError) Unwrap() error { return e.kind }
 
 // Err returns the problem as an error, nil for nil. A definite problem about a context that has ended becomes ErrOverloaded, because
-// that was a context of the server and not the caller's. A code that this program does not know becomes ErrUnsupported if the problem
-// is definite, otherwise ErrIndeterminate.
+// that was a context of the server and not the caller's. A code that this program has no error for, such as that of an internal
+// error, becomes ErrUnsupported if the problem is definite, otherwise ErrIndeterminate.
 func (p *Problem) Err() error {
 	if p == nil {
 		return nil

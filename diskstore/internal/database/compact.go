@@ -12,8 +12,8 @@ import (
 
 // A deleted message takes room on disk until a compaction drops its keys, and the engine compacts
 // only when it is written to. A store that is drained and then idle would keep its size, and a
-// full disk would stay full however much is acked. So the reclaimer finds ranges of keys, called stretches, in
-// which all keys are deleted, and has them compacted, which reads them once and writes next to nothing. Where many messages
+// full disk would stay full however much is acked. So the reclaimer goes through ranges of keys, called stretches. It has those
+// compacted in which all keys are deleted, which reads them once and writes next to nothing. Where many messages
 // were deleted among others that stay, it compacts the stretches in which at most half of the bytes are not deleted.
 
 const (
@@ -28,15 +28,15 @@ const (
 // Reclaimer frees the space of deleted messages. It is for one goroutine.
 type Reclaimer struct {
 	db *DB
-	// left is how many bytes a compaction could not drop because a reader still used them, by the beginning of the stretch.
-	// The stretch is compacted again only when it has grown beyond that.
+	// left is how many bytes a stretch still held after its last compaction, because they live or a reader used them, by its
+	// beginning. The stretch is compacted again only when it has grown beyond that.
 	left map[string]uint64
 }
 
 // NewReclaimer returns a reclaimer.
 func (db *DB) NewReclaimer() *Reclaimer { return &Reclaimer{db, make(map[string]uint64)} }
 
-// stretch is a range of keys in which nothing lives.
+// stretch is a range of keys.
 type stretch struct{ from, to []byte }
 
 func wholeStretch(order Order, topic uint32) stretch {
@@ -137,7 +137,7 @@ type mark struct {
 const markEvery = 64 << 10
 
 // compactAmong compacts the parts of a stretch in which at most half lives. While a part is compacted it takes as much more
-// space as lives in it, so no part is larger than reclaimBytes.
+// space as lives in it, so in no part lives more than reclaimBytes.
 func (r *Reclaimer) compactAmong(ctx context.Context, st stretch, least uint64) error {
 	if size, err := r.db.kv.EstimateDiskUsage(st.from, st.to); err != nil || size < least {
 		return err

@@ -311,7 +311,7 @@ func readReply(r *bufio.Reader) (string, error) {
 }
 
 // freeAddr returns an address of loopback that nobody listens on at this moment. Where the system allows it, as Linux
-// does, the address is on a host of its own, drawn from all of 127/8. Otherwise a server of another test could get
+// does, the address is on a host of its own, drawn from nearly all of 127/8. Otherwise a server of another test could get
 // the port of one that was killed. A Sentinel or cluster that finds it there would make it its replica.
 func freeAddr() (host, port string, err error) {
 	host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
