@@ -113,8 +113,25 @@ func TestSlowManySchedulesDelayNoOther(t *testing.T) {
 // dying is a store whose duty dies with its first tick in hand: it settles and extends nothing any more.
 type dying struct {
 	*memstore.Store
+	// over ends when a claim has brought something, by die: who is dead claims no more, nor do claims that wait then.
+	over    context.Context
+	die     context.CancelFunc
 	claimed atomic.Bool
 	buried  chan struct{} // closed when the test is over
+}
+
+func (d *dying) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(d.over, end)()
+	if d.over.Err() != nil {
+		end()
+	}
+	ds, err := d.Store.Claim(ctx, c)
+	if len(ds) > 0 {
+		d.die()
+	}
+	return ds, err
 }
 
 func (d *dying) Settle(context.Context, []punctual.Settlement) ([]error, error) {
@@ -130,6 +147,7 @@ func TestDeadDutyDelaysFiveSeconds(t *testing.T) {
 		r := newRig(t)
 		r.put(punctual.Schedule{Topic: "reports", Name: "s", Spec: "0 * * * *"})
 		dead := &dying{Store: r.mem, buried: make(chan struct{})}
+		dead.over, dead.die = context.WithCancel(t.Context())
 		defer r.runs(dead, duty.Config{})()
 		defer close(dead.buried)
 		i, err := r.mem.Get(t.Context(), "reports@cron", "s")

@@ -58,7 +58,7 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	maps.DeleteFunc(l.rows, func(n name, _ *row) bool { return l.settings[n.topic] == nil })
 	l.now = l.micros / 1000
 	s.clock.hear(l.micros)
-	s.acks.learn(l)
+	s.tellers.learn(l.settings)
 	return l, nil
 }
 

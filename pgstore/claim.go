@@ -189,11 +189,6 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 	s.damage.met(got.unreadable, s.opt.Logger)
 	if len(got.undeliverable) > 0 {
 		// If this fails, a later claim finds them again.
-		if got.token == nil && limit < undeliverableItems {
-			if err := s.addUndeliverable(ctx, topic, got, seen.scanStart); err != nil {
-				return nil, err
-			}
-		}
 		if err := s.endMessages(ctx, topic, got.undeliverable); err != nil && len(got.ds) == 0 {
 			return nil, err
 		}
@@ -211,21 +206,6 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 		got.ds[i].LeaseUntil = storekit.FromMillis(*got.until)
 	}
 	return got, nil
-}
-
-// undeliverableItems is how many messages undeliverable.sql reads.
-const undeliverableItems = 200
-
-// addUndeliverable adds those that are behind the undeliverable messages that a claim has found and nothing else.
-func (s *Store) addUndeliverable(ctx context.Context, topic string, got *some, scanStart int64) error {
-	var further []string
-	err := s.read(ctx, func() *step {
-		return s.step().add("undeliverable", s.reading(topic, scanStart), func(rows scanner) error { return rows.Scan(nil, &further) })
-	})
-	if err == nil {
-		got.undeliverable = slices.Compact(slices.Sorted(slices.Values(append(got.undeliverable, further...))))
-	}
-	return err
 }
 
 // scanBack is how far behind now a scan start stays at least, because the pushes of the last moments may not be committed yet.

@@ -70,5 +70,5 @@ package pgstore
 //
 // Open checks the version and the durability of the server, and the store checks them again every 30 s (durability.go). Each transaction that changes
 // something raises synchronous_commit for itself where the session has less than it needs (clock.sql). An ack turns it
-// off for itself, unless an ID is to be remembered (ack_keep.sql). Answers that say that something is gone wait for the disk
+// off for itself, unless an ID is to be remembered (ack.sql). Answers that say that something is gone wait for the disk
 // (durable.sql).

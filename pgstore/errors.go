@@ -13,7 +13,6 @@ import (
 // The codes of PostgreSQL's errors that something depends on.
 const (
 	codeNotNull       = "23502"
-	codeUnique        = "23505"
 	codeReadOnly      = "25006"
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
@@ -35,7 +34,6 @@ var faults = []fault{
 	{codeSerialization, punctual.ErrOverloaded, "other transactions are in the way; try again"},
 	{codeDeadlock, punctual.ErrOverloaded, "other transactions are in the way; try again"},
 	{codeLockTimeout, errLockTimeout, "somebody holds a lock for longer than lock_timeout allows; try again"},
-	{codeUnique, errIDInUse, "an ID is in use; try again"},
 	{"57014", punctual.ErrOverloaded, "the server cancelled the statement, as after statement_timeout; try again"},
 	{"53100", punctual.ErrNoSpace, "the disk of the server is full"},
 	{"53300", punctual.ErrOverloaded, "the server has no connection left: raise max_connections or use fewer"},

@@ -25,7 +25,6 @@ var inOrder = map[string][]access{
 	"claim":                   {{"message_visible", "visible_at"}},
 	"end_events":              {{"message_visible", "visible_at"}},
 	"next_due":                {{"message_visible", "visible_at"}},
-	"undeliverable":           {{"message_visible", "visible_at"}},
 	"topic_heads":             {{"message_visible", "visible_at"}},
 	"list_scheduled":          {{"message_visible", "visible_at"}},
 	"list_leased":             {{"message_visible", "visible_at"}},

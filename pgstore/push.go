@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -137,7 +136,8 @@ type stepper interface {
 	send(ctx context.Context, x *step) error
 }
 
-// push stores the messages of a part. If all IDs are free and all topics exist, it takes one step. Beside an error it returns the
+// push stores the messages of a part. It takes one step if all IDs are free, all topics exist, none of these tells of pushes, and no
+// message has an IfDue. Beside an error it returns the
 // messages that have no answer yet.
 func (p *push) push(ctx context.Context, w way, part []int) (left []int, err error) {
 	for left = part; len(left) > 0; {
@@ -194,9 +194,6 @@ func (p *push) byCondition(part []int) (free, bound []int) {
 	return free, bound
 }
 
-// named reports whether the caller has chosen the ID of a message.
-func (p *push) named(i int) bool { return p.ms[i].ID != "" }
-
 // bound reports whether a message is to be stored only in the place of one that is due at a certain time.
 func (p *push) bound(i int) bool { return !p.ms[i].IfDue.IsZero() }
 
@@ -206,13 +203,12 @@ func (p *push) reset(i int, err error) {
 	*r = punctual.PushResult{ID: r.ID, Topic: r.Topic, Err: err}
 }
 
-// inserted is the answer of push_new.sql, push.sql and replace.sql.
+// inserted is the answer of push.sql and of replace.sql.
 type inserted struct {
 	micros  int64
 	numbers map[string]int32 // of the topics that exist
 	paused  map[string]bool  // of the same topics: whether they take no pushes
 	tells   map[string]bool  // of the same topics: whether they tell of pushes
-	stored  int64            // how many messages push_new.sql has stored
 	due     map[stored]int64 // the due times, in ms, of the messages that were stored
 }
 
@@ -220,37 +216,6 @@ type inserted struct {
 type stored struct {
 	topic int32
 	id    string
-}
-
-// scanNew reads one row of the answer of push_new.sql, which also has the number of messages stored.
-func (g *inserted) scanNew(rows scanner) error {
-	return g.scan(scanFunc(func(dest ...any) error { return rows.Scan(append([]any{dest[0], &g.stored}, dest[1:]...)...) }))
-}
-
-// errIDInUse is the kind of error with which the server refuses an ID that is in use.
-var errIDInUse error = idInUse{punctual.ErrOverloaded}
-
-// idInUse distinguishes that error from other kinds of overload.
-type idInUse struct{ error }
-
-func (u idInUse) Unwrap() error { return u.error }
-
-// scanFunc is a row by its method.
-type scanFunc func(dest ...any) error
-
-// Scan calls f.
-func (f scanFunc) Scan(dest ...any) error { return f(dest...) }
-
-// allStored adds to got the due times of messages that push_new.sql has all stored. It has not named them, and they follow from its time.
-func (p *push) allStored(part []int, got *inserted) {
-	for _, i := range part {
-		m := &p.ms[i]
-		due := (got.micros+999)/1000 + storekit.CeilDuration(m.Delay)
-		if !m.Due.IsZero() {
-			due = storekit.CeilMillis(m.Due)
-		}
-		got.due[stored{got.numbers[m.Topic], p.out[i].ID}] = due
-	}
 }
 
 // scan reads one row of the answer, which is about a topic or about a message that was stored.
@@ -276,23 +241,10 @@ func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error)
 	if len(part) == 0 {
 		return got, nil
 	}
-	_, own := w.(ownWay) // an ID that is in use would end the caller's transaction
-	err := errIDInUse
-	if own && !slices.ContainsFunc(part, p.named) {
-		err = w.write(ctx, func() *step {
-			got = newInserted()
-			return p.share(part).add("push_new", p.args(part), got.scanNew)
-		})
-		if err == nil && got.stored == int64(len(part)) {
-			p.allStored(part, got)
-		}
-	}
-	if errors.Is(err, errIDInUse) {
-		err = w.write(ctx, func() *step {
-			got = newInserted()
-			return p.share(part).add("push", append(p.args(part), false), got.scan)
-		})
-	}
+	err := w.write(ctx, func() *step {
+		got = newInserted()
+		return p.share(part).add("push", append(p.args(part), false), got.scan)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -366,7 +318,7 @@ func (p *push) took(i int, got *inserted, status punctual.PushStatus) bool {
 	return false
 }
 
-// args returns the arguments of push_new.sql, push.sql and replace.sql.
+// args returns the arguments of push.sql and replace.sql.
 func (p *push) args(part []int) []any {
 	n := len(part)
 	topics, ids, dues, delays := make([]string, n), make([]string, n), make([]*int64, n), make([]int64, n)

@@ -2,9 +2,6 @@ package pgstore
 
 import (
 	"reflect"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,58 +39,5 @@ func TestPushAnswersAfterARollback(t *testing.T) {
 	got.micros, got.paused["orders"] = punctual.MaxDue.UnixMicro(), false
 	if !p.took(0, got, p.out[0].Status) || p.out[0].Err == nil || p.out[0].Status != punctual.PushNone {
 		t.Errorf("a message that is due too late: %+v; want an error and no status", p.out[0])
-	}
-}
-
-// IDs that the store makes are stored by a statement that takes them for free. If one of them is in use after all, the push is carried out
-// again by the statement that expects that, and answers as ever. Where the caller has chosen an ID, the first statement is not tried.
-func TestPushOfNewIDs(t *testing.T) {
-	t.Parallel()
-	tables := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
-	pushOrders(t, tables, 1, time.Hour) // whose ID is 0
-	var mu sync.Mutex
-	var sent []string
-	s := tracedStore(t, tables, func(s *Store, statements []string) {
-		mu.Lock()
-		defer mu.Unlock()
-		sent = append(sent, namesOfStatements(s, statements)...)
-	})
-	for _, c := range []struct {
-		name, id string // the ID that the caller has chosen
-		made     string // the ID that the store is to have made of the first message
-		want     []string
-		status   punctual.PushStatus
-	}{
-		{"new", "", "", []string{"push_new"}, punctual.PushStored},
-		{"chosen and free", "a", "", []string{"push"}, punctual.PushStored},
-		{"chosen and in use", "0", "", []string{"push"}, punctual.PushDuplicate},
-		{"made and in use", "", "0", []string{"push_new", "push"}, punctual.PushDuplicate},
-	} {
-		due := time.Now().Add(time.Hour)
-		p := s.pushOf([]punctual.NewMessage{{Topic: "orders", ID: c.id, Due: due}, {Topic: "orders", Delay: time.Hour}})
-		if c.made != "" {
-			p.out[0].ID = c.made
-		}
-		mu.Lock()
-		sent = nil
-		mu.Unlock()
-		if left, err := p.push(t.Context(), ownWay{s}, []int{0, 1}); err != nil || len(left) > 0 {
-			t.Fatalf("%s: %v, %v", c.name, left, err)
-		}
-		mu.Lock()
-		got := slices.DeleteFunc(slices.Clone(sent), func(name string) bool { return !strings.HasPrefix(name, "push") })
-		mu.Unlock()
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: the push sends %q; want %q", c.name, got, c.want)
-		}
-		if r := p.out[0]; r.Err != nil || r.Status != c.status {
-			t.Errorf("%s: %+v; want status %v", c.name, r, c.status)
-		}
-		for i, r := range p.out {
-			info, err := s.Get(t.Context(), "orders", r.ID)
-			if err != nil || r.Err != nil || !info.Due.Equal(r.Due) {
-				t.Errorf("%s: message %d is answered %+v and stored as %+v, %v; want one due time", c.name, i, r, info, err)
-			}
-		}
 	}
 }

@@ -60,31 +60,25 @@ func (c *settling) parts() [][]int {
 }
 
 // settle carries out a part. Acks take one statement; what that statement leaves, and a part with other verbs, takes a transaction that
-// reads the messages first. So does a part with acks of a topic that tells of them. See ackPaths.
+// reads the messages first. So does a part with acks of a topic that tells of them.
 func (c *settling) settle(ctx context.Context, part []int) error {
 	if c.then != nil && len(c.ss[part[0]].Then) > 0 {
 		return c.settleWithFollowUps(ctx, part)
 	}
-	path := ackRemoves
 	for _, i := range part {
-		path = max(path, c.s.acks.of(c.ss[i].Topic))
-		if c.ss[i].Verb != punctual.SettleAck || path == ackTells {
+		if c.ss[i].Verb != punctual.SettleAck || c.s.tellers.tells(c.ss[i].Topic) {
 			return c.settleAny(ctx, part, len(part))
 		}
 	}
-	statement := "ack"
-	if path == ackKeeps {
-		statement = "ack_keep"
-	}
-	left, err := c.ack(ctx, statement, part)
+	left, err := c.ack(ctx, part)
 	if err != nil || len(left) == 0 {
 		return err
 	}
 	return c.settleAny(ctx, left, len(part))
 }
 
-// ack finishes the messages whose current token is given by a statement, ack.sql or ack_keep.sql, and returns the other items.
-func (c *settling) ack(ctx context.Context, statement string, part []int) (left []int, err error) {
+// ack finishes the messages whose current token is given, and returns the other items.
+func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) {
 	topics, ids, tokens := make([]string, len(part)), make([]string, len(part)), make([]int64, len(part))
 	for at, i := range part {
 		topics[at], ids[at], tokens[at] = c.ss[i].Topic, c.ss[i].ID, c.ss[i].Token
@@ -93,7 +87,7 @@ func (c *settling) ack(ctx context.Context, statement string, part []int) (left 
 	var done int
 	var doneTopics, doneIDs []string // the messages that are done, unless all are
 	err = c.s.write(ctx, func() *step {
-		return c.s.step().add(statement, c.s.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
+		return c.s.step().add("ack", c.s.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
 			return rows.Scan(&micros, &done, &doneTopics, &doneIDs, nil)
 		})
 	})

@@ -1,12 +1,10 @@
 package pgstore
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/punctualmq/punctual"
 )
@@ -38,7 +36,7 @@ func TestStatementsOfALife(t *testing.T) {
 	for _, batch := range []int{1, 100} {
 		did()
 		pushOrdersOnce(t, s, batch)
-		want := []string{"level plan topics_share push_new"}
+		want := []string{"level plan topics_share push"}
 		if got := did(); !slices.Equal(got, want) {
 			t.Errorf("a push of %d messages sends %q; want %q", batch, got, want)
 		}
@@ -68,53 +66,6 @@ func TestStatementsOfALife(t *testing.T) {
 	if got := did(); !slices.Equal(got, want) {
 		t.Errorf("acks with follow-ups send %q; want %q", got, want)
 	}
-	// A topic that keeps something of finished messages costs its acks a longer statement, and so does one with a message that has a
-	// Remember. The store learns of it by the first ack, which begins as others do.
-	forget, keep := time.Duration(0), time.Hour
-	for _, c := range []struct {
-		name     string
-		patch    punctual.SettingsPatch
-		remember time.Duration
-	}{
-		{"finished records", punctual.SettingsPatch{FinishedRetention: &keep}, 0},
-		{"IDs of the topic", punctual.SettingsPatch{FinishedRetention: &forget, DedupeWindow: &keep}, 0},
-		{"an ID", punctual.SettingsPatch{FinishedRetention: &forget, DedupeWindow: &forget}, time.Hour},
-	} {
-		if _, err := tables.Configure(t.Context(), "orders", c.patch); err != nil {
-			t.Fatal(err)
-		}
-		s.acks.set("orders", ackRemoves)
-		for n, want := range [][]string{
-			{"level plan ack", "BEGIN plan lock_free under_token clock_and_settings", ""},
-			{"level plan ack_keep"},
-		} {
-			id := fmt.Sprint(c.name, n)
-			if rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: id, Due: longDue, Remember: c.remember}}); err != nil || rs[0].Err != nil {
-				t.Fatal(rs, err)
-			}
-			ds := claimN(t, s, 1)
-			did()
-			ackAll(t, s, ds...)
-			got := did()
-			if len(want) == 3 && len(got) == 3 && strings.HasSuffix(got[2], " COMMIT") {
-				want[2] = got[2] // what it writes depends on what is kept
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("ack %d of a topic that keeps %s sends %q; want %q", n, c.name, got, want)
-			}
-			if f, err := tables.Finished(t.Context(), "orders", id); c.patch.FinishedRetention == &keep && (err != nil || f.Outcome != punctual.OutcomeAcked) {
-				t.Errorf("ack %d: the finished record is %+v, %v", n, f, err)
-			}
-			rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: id, Delay: time.Hour}})
-			if remembered := rs[0].Status == punctual.PushDuplicate; err != nil || remembered == (c.patch.FinishedRetention == &keep) {
-				t.Errorf("ack %d of a topic that keeps %s: a push of the ID is answered %+v, %v", n, c.name, rs, err)
-			}
-		}
-	}
-	if _, err := tables.Configure(t.Context(), "orders", punctual.SettingsPatch{DedupeWindow: &forget, FinishedRetention: &forget}); err != nil {
-		t.Fatal(err)
-	}
-	s.acks.set("orders", ackRemoves)
 	// A topic that tells of acks costs its own acks a transaction. The store learns of it by the first one, which begins as others do.
 	emit(t, tables, "orders", punctual.EventAcked)
 	for _, first := range []string{"level plan ack", ""} {

@@ -119,7 +119,7 @@ func TestEndOfIdleConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serveOn(t, below, &server.ServeOptions{IdleTime: 20 * time.Millisecond}, l, "")
+	serveOn(t, below, &server.ServeOptions{IdleTime: 200 * time.Millisecond}, l, "")
 	p := newDeafProxy(t, l.Addr().String())
 	s := connect(t, &remotestore.Options{RetryFor: -1}, "http://"+p.listener.Addr().String())
 	const wanted = 5
