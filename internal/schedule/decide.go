@@ -285,9 +285,7 @@ func (w *walk) advance() {
 			return
 		}
 		w.earlier, w.times = w.earlier[1:], w.times[1:]
-		if end > after.At {
-			after = w.successor().Behind(end)
-		}
+		after = w.successor().Behind(max(end, after.At)) // the successor may have another zone, where the offset of after means nothing
 	}
 	w.time = w.now.Next(after)
 }

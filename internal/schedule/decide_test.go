@@ -357,6 +357,46 @@ func mustRead(t testing.TB, timing Timing, zones *cron.Zones) *Times {
 	return times
 }
 
+// TestZoneChangesAtATime changes the zone of a schedule at the very instant of one of its times, 3 o'clock in Berlin and 21 o'clock
+// of the day before in Havana. The next time of the new definition is that day's, 2:30 in Havana: it must not be looked for behind
+// 3 o'clock on the clocks of Havana.
+func TestZoneChangesAtATime(t *testing.T) {
+	zones := new(cron.Zones)
+	berlin := Definition{Timing: Timing{Spec: "0 3 * * *", Zone: "Europe/Berlin"}}
+	havana := Definition{Timing: Timing{Spec: "30 2 * * *", Zone: "America/Havana"}, Grace: minute}
+	now, want := at(t, "2026-11-20 02:00"), at(t, "2026-11-20 07:30")
+	redefined := func(r *Record) {
+		t.Helper()
+		if changed, err := r.Redefine(havana, now, zones); err != nil || !changed {
+			t.Fatalf("redefine: %t, %v", changed, err)
+		}
+	}
+
+	r := put(t, berlin, now-hour)
+	redefined(r) // before a duty decides about the time
+	if s := decide(t, r, now, nil); !slices.Equal(s.Store, []int64{now}) || r.State.Next.At != want {
+		t.Errorf("stored %v, next %s; want the time of Berlin, then %s", s.Store, stamp(r.State.Next.At), stamp(want))
+	}
+
+	r = put(t, berlin, now-hour)
+	decide(t, r, now, nil)
+	redefined(r) // in the ms in which it has been decided
+	if r.State.Next.At != want {
+		t.Errorf("behind a time that is decided, next %s; want %s", stamp(r.State.Next.At), stamp(want))
+	}
+	if changed, err := r.Redefine(havana, now, zones); err != nil || changed || r.State.Next.At != want {
+		t.Errorf("the same definition again: changed %t, %v, next %s; want no change", changed, err, stamp(r.State.Next.At))
+	}
+
+	r = put(t, berlin, now-hour)
+	redefined(r)
+	r.Pause("", "", now)
+	r.Resume(false, now) // which leaves the time of Berlin out
+	if next, err := r.Upcoming(1, zones); err != nil || !slices.Equal(next, []int64{want}) {
+		t.Errorf("upcoming %v, %v; want %s", next, err, stamp(want))
+	}
+}
+
 // TestTwoVersionsOfAZone lets processes with different zone data take turns. Each day has its time once, at the instant that the one
 // or the other knows, and the instants only grow.
 func TestTwoVersionsOfAZone(t *testing.T) {

@@ -53,8 +53,16 @@ func (r *Record) Redefine(d Definition, now int64, zones *cron.Zones) (changed b
 	if err != nil {
 		return false, err
 	}
-	next := t.Next(r.behind(t, now))
 	moved := !r.Timing.equal(d.Timing)
+	mark := r.State.Mark
+	if moved && mark.At != 0 {
+		mark = t.Behind(mark.At) // in another zone the offset of the former one means nothing
+	}
+	from := t.Behind(now)
+	if mark.At >= now { // the clock has been set back since the latest time that is decided
+		from = mark
+	}
+	next := t.Next(from)
 	if next.At == 0 && moved {
 		return false, never(d.Timing)
 	}
@@ -75,18 +83,9 @@ func (r *Record) Redefine(d Definition, now int64, zones *cron.Zones) (changed b
 		return false, ErrBehind
 	}
 	r.State.Earlier = earlier
-	r.Definition, r.State.Next = d, next
+	r.Definition, r.State.Next, r.State.Mark = d, next, mark
 	r.touch(now)
 	return true, nil
-}
-
-// behind is from where the next time is looked for: from now, or from the latest time that is decided, if the clock has been set
-// back since.
-func (r *Record) behind(t *Times, now int64) Time {
-	if r.State.Mark.At >= now {
-		return r.State.Mark
-	}
-	return t.Behind(now)
 }
 
 // touch notes that r was changed. State.Revision makes the due times of a paused schedule differ from one change to the next.
@@ -165,10 +164,7 @@ func (w *walk) skipTo(end int64) {
 	for len(w.earlier) > 0 && w.earlier[0].End <= end {
 		w.earlier, w.times = w.earlier[1:], w.times[1:]
 	}
-	t := w.successor()
-	if w.time.At < end {
-		w.time = t.Behind(end)
-	}
+	w.time = w.successor().Behind(max(end, w.time.At))
 	w.advance()
 }
 
