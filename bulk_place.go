@@ -24,9 +24,6 @@ import (
 // BulkMemory is how long the place of a shift that was stopped is kept, from the begin of the shift on.
 const BulkMemory = 24 * time.Hour
 
-// bulkTopic is the name of the companion topic.
-const bulkTopic = "bulk"
-
 // bulkPlace is where a bulk is in its list.
 type bulkPlace struct {
 	state State
@@ -152,9 +149,9 @@ func (r *bulkRun) finish(ctx context.Context) error {
 // placeName is the name of the message that keeps the place: the topic, and the ID of the shift, or what it moves and how far.
 func (r *bulkRun) placeName() (topic, id string) {
 	if r.ID != "" {
-		return r.Select.Topic + "@" + bulkTopic, r.ID
+		return r.Select.Topic + BulkSuffix, r.ID
 	}
-	return r.Select.Topic + "@" + bulkTopic, "shift-" + r.sum()
+	return r.Select.Topic + BulkSuffix, "shift-" + r.sum()
 }
 
 // sum is a hash of all that says which messages the shift moves and how far. Each part is in quotes, so that no two shifts give

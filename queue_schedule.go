@@ -99,7 +99,7 @@ func (q *Queue) DeleteSchedule(ctx context.Context, topic, name string) error {
 	if err := checkScheduleName(topic, name); err != nil {
 		return err
 	}
-	answers, err := q.DeleteMany(ctx, topic+companionCron, []string{name})
+	answers, err := q.DeleteMany(ctx, topic+ScheduleSuffix, []string{name})
 	switch {
 	case len(answers) == 0:
 		return err
@@ -291,7 +291,7 @@ func (q *Queue) Schedules(ctx context.Context, sq ScheduleQuery) iter.Seq2[Sched
 		for _, topic := range topics {
 			seen := make(map[string]bool)
 			for _, state := range []State{StateDead, StateReady, StateLeased, StateScheduled} {
-				for info, err := range q.List(ctx, ListQuery{Topic: topic + companionCron, State: state, Limit: 1000}) {
+				for info, err := range q.List(ctx, ListQuery{Topic: topic + ScheduleSuffix, State: state, Limit: 1000}) {
 					var s ScheduleInfo
 					if err == nil {
 						if seen[info.ID] {
@@ -323,9 +323,9 @@ func (q *Queue) scheduleTopics(ctx context.Context, sq ScheduleQuery) (topics []
 	if sq.Topic != "" {
 		return []string{sq.Topic}, now, checkScheduleName(sq.Topic, "any")
 	}
-	names, err := q.topicNames(ctx, NameQuery{Suffix: companionCron})
+	names, err := q.topicNames(ctx, NameQuery{Suffix: ScheduleSuffix})
 	for _, n := range names {
-		topics = append(topics, n[:len(n)-len(companionCron)])
+		topics = append(topics, n[:len(n)-len(ScheduleSuffix)])
 	}
 	return topics, now, err
 }
@@ -417,7 +417,7 @@ func (q *Queue) readSchedule(ctx context.Context, topic, name string) (Info, *sc
 		return Info{}, nil, err
 	}
 	about := Schedule{Topic: topic, Name: name}
-	m, err := q.Get(ctx, topic+companionCron, name)
+	m, err := q.Get(ctx, topic+ScheduleSuffix, name)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return Info{}, nil, about.errorf(ErrNotFound, "there is none")
@@ -532,7 +532,7 @@ func scheduleMessage(topic, name string, r *schedule.Record, zones *cron.Zones) 
 		return NewMessage{}, err
 	}
 	// A duty that is killed between its claim and its ack has counted an attempt. So there is no bound that matters.
-	return NewMessage{Topic: topic + companionCron, ID: name, Body: body, Due: timeOf(due), MaxAttempts: MaxAttemptsLimit}, nil
+	return NewMessage{Topic: topic + ScheduleSuffix, ID: name, Body: body, Due: timeOf(due), MaxAttempts: MaxAttemptsLimit}, nil
 }
 
 // pushPrepared is pushOne without QueueConfig.Prepare, on the caller's goroutine: schedules change seldom, and need no batches.

@@ -102,10 +102,6 @@ const (
 	// scheduleHeaderBytes is kept free for the headers that Punctual adds to an occurrence.
 	scheduleHeaderBytes = 1 << 10
 	reservedHeader      = "punctual-"
-	// companionCron is the name of the companion that has the schedules of a topic.
-	companionCron = "@cron"
-	// companionEvents is the name of the companion that tells of a topic's events.
-	companionEvents = "@events"
 )
 
 // Overlap says what happens when a schedule comes while the occurrence before it is not finished.

@@ -48,9 +48,9 @@ const (
 // the occurrences and the schedule itself as follow-ups, or snoozes it. So an error other than of a Follow says why nothing was
 // decided, and the schedule comes again by itself.
 func (s *Scheduler) Handle(ctx context.Context, d *Delivery) error {
-	topic, ok := strings.CutSuffix(d.Topic, companionCron)
+	topic, ok := strings.CutSuffix(d.Topic, ScheduleSuffix)
 	if !ok {
-		return leaveToOthers(d, fmt.Errorf("%s is not the companion %s of a topic", d.Topic, companionCron))
+		return leaveToOthers(d, fmt.Errorf("%s is not the companion %s of a topic", d.Topic, ScheduleSuffix))
 	}
 	r, err := schedule.Decode(d.Body)
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Scheduler) events(ctx context.Context, topic string, d *Delivery, accou
 			return nil, err
 		}
 		ms = append(ms, NewMessage{
-			Topic: topic + companionEvents, ID: body.ID + "~" + string(a.Why), Body: text, Due: d.Delivered, ExpireAfter: set.EmitKeep,
+			Topic: topic + EventSuffix, ID: body.ID + "~" + string(a.Why), Body: text, Due: d.Delivered, ExpireAfter: set.EmitKeep,
 			DropExpired: true, IfExists: IfExistsReplace,
 		})
 	}
@@ -211,7 +211,7 @@ func (s *Scheduler) sweep(ctx context.Context, look Inspector, topic string, now
 	}
 	s.mu.Unlock()
 	if due {
-		_, _ = look.Purge(ctx, PurgeQuery{Topic: topic + companionEvents, State: StateReady, To: now.Add(-keep)})
+		_, _ = look.Purge(ctx, PurgeQuery{Topic: topic + EventSuffix, State: StateReady, To: now.Add(-keep)})
 	}
 }
 

@@ -55,7 +55,7 @@ func (c *call) showEvents() error {
 	if v.settings.Emit != 0 {
 		p.On = strings.Split(v.settings.Emit.String(), ",")
 	}
-	if !p.Able || !v.has(companionEvents) {
+	if !p.Able || !v.has(punctual.EventSuffix) {
 		return c.show("events", p)
 	}
 	if err := c.countEvents(p); err != nil {
@@ -68,7 +68,7 @@ func (c *call) showEvents() error {
 }
 
 // eventsTopic is the companion with the events of the page's topic.
-func (p *eventsPage) eventsTopic() string { return p.Stats.Topic + "@" + companionEvents }
+func (p *eventsPage) eventsTopic() string { return p.Stats.Topic + punctual.EventSuffix }
 
 // countEvents sets Waiting and Late from the last counts.
 func (c *call) countEvents(p *eventsPage) error {

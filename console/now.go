@@ -3,11 +3,11 @@ package console
 import (
 	"html/template"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/overview"
-	"github.com/punctualmq/punctual/storekit"
 )
 
 // nowPage shows whether messages are delivered in time, what needs attention, and what falls due.
@@ -153,7 +153,7 @@ func (c *call) finding(f *frame, o overview.Finding) finding {
 		}
 		out.Sentence = text(key, o.Count, f.Span(o.Late))
 	case overview.KindLate:
-		if parent, companion := storekit.Companion(o.Topic); companion == companionEvents {
+		if parent, ok := strings.CutSuffix(o.Topic, punctual.EventSuffix); ok {
 			out.Sentence, out.Topic = text("events.unread", o.Count, f.Span(o.Late)), parent
 			out.Path = f.TopicPath(parent, "events")
 			return out

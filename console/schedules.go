@@ -134,7 +134,7 @@ func (c *call) topicsWithSchedules() ([]string, error) {
 	var names []string
 	err := error(punctual.ErrUnsupported)
 	if c.console.namer != nil {
-		names, err = c.console.namer.TopicNames(c.r.Context(), punctual.NameQuery{Suffix: "@" + companionSchedules})
+		names, err = c.console.namer.TopicNames(c.r.Context(), punctual.NameQuery{Suffix: punctual.ScheduleSuffix})
 	}
 	if errors.Is(err, punctual.ErrUnsupported) {
 		all, countErr := c.counted()
@@ -148,7 +148,7 @@ func (c *call) topicsWithSchedules() ([]string, error) {
 	}
 	var topics []string
 	for _, name := range names {
-		if topic, ok := strings.CutSuffix(name, "@"+companionSchedules); ok && c.may(access.Inspect, topic) == nil {
+		if topic, ok := strings.CutSuffix(name, punctual.ScheduleSuffix); ok && c.may(access.Inspect, topic) == nil {
 			topics = append(topics, topic)
 		}
 	}

@@ -54,7 +54,7 @@ func (c *call) showTopic() error {
 		return err
 	}
 	p.Chosen = spanCalled(c.get("span")).name
-	scheduled := v.has(companionSchedules)
+	scheduled := v.has(punctual.ScheduleSuffix)
 	if p.Drawn = v.Stats.Scheduled > 0 || scheduled || p.Partial; p.Drawn {
 		p.Ahead, err = c.topicAhead(p.frame, topic, scheduled)
 	}

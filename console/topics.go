@@ -88,7 +88,7 @@ func (c *call) showTopics() error {
 // these on pages of their own. A companion with dead messages is not internal, because somebody has to see to it.
 func isInternal(s punctual.TopicStats) bool {
 	_, companion := storekit.Companion(s.Topic)
-	return companion != "" && !strings.HasPrefix(companion, groupPrefix) && s.Dead == 0
+	return companion != "" && !storekit.IsGroup(companion) && s.Dead == 0
 }
 
 // renew makes the reader count again if the last count is old and somebody opens the page. The renewal of a page that stays open does not,

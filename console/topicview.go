@@ -38,13 +38,6 @@ type groupTab struct {
 	Chosen  bool
 }
 
-// Names of companions that Punctual itself uses.
-const (
-	companionSchedules = "cron"
-	companionEvents    = "events"
-	groupPrefix        = "g."
-)
-
 // topicView reads what the pages of a topic share. tab is the name of the page's tab.
 func (c *call) topicView(page, tab string) (*topicView, error) {
 	if _, err := c.inspector(); err != nil {
@@ -83,15 +76,15 @@ func (c *call) topicView(page, tab string) (*topicView, error) {
 		}
 		v.Tabs = append(v.Tabs, choice{Value: path, Text: c.look.language.text("topic.tab." + t), Chosen: t == tab})
 	}
-	if companion == "" || strings.HasPrefix(companion, groupPrefix) {
+	if companion == "" || storekit.IsGroup(companion) {
 		err = c.addGroups(v, family)
 	}
 	return v, err
 }
 
-// has reports whether the store has the companion of this name.
-func (v *topicView) has(companion string) bool {
-	return slices.Contains(v.companions, v.Stats.Topic+"@"+companion)
+// has reports whether the store has the companion whose name ends so, such as punctual.EventSuffix.
+func (v *topicView) has(suffix string) bool {
+	return slices.Contains(v.companions, v.Stats.Topic+suffix)
 }
 
 // companionsOf returns the names of the companions of a topic that exist. A store that cannot name its topics without counting them is not

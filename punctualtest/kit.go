@@ -198,8 +198,8 @@ func (k *Kit) AdvanceTo(t time.Time) (handled int) {
 // ready messages.
 func (k *Kit) next() (next time.Time, ok bool) {
 	for _, r := range k.routes {
-		topics := []string{r.topic, r.topic + schedules}
-		if parent, companion := storekit.Companion(r.topic); strings.HasPrefix(companion, "g.") {
+		topics := []string{r.topic, r.topic + punctual.ScheduleSuffix}
+		if parent, companion := storekit.Companion(r.topic); storekit.IsGroup(companion) {
 			topics = append(topics, parent)
 		}
 		for _, topic := range topics {
@@ -211,9 +211,6 @@ func (k *Kit) next() (next time.Time, ok bool) {
 	}
 	return next, ok
 }
-
-// schedules is behind a topic in the name of the companion that has the topic's schedules.
-const schedules = "@cron"
 
 // drain runs the handlers of the messages that are due now.
 func (k *Kit) drain() (handled int) {
@@ -228,7 +225,7 @@ func (k *Kit) drain() (handled int) {
 		for _, r := range k.routes {
 			k.worker.Handle(r.topic, r.handler, r.opts...)
 			if !strings.Contains(r.topic, "@") {
-				k.duty.Handle(r.topic+schedules, scheduler)
+				k.duty.Handle(r.topic+punctual.ScheduleSuffix, scheduler)
 				k.scheduled = true
 			}
 		}

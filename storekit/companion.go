@@ -14,6 +14,9 @@ func Companion(topic string) (parent, name string) {
 	return parent, name
 }
 
+// IsGroup reports whether the name of a companion, as Companion returns it, is that of a group's topic (punctual.GroupTopic).
+func IsGroup(companion string) bool { return strings.HasPrefix(companion, "g.") }
+
 // Stem returns the part of an ID that decides in which partition of its topic the message lies: what stands before the first
 // "~", unless the ID begins with it, and else the whole ID. So a message with the ID A-17, its follow-up A-17~invoice and the
 // follow-up of that, A-17~invoice~2, lie in one partition, in the topic and in its companions.
@@ -76,7 +79,7 @@ func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 		return invalidf("%s: a companion has no groups: set those of %s", topic, parent)
 	case p.PushPaused != nil:
 		return invalidf("%s: pushes to a companion cannot be paused: pause those to %s", topic, parent)
-	case p.Emit != nil && !strings.HasPrefix(name, "g."):
+	case p.Emit != nil && !IsGroup(name):
 		return invalidf("%s: a companion that is no group tells of no events: set those of %s", topic, parent)
 	}
 	return nil

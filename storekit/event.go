@@ -12,7 +12,7 @@ import (
 // the topic of a group.
 func EventTopic(topic string) string {
 	parent, _ := Companion(topic)
-	return parent + "@events"
+	return parent + punctual.EventSuffix
 }
 
 // EventID returns the ID of an event, such as 0~000000000000002f. number is a number of its own, which the store takes where the

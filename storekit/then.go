@@ -85,7 +85,7 @@ func SetAfter(x *punctual.Settlement) {
 	room := punctual.MaxThenBytes - SizeOfThen(x.Then)
 	for i := range x.Then {
 		m := &x.Then[i]
-		if parent, companion := Companion(m.Topic); parent == x.Topic && strings.HasPrefix(companion, "g.") {
+		if parent, companion := Companion(m.Topic); parent == x.Topic && IsGroup(companion) {
 			continue
 		}
 		old, has := m.Headers[AfterHeader]

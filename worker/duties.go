@@ -101,10 +101,10 @@ func (w *Worker) dutyNames(ctx context.Context) (func(ctx context.Context) ([]st
 			return nil, nil // this worker is that of a duty
 		}
 		parent, companion := storekit.Companion(topic)
-		if strings.HasPrefix(companion, "g.") {
+		if storekit.IsGroup(companion) {
 			mine = append(mine, topic)
 		}
-		if cron := parent + "@cron"; w.cfg.Schedules && w.routes[cron] == nil && !slices.Contains(mine, cron) {
+		if cron := parent + punctual.ScheduleSuffix; w.cfg.Schedules && w.routes[cron] == nil && !slices.Contains(mine, cron) {
 			mine = append(mine, cron)
 		}
 		outs = append(outs, storekit.OutTopic(topic))

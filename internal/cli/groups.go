@@ -89,7 +89,7 @@ func (a *app) ownDuties(ctx context.Context, s punctual.Store, topics []string) 
 	var parents []string
 	for _, topic := range topics {
 		parent, companion := storekit.Companion(topic)
-		if can.Follow == punctual.ReachFamily || strings.HasPrefix(companion, "g.") {
+		if can.Follow == punctual.ReachFamily || storekit.IsGroup(companion) {
 			parents = append(parents, parent)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -21,7 +20,7 @@ func copying() Duty {
 	return Duty{
 		Name: "copy",
 		Topic: func(name string) string {
-			if parent, companion := storekit.Companion(name); strings.HasPrefix(companion, "g.") {
+			if parent, companion := storekit.Companion(name); storekit.IsGroup(companion) {
 				return parent
 			}
 			return ""

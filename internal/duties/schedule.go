@@ -16,7 +16,7 @@ func scheduling() Duty {
 	return Duty{
 		Name: "schedule",
 		Topic: func(name string) string {
-			if strings.HasSuffix(name, "@cron") {
+			if strings.HasSuffix(name, punctual.ScheduleSuffix) {
 				return name
 			}
 			return ""

@@ -175,7 +175,7 @@ func ofLate(t punctual.TopicStats, now time.Time) (Finding, bool) {
 		return Finding{}, false
 	}
 	f := Finding{Kind: KindLate, Severity: punctual.SeverityWarning, Topic: t.Topic, State: punctual.StateReady, Count: t.Ready, Late: late}
-	if strings.HasSuffix(t.Topic, events) { // no message is late because of them
+	if strings.HasSuffix(t.Topic, punctual.EventSuffix) { // no message is late because of them
 		f.Text = fmt.Sprintf("%s: %s events wait, the first for %s: nobody reads them", t.Topic, Grouped(t.Ready), Short(late))
 		return f, late >= unread
 	}

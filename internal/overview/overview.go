@@ -293,7 +293,7 @@ func (o *Overview) add() {
 		o.Totals.Ready += t.Ready
 		o.Totals.Leased += t.Leased
 		o.Totals.Dead += t.Dead
-		if late, ok := lateness(t, o.AsOf); ok && !t.Settings.DeliveryPaused && !strings.HasSuffix(t.Topic, events) && (o.Oldest == nil || late > o.Oldest.Late) {
+		if late, ok := lateness(t, o.AsOf); ok && !t.Settings.DeliveryPaused && !strings.HasSuffix(t.Topic, punctual.EventSuffix) && (o.Oldest == nil || late > o.Oldest.Late) {
 			o.Oldest = &Oldest{Topic: t.Topic, Due: t.NextDue, Late: late}
 		}
 	}
@@ -302,8 +302,5 @@ func (o *Overview) add() {
 // lateness returns for how long the first ready message of a topic has been ready; ok is false when none is, and for the places of bulk
 // changes, which nobody claims.
 func lateness(t punctual.TopicStats, now time.Time) (late time.Duration, ok bool) {
-	return max(0, now.Sub(t.NextDue)), t.Ready > 0 && !t.NextDue.IsZero() && !strings.HasSuffix(t.Topic, bulks)
+	return max(0, now.Sub(t.NextDue)), t.Ready > 0 && !t.NextDue.IsZero() && !strings.HasSuffix(t.Topic, punctual.BulkSuffix)
 }
-
-// The ends of the names of companions whose messages are not like others: the schedules of a topic, its events, and the places of bulk changes.
-const schedules, events, bulks = "@cron", "@events", "@bulk"

@@ -220,9 +220,6 @@ func (r *Reader) count(ctx context.Context) (Reading, error) {
 	return out, err
 }
 
-// cronSuffix is behind a topic in the name of the companion that has the topic's schedules.
-const cronSuffix = "@cron"
-
 // label gives every topic its label and adds up the topics with the same label.
 func (r *Reader) label(stats []punctual.TopicStats, now time.Time) []Topic {
 	sums := make(map[string]*Topic)
@@ -237,7 +234,7 @@ func (r *Reader) label(stats []punctual.TopicStats, now time.Time) []Topic {
 	}
 	for i := range stats {
 		s := &stats[i]
-		if parent, ok := strings.CutSuffix(s.Topic, cronSuffix); ok { // each message is a schedule of the parent
+		if parent, ok := strings.CutSuffix(s.Topic, punctual.ScheduleSuffix); ok { // each message is a schedule of the parent
 			p := of(parent)
 			p.Schedules += s.Live() + s.Dead
 			if s.Ready > 0 {
