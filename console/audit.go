@@ -25,6 +25,17 @@ func (c *call) record(ch audit.Change, do func(ctx context.Context) (int64, erro
 	return c.console.audit.Record(c.r.Context(), c.change(ch), do)
 }
 
+// recorder makes a change and enters it into the audit log, as audit.Log.Record does for one change.
+type recorder func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error)
+
+// recorder returns the recorder of a change, which may be used also after this request has ended.
+func (c *call) recorder(ch audit.Change) recorder {
+	ch = c.change(ch)
+	return func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error) {
+		return c.console.Record(ctx, ch, do)
+	}
+}
+
 // change returns a change with who asks for it, and from where.
 func (c *call) change(ch audit.Change) audit.Change {
 	ch.Who, ch.From = c.user(), c.r.RemoteAddr

@@ -32,7 +32,7 @@ type bulkJobPage struct {
 	*topicView
 	Job bulkView
 	// Facts say what the change selects; their labels are the keys bulk.NAME.
-	Facts []scheduleField
+	Facts facts
 	// Share is how much of the messages that were counted are done, in percent.
 	Share string
 	// MayGoOn is true if the reader may carry the change out, stop it or continue it.
@@ -197,15 +197,12 @@ func (c *call) startBulk(b punctual.Bulk, before *bulkJob) error {
 	return c.redirect(c.frame("").TopicPath(topic, "bulk", job.ID), notice{})
 }
 
-// recordBulk returns the function that makes a bulk change and enters it into the audit log, also after this request has ended.
-func (c *call) recordBulk(b *punctual.Bulk) func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error) {
+// recordBulk returns the recorder of a bulk change. A dry run is not entered into the audit log.
+func (c *call) recordBulk(b *punctual.Bulk) recorder {
 	if b.DryRun {
 		return func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error) { return do(ctx) }
 	}
-	ch := c.change(audit.Change{Verb: "bulk " + b.Do.String(), Topic: b.Select.Topic, Detail: describe(b)})
-	return func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error) {
-		return c.console.Record(ctx, ch, do)
-	}
+	return c.recorder(audit.Change{Verb: "bulk " + b.Do.String(), Topic: b.Select.Topic, Detail: describe(b)})
 }
 
 // describe says in one line what a bulk change selects and does, for the audit log.
@@ -218,35 +215,27 @@ func describe(b *punctual.Bulk) string {
 }
 
 // bulkFacts returns what a bulk change selects and does.
-func bulkFacts(b *punctual.Bulk, zone *time.Location) (facts []scheduleField) {
-	add := func(name, value string) {
-		if value != "" {
-			facts = append(facts, scheduleField{name, visible(value)})
-		}
-	}
+func bulkFacts(b *punctual.Bulk, zone *time.Location) (f facts) {
 	s := &b.Select
-	add("state", s.State.String())
-	for name, at := range map[string]time.Time{"from": s.From, "to": s.To} {
-		if !at.IsZero() {
-			add(name, at.In(zone).Format("2006-01-02 15:04:05 MST"))
-		}
-	}
-	add("reason", string(s.Reason))
-	add("error", s.Error)
-	add("prefix", s.IDPrefix)
-	for name, value := range s.Headers {
-		add("header", name+"="+value)
+	f.add("state", s.State.String())
+	f.addTime("from", s.From, zone)
+	f.addTime("to", s.To, zone)
+	f.add("reason", string(s.Reason))
+	f.add("error", s.Error)
+	f.add("prefix", s.IDPrefix)
+	for name, value := range s.Headers { // at most one
+		f.add("header", name+"="+value)
 	}
 	switch {
 	case b.By > 0:
-		add("by", "+"+notation.FormatDuration(b.By))
+		f.add("by", "+"+notation.FormatDuration(b.By))
 	case b.By < 0:
-		add("by", "-"+notation.FormatDuration(-b.By))
+		f.add("by", "-"+notation.FormatDuration(-b.By))
 	}
 	if b.Rate > 0 {
-		add("rate", thousands(int64(b.Rate)))
+		f.add("rate", thousands(int64(b.Rate)))
 	}
-	return facts
+	return f
 }
 
 // bulkJob returns the job that the path names. One of another topic is not found, because rights were checked on the topic of the path.

@@ -84,7 +84,7 @@ func (b *bulks) close() {
 
 // start begins a bulk change. record makes it and enters it into the audit log. before is the job that is carried out or continued, or nil; the
 // second of two people who do that at once gets the job of the first.
-func (b *bulks) start(bulk punctual.Bulk, before *bulkJob, who string, record func(context.Context, func(context.Context) (int64, error)) (int64, error)) (*bulkJob, error) {
+func (b *bulks) start(bulk punctual.Bulk, before *bulkJob, who string, record recorder) (*bulkJob, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

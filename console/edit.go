@@ -27,8 +27,7 @@ func (c *call) editForm(m *punctual.Info) *editForm {
 	if m.State != punctual.StateScheduled && m.State != punctual.StateDead || c.console.options.HideBodies || len(m.Body) > shownBody || !utf8.Valid(m.Body) || strings.ContainsAny(string(m.Body), "\r\x00") {
 		return nil
 	}
-	texts := scheduleTexts(&punctual.Schedule{Body: m.Body, Headers: m.Headers}, time.UTC)
-	e := &editForm{Body: texts["body"], Headers: texts["headers"], Due: exact(m.Due)}
+	e := &editForm{Body: string(m.Body), Headers: headerLines(m.Headers), Due: exact(m.Due)}
 	back, err := parseHeaders(e.Headers)
 	e.KeepHeaders = err != nil || len(back) != len(m.Headers)
 	for name, value := range m.Headers {
@@ -78,19 +77,11 @@ func (c *call) editMessage() error {
 			return err
 		}
 	}
-	var r punctual.PushResult
-	_, err = c.record(audit.Change{Verb: "push", Topic: topic, ID: id, Detail: "edited, in place of the " + m.State.String() + " message"}, func(ctx context.Context) (int64, error) {
-		rs, err := c.console.store.Push(ctx, []punctual.NewMessage{next})
-		if err != nil {
-			return 0, err
-		}
-		r = rs[0]
-		return 1, r.Err
-	})
+	r, err := c.pushRecorded(next, "edited, in place of the "+m.State.String()+" message")
 	if err != nil {
 		return fmt.Errorf("edit of message %s: %w", id, err)
 	}
-	return c.redirect(c.frame("").MessagePath(topic, id), notice{Key: "notice.edited", Args: []string{id, r.Due.In(c.look.zone).Format("2006-01-02 15:04:05 MST")}})
+	return c.redirect(c.frame("").MessagePath(topic, id), notice{Key: "notice.edited", Args: []string{id, stamp(r.Due, c.look.zone)}})
 }
 
 // pushToTopic stores the message of the form on the page of a topic.
@@ -111,9 +102,9 @@ func (c *call) pushToTopic() error {
 			return fmt.Errorf("%s: %w", set.name, err)
 		}
 	}
-	r, err := c.pushRecorded(m)
+	r, err := c.pushRecorded(m, "")
 	if err != nil {
-		return err
+		return fmt.Errorf("push to %s: %w", m.Topic, err)
 	}
 	to := c.frame("").MessagePath(m.Topic, r.ID)
 	if !c.frame("").May("inspect", m.Topic) {
@@ -122,9 +113,9 @@ func (c *call) pushToTopic() error {
 	return c.redirect(to, notice{Key: "notice.push." + r.Status.String(), Args: []string{r.ID}})
 }
 
-// pushRecorded pushes a message and enters that into the audit log.
-func (c *call) pushRecorded(m punctual.NewMessage) (r punctual.PushResult, err error) {
-	_, err = c.record(audit.Change{Verb: "push", Topic: m.Topic, ID: m.ID}, func(ctx context.Context) (int64, error) {
+// pushRecorded pushes a message and enters that into the audit log, with the detail.
+func (c *call) pushRecorded(m punctual.NewMessage, detail string) (r punctual.PushResult, err error) {
+	_, err = c.record(audit.Change{Verb: "push", Topic: m.Topic, ID: m.ID, Detail: detail}, func(ctx context.Context) (int64, error) {
 		rs, err := c.console.store.Push(ctx, []punctual.NewMessage{m})
 		if err != nil {
 			return 0, err
@@ -132,8 +123,5 @@ func (c *call) pushRecorded(m punctual.NewMessage) (r punctual.PushResult, err e
 		r = rs[0]
 		return 1, r.Err
 	})
-	if err != nil {
-		err = fmt.Errorf("push to %s: %w", m.Topic, err)
-	}
 	return r, err
 }

@@ -51,7 +51,7 @@ func (l *leftovers) close() {
 
 // watch cancels the message that was just pushed and is due in wait, unless somebody has claimed it leftoverAfter after its time. record makes
 // the change and enters it into the audit log.
-func (l *leftovers) watch(p punctual.PushResult, wait time.Duration, record func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error)) {
+func (l *leftovers) watch(p punctual.PushResult, wait time.Duration, record recorder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.n >= mostLeftovers || wait > leftoverWait {
@@ -76,7 +76,7 @@ func (l *leftovers) watch(p punctual.PushResult, wait time.Duration, record func
 }
 
 // remove cancels a message if it is as it was pushed.
-func (l *leftovers) remove(p punctual.PushResult, record func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error)) {
+func (l *leftovers) remove(p punctual.PushResult, record recorder) {
 	inspector, err := punctual.As[punctual.Inspector](l.store)
 	if err != nil {
 		return

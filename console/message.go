@@ -177,7 +177,7 @@ func (c *call) amendMessage() error {
 	if a.Change == punctual.ChangeCancel {
 		return c.redirect(c.frame("").TopicPath(topic), n)
 	}
-	n.Args = append(n.Args, due.In(c.look.zone).Format("2006-01-02 15:04:05 MST"))
+	n.Args = append(n.Args, stamp(due, c.look.zone))
 	return c.redirect(c.frame("").MessagePath(topic, id), n)
 }
 

@@ -82,12 +82,16 @@ func (f *frame) Input(t time.Time) string {
 	return t.In(f.call.look.zone).Format(wallClock)
 }
 
+// stamp writes an instant by the clock of a zone, such as 2026-11-23 09:02:11 CET.
+func stamp(t time.Time, zone *time.Location) string {
+	return t.In(zone).Format("2006-01-02 15:04:05 MST")
+}
+
 // InZone writes an instant by the clock of a time zone, such as Mon 2026-11-23 09:02:11 CET, or "" if this program does not know the zone.
 func (f *frame) InZone(t time.Time, name string) string {
 	zone, err := time.LoadLocation(name)
 	if err != nil {
 		return ""
 	}
-	in := t.In(zone)
-	return f.call.look.language.text("weekday."+strconv.Itoa(int(in.Weekday()))) + " " + in.Format("2006-01-02 15:04:05 MST")
+	return f.call.look.language.text("weekday."+strconv.Itoa(int(t.In(zone).Weekday()))) + " " + stamp(t, zone)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/audit"
@@ -16,7 +15,7 @@ type schedulePage struct {
 	*frame
 	Row scheduleRow
 	// Fields say what is set of the schedule, by the names of the form that changes it.
-	Fields []scheduleField
+	Fields facts
 	Body   *bodyView
 	// Headers are those of the occurrences, Hidden how many of them are hidden.
 	Headers []header
@@ -26,9 +25,6 @@ type schedulePage struct {
 	// Fill is the answer to a dry run of a backfill, nil without one.
 	Fill *backfill
 }
-
-// scheduleField is something that is set of a schedule. Its label is the key schedule.NAME.
-type scheduleField struct{ Name, Value string }
 
 // backfill is what a backfill would store.
 type backfill struct {
@@ -81,24 +77,16 @@ func (c *call) schedulePage() (*schedulePage, error) {
 }
 
 // scheduleFields returns what is set of a schedule besides its expression, zone, body and headers.
-func (c *call) scheduleFields(s *punctual.Schedule) (fields []scheduleField) {
-	add := func(name, value string) {
-		if value != "" {
-			fields = append(fields, scheduleField{name, value})
-		}
-	}
+func (c *call) scheduleFields(s *punctual.Schedule) (f facts) {
 	text := scheduleTexts(s, c.look.zone)
-	add("overlap", c.look.language.text("overlap."+text["overlap"]))
-	add("missed", c.look.language.text("missed."+text["missed"]))
+	f.add("overlap", c.look.language.text("overlap."+text["overlap"]))
+	f.add("missed", c.look.language.text("missed."+text["missed"]))
 	for _, name := range []string{"grace", "spread", "except", "limit", "max_dead", "max_attempts", "expire", "remember"} {
-		add(name, visible(text[name]))
+		f.add(name, text[name])
 	}
-	for name, at := range map[string]time.Time{"from": s.From, "until": s.Until} {
-		if !at.IsZero() {
-			add(name, at.In(c.look.zone).Format("2006-01-02 15:04:05 MST"))
-		}
-	}
-	return fields
+	f.addTime("from", s.From, c.look.zone)
+	f.addTime("until", s.Until, c.look.zone)
+	return f
 }
 
 // Status returns the text for what became of an occurrence.
@@ -164,7 +152,7 @@ func (c *call) skipSchedule() error {
 	}
 	note := notice{Key: "notice.schedule.skip.none"}
 	if len(skipped) > 0 {
-		last := skipped[len(skipped)-1].Due.In(c.look.zone).Format("2006-01-02 15:04:05 MST")
+		last := stamp(skipped[len(skipped)-1].Due, c.look.zone)
 		note = notice{Key: "notice.schedule.skip", Args: []string{thousands(int64(len(skipped))), last}}
 	}
 	return c.redirect(c.frame("").SchedulePath(c.path["topic"], c.path["name"]), note)

@@ -63,15 +63,11 @@ func scheduleTexts(s *punctual.Schedule, zone *time.Location) map[string]string 
 		}
 		return t.In(zone).Format(wallClock)
 	}
-	var headers []string
-	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
-		headers = append(headers, name+": "+s.Headers[name])
-	}
 	texts := map[string]string{
 		"spec": s.Spec, "zone_name": s.Zone, "overlap": s.Overlap.String(), "missed": s.Missed.String(), "grace": duration(s.Grace),
 		"spread": duration(s.Spread), "from": instant(s.From), "until": instant(s.Until), "except": strings.Join(s.Except, ", "),
 		"limit": count(s.Limit), "max_dead": count(int64(s.MaxDead)), "max_attempts": count(int64(s.MaxAttempts)), "expire": duration(s.ExpireAfter),
-		"drop": "", "remember": duration(s.Remember), "body": string(s.Body), "headers": strings.Join(headers, "\n"),
+		"drop": "", "remember": duration(s.Remember), "body": string(s.Body), "headers": headerLines(s.Headers),
 	}
 	if s.DropExpired {
 		texts["drop"] = "true"
@@ -148,6 +144,15 @@ func parseCount(text string) (int64, error) {
 		return 0, fmt.Errorf("%q is no number: %w", text, punctual.ErrInvalid)
 	}
 	return n, nil
+}
+
+// headerLines writes headers as parseHeaders reads them, sorted by name.
+func headerLines(headers map[string]string) string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		lines = append(lines, name+": "+headers[name])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // parseHeaders reads headers, one in each line, as NAME: VALUE.

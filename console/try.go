@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -105,15 +104,13 @@ func (c *call) push() error {
 	if err != nil {
 		return err
 	}
-	r, err := c.pushRecorded(m)
+	r, err := c.pushRecorded(m, "")
 	if err != nil {
-		return err
+		return fmt.Errorf("push to %s: %w", m.Topic, err)
 	}
 	if m.Topic == tryTopic && r.Status == punctual.PushStored {
-		ch := c.change(audit.Change{Verb: "cancel", Topic: r.Topic, ID: r.ID, Detail: "nobody has claimed this message of the page Try it"})
-		c.console.leftovers.watch(r, r.Due.Sub(now), func(ctx context.Context, do func(context.Context) (int64, error)) (int64, error) {
-			return c.console.Record(ctx, ch, do)
-		})
+		ch := audit.Change{Verb: "cancel", Topic: r.Topic, ID: r.ID, Detail: "nobody has claimed this message of the page Try it"}
+		c.console.leftovers.watch(r, r.Due.Sub(now), c.recorder(ch))
 	}
 	to := c.frame("").Path("/try") + "?" + url.Values{"topic": {m.Topic}, "pushed": {r.ID}, "due": {r.Due.UTC().Format(time.RFC3339Nano)}, "in": {cmp.Or(c.get("in"), "10s")}}.Encode()
 	return c.redirect(to, notice{Key: "notice.push." + r.Status.String(), Args: []string{r.ID}})
