@@ -54,7 +54,7 @@ func (s *Store) lookUpAmended(as []punctual.Amendment) (*database.Looks, error) 
 			cancel := as[i].Change == punctual.ChangeCancel
 			asks[i] = database.Ask{
 				Topic: t.Disk, ID: as[i].ID,
-				Record:            storekit.Moves(as[i].Change) || cancel && writer.KeepsRecords(t.Settings()),
+				Record:            storekit.Moves(as[i].Change) || cancel && writer.KeepsRecords(t.Settings(), punctual.EventCancelled),
 				RecordIfRemembers: cancel,
 			}
 		}

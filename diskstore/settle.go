@@ -137,7 +137,7 @@ func (s *Store) settleStep(tx *writer.Tx, n int, st *punctual.Settlement, told *
 	set := tx.Existing(st.Topic).Settings()
 	r := &record.Record{ID: h.ID} // enough for an ack of which nothing is kept or told
 	h.Lease.AddTo(r)
-	if st.Verb != punctual.SettleAck || h.Remembers || writer.KeepsAcked(set) {
+	if st.Verb != punctual.SettleAck || h.Remembers || writer.KeepsRecords(set, punctual.EventAcked) {
 		if r, err = tx.ReadHeld(h); err != nil {
 			return false, nil, err
 		}

@@ -407,17 +407,14 @@ func (tx *Tx) finish(d memory.Detached, r *record.Record, how punctual.Outcome) 
 
 // KeepsRecord tells whether Apply needs the stored record of a message that is cancelled: for its finished record or the event,
 // or because the message says itself how long its ID is remembered.
-func KeepsRecord(f Found) bool { return f.Place.Remembers || KeepsRecords(f.Topic.Settings()) }
-
-// KeepsRecords is KeepsRecord for all messages of a topic.
-func KeepsRecords(s *punctual.Settings) bool {
-	return s.FinishedRetention > 0 || s.Emit&punctual.EventCancelled != 0
+func KeepsRecord(f Found) bool {
+	return f.Place.Remembers || KeepsRecords(f.Topic.Settings(), punctual.EventCancelled)
 }
 
-// KeepsAcked tells whether Apply needs the stored records of the topic's messages that are acked: for their finished records or
-// events.
-func KeepsAcked(s *punctual.Settings) bool {
-	return s.FinishedRetention > 0 || s.Emit&punctual.EventAcked != 0
+// KeepsRecords tells whether Apply needs the stored records of all messages of a topic that end so, by being acked or cancelled:
+// for their finished records or for the events.
+func KeepsRecords(s *punctual.Settings, end punctual.Events) bool {
+	return s.FinishedRetention > 0 || s.Emit&end != 0
 }
 
 // deadLetter moves a message to the dead.
