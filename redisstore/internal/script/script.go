@@ -34,8 +34,8 @@ const MoreMark = "PUNCTUAL_MORE"
 // is to be sent again with these keys.
 const FinishedKeysMark = "PUNCTUAL_STORIES"
 
-// EventKeysMark begins the error of a script that needs the keys of the companion events as well, because its topic tells of events.
-// It has done nothing, and is to be sent again with these keys.
+// EventKeysMark begins the error of a script that needs the keys of the companion events as well, because its topic tells of
+// events. It has done nothing, and is to be sent again with these keys.
 const EventKeysMark = "PUNCTUAL_EVENTS"
 
 // NoEventsMark begins the error of a script that has an event to add while the companion events is not there; the version of that

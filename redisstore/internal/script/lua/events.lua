@@ -6,7 +6,7 @@
 --
 -- A source is a topic that tells: {on, keep, topic, home}: of which events, as in punctual.Events; how long an event is kept;
 -- its name; and the stem of the IDs of events, which is at home in this partition.
-do
+if g[11] and g[11] ~= '0' or follow_topics then -- hardly any topic tells, and every script comes by
   local source_of = function(t, on, keep, home)
     if not on or on == '0' then return nil end
     local parent, companion = string.match(t, '{(.-)#%d+}(.-):t$')
