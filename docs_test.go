@@ -320,8 +320,8 @@ func samePage(t *testing.T, english, chinese string) {
 	compare("rows of tables and headings", func(s string) []string { return rowStart.FindAllString(s, -1) })
 }
 
-// sameTarget is a link as it would stand on the English page, without the heading, which is translated where the page is. The link to
-// the other language is the same on both.
+// sameTarget is a link as it would stand on the English page, without the heading, which is translated where the page is. The
+// link to the other language is the same on both.
 func sameTarget(english, l string) string {
 	l = strings.Replace(l, chineseSuffix, ".md", 1)
 	if page, _, found := strings.Cut(l, ".md#"); found && !strings.Contains(l, "://") {
@@ -375,8 +375,8 @@ func relativeLinks(text string) []string {
 	return slices.DeleteFunc(allLinks(fenced.ReplaceAllString(text, "")), func(l string) bool { return strings.Contains(l, "://") })
 }
 
-// anchors returns the anchors of a page's headings, as the usual renderers make them: the second heading with the same text has -1 behind
-// its anchor, the third one -2.
+// anchors returns the anchors of a page's headings, as the usual renderers make them: the second heading with the same text has
+// -1 behind its anchor, the third one -2.
 func anchors(text string) []string {
 	var out []string
 	seen := make(map[string]int)

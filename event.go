@@ -99,8 +99,8 @@ type Event struct {
 	// Delivered is when the last attempt began, zero when the message was not leased at the event. A store that was opened anew
 	// under the lease may have lost it.
 	Delivered time.Time
-	// Count, beside EventMissed and EventSkipped alone, is how many times of a schedule the event tells of. FirstDue is the first of
-	// these times and Due the last one, to which ID would have belonged.
+	// Count, beside EventMissed and EventSkipped alone, is how many times of a schedule the event tells of. FirstDue is the first
+	// of these times and Due the last one, to which ID would have belonged.
 	Count int64
 	// Why, beside EventSkipped alone, is OccurrenceOverlap, OccurrenceSkipped or OccurrencePaused.
 	Why OccurrenceStatus
@@ -128,11 +128,10 @@ type eventBody struct {
 //	{"event":"dead","topic":"orders","id":"A-17","reason":"discarded","attempt":2,"at":1795176000000,
 //	 "created":…,"first_due":…,"due":…,"delivered":…}
 //
-// with times in Unix milliseconds. reason is there beside dead alone, and delivered only where the message was leased. Beside missed
-// and skipped there are count and why in place of created and delivered. ParseEvent
-// passes over members that it does not know, because a later release may add some. A body that is no event, such as that of
-// a message which somebody has pushed into the companion, is an ErrInvalid; an event with a name that this release does not know
-// is an ErrUnsupported.
+// with times in Unix milliseconds. reason is there beside dead alone, and delivered only where the message was leased. Beside
+// missed and skipped there are count and why in place of created and delivered. ParseEvent passes over members that it does not
+// know, because a later release may add some. A body that is no event, such as that of a message which somebody has pushed into
+// the companion, is an ErrInvalid; an event with a name that this release does not know is an ErrUnsupported.
 func ParseEvent(body []byte) (Event, error) {
 	var b eventBody
 	if err := json.Unmarshal(body, &b); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// The people on duty want to read in their chat which payment notices were given up on. The topic tells of each dead letter in the same
-// step in which the message becomes dead, so none is missed, and a chat that is away for an hour gets them late.
+// The people on duty want to read in their chat which payment notices were given up on. The topic tells of each dead letter in
+// the same step in which the message becomes dead, so none is missed, and a chat that is away for an hour gets them late.
 func ExampleParseEvent() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))

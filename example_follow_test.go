@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// A payment is followed by its invoice, and the invoice by a reminder two days later. Each is stored in one step with the ack of the one
-// before, so that no crash leaves a payment without an invoice, or makes two of it.
+// A payment is followed by its invoice, and the invoice by a reminder two days later. Each is stored in one step with the ack of
+// the one before, so that no crash leaves a payment without an invoice, or makes two of it.
 func ExampleFollow() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))

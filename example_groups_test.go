@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// An order that is closed matters to three services. Until it is due it is one message, which is cancelled once for all of them. Then each
-// service has a copy of its own, and the failure of one is no concern of the others.
+// An order that is closed matters to three services. Until it is due it is one message, which is cancelled once for all of them.
+// Then each service has a copy of its own, and the failure of one is no concern of the others.
 func ExampleGroupTopic() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))

@@ -91,8 +91,8 @@ func Discard(err error) error { return &decisionError{verb: SettleDiscard, err: 
 //
 // acks the order and stores its invoice in one step. If a follow-up is refused, the message is neither acked nor lost: Worker
 // puts it off by the topic's backoff without counting an attempt when the reason passes by itself (ErrPaused, ErrNoSpace,
-// ErrOverloaded), and otherwise retries it with the reason in its history. QueueConfig.Prepare is not called for ms, because a Worker
-// has no Queue: what it would add has to be in them already.
+// ErrOverloaded), and otherwise retries it with the reason in its history. QueueConfig.Prepare is not called for ms, because a
+// Worker has no Queue: what it would add has to be in them already.
 func Follow(err error, ms ...NewMessage) error {
 	d := decisionError{verb: SettleAck}
 	if said := (*decisionError)(nil); errors.As(err, &said) {

@@ -176,8 +176,8 @@ type Settings struct {
 	// each. The message is due at once, and ParseEvent reads its body. Whoever reads events handles messages of that companion;
 	// as with any message, one may be delivered more than once. The topic of a group (GroupTopic) tells in the companion events
 	// of the group's topic; Event.Topic says which one it was. No other companion tells of its messages: Emit is ErrInvalid
-	// there. A store that cannot tell (Abilities.Emit) refuses any event with ErrUnsupported.
-	// Allowed: acked, dead, cancelled, expired, pushed, retried, missed, skipped with commas between them, or none. Default: none.
+	// there. A store that cannot tell (Abilities.Emit) refuses any event with ErrUnsupported. Allowed: acked, dead, cancelled,
+	// expired, pushed, retried, missed, skipped with commas between them, or none. Default: none.
 	Emit Events
 	// EmitKeep is how long an event is kept for a reader. An event that no reader has taken by then is dropped, so that a topic
 	// whose events nobody reads does not grow without end.
@@ -230,7 +230,8 @@ type SettingsPatch struct {
 	DedupeWindow *time.Duration
 	// FinishedRetention changes Settings.FinishedRetention. Allowed: 0 (not at all) to 366d.
 	FinishedRetention *time.Duration
-	// Emit changes Settings.Emit. Allowed: acked, dead, cancelled, expired, pushed, retried, missed, skipped with commas between them, or none.
+	// Emit changes Settings.Emit. Allowed: acked, dead, cancelled, expired, pushed, retried, missed, skipped with commas between
+	// them, or none.
 	Emit *Events
 	// EmitKeep changes Settings.EmitKeep. Allowed: 1s to 366d.
 	EmitKeep *time.Duration

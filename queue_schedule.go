@@ -12,8 +12,8 @@ import (
 )
 
 // The methods of Queue for recurring schedules. They need a store that is an Inspector and has follow-ups (Abilities.Follow);
-// with any other store they return ErrUnsupported. QueueConfig.Prepare is not called for schedules and their occurrences, whether a
-// duty stores them or RunSchedule and Backfill do.
+// with any other store they return ErrUnsupported. QueueConfig.Prepare is not called for schedules and their occurrences, whether
+// a duty stores them or RunSchedule and Backfill do.
 
 // editTries is how often an edit reads a schedule again that was changed meanwhile.
 const editTries = 20
@@ -277,9 +277,9 @@ func (q *Queue) NextOccurrences(ctx context.Context, topic, name string, n int) 
 	return t.Next, err
 }
 
-// Schedules yields the schedules that sq selects, topic by topic, in the order in which they come next; those whose message is dead come
-// first, and those that are paused or have ended come last. It ends after the first error. A schedule that comes while the loop runs may be yielded as it was or as
-// it is then, or not at all.
+// Schedules yields the schedules that sq selects, topic by topic, in the order in which they come next; those whose message is
+// dead come first, and those that are paused or have ended come last. It ends after the first error. A schedule that comes while
+// the loop runs may be yielded as it was or as it is then, or not at all.
 func (q *Queue) Schedules(ctx context.Context, sq ScheduleQuery) iter.Seq2[ScheduleInfo, error] {
 	return func(yield func(ScheduleInfo, error) bool) {
 		topics, now, err := q.scheduleTopics(ctx, sq)

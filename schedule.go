@@ -18,13 +18,13 @@ import (
 // each working day, whether the clocks in Berlin are set forward or back.
 //
 // A schedule is itself a message, of the companion topic T@cron: its ID is the Name, and it is due when the schedule comes next.
-// A duty (package duty, or 'punctual serve') claims it then, and acks it with follow-ups: the occurrences of the times that
-// have come, and the schedule with its next time. This is one atomic step, so each occurrence is stored exactly once, however many duties run and whichever
-// of them dies.
+// A duty (package duty, or 'punctual serve') claims it then, and acks it with follow-ups: the occurrences of the times that have
+// come, and the schedule with its next time. This is one atomic step, so each occurrence is stored exactly once, however many
+// duties run and whichever of them dies.
 //
 // An occurrence is a message like any other, with retries, dead letters and all settings of its topic. Its ID is
-// NAME~20261120T080000Z, with the time in UTC, its Due is that time (later with a Spread), and the headers HeaderSchedule and HeaderOccurrence say the
-// same.
+// NAME~20261120T080000Z, with the time in UTC, its Due is that time (later with a Spread), and the headers HeaderSchedule and
+// HeaderOccurrence say the same.
 type Schedule struct {
 	// Topic is the topic of the occurrences. It is not a companion.
 	Topic string

@@ -646,8 +646,8 @@ func TestDutiesWithDifferentZoneData(t *testing.T) {
 	}
 }
 
-// TestSlowEverySecondForDays: the duty comes to a schedule of each second once an hour, for 20 days, or for a year in make torture. Each
-// of its times is counted.
+// TestSlowEverySecondForDays: the duty comes to a schedule of each second once an hour, for 20 days, or for a year in make
+// torture. Each of its times is counted.
 func TestSlowEverySecondForDays(t *testing.T) {
 	r := newCronRig(t)
 	r.put(punctual.Schedule{Topic: "sync", Name: "s", Spec: "* * * * * *"})
@@ -714,9 +714,9 @@ func TestMissedTimesAreToldOnceTheSettingsCanBeRead(t *testing.T) {
 	}
 }
 
-// TestSlowOccurrencesOfSchedules lets a few schedules live through random hours on a store in memory: duties that lose their leases,
-// pauses, skips, changes, late duties, consumers that ack or give up. In the end the store has had exactly the IDs that the
-// specifications give, each once.
+// TestSlowOccurrencesOfSchedules lets a few schedules live through random hours on a store in memory: duties that lose their
+// leases, pauses, skips, changes, late duties, consumers that ack or give up. In the end the store has had exactly the IDs that
+// the specifications give, each once.
 func TestSlowOccurrencesOfSchedules(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seedrig.Of(t), 1))
 	for range 6 {

@@ -14,8 +14,8 @@ import (
 )
 
 // Scheduler is the Handler of the companions T@cron: it stores the occurrences of schedules when these come. Package duty runs
-// one for all topics of a store, and a Worker one for its own topics if worker.Config.Schedules says so. A program that wants to see
-// or bound this work registers the Scheduler itself, in slots and under leases like those of any topic:
+// one for all topics of a store, and a Worker one for its own topics if worker.Config.Schedules says so. A program that wants to
+// see or bound this work registers the Scheduler itself, in slots and under leases like those of any topic:
 //
 //	w.Handle("reports@cron", punctual.NewScheduler(store))
 //

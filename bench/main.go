@@ -13,9 +13,10 @@
 // Each round of a scenario runs in a process of its own, so that memory and GOMAXPROCS are its own too. Results are lines of JSON
 // (result.go).
 //
-// The names of the files begin with what they measure: disk, the embedded store; redis; postgres; server; console; follow, what one message leads to. All others are what
-// these share: how a round runs (run.go, child.go, process.go, fleet.go, consumer.go), what it measures with (pace.go, histogram.go,
-// messages.go), and how tables and charts are made (report.go, numbers.go, chart.go).
+// The names of the files begin with what they measure: disk, the embedded store; redis; postgres; server; console; follow, what
+// one message leads to. All others are what these share: how a round runs (run.go, child.go, process.go, fleet.go, consumer.go),
+// what it measures with (pace.go, histogram.go, messages.go), and how tables and charts are made (report.go, numbers.go,
+// chart.go).
 package main
 
 import (

@@ -40,7 +40,8 @@ func spanCalled(name string) span {
 	return spans()[0]
 }
 
-// topicAhead draws what falls due in one topic, and marks when its schedules come if it has any. It returns nil while the store counts.
+// topicAhead draws what falls due in one topic, and marks when its schedules come if it has any. It returns nil while the store
+// counts.
 func (c *call) topicAhead(f *frame, topic string, scheduled bool) (*chart, error) {
 	s := spanCalled(c.get("span"))
 	a, err := c.console.reader.Ahead(c.r.Context(), overview.AheadQuery{Topic: topic, Step: s.step, Steps: s.steps, Zone: c.look.zone})

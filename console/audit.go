@@ -58,8 +58,8 @@ type auditRow struct {
 	At                                                time.Time
 	Who, From, Verb, Topic, ID, Detail, Result, Error string
 	Changed                                           int64
-	// TopicPath and MessagePath lead to the topic and to the message, or the schedule. They are empty if the entry names none, or if the reader may not
-	// inspect the topic.
+	// TopicPath and MessagePath lead to the topic and to the message, or the schedule. They are empty if the entry names none, or
+	// if the reader may not inspect the topic.
 	TopicPath, MessagePath string
 }
 

@@ -84,8 +84,8 @@ func (c *call) deathReasons() (all []choice) {
 	return all
 }
 
-// readBulk reads a bulk change from the form. A delay becomes the instant that it means now, so that a change which is continued later gives
-// all messages the same due time.
+// readBulk reads a bulk change from the form. A delay becomes the instant that it means now, so that a change which is continued
+// later gives all messages the same due time.
 func (c *call) readBulk(topic string) (b punctual.Bulk, err error) {
 	b.Select = punctual.Selection{Topic: topic, Reason: punctual.DeathReason(c.get("reason")), Error: c.get("error"), IDPrefix: c.get("prefix")}
 	if b.Do, err = punctual.ParseBulkChange(c.get("change")); err != nil {
@@ -165,8 +165,8 @@ func (c *call) countBulk() error {
 	return c.startBulk(b, nil)
 }
 
-// runBulk carries out a change that was counted, or continues one that was stopped. A change that was counted is carried out once: whoever
-// sends the form again gets to the change that is under way.
+// runBulk carries out a change that was counted, or continues one that was stopped. A change that was counted is carried out
+// once: whoever sends the form again gets to the change that is under way.
 func (c *call) runBulk() error {
 	job, err := c.bulkJob()
 	if err != nil {
@@ -180,7 +180,8 @@ func (c *call) runBulk() error {
 	return c.startBulk(b, job)
 }
 
-// startBulk starts a bulk change, waits for its end for a moment, and leads to its page. before is the job whose page has the form, or nil.
+// startBulk starts a bulk change, waits for its end for a moment, and leads to its page. before is the job whose page has the
+// form, or nil.
 func (c *call) startBulk(b punctual.Bulk, before *bulkJob) error {
 	topic := b.Select.Topic
 	job, err := c.console.bulks.start(b, before, c.user(), c.recordBulk(&b))
@@ -238,7 +239,8 @@ func bulkFacts(b *punctual.Bulk, zone *time.Location) (f facts) {
 	return f
 }
 
-// bulkJob returns the job that the path names. One of another topic is not found, because rights were checked on the topic of the path.
+// bulkJob returns the job that the path names. One of another topic is not found, because rights were checked on the topic of the
+// path.
 func (c *call) bulkJob() (*bulkJob, error) {
 	job := c.console.bulks.find(c.path["job"])
 	if job == nil || job.Bulk.Select.Topic != c.path["topic"] {

@@ -180,7 +180,8 @@ func (g *gated) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	}
 }
 
-// A long change goes on after its form was answered, tells how far it is, can be stopped and continued, and ends with the console.
+// A long change goes on after its form was answered, tells how far it is, can be stopped and continued, and ends with the
+// console.
 func TestBulkIsStoppedAndContinued(t *testing.T) {
 	below := newRig(t, nil)
 	g := &gated{Store: below.store, pass: make(chan struct{}), began: make(chan struct{}, 100)}

@@ -21,8 +21,8 @@ const (
 	keptBulks = 100
 )
 
-// bulks are the bulk changes that people have asked for. They run in goroutines of their own, because a change may take longer than a browser
-// waits; close ends them. Their methods are safe for concurrent use.
+// bulks are the bulk changes that people have asked for. They run in goroutines of their own, because a change may take longer
+// than a browser waits; close ends them. Their methods are safe for concurrent use.
 type bulks struct {
 	queue *punctual.Queue
 	log   *slog.Logger
@@ -82,8 +82,8 @@ func (b *bulks) close() {
 	b.under.Wait()
 }
 
-// start begins a bulk change. record makes it and enters it into the audit log. before is the job that is carried out or continued, or nil; the
-// second of two people who do that at once gets the job of the first.
+// start begins a bulk change. record makes it and enters it into the audit log. before is the job that is carried out or
+// continued, or nil; the second of two people who do that at once gets the job of the first.
 func (b *bulks) start(bulk punctual.Bulk, before *bulkJob, who string, record recorder) (*bulkJob, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,8 +21,8 @@ type chart struct {
 	// Runs mark the columns in which schedules come. HasRuns is true if there is one.
 	Runs    []runMark
 	HasRuns bool
-	// RunsUntil is the time up to which Runs are complete, zero if that is the end of the picture. RunsLeft is true if there are more
-	// schedules than were looked at.
+	// RunsUntil is the time up to which Runs are complete, zero if that is the end of the picture. RunsLeft is true if there are
+	// more schedules than were looked at.
 	RunsUntil time.Time
 	RunsLeft  bool
 	Height    float64
@@ -46,7 +46,8 @@ type bar struct {
 	// Top is the y of the bar's upper end, Middle the x of its middle.
 	Top    float64
 	Middle string
-	// Broken marks a bar that counts more than the scale reaches. It is drawn with a gap from BreakLow on the left to BreakHigh at Right.
+	// Broken marks a bar that counts more than the scale reaches. It is drawn with a gap from BreakLow on the left to BreakHigh
+	// at Right.
 	Broken              bool
 	Right               string
 	BreakLow, BreakHigh float64

@@ -118,8 +118,8 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	return c, err
 }
 
-// Close ends the calls of the store that the console makes in the background, bulk changes among them, stores what the audit log still holds, and waits for both.
-// Close the console before the store.
+// Close ends the calls of the store that the console makes in the background, bulk changes among them, stores what the audit log
+// still holds, and waits for both. Close the console before the store.
 func (c *Console) Close() error {
 	c.leftovers.close()
 	c.bulks.close()

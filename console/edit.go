@@ -21,8 +21,8 @@ type editForm struct {
 	KeepHeaders bool
 }
 
-// editForm returns the form for a message, or nil if the message cannot be changed here: it is neither scheduled nor dead, its body is
-// hidden, very large or no text, or a browser would not send it back as it is.
+// editForm returns the form for a message, or nil if the message cannot be changed here: it is neither scheduled nor dead, its
+// body is hidden, very large or no text, or a browser would not send it back as it is.
 func (c *call) editForm(m *punctual.Info) *editForm {
 	if m.State != punctual.StateScheduled && m.State != punctual.StateDead || c.console.options.HideBodies || len(m.Body) > shownBody || !utf8.Valid(m.Body) || strings.ContainsAny(string(m.Body), "\r\x00") {
 		return nil
@@ -36,8 +36,8 @@ func (c *call) editForm(m *punctual.Info) *editForm {
 	return e
 }
 
-// editMessage puts the body and the headers of the form into a message in one step, unless somebody has changed the message since the page
-// was made. A dead message is due at once afterwards, or after the delay of the form; a scheduled one when it was.
+// editMessage puts the body and the headers of the form into a message in one step, unless somebody has changed the message since
+// the page was made. A dead message is due at once afterwards, or after the delay of the form; a scheduled one when it was.
 func (c *call) editMessage() error {
 	inspector, err := c.inspector()
 	if err != nil {

@@ -25,7 +25,8 @@ type eventsPage struct {
 	// Waiting is how many events wait for a reader, Late for how long the first of them has waited if nobody seems to read them.
 	Waiting int64
 	Late    time.Duration
-	// Scanned is true if the console filtered the list by what happened: it read Looked events, the last of them of the time Last.
+	// Scanned is true if the console filtered the list by what happened: it read Looked events, the last of them of the time
+	// Last.
 	Scanned     bool
 	Looked      int
 	Last        time.Time

@@ -13,7 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A topic with groups has a tab for each, with its own counts, dead letters and pause. Groups are added and removed in the settings.
+// A topic with groups has a tab for each, with its own counts, dead letters and pause. Groups are added and removed in the
+// settings.
 func TestGroups(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("orders", "A-1", time.Hour)
@@ -212,7 +213,8 @@ func TestPushToTopic(t *testing.T) {
 	}
 }
 
-// A message of the page Try it that nobody claims is taken away, one that somebody has claimed or changed is not, nor one of another topic.
+// A message of the page Try it that nobody claims is taken away, one that somebody has claimed or changed is not, nor one of
+// another topic.
 func TestLeftovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// messageFilter selects messages of a list by what no store searches for, so the console reads the list and filters it. The zero value selects
-// every message.
+// messageFilter selects messages of a list by what no store searches for, so the console reads the list and filters it. The zero
+// value selects every message.
 type messageFilter struct {
 	// Errors selects dead messages by their last error.
 	Errors deathFilter
@@ -19,8 +19,8 @@ type messageFilter struct {
 	Header, Value string
 }
 
-// messageFilter reads the filter from the form's fields "error", "match", "prefix", "header" and "value". A header that is hidden is refused,
-// because the hits would reveal its value.
+// messageFilter reads the filter from the form's fields "error", "match", "prefix", "header" and "value". A header that is hidden
+// is refused, because the hits would reveal its value.
 func (c *call) messageFilter(state punctual.State) (f messageFilter, err error) {
 	f = messageFilter{Prefix: c.get("prefix"), Header: c.get("header"), Value: c.get("value")}
 	if state == punctual.StateDead {

@@ -232,8 +232,8 @@ func (c *call) mayShowHeader(name string) error {
 	return nil
 }
 
-// headerWith returns the value of a header of this name, in upper or lower case, that contains text. Of several it returns the one whose name
-// comes first, so that a page shows the same value each time.
+// headerWith returns the value of a header of this name, in upper or lower case, that contains text. Of several it returns the
+// one whose name comes first, so that a page shows the same value each time.
 func headerWith(all map[string]string, name, text string) (value string, ok bool) {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if strings.EqualFold(key, name) && strings.Contains(all[key], text) {

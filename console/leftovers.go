@@ -13,15 +13,15 @@ import (
 const (
 	// tryTopic is the topic to which the page Try it pushes unless somebody names another one.
 	tryTopic = "try.it"
-	// leftoverAfter is how long after its time a message of tryTopic is taken away that nobody has claimed, so that it does not become an
-	// alert. tryExpiry is when it is not delivered any more, for the case that the console ended before.
+	// leftoverAfter is how long after its time a message of tryTopic is taken away that nobody has claimed, so that it does not
+	// become an alert. tryExpiry is when it is not delivered any more, for the case that the console ended before.
 	leftoverAfter, tryExpiry = 30 * time.Second, 10 * time.Minute
 	// mostLeftovers is how many messages a console watches at once, leftoverWait how far ahead they may be due.
 	mostLeftovers, leftoverWait = 50, 10 * time.Minute
 )
 
-// leftovers cancels messages of the page Try it that nobody claims. Each waits in a goroutine of its own; close ends them. Its methods are
-// safe for concurrent use.
+// leftovers cancels messages of the page Try it that nobody claims. Each waits in a goroutine of its own; close ends them. Its
+// methods are safe for concurrent use.
 type leftovers struct {
 	store punctual.Store
 	log   *slog.Logger
@@ -49,8 +49,8 @@ func (l *leftovers) close() {
 	l.under.Wait()
 }
 
-// watch cancels the message that was just pushed and is due in wait, unless somebody has claimed it leftoverAfter after its time. record makes
-// the change and enters it into the audit log.
+// watch cancels the message that was just pushed and is due in wait, unless somebody has claimed it leftoverAfter after its time.
+// record makes the change and enters it into the audit log.
 func (l *leftovers) watch(p punctual.PushResult, wait time.Duration, record recorder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

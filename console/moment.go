@@ -87,7 +87,8 @@ func stamp(t time.Time, zone *time.Location) string {
 	return t.In(zone).Format("2006-01-02 15:04:05 MST")
 }
 
-// InZone writes an instant by the clock of a time zone, such as Mon 2026-11-23 09:02:11 CET, or "" if this program does not know the zone.
+// InZone writes an instant by the clock of a time zone, such as Mon 2026-11-23 09:02:11 CET, or "" if this program does not know
+// the zone.
 func (f *frame) InZone(t time.Time, name string) string {
 	zone, err := time.LoadLocation(name)
 	if err != nil {

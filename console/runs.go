@@ -61,8 +61,8 @@ func (c *call) comingRuns(topic string, end time.Time) (r comingRuns, err error)
 // runMark is a mark above a column of a chart: the schedules that come in it.
 type runMark struct{ X, Text string }
 
-// addRuns adds the marks of runs to a chart whose columns have these edges, and their number to its rows. middle returns the x of the middle
-// of a column.
+// addRuns adds the marks of runs to a chart whose columns have these edges, and their number to its rows. middle returns the x of
+// the middle of a column.
 func (c *chart) addRuns(r comingRuns, edges []time.Time, middle func(i int) string, text func(key string, args ...any) string) {
 	c.RunsUntil, c.RunsLeft = r.until, r.left
 	names := make([][]string, len(c.Rows))

@@ -158,7 +158,8 @@ func (c *call) skipSchedule() error {
 	return c.redirect(c.frame("").SchedulePath(c.path["topic"], c.path["name"]), note)
 }
 
-// backfillSchedule stores the occurrences between two times of the past, or with the field "do" set to "dry" shows which these would be.
+// backfillSchedule stores the occurrences between two times of the past, or with the field "do" set to "dry" shows which these
+// would be.
 func (c *call) backfillSchedule() error {
 	from, err := c.instant("from")
 	if err != nil {

@@ -80,8 +80,8 @@ func (c *call) field(name string) string {
 	return strings.ReplaceAll(c.form.Get(name), "\r\n", "\n")
 }
 
-// changeSchedule changes those fields of a schedule that differ in the form from what the page showed, so that a field which somebody changed
-// elsewhere meanwhile is not set back. An error names the field.
+// changeSchedule changes those fields of a schedule that differ in the form from what the page showed, so that a field which
+// somebody changed elsewhere meanwhile is not set back. An error names the field.
 func (c *call) changeSchedule(s *punctual.Schedule) (err error) {
 	for _, f := range []struct {
 		name string
@@ -184,8 +184,8 @@ func (c *call) storedSchedule() (punctual.Schedule, error) {
 	return s.Schedule, nil
 }
 
-// showScheduleForm shows the form of a new schedule. With an expression in the query, or in a form that was refused or asks for a preview, it
-// also says when the schedule comes.
+// showScheduleForm shows the form of a new schedule. With an expression in the query, or in a form that was refused or asks for a
+// preview, it also says when the schedule comes.
 func (c *call) showScheduleForm() error {
 	p := &scheduleFormPage{frame: c.frame("schedule-form"), New: true, Topic: c.get("topic"), Name: c.get("name")}
 	p.Was, p.MayPush = scheduleTexts(&punctual.Schedule{Zone: "UTC"}, c.look.zone), c.who.AllowsSomewhere(access.Push)

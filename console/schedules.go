@@ -156,8 +156,8 @@ func (c *call) topicsWithSchedules() ([]string, error) {
 	return topics, nil
 }
 
-// scheduleList reads one page of the schedules of some topics: those whose names contain the field "q" of the query, from the one with the
-// number "start" on.
+// scheduleList reads one page of the schedules of some topics: those whose names contain the field "q" of the query, from the one
+// with the number "start" on.
 func (c *call) scheduleList(f *frame, topics []string) (*scheduleList, error) {
 	l := &scheduleList{Able: true, Filter: c.get("q")}
 	start := max(0, c.number("start"))

@@ -121,7 +121,8 @@ type following struct {
 	punctual.AbilityReporter
 }
 
-// Everything that can be done with a schedule on its page is done, with a notice, and bad input is refused with the page of the form.
+// Everything that can be done with a schedule on its page is done, with a notice, and bad input is refused with the page of the
+// form.
 func TestScheduleActions(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Everything())})
 	r.schedule(punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *", Body: []byte("report")})
@@ -191,8 +192,8 @@ func TestScheduleActions(t *testing.T) {
 	}
 }
 
-// A schedule is previewed before it is saved, an expression that is wrong is refused with its place, and a change leaves what the form did
-// not change as it is.
+// A schedule is previewed before it is saved, an expression that is wrong is refused with its place, and a change leaves what the
+// form did not change as it is.
 func TestScheduleForm(t *testing.T) {
 	r := newRig(t, nil)
 	form := url.Values{"topic": {"reports"}, "name": {"daily"}, "was_spec": {""}, "spec": {"0 9 1 * MON"}, "was_zone_name": {"UTC"}, "zone_name": {"Europe/Berlin"}, "do": {"preview"}}

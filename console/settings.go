@@ -49,8 +49,8 @@ func (c *call) showSettings() error {
 	return c.show("settings", p)
 }
 
-// settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, the groups, which have forms of
-// their own, and the settings that the store cannot have or a companion takes from its topic.
+// settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, the groups, which have
+// forms of their own, and the settings that the store cannot have or a companion takes from its topic.
 func (c *call) settingFields(topic string, s punctual.Settings, can punctual.Abilities) (fields []settingField) {
 	for _, row := range settings.Table {
 		var same punctual.SettingsPatch
@@ -110,8 +110,9 @@ func (c *call) configure(topic string, p punctual.SettingsPatch, detail, to stri
 	return c.redirect(to, n)
 }
 
-// readSettings fills the patch with the fields that differ from what the page showed, and returns them as name=value. A setting that somebody
-// changed elsewhere since then is so not set back. A field that was emptied is refused, so that it is not taken for 0.
+// readSettings fills the patch with the fields that differ from what the page showed, and returns them as name=value. A setting
+// that somebody changed elsewhere since then is so not set back. A field that was emptied is refused, so that it is not taken for
+// 0.
 func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err error) {
 	for _, row := range settings.Table {
 		text, sent := c.get(row.Name), c.form.Has(row.Name)
@@ -130,8 +131,8 @@ func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err er
 	return changed, nil
 }
 
-// eventsText writes the events of a form's ticked boxes in the form of the setting, such as "acked,dead" or "none". What cannot be read stays
-// as it is, so that it is refused.
+// eventsText writes the events of a form's ticked boxes in the form of the setting, such as "acked,dead" or "none". What cannot
+// be read stays as it is, so that it is refused.
 func eventsText(ticked []string) string {
 	if len(ticked) == 0 {
 		return "none"

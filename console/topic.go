@@ -20,7 +20,8 @@ type topicPage struct {
 	States []stateTab
 	List   *messageList
 	Ahead  *chart
-	// Drawn is true if there is something to draw. Chosen is the span of the picture Ahead, one of Spans. Ahead is nil while the store counts.
+	// Drawn is true if there is something to draw. Chosen is the span of the picture Ahead, one of Spans. Ahead is nil while the
+	// store counts.
 	Drawn   bool
 	Chosen  string
 	Spans   []string
@@ -218,8 +219,8 @@ const mostTicked = 1000
 // later is how far "+1 h" moves a message.
 const later = time.Hour
 
-// anHourLater gives reschedules of messages the due time that each of them has and later. It leaves out those that are not scheduled or ready.
-// A message that somebody moves meanwhile stays where it is, because of IfDue.
+// anHourLater gives reschedules of messages the due time that each of them has and later. It leaves out those that are not
+// scheduled or ready. A message that somebody moves meanwhile stays where it is, because of IfDue.
 func (c *call) anHourLater(as []punctual.Amendment) ([]punctual.Amendment, error) {
 	inspector, err := c.inspector()
 	if err != nil {

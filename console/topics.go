@@ -84,8 +84,8 @@ func (c *call) showTopics() error {
 	return c.show("topics", p)
 }
 
-// isInternal reports whether a topic is a companion in which Punctual keeps something for itself, such as schedules and events. People look at
-// these on pages of their own. A companion with dead messages is not internal, because somebody has to see to it.
+// isInternal reports whether a topic is a companion in which Punctual keeps something for itself, such as schedules and events.
+// People look at these on pages of their own. A companion with dead messages is not internal, because somebody has to see to it.
 func isInternal(s punctual.TopicStats) bool {
 	_, companion := storekit.Companion(s.Topic)
 	return companion != "" && !storekit.IsGroup(companion) && s.Dead == 0

@@ -17,7 +17,8 @@ type topicView struct {
 	Stats topicRow
 	// Parent is the topic that this topic is a companion of, or "".
 	Parent string
-	// Tabs lead to the pages of the topic, Groups to the topic and to each of its groups. Groups is nil if the topic has no groups.
+	// Tabs lead to the pages of the topic, Groups to the topic and to each of its groups. Groups is nil if the topic has no
+	// groups.
 	Tabs   []choice
 	Groups []groupTab
 	// companions are the names of the companion topics that exist.
@@ -87,8 +88,8 @@ func (v *topicView) has(suffix string) bool {
 	return slices.Contains(v.companions, v.Stats.Topic+suffix)
 }
 
-// companionsOf returns the names of the companions of a topic that exist. A store that cannot name its topics without counting them is not
-// asked to count: the names then come from the last count.
+// companionsOf returns the names of the companions of a topic that exist. A store that cannot name its topics without counting
+// them is not asked to count: the names then come from the last count.
 func (c *call) companionsOf(topic string) ([]string, error) {
 	if namer := c.console.namer; namer != nil {
 		names, err := namer.TopicNames(c.r.Context(), punctual.NameQuery{Prefix: topic + "@"})

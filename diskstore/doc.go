@@ -7,16 +7,17 @@
 //	defer store.Close()
 //	queue := punctual.NewQueue(store, nil)
 //
-// Open makes a directory that is not there. A second process that opens it gets ErrLocked; package sharedstore lets the processes of a
-// machine share it.
+// Open makes a directory that is not there. A second process that opens it gets ErrLocked; package sharedstore lets the processes
+// of a machine share it.
 //
-// A push, a cancel and every other change returns when it is on disk; calls that wait at the same time share an fsync. An ack waits for no
-// fsync: it survives kill -9, and a power cut may have the message delivered once more. docs/durability.md has the table. Memory is bounded by
-// Options.MemoryBytes, however many messages wait.
+// A push, a cancel and every other change returns when it is on disk; calls that wait at the same time share an fsync. An ack
+// waits for no fsync: it survives kill -9, and a power cut may have the message delivered once more. docs/durability.md has the
+// table. Memory is bounded by Options.MemoryBytes, however many messages wait.
 //
-// A failed write or fsync ends the store, because going on would mean guessing what the disk has: calls under way return ErrStoreFailed and
-// ErrIndeterminate, later ones ErrStoreFailed. Close the store, mend the disk, and open it again. Before the disk is full, pushes are refused
-// with ErrNoSpace while acks and cancels pass. Damaged files are ErrCorrupt; nothing is skipped or rebuilt.
+// A failed write or fsync ends the store, because going on would mean guessing what the disk has: calls under way return
+// ErrStoreFailed and ErrIndeterminate, later ones ErrStoreFailed. Close the store, mend the disk, and open it again. Before the
+// disk is full, pushes are refused with ErrNoSpace while acks and cancels pass. Damaged files are ErrCorrupt; nothing is skipped
+// or rebuilt.
 package diskstore
 
 // What follows is for those who change the package.

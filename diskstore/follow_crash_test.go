@@ -80,7 +80,8 @@ func newCrashRun(rng *rand.Rand) *crashRun {
 	return &crashRun{mem: vfs.NewCrashableMem(), rng: rng, begun: make(map[string]bool), done: make(map[string]bool)}
 }
 
-// hook copies the files before some changes of one. No answer is noted meanwhile, because that takes the same lock, because callers write down each answer.
+// hook copies the files before some changes of one. No answer is noted meanwhile, because that takes the same lock, because
+// callers write down each answer.
 func (c *crashRun) hook(op fsOp) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

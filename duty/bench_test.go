@@ -181,8 +181,8 @@ func runDuties(b *testing.B, store punctual.Store, o *punctual.Observer) (stop f
 	}
 }
 
-// BenchmarkLateness has 10,000 schedules, each of which comes once a minute, spread over it, and measures for a minute how late their
-// occurrences are stored.
+// BenchmarkLateness has 10,000 schedules, each of which comes once a minute, spread over it, and measures for a minute how late
+// their occurrences are stored.
 func BenchmarkLateness(b *testing.B) {
 	eachStore(b, func(b *testing.B, store punctual.Store, q *punctual.Queue) {
 		const n = 10_000

@@ -30,8 +30,8 @@ func (r *rig) counts(topic, name string) punctual.ScheduleCounts {
 	return i.Counts
 }
 
-// TestFullTopicDelaysNoOtherSchedule: a topic that takes nothing for ten minutes does not hold up the schedules of another one (P14),
-// and makes up for what it has missed when there is room again.
+// TestFullTopicDelaysNoOtherSchedule: a topic that takes nothing for ten minutes does not hold up the schedules of another one
+// (P14), and makes up for what it has missed when there is room again.
 func TestFullTopicDelaysNoOtherSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -74,8 +74,8 @@ func (s *slow) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, e
 	return s.Store.Settle(ctx, ss)
 }
 
-// TestSlowManySchedulesDelayNoOther: 100,000 schedules of one topic come in one second, and so does one of a quiet topic. The quiet
-// one is not more than a second late (P14), though the others take longer than that.
+// TestSlowManySchedulesDelayNoOther: 100,000 schedules of one topic come in one second, and so does one of a quiet topic. The
+// quiet one is not more than a second late (P14), though the others take longer than that.
 func TestSlowManySchedulesDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -1,4 +1,5 @@
-// Package pgstore keeps messages in PostgreSQL, where several machines share the work: version 13 or newer, alone or behind a pooler.
+// Package pgstore keeps messages in PostgreSQL, where several machines share the work: version 13 or newer, alone or behind a
+// pooler.
 //
 //	pool, err := pgxpool.New(ctx, "postgres://localhost/shop")
 //	if err != nil {
@@ -11,15 +12,15 @@
 //	defer store.Close()
 //	queue := punctual.NewQueue(store, nil)
 //
-// The pool stays the caller's: the store uses it as it is and never closes it unless Options.OwnPool says so. Options.Migrate makes the tables,
-// as "punctual migrate up" does.
+// The pool stays the caller's: the store uses it as it is and never closes it unless Options.OwnPool says so. Options.Migrate
+// makes the tables, as "punctual migrate up" does.
 //
-// PushTx, CancelTx, RescheduleTx and SettleTx work in a transaction of the caller's, of pgx or database/sql: the message exists exactly if the
-// row does that it belongs to. docs/postgres.md shows it.
+// PushTx, CancelTx, RescheduleTx and SettleTx work in a transaction of the caller's, of pgx or database/sql: the message exists
+// exactly if the row does that it belongs to. docs/postgres.md shows it.
 //
-// A change returns when its transaction is committed, as durably as the server's settings say (Durability). An ack may be lost when the server
-// crashes within 0.6 s, unless Options.DurableAcks; then its message is delivered once more. When the answer to a commit is lost, the error is
-// ErrIndeterminate.
+// A change returns when its transaction is committed, as durably as the server's settings say (Durability). An ack may be lost
+// when the server crashes within 0.6 s, unless Options.DurableAcks; then its message is delivered once more. When the answer to a
+// commit is lost, the error is ErrIndeterminate.
 package pgstore
 
 // What follows is for those who change the package.

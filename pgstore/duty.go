@@ -68,8 +68,9 @@ func (s *Store) checkTables(ctx context.Context) error {
 	return s.keepClock(ctx, d.server)
 }
 
-// keepClock writes down how far the clock was, if it has moved by a tick since any process last wrote it down. While the server's clock is behind, the
-// store's pauses. Then keepClock writes down any difference, so that all processes pause at the time of the one that is ahead.
+// keepClock writes down how far the clock was, if it has moved by a tick since any process last wrote it down. While the server's
+// clock is behind, the store's pauses. Then keepClock writes down any difference, so that all processes pause at the time of the
+// one that is ahead.
 func (s *Store) keepClock(ctx context.Context, server int64) error {
 	at := s.clock.latestMicros()
 	ahead := tickEvery.Microseconds()

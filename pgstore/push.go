@@ -136,9 +136,8 @@ type stepper interface {
 	send(ctx context.Context, x *step) error
 }
 
-// push stores the messages of a part. It takes one step if all IDs are free, all topics exist, none of these tells of pushes, and no
-// message has an IfDue. Beside an error it returns the
-// messages that have no answer yet.
+// push stores the messages of a part. It takes one step if all IDs are free, all topics exist, none of these tells of pushes, and
+// no message has an IfDue. Beside an error it returns the messages that have no answer yet.
 func (p *push) push(ctx context.Context, w way, part []int) (left []int, err error) {
 	for left = part; len(left) > 0; {
 		free, inUse := p.byCondition(left)

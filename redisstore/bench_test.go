@@ -273,8 +273,8 @@ func BenchmarkAck(b *testing.B) {
 	}
 }
 
-// BenchmarkFollow acks what was claimed before, 100 in a call, with a follow-up each in a companion of the topic: in one step, and
-// by a push and an ack apart.
+// BenchmarkFollow acks what was claimed before, 100 in a call, with a follow-up each in a companion of the topic: in one step,
+// and by a push and an ack apart.
 func BenchmarkFollow(b *testing.B) {
 	for _, together := range []bool{false, true} {
 		b.Run(fmt.Sprint("together=", together), func(b *testing.B) {

@@ -1,5 +1,5 @@
-// Package redisstore keeps messages in Redis, where several machines share the work: a single server, one behind Sentinel, or a Redis
-// Cluster, of version 6.2 or newer, or Valkey. docs/durability.md says which versions were tested.
+// Package redisstore keeps messages in Redis, where several machines share the work: a single server, one behind Sentinel, or a
+// Redis Cluster, of version 6.2 or newer, or Valkey. docs/durability.md says which versions were tested.
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	store, err := redisstore.Open(ctx, client, nil)
@@ -9,15 +9,16 @@
 //	defer store.Close()
 //	queue := punctual.NewQueue(store, nil)
 //
-// The client stays the caller's: the store uses it as it is and never closes it unless Options.OwnClient says so. OpenURL makes one of a URL.
-// There is nothing to install on the server, and all keys begin with Options.Prefix.
+// The client stays the caller's: the store uses it as it is and never closes it unless Options.OwnClient says so. OpenURL makes
+// one of a URL. There is nothing to install on the server, and all keys begin with Options.Prefix.
 //
-// What a push promises depends on the server's settings: Durability says what was found, and Options.Durability has Open refuse a server that
-// gives less. A server that may evict messages is refused in any case. Examine says what to set. While a server gives less than was asked for,
-// pushes are refused with ErrDurability and all other calls go on. A server that comes back empty ends the store with ErrStoreFailed.
+// What a push promises depends on the server's settings: Durability says what was found, and Options.Durability has Open refuse a
+// server that gives less. A server that may evict messages is refused in any case. Examine says what to set. While a server gives
+// less than was asked for, pushes are refused with ErrDurability and all other calls go on. A server that comes back empty ends
+// the store with ErrStoreFailed.
 //
-// An answer that is lost is asked for again without doing anything twice. When no copy of a call gets an answer, the error is ErrIndeterminate:
-// repeat the call with the same ID.
+// An answer that is lost is asked for again without doing anything twice. When no copy of a call gets an answer, the error is
+// ErrIndeterminate: repeat the call with the same ID.
 package redisstore
 
 // What follows is for those who change the package.

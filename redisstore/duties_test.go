@@ -40,7 +40,8 @@ func openQuietly(t *testing.T, url string) punctual.Store {
 	return s
 }
 
-// TestReaches: a Worker whose handlers follow to other topics needs no server that forwards, and no settlement is refused on the way.
+// TestReaches: a Worker whose handlers follow to other topics needs no server that forwards, and no settlement is refused on the
+// way.
 func TestReaches(t *testing.T) {
 	t.Parallel()
 	if _, err := punctual.As[punctual.AbilityReporter](openFresh(t, nil)); err != nil {

@@ -180,8 +180,8 @@ func TestSlowKilledWithEvents(t *testing.T) {
 	})
 }
 
-// The companion is deleted in front of any script of an ack that is told of. The ack succeeds and is told of in a companion that is
-// there, or was deleted with it.
+// The companion is deleted in front of any script of an ack that is told of. The ack succeeds and is told of in a companion that
+// is there, or was deleted with it.
 func TestEventsWhileTheirCompanionIsDeleted(t *testing.T) {
 	for n := 1; ; n++ {
 		prefix := fresh()

@@ -23,8 +23,8 @@ import (
 // A script that finds a topic missing changes nothing for that settlement. Unless another follow-up refuses it, the store then
 // makes the topic and sends the settlement again. So a settlement that fails makes no topic.
 
-// Reaches tells whether a follow-up is within reach of a settlement; see storekit.Reacher. It goes by what this process knows of the
-// topic, so behind a deletion the settlement itself may say otherwise.
+// Reaches tells whether a follow-up is within reach of a settlement; see storekit.Reacher. It goes by what this process knows of
+// the topic, so behind a deletion the settlement itself may say otherwise.
 func (s *Store) Reaches(ctx context.Context, topic, id string, m *punctual.NewMessage) (bool, error) {
 	return call(ctx, s, "reaches", "from "+topic, cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)), func() (bool, error) {
 		from, _ := storekit.Companion(topic)

@@ -1,7 +1,7 @@
 // Package remotestore is the client of a Punctual server. Its Store calls the store behind the server over HTTP and has the same
 // interfaces: Store, Inspector, Checker, Examiner, FinishedKeeper, Backuper, DurabilityReporter, SpaceReporter, ConsumerReporter,
-// AbilityReporter and TopicNamer. So Queue and Worker run on it unchanged. A method that the store behind the server does not have returns
-// ErrUnsupported.
+// AbilityReporter and TopicNamer. So Queue and Worker run on it unchanged. A method that the store behind the server does not
+// have returns ErrUnsupported.
 //
 // A fault of the network is returned as a fault of the store:
 //

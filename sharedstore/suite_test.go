@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/races"
 )
 
-// TestSlowOverOwner holds a store that is not the owner of its directory to the contract, through the end of the owner. The other cases
-// go the way of remotestore's tests; make torture has them here, too.
+// TestSlowOverOwner holds a store that is not the owner of its directory to the contract, through the end of the owner. The other
+// cases go the way of remotestore's tests; make torture has them here, too.
 func TestSlowOverOwner(t *testing.T) {
 	t.Parallel()
 	var p pairs

@@ -12,10 +12,10 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A worker does the duties of its own topics (package duties), so that a program needs no server for them: for a group it
-// copies the messages of the topic, in a store that reaches only a family it forwards the follow-ups of its topics, and with
-// Config.Schedules it stores the occurrences of their schedules. The handlers of duties run in workers of their own, with slots of their own, so that they take none from the handlers of the
-// program. Several processes that do the same duty share it.
+// A worker does the duties of its own topics (package duties), so that a program needs no server for them: for a group it copies
+// the messages of the topic, in a store that reaches only a family it forwards the follow-ups of its topics, and with
+// Config.Schedules it stores the occurrences of their schedules. The handlers of duties run in workers of their own, with slots
+// of their own, so that they take none from the handlers of the program. Several processes that do the same duty share it.
 
 const (
 	// dutySlots is the Concurrency of a duty's worker, whose handlers mostly wait for the store.
@@ -166,7 +166,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// dutyWorker returns a worker that handles topics for a duty, under leases of the length lease, or as the topics say if that is 0.
+// dutyWorker returns a worker that handles topics for a duty, under leases of the length lease, or as the topics say if that is
+// 0.
 func (w *Worker) dutyWorker(topics []string, h punctual.Handler, lease time.Duration) *Worker {
 	d := New(w.store, &Config{Concurrency: dutySlots, Lease: lease, Timeout: time.Minute, Logger: w.cfg.Logger, Observer: w.cfg.Observer})
 	for _, topic := range topics {

@@ -135,8 +135,9 @@ func attempt(m *message) (o outcome) {
 	return decided(m.route.handler.Handle(m.ctx, m.delivery))
 }
 
-// finish removes m from those in flight, settles it, logs the result, and ends the handler's context. It does not settle m
-// after the store has answered that the lease is lost, and not where the handler has settled m itself. The error says that m could not be settled.
+// finish removes m from those in flight, settles it, logs the result, and ends the handler's context. It does not settle m after
+// the store has answered that the lease is lost, and not where the handler has settled m itself. The error says that m could not
+// be settled.
 func (w *Worker) finish(m *message, o outcome) error {
 	defer m.ctx.end(context.Canceled, nil)
 	end := w.inflight.drop(m)

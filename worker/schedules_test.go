@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// TestSchedulesOption: a worker stores the occurrences of the schedules of its topics when told to, and only then. Two of them share
-// the work, and the observer hears of each time once.
+// TestSchedulesOption: a worker stores the occurrences of the schedules of its topics when told to, and only then. Two of them
+// share the work, and the observer hears of each time once.
 func TestSchedulesOption(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -92,9 +92,9 @@ type Config struct {
 	// ShutdownTimeout is how long Run waits for running handlers at its end. Default 25 s,
 	// within the 30 s that container platforms usually leave.
 	ShutdownTimeout time.Duration
-	// Schedules has the worker also store the occurrences of the schedules of its topics (punctual.Schedule), in slots of its own.
-	// Any number of workers may do so, and 'punctual serve' does so for all topics. Over a server that does the duties of its
-	// store the worker leaves them to the server. Default false.
+	// Schedules has the worker also store the occurrences of the schedules of its topics (punctual.Schedule), in slots of its
+	// own. Any number of workers may do so, and 'punctual serve' does so for all topics. Over a server that does the duties of
+	// its store the worker leaves them to the server. Default false.
 	Schedules bool
 	// Middleware wraps every handler, the first one outermost.
 	Middleware []Middleware

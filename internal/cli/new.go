@@ -112,8 +112,8 @@ func (a *app) writeProgram(dir string, k scaffold.Kind, clone string) error {
 	return nil
 }
 
-// sourceOf says where a program in dir finds the library: in the clone that was named, as the published version that this program is
-// of, or in a clone near dir.
+// sourceOf says where a program in dir finds the library: in the clone that was named, as the published version that this program
+// is of, or in a clone near dir.
 func sourceOf(dir, clone string, build *debug.BuildInfo) (scaffold.Source, error) {
 	if clone != "" {
 		if !scaffold.IsClone(clone) {

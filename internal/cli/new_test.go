@@ -101,8 +101,8 @@ func TestNewFindsTheLibrary(t *testing.T) {
 	}
 }
 
-// The program of the library is that of the README, and what new writes is built and run: the first attempt fails, the second one is
-// answered, and then the message is gone.
+// The program of the library is that of the README, and what new writes is built and run: the first attempt fails, the second one
+// is answered, and then the message is gone.
 func TestNewProgramsRun(t *testing.T) {
 	t.Parallel() // it waits for processes
 	if text, err := os.ReadFile("../../examples/notify/main.go"); err != nil || string(text) != scaffold.Template("main.go") {
@@ -172,8 +172,8 @@ func wantAcked(t *testing.T, url string) {
 	}
 }
 
-// answersAndEnds runs a program until its second attempt was answered, and asks that a SIGTERM, or Ctrl-C of a program in Go, ends it with
-// an exit code. The ack may be on its way then, and the program waits for it.
+// answersAndEnds runs a program until its second attempt was answered, and asks that a SIGTERM, or Ctrl-C of a program in Go,
+// ends it with an exit code. The ack may be on its way then, and the program waits for it.
 func answersAndEnds(t *testing.T, cmd *exec.Cmd, code int) {
 	t.Helper()
 	pipe, err := cmd.StdoutPipe()

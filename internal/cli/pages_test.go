@@ -61,7 +61,8 @@ func TestQuickStartCommands(t *testing.T) {
 	}
 }
 
-// The workers in Python, Node and Java that the documents show. The first two are those of punctual new, which TestNewProgramsRun runs.
+// The workers in Python, Node and Java that the documents show. The first two are those of punctual new, which TestNewProgramsRun
+// runs.
 func TestWorkersInDocuments(t *testing.T) {
 	t.Parallel() // it waits for processes
 	page := pageText(t, "http-workers.md")
@@ -133,8 +134,8 @@ var (
 func closeOrder(context.Context, string) error { return nil }
 `
 
-// The Go on the pages for users is compiled: whole files as they stand, functions and types behind snippetHead, statements within a
-// function beside the variables that the pages use.
+// The Go on the pages for users is compiled: whole files as they stand, functions and types behind snippetHead, statements within
+// a function beside the variables that the pages use.
 func TestGoOnPagesCompiles(t *testing.T) {
 	t.Parallel() // it waits for processes
 	dir := filepath.Join(t.TempDir(), "pages")

@@ -179,8 +179,8 @@ func readDeclaredItem(item *yaml.Node, topic string) (punctual.Schedule, error) 
 	return d.Schedule(topic, string(d.Name))
 }
 
-// jsonOf is a node of YAML as JSON. In a schedule, every value but those of body is text as it stands, unless it is a whole number or truth:
-// YAML would make a time of 2026-12-24.
+// jsonOf is a node of YAML as JSON. In a schedule, every value but those of body is text as it stands, unless it is a whole
+// number or truth: YAML would make a time of 2026-12-24.
 func jsonOf(n *yaml.Node, schedule bool) ([]byte, error) {
 	if !schedule || n.Kind == yaml.AliasNode {
 		var v any

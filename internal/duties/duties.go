@@ -26,8 +26,8 @@ type Duty struct {
 	Topic func(name string) string
 	// Needed reports whether the topic needs the duty now. It may ask the store. Nil stands for always.
 	Needed func(ctx context.Context, t *Tools, topic string) (bool, error)
-	// Lease is how long the leases of the duty last; 0: as the settings of its topics say. They are renewed while the handler runs,
-	// so Lease bounds how much later the duty is done when the process that does it dies.
+	// Lease is how long the leases of the duty last; 0: as the settings of its topics say. They are renewed while the handler
+	// runs, so Lease bounds how much later the duty is done when the process that does it dies.
 	Lease time.Duration
 	// New returns the handler of the duty, for all its topics.
 	New func(t *Tools) Handler

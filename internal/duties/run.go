@@ -27,8 +27,8 @@ const (
 type Runner struct {
 	// Names returns the names of the topics among which the runner looks.
 	Names func(ctx context.Context) ([]string, error)
-	// Start has h handle the messages of the topics until stop is called, which waits until nothing is under way any more. lease is
-	// Duty.Lease.
+	// Start has h handle the messages of the topics until stop is called, which waits until nothing is under way any more. lease
+	// is Duty.Lease.
 	Start func(topics []string, h punctual.Handler, lease time.Duration) (stop func(), err error)
 
 	tools  *Tools

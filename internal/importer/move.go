@@ -46,8 +46,9 @@ type mover struct {
 	left     int64 // of the limit
 }
 
-// Move imports into store: first what earlier runs left in staging, then what is in the sources. When ctx ends, Move finishes
-// the batch under way and returns ctx's error; with Options.Follow the end of ctx is no error. The report is returned in any case, and says what was done until then.
+// Move imports into store: first what earlier runs left in staging, then what is in the sources. When ctx ends, Move finishes the
+// batch under way and returns ctx's error; with Options.Follow the end of ctx is no error. The report is returned in any case,
+// and says what was done until then.
 //
 // An error of one message does not end the run; see Options.Rejected.
 func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, error) {

@@ -28,8 +28,8 @@ type ScheduleOptions struct {
 	// Topic is the topic for all, if not empty. Otherwise it is the queue, or with ByType the type of asynq's task.
 	Topic  string
 	ByType bool
-	// Zone is the zone of asynq's scheduler (SchedulerOpts.Location), and of BullMQ's servers, whose clock those of its schedulers
-	// mean that name none. Neither is stored.
+	// Zone is the zone of asynq's scheduler (SchedulerOpts.Location), and of BullMQ's servers, whose clock those of its
+	// schedulers mean that name none. Neither is stored.
 	Zone string
 	// Overlap and Missed are those of all schedules.
 	Overlap punctual.Overlap
@@ -130,8 +130,8 @@ func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions
 	return asynqSchedules(ctx, client, o)
 }
 
-// asynqSchedules reads the periodic tasks that asynq's schedulers have registered. Each running scheduler writes down its own every
-// five seconds and they expire, so a scheduler has to run meanwhile.
+// asynqSchedules reads the periodic tasks that asynq's schedulers have registered. Each running scheduler writes down its own
+// every five seconds and they expire, so a scheduler has to run meanwhile.
 func asynqSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]punctual.Schedule, []ScheduleProblem, error) {
 	keys, err := client.ZRange(ctx, "asynq:schedulers", 0, -1).Result()
 	if err != nil {

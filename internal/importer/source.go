@@ -83,8 +83,8 @@ func problemf(r Reason, format string, args ...any) *problem {
 
 // Reject is a message that was left in the other system or in staging.
 type Reject struct {
-	// Set is the key of the sorted set, and Member its member there, byte for byte. In PostgreSQL Set is the name of the source as
-	// staging has it, and Member the ID of the row.
+	// Set is the key of the sorted set, and Member its member there, byte for byte. In PostgreSQL Set is the name of the source
+	// as staging has it, and Member the ID of the row.
 	Set, Member string
 	Score       float64
 	Reason      Reason

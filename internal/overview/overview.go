@@ -299,8 +299,8 @@ func (o *Overview) add() {
 	}
 }
 
-// lateness returns for how long the first ready message of a topic has been ready; ok is false when none is, and for the places of bulk
-// changes, which nobody claims.
+// lateness returns for how long the first ready message of a topic has been ready; ok is false when none is, and for the places
+// of bulk changes, which nobody claims.
 func lateness(t punctual.TopicStats, now time.Time) (late time.Duration, ok bool) {
 	return max(0, now.Sub(t.NextDue)), t.Ready > 0 && !t.NextDue.IsZero() && !strings.HasSuffix(t.Topic, punctual.BulkSuffix)
 }

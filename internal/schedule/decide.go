@@ -66,8 +66,8 @@ type Step struct {
 	Store []int64
 	// Cancel, if not 0, is the occurrence to cancel before that.
 	Cancel int64
-	// Missed and Skipped are how many times were left out, and Left the latest of them, at most 10. Accounts has all of them, added up
-	// by the reason.
+	// Missed and Skipped are how many times were left out, and Left the latest of them, at most 10. Accounts has all of them,
+	// added up by the reason.
 	Missed, Skipped int64
 	Left            []Left
 	Accounts        []Account

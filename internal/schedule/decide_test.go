@@ -357,9 +357,9 @@ func mustRead(t testing.TB, timing Timing, zones *cron.Zones) *Times {
 	return times
 }
 
-// TestZoneChangesAtATime changes the zone of a schedule at the very instant of one of its times, 3 o'clock in Berlin and 21 o'clock
-// of the day before in Havana. The next time of the new definition is that day's, 2:30 in Havana: it must not be looked for behind
-// 3 o'clock on the clocks of Havana.
+// TestZoneChangesAtATime changes the zone of a schedule at the very instant of one of its times, 3 o'clock in Berlin and 21
+// o'clock of the day before in Havana. The next time of the new definition is that day's, 2:30 in Havana: it must not be looked
+// for behind 3 o'clock on the clocks of Havana.
 func TestZoneChangesAtATime(t *testing.T) {
 	zones := new(cron.Zones)
 	berlin := Definition{Timing: Timing{Spec: "0 3 * * *", Zone: "Europe/Berlin"}}

@@ -1,5 +1,6 @@
-// Package unixsocket makes and connects sockets in a directory, through which the processes of one user talk to each other. A socket
-// has mode 0600, and on Linux each side checks which user the other side runs as. The path may have any length on Linux; see shorten.
+// Package unixsocket makes and connects sockets in a directory, through which the processes of one user talk to each other. A
+// socket has mode 0600, and on Linux each side checks which user the other side runs as. The path may have any length on Linux;
+// see shorten.
 package unixsocket
 
 import (
@@ -17,8 +18,9 @@ import (
 // maxPath is the most bytes of a socket's path. The kernel has room for 108 bytes on Linux and 104 on BSD, and the last one is zero.
 const maxPath = 103
 
-// Listen makes the socket path and listens on it. It replaces a socket that is there, so the caller has to know that the process which
-// made that one has ended. On Linux a connection of another user than this process's and root is closed before anything is read from it.
+// Listen makes the socket path and listens on it. It replaces a socket that is there, so the caller has to know that the process
+// which made that one has ended. On Linux a connection of another user than this process's and root is closed before anything is
+// read from it.
 //
 // Closing the listener does not remove the file, because another process may have replaced it. The caller removes it while it knows
 // that none has.
@@ -64,8 +66,9 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Dial connects to the socket path and on Linux makes sure that the process at the other end runs as the same user or as root. If this process
-// runs as root, the other one may also run as the user who owns the socket's directory, because root may read the directory anyway.
+// Dial connects to the socket path and on Linux makes sure that the process at the other end runs as the same user or as root. If
+// this process runs as root, the other one may also run as the user who owns the socket's directory, because root may read the
+// directory anyway.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	short, release, err := shorten(path)
 	if err != nil {

@@ -459,8 +459,8 @@ func BenchmarkObserver(b *testing.B) {
 	})
 }
 
-// Schedules are counted and shown by the topic that they push to: how many there are, for how long one has not run, and what became of
-// its times.
+// Schedules are counted and shown by the topic that they push to: how many there are, for how long one has not run, and what
+// became of its times.
 func TestSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, nil)

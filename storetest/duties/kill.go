@@ -28,7 +28,8 @@ import (
 // stage is where a process is killed, and what has to be so then.
 type stage struct {
 	name string
-	// settle and push report whether a call of that method is the one at which the process is killed, before it is made or behind it.
+	// settle and push report whether a call of that method is the one at which the process is killed, before it is made or behind
+	// it.
 	settle, push func(behind bool, topic string) bool
 	// hit checks that the kill came there.
 	hit func(b *bench)

@@ -20,8 +20,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// RunSchedules runs every case of recurring schedules over one store whose clock the cases move, and one, of two processes, over a
-// store that reads the real time. Those of the first kind do the duty by hand, so that they take no longer than their calls.
+// RunSchedules runs every case of recurring schedules over one store whose clock the cases move, and one, of two processes, over
+// a store that reads the real time. Those of the first kind do the duty by hand, so that they take no longer than their calls.
 func RunSchedules(t *testing.T, open storetest.Open) {
 	clock := storekit.NewManualClock(time.Now().Truncate(time.Hour))
 	store := open(t, clock)
@@ -78,8 +78,8 @@ func hasFollowUps(t *testing.T, store punctual.Store) bool {
 	return can.Follow != punctual.ReachNone
 }
 
-// cronBench is a bench whose store reads its time from a clock that the case moves, and a duty that runs when the case says so. It
-// begins half an hour behind a full hour.
+// cronBench is a bench whose store reads its time from a clock that the case moves, and a duty that runs when the case says so.
+// It begins half an hour behind a full hour.
 type cronBench struct {
 	*bench
 	clock *storekit.ManualClock
@@ -692,8 +692,8 @@ func deadHolder(b *cronBench) {
 	}
 }
 
-// everyTimeOnce lets a schedule live through random hours: duties that die, late duties, changed definitions, consumers that ack or
-// give up. The ledger's rule of occurrences judges what was stored.
+// everyTimeOnce lets a schedule live through random hours: duties that die, late duties, changed definitions, consumers that ack
+// or give up. The ledger's rule of occurrences judges what was stored.
 func everyTimeOnce(b *cronBench) {
 	for _, problem := range randomHours(b) {
 		b.Error(problem)
@@ -771,8 +771,8 @@ func randomHours(b *cronBench) (problems []string) {
 	return told.Judge(info, b.clock.Now())
 }
 
-// twoProcesses: two processes do the duties of a store by the real clock, over ways that lose some answers, and consumers ack what
-// they store. Each second of a schedule is stored once.
+// twoProcesses: two processes do the duties of a store by the real clock, over ways that lose some answers, and consumers ack
+// what they store. Each second of a schedule is stored once.
 func twoProcesses(b *bench) {
 	var told ledger.Occurrences
 	s := punctual.Schedule{Topic: b.topic, Name: "each", Spec: "* * * * * *", Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow}

@@ -43,8 +43,8 @@ func killedSchedule(i int, spec string) punctual.Schedule {
 	}
 }
 
-// RunKilledSchedules kills processes that do the duty of schedules, 12 times or as often as PUNCTUAL_TORTURE_CYCLES says, and judges
-// that each time was stored once. Its parameters are those of RunKilled.
+// RunKilledSchedules kills processes that do the duty of schedules, 12 times or as often as PUNCTUAL_TORTURE_CYCLES says, and
+// judges that each time was stored once. Its parameters are those of RunKilled.
 func RunKilledSchedules(t *testing.T, test string, address func(t *testing.T) string, open Opener) {
 	if c, ok := ledger.ChildOf(t); ok {
 		store := open(t, c.Store)
@@ -208,7 +208,8 @@ func judgeTicks(b *bench, journal string, rounds int) {
 type ticksTold struct {
 	schedules        map[string]*ledger.Occurrences
 	deliveries, puts int
-	// inHand are the ticks that processes had in hand when they were killed, by the name of the schedule and the end of the lease.
+	// inHand are the ticks that processes had in hand when they were killed, by the name of the schedule and the end of the
+	// lease.
 	inHand map[string]bool
 }
 

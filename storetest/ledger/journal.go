@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// A Journal is a file of lines that outlives the process that writes it: once
-// Write has returned, the operating system has the line. Several processes may append to one journal; the order of its lines is that of
-// their writes.
+// A Journal is a file of lines that outlives the process that writes it: once Write has returned, the operating system has the
+// line. Several processes may append to one journal; the order of its lines is that of their writes.
 //
 // Each line begins with a record separator and ends with a line feed (RFC 7464). A line that a kill has torn
 // has no line feed before the next separator and is left out: nobody acted on it.

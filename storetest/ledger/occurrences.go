@@ -11,12 +11,12 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Occurrences is the rule of the ledger for recurring schedules: each time that the definition of a schedule gives is stored once,
-// and nothing else, whatever was killed, lost or edited meanwhile. It judges one schedule, by what those who put it and those who
-// met its occurrences were told. The zero value is ready. Its methods are safe for concurrent use.
+// Occurrences is the rule of the ledger for recurring schedules: each time that the definition of a schedule gives is stored
+// once, and nothing else, whatever was killed, lost or edited meanwhile. It judges one schedule, by what those who put it and
+// those who met its occurrences were told. The zero value is ready. Its methods are safe for concurrent use.
 //
-// A put that was answered holds for the times behind it. One without an answer may hold or not, until the next one is answered: the
-// times for which the definitions differ may then be there or not.
+// A put that was answered holds for the times behind it. One without an answer may hold or not, until the next one is answered:
+// the times for which the definitions differ may then be there or not.
 type Occurrences struct {
 	mu sync.Mutex
 	// puts are the definitions in the order of their puts. Guarded by mu.

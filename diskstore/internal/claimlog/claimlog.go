@@ -23,8 +23,8 @@
 // the transactions behind that place, as it must after a crash. But if the claim log has recorded a transaction as durable
 // that the database does not have, more is missing than a crash can take.
 //
-// In kind 1, count is the number of earlier attempts that expired, each with the time at which it did. Leases stand one behind the
-// other without a length, so a further field of a lease needs a new kind.
+// In kind 1, count is the number of earlier attempts that expired, each with the time at which it did. Leases stand one behind
+// the other without a length, so a further field of a lease needs a new kind.
 //
 // The clock is written before every frame but a durable marker if it has moved since it was written last, here or in a durable
 // transaction. So it never starts again before a time that a caller has seen (P8).

@@ -1,6 +1,6 @@
-// Package demo is what punctual demo plays: a shop closes the orders that were not paid in time, tells others of it, and makes reports. The story (story.go) uses
-// the library as any program would, the ledger (ledger.go) writes down what happened and checks the promises, and the table
-// (table.go) shows both.
+// Package demo is what punctual demo plays: a shop closes the orders that were not paid in time, tells others of it, and makes
+// reports. The story (story.go) uses the library as any program would, the ledger (ledger.go) writes down what happened and
+// checks the promises, and the table (table.go) shows both.
 package demo
 
 import (

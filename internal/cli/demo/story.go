@@ -177,7 +177,8 @@ func tooLate(err error) bool {
 	return errors.Is(err, punctual.ErrLeased) || errors.Is(err, punctual.ErrNotFound)
 }
 
-// closeOrder is the handler: it closes an order that was not paid in time, and has the others told of it in one step with the ack.
+// closeOrder is the handler: it closes an order that was not paid in time, and has the others told of it in one step with the
+// ack.
 func (s *story) closeOrder(_ context.Context, o order, d *punctual.Delivery) error {
 	s.ledger.delivered(d)
 	err := fail(o, d.Attempt)
@@ -302,8 +303,8 @@ func (s *story) end(ctx context.Context) error {
 	return nil
 }
 
-// over reports whether every message was delivered. It asks the topics in the order in which messages go through them, so that none
-// is on its way from a topic that was not asked yet to one that was.
+// over reports whether every message was delivered. It asks the topics in the order in which messages go through them, so that
+// none is on its way from a topic that was not asked yet to one that was.
 func (s *story) over(ctx context.Context, i punctual.Inspector) (bool, error) {
 	topics := []string{storyTopic, closedTopic}
 	for _, group := range storyGroups() {

@@ -1,5 +1,5 @@
-// Package scaffold is what punctual new writes: a small program that runs at once. The programs are in templates, word for word as
-// the documents show them.
+// Package scaffold is what punctual new writes: a small program that runs at once. The programs are in templates, word for word
+// as the documents show them.
 package scaffold
 
 import (
@@ -77,8 +77,8 @@ var ErrNoClone = errors.New("no clone of " + Module)
 // ErrNotEmpty says that the directory of the program holds something, or is no directory.
 var ErrNotEmpty = errors.New("is not an empty directory")
 
-// Find looks for a clone of the module: in dir and the directories above, and beside each of them under the name punctual. It returns
-// ErrNoClone when there is none.
+// Find looks for a clone of the module: in dir and the directories above, and beside each of them under the name punctual. It
+// returns ErrNoClone when there is none.
 func Find(dir string) (string, error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		for _, candidate := range []string{at, filepath.Join(at, "punctual")} {
@@ -108,8 +108,8 @@ var (
 // opening begins the first comment of main.go, which names the program.
 const opening = "Command notify "
 
-// Write writes a program of the kind into dir, which it makes, and returns the names of the files. dir must be empty or not exist:
-// ErrNotEmpty otherwise, before anything is written. If a file cannot be written, Write removes what it has made.
+// Write writes a program of the kind into dir, which it makes, and returns the names of the files. dir must be empty or not
+// exist: ErrNotEmpty otherwise, before anything is written. If a file cannot be written, Write removes what it has made.
 func Write(dir string, k Kind, from Source) (files []string, err error) {
 	made, err := makeEmpty(dir)
 	if err != nil {
@@ -202,8 +202,8 @@ func Template(name string) string {
 	return string(text)
 }
 
-// modFiles are go.mod and go.sum of a program of KindGo in dir. With a clone they name all that the clone needs, so that the program
-// is built without a network when the clone was. With a version there is no go.sum: "go mod tidy" makes it.
+// modFiles are go.mod and go.sum of a program of KindGo in dir. With a clone they name all that the clone needs, so that the
+// program is built without a network when the clone was. With a version there is no go.sum: "go mod tidy" makes it.
 func modFiles(dir, name string, from Source) (mod, sum string, err error) {
 	if from.Clone == "" {
 		return fmt.Sprintf("module example.com/%s\n\ngo 1.26\n\nrequire %s %s\n", name, Module, from.Version), "", nil
@@ -230,8 +230,8 @@ func modFiles(dir, name string, from Source) (mod, sum string, err error) {
 	return b.String(), string(sums), nil
 }
 
-// relative is the way from dir to the clone as a replace directive takes it. Symbolic links are followed first, because ".." behind
-// one leads elsewhere.
+// relative is the way from dir to the clone as a replace directive takes it. Symbolic links are followed first, because ".."
+// behind one leads elsewhere.
 func relative(dir, clone string) (string, error) {
 	clone, err := filepath.Abs(clone)
 	if err != nil {

@@ -74,8 +74,8 @@ type Args struct {
 type args struct {
 	own     []any // of the partition
 	records []any // of its two hashes of records
-	// events are those of the partition with the events of the topic, finished those of the finished records. Both are empty until a
-	// script has asked for them.
+	// events are those of the partition with the events of the topic, finished those of the finished records. Both are empty
+	// until a script has asked for them.
 	events, finished []any
 }
 
@@ -125,8 +125,8 @@ func (k *Args) AddFinished(names []any) []any {
 	return slices.Concat(names, a.finished)
 }
 
-// AddEvents remembers that the topic of a partition tells of events, so that all further scripts with records for it get the keys of
-// these. names are the keys of a script for that partition; AddEvents returns them with the keys of the events added.
+// AddEvents remembers that the topic of a partition tells of events, so that all further scripts with records for it get the keys
+// of these. names are the keys of a script for that partition; AddEvents returns them with the keys of the events added.
 func (k *Args) AddEvents(names []any) []any {
 	p := ofKey(names[0])
 	events := Partition{Tag: p.Tag[:strings.LastIndexByte(p.Tag, '}')+1] + "@events:"}

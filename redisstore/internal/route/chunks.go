@@ -22,7 +22,8 @@ type Chunks[N any] struct {
 	r *Router
 	// Pack makes the arguments of the script for a chunk. It is not called once Run has returned.
 	Pack func(c *Chunk[N]) []any
-	// Ask runs the script, and returns what takes in the answer. take is called by one chunk at a time, and not at all once Run has returned.
+	// Ask runs the script, and returns what takes in the answer. take is called by one chunk at a time, and not at all once Run
+	// has returned.
 	Ask func(ctx context.Context, c *Chunk[N], args []any) (take func() error, err error)
 	// Fits, unless nil, reports whether a script with the items of c may have item i as well. The limits of package script hold in
 	// any case. A chunk of one item is always sent.
@@ -106,7 +107,8 @@ func (g *Chunks[N]) Run(ctx context.Context) {
 	g.leave()
 }
 
-// runQueue sends the chunks of a partition, c first. Those behind one that failed have a definite error, because they were not sent.
+// runQueue sends the chunks of a partition, c first. Those behind one that failed have a definite error, because they were not
+// sent.
 func (g *Chunks[N]) runQueue(ctx context.Context, c *Chunk[N], late func()) {
 	var failed error
 	for ; c != nil; c = c.next {

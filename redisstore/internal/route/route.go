@@ -39,8 +39,8 @@ type Options struct {
 	Closed  error
 	// Unconfirmed is called when too few replicas have confirmed a change.
 	Unconfirmed func()
-	// NoEvents is called when a script has an event to add and finds no companion for it in a partition, whose version is seen. It
-	// makes the companion there, or says why not; tries counts from 1.
+	// NoEvents is called when a script has an event to add and finds no companion for it in a partition, whose version is seen.
+	// It makes the companion there, or says why not; tries counts from 1.
 	NoEvents func(ctx context.Context, p keys.Partition, seen int64, tries int) error
 	// Answered is called with the version of the settings that a script has found in a partition of the topic.
 	Answered func(ctx context.Context, sc *script.Script, topic string, version int64) error
@@ -206,8 +206,8 @@ func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) 
 	}
 }
 
-// awaitEvents is called when a script has done nothing because the companion of an event is not there. It returns nil once the script
-// may be sent again.
+// awaitEvents is called when a script has done nothing because the companion of an event is not there. It returns nil once the
+// script may be sent again.
 func (r *Router) awaitEvents(ctx context.Context, p keys.Partition, why error, tries int) error {
 	if tries > 2*Tries {
 		return fmt.Errorf("somebody deletes the events of %s again and again: %w", p.Topic, punctual.ErrOverloaded)
