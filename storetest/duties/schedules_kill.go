@@ -1,15 +1,12 @@
 package duties
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -221,25 +218,26 @@ func (t *ticksTold) met(id string, created int64) {
 	t.schedules[name].Stored(id, time.UnixMilli(created))
 }
 
-// runTicks works until the process is killed. It writes a line before each call of which the judge has to know and one behind it:
-//
-//	putting NAME SPEC-NUMBER CLOCK    put NAME CLOCK    met ID CREATED    left NAME LEASE-END
-//
-// The last tells of a schedule whose tick another process had in hand when it was killed.
+// tickLine is a line of the journal of runTicks.
+type tickLine struct {
+	// What is putting, put, met or left. A process writes putting before a call that puts a schedule, and put after it. left
+	// tells of a schedule whose tick another process had in hand when it was killed.
+	What string
+	// Name is that of the schedule, or with met the ID of an occurrence that was delivered.
+	Name string
+	// Spec, with putting, is a place in killedSpecs.
+	Spec int `json:",omitzero"`
+	// At is the store's clock, with met when the occurrence was created, and with left the end of the lease, in Unix ms.
+	At int64
+}
+
+// runTicks works until the process is killed, and writes down what the judge has to know.
 func runTicks(t *testing.T, c ledger.Child, store punctual.Store) {
 	b := newBench(t, store, killTopic)
 	ctx := context.Background()
-	file, err := os.OpenFile(c.Journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	journal, err := ledger.OpenJournal(c.Journal)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	note := func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		if _, err := fmt.Fprintf(file, format+"\n", args...); err != nil {
-			panic(err)
-		}
 	}
 	put := func(i, spec int) error {
 		s := killedSchedule(i, killedSpecs[spec])
@@ -247,12 +245,12 @@ func runTicks(t *testing.T, c ledger.Child, store punctual.Store) {
 		if err != nil {
 			return err
 		}
-		note("putting %s %d %d", s.Name, spec, now.UnixMilli())
+		journal.Append(tickLine{What: "putting", Name: s.Name, Spec: spec, At: now.UnixMilli()})
 		if _, err := b.queue.PutSchedule(ctx, s); err != nil {
 			return err
 		}
 		if now, err = store.Now(ctx); err == nil {
-			note("put %s %d", s.Name, now.UnixMilli())
+			journal.Append(tickLine{What: "put", Name: s.Name, At: now.UnixMilli()})
 		}
 		return err
 	}
@@ -267,7 +265,7 @@ func runTicks(t *testing.T, c ledger.Child, store punctual.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		note("left %s %d", info.ID, info.LeaseUntil.UnixMilli())
+		journal.Append(tickLine{What: "left", Name: info.ID, At: info.LeaseUntil.UnixMilli()})
 	}
 	go func() {
 		_ = duty.Run(ctx, store, &duty.Config{Topics: []string{killTopic}, Logger: slog.New(slog.DiscardHandler)})
@@ -287,7 +285,7 @@ func runTicks(t *testing.T, c ledger.Child, store punctual.Store) {
 		}
 		var acks []punctual.Settlement
 		for _, d := range ds {
-			note("met %s %d", d.ID, d.Created.UnixMilli())
+			journal.Append(tickLine{What: "met", Name: d.ID, At: d.Created.UnixMilli()})
 			acks = append(acks, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck})
 		}
 		if len(acks) > 0 {
@@ -296,47 +294,33 @@ func runTicks(t *testing.T, c ledger.Child, store punctual.Store) {
 	}
 }
 
-// readTicks reads what runTicks wrote. Each line is one write, so a kill leaves no half of one.
+// readTicks reads what runTicks wrote.
 func readTicks(b *bench, journal string) *ticksTold {
 	b.Helper()
-	file, err := os.Open(journal)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer file.Close()
 	t := &ticksTold{schedules: make(map[string]*ledger.Occurrences), inHand: make(map[string]bool)}
 	done := make(map[string]func(time.Time))
-	number := func(text string) int64 {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			b.Fatalf("the journal has %q", text)
-		}
-		return n
-	}
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		words := strings.Fields(lines.Text())
-		switch {
-		case len(words) == 4 && words[0] == "putting":
-			if t.schedules[words[1]] == nil {
-				t.schedules[words[1]] = &ledger.Occurrences{}
+	err := ledger.ReadJournal(journal, func(l tickLine) {
+		switch l.What {
+		case "putting":
+			if t.schedules[l.Name] == nil {
+				t.schedules[l.Name] = &ledger.Occurrences{}
 			}
-			s := killedSchedule(0, killedSpecs[number(words[2])])
-			s.Name = words[1]
-			done[words[1]] = t.schedules[words[1]].Putting(s, time.UnixMilli(number(words[3])))
+			s := killedSchedule(0, killedSpecs[l.Spec])
+			s.Name = l.Name
+			done[l.Name] = t.schedules[l.Name].Putting(s, time.UnixMilli(l.At))
 			t.puts++
-		case len(words) == 3 && words[0] == "put":
-			done[words[1]](time.UnixMilli(number(words[2])))
-		case len(words) == 3 && words[0] == "met":
-			t.met(words[1], number(words[2]))
+		case "put":
+			done[l.Name](time.UnixMilli(l.At))
+		case "met":
+			t.met(l.Name, l.At)
 			t.deliveries++
-		case len(words) == 3 && words[0] == "left":
-			t.inHand[words[1]+" "+words[2]] = true
+		case "left":
+			t.inHand[fmt.Sprint(l.Name, " ", l.At)] = true
 		default:
-			b.Fatalf("the journal has %q", lines.Text())
+			b.Fatalf("the journal has %+v", l)
 		}
-	}
-	if err := lines.Err(); err != nil {
+	})
+	if err != nil {
 		b.Fatal(err)
 	}
 	return t

@@ -29,9 +29,12 @@ func OpenJournal(path string) (*Journal, error) {
 	return &Journal{file: f}, nil
 }
 
-// Write appends a line. It panics when it cannot: what follows would be a call that nobody knows of.
-func (j *Journal) Write(e Line) {
-	text, err := json.Marshal(e)
+// Write is Append for the lines of a Recorder.
+func (j *Journal) Write(e Line) { j.Append(e) }
+
+// Append appends a value as a line. It panics when it cannot: what follows would be a call that nobody knows of.
+func (j *Journal) Append(v any) {
+	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}
@@ -43,8 +46,8 @@ func (j *Journal) Write(e Line) {
 	}
 }
 
-// ReadJournal hands the lines of a journal to take, in their order.
-func ReadJournal(path string, take func(Line)) error {
+// ReadJournal hands the lines of a journal, each of which has a T, to take, in their order.
+func ReadJournal[T any](path string, take func(T)) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read journal: %w", err)
@@ -53,7 +56,7 @@ func ReadJournal(path string, take func(Line)) error {
 		if i == 0 && len(record) == 0 || len(record) == 0 || record[len(record)-1] != '\n' {
 			continue
 		}
-		var e Line
+		var e T
 		if err := json.Unmarshal(record, &e); err != nil {
 			return fmt.Errorf("journal %s: record %d: %w", path, i, err)
 		}
