@@ -45,20 +45,8 @@ func TestQuickStartCommands(t *testing.T) {
 		t.Fatalf("found %d commands: has the page's form changed?", len(commands))
 	}
 	out := typeInto(t, t.TempDir(), commands[:len(commands)-1]) // TestReadmeCommands has the last one
-	text := out
-	for _, want := range []string{
-		"A-17\n", "A-18\n", "scheduled", "A-17", "cancelled", "close A-18:\n{\"order\":\"A-18\"}", "A-19", "the warehouse does not answer", "attempts used up",
-		"close A-19", "order.close", "wrote notify/main.go",
-	} {
-		_, rest, ok := strings.Cut(text, want)
-		if !ok {
-			t.Fatalf("the commands do not print %q, or not in this order:\n%s", want, out)
-		}
-		text = rest
-	}
-	if m := regexp.MustCompile(`<[1-9]\d*>`).FindString(out); m != "" {
-		t.Errorf("a command failed with %s:\n%s", m, out)
-	}
+	printsInOrder(t, out, "A-17\n", "A-18\n", "scheduled", "A-17", "cancelled", "close A-18:\n{\"order\":\"A-18\"}", "A-19", "the warehouse does not answer",
+		"attempts used up", "close A-19", "order.close", "wrote notify/main.go")
 }
 
 // The workers in Python, Node and Java that the documents show. The first two are those of punctual new, which TestNewProgramsRun

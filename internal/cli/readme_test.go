@@ -42,23 +42,28 @@ func TestReadmeCommands(t *testing.T) {
 	}
 	dir := t.TempDir()
 	out := typeInto(t, dir, commands[:11])
-	text = out
-	for _, want := range []string{
-		"run ./cmd/punctual demo", `"result":"stored"`, "A-17", `"token":"`, `{"topic":"order.close","id":"A-17"}`, "wrote notify/main.go", "go run -C notify .",
-	} {
+	printsInOrder(t, out, "run ./cmd/punctual demo", `"result":"stored"`, "A-17", `"token":"`, `{"topic":"order.close","id":"A-17"}`, "wrote notify/main.go",
+		"go run -C notify .")
+	if os.Getenv(newcomer) != "" && (strings.Contains(out, "BROKEN") || !strings.Contains(out, "kept")) {
+		t.Errorf("the demo:\n%s", out)
+	}
+	runUntil(t, dir, last, "payment A-17, attempt 2: answered")
+}
+
+// printsInOrder fails the test unless out, as typeInto returns it, has the wanted parts one after another, and no command failed.
+func printsInOrder(t *testing.T, out string, wanted ...string) {
+	t.Helper()
+	text := out
+	for _, want := range wanted {
 		_, rest, ok := strings.Cut(text, want)
 		if !ok {
-			t.Fatalf("the commands do not print %s, or not in this order:\n%s", want, out)
+			t.Fatalf("the commands do not print %q, or not in this order:\n%s", want, out)
 		}
 		text = rest
 	}
 	if m := regexp.MustCompile(`<[1-9]\d*>`).FindString(out); m != "" {
 		t.Errorf("a command failed with %s:\n%s", m, out)
 	}
-	if os.Getenv(newcomer) != "" && (strings.Contains(out, "BROKEN") || !strings.Contains(out, "kept")) {
-		t.Errorf("the demo:\n%s", out)
-	}
-	runUntil(t, dir, last, "payment A-17, attempt 2: answered")
 }
 
 // typeInto runs the commands of the README in dir, and returns what they print. Each is followed by its exit code, as in <0>.
