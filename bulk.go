@@ -136,9 +136,8 @@ type BulkReport struct {
 // begins with the latest message and a shift to earlier times with the earliest. When Bulk returns an error, or its process is
 // killed, the messages changed so far stay changed; call it again with the same Do, Select and By. For a shift that call
 // continues where the first has stopped, so that no message is moved twice, unless more than a day (BulkMemory) has passed. After
-// a shift without an ID that is complete, the same call is another shift. The
-// place is kept in the store, in the companion topic bulk of the topic. Of two calls
-// with the same shift at the same time one stops with ErrChanged.
+// a shift without an ID that is complete, the same call is another shift. The place is kept in the store, in the companion topic
+// bulk of the topic. Of two calls with the same shift at the same time one stops with ErrChanged.
 //
 // A message that is pushed after the bulk has begun is not selected, nor is one that was leased when its part of the list was
 // read, unless the Selection names StateLeased.

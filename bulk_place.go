@@ -21,7 +21,7 @@ import (
 // direction from which the list comes. For example, a shift by +1 h reads from the latest message down, and of the window from
 // 11:00 to 12:00 each message that was moved is due after 12:00.
 
-// BulkMemory is how long the place of a shift that was stopped is kept, from the begin of the shift on.
+// BulkMemory is how long the place of a shift that was stopped is kept, counted from the start of the shift.
 const BulkMemory = 24 * time.Hour
 
 // bulkPlace is where a bulk is in its list.
@@ -33,7 +33,7 @@ type bulkPlace struct {
 	windowed bool
 	// kept tells that the place of this window is in the store. version is the due time of the message there, or zero when
 	// there is none: each replacement gives a later one, and replaces only the version that it knows, so that of two calls with
-	// the same shift one stops. A place whose due time has passed is past its time.
+	// the same shift one stops. A place whose due time has passed no longer counts.
 	kept    bool
 	version time.Time
 }
@@ -53,8 +53,8 @@ func (r *bulkRun) leaves(at int64) bool {
 	return !r.windowed || at <= r.window-by || at >= r.window+by
 }
 
-// resume finds the place at which the same shift was stopped, and reports whether the shift is complete. A place that is past its
-// time is written over.
+// resume finds the place at which the same shift was stopped, and reports whether the shift is complete. A place whose due time
+// has passed is written over.
 func (r *bulkRun) resume(ctx context.Context, states []State, now time.Time) (complete bool, err error) {
 	topic, id := r.placeName()
 	m, err := r.inspector.Get(ctx, topic, id)

@@ -9,8 +9,8 @@ import (
 )
 
 // The vocabulary of errors. Every error that Punctual returns wraps one of these or an error of package context, so that
-// errors.Is finds it in the library, behind the command line and behind a server alike. For each of them Definite tells
-// whether the operation certainly did not happen.
+// errors.Is finds it in the library, in the command line and over a server alike. For each of them Definite tells whether the
+// operation certainly did not happen.
 
 // Errors of a request that is wrong in itself. The store changed nothing.
 var (

@@ -128,10 +128,11 @@ type eventBody struct {
 //	{"event":"dead","topic":"orders","id":"A-17","reason":"discarded","attempt":2,"at":1795176000000,
 //	 "created":…,"first_due":…,"due":…,"delivered":…}
 //
-// with times in Unix milliseconds. reason is there beside dead alone, and delivered only where the message was leased. Beside
-// missed and skipped there are count and why in place of created and delivered. ParseEvent passes over members that it does not
-// know, because a later release may add some. A body that is no event, such as that of a message which somebody has pushed into
-// the companion, is an ErrInvalid; an event with a name that this release does not know is an ErrUnsupported.
+// with times in Unix milliseconds. Only a dead event has a reason, and delivered is there only if the message was leased.
+// The events missed and skipped have count in the place of attempt, created and delivered, and skipped has why as well.
+// ParseEvent passes over members that it does not know, because a later release may add some. A body that is no event, such
+// as that of a message which somebody has pushed into the companion, is an ErrInvalid; an event with a name that this
+// release does not know is an ErrUnsupported.
 func ParseEvent(body []byte) (Event, error) {
 	var b eventBody
 	if err := json.Unmarshal(body, &b); err != nil {

@@ -31,8 +31,8 @@ type Inspector interface {
 	Settings(ctx context.Context, topic string) (Settings, error)
 	// Configure changes the settings whose fields are set in the patch, for every process that uses the store, and returns
 	// all settings of the topic. It creates a topic that does not exist, and with a companion the topic that the companion
-	// belongs to. Partitions, Groups and PushPaused of a
-	// companion are ErrInvalid, and so is Emit except for a group (storekit.CheckCompanionPatch).
+	// belongs to. Partitions, Groups and PushPaused of a companion are ErrInvalid, and so is Emit except for a group
+	// (storekit.CheckCompanionPatch).
 	Configure(ctx context.Context, topic string, p SettingsPatch) (Settings, error)
 
 	// Purge removes messages without delivering them and returns how many. It removes leased messages too; their holders get

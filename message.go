@@ -44,7 +44,7 @@ type State uint8
 // The states of a stored message. A message that was acked, cancelled or
 // dropped is not stored and has none.
 const (
-	// StateNone is the zero value; in a ListQuery it stands for any state.
+	// StateNone is the zero value; in a PurgeQuery it stands for every state except dead.
 	StateNone State = iota
 	// StateScheduled is a message whose due time lies in the future.
 	StateScheduled

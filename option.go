@@ -10,8 +10,9 @@ import (
 
 // Compose builds a message from options, for PushMany. The order of options of different kinds does not matter. Of two
 // options of the same kind the later one counts, so that a caller can override defaults: Header options of different names
-// add up, and of two with one name the later one counts. An option that is nil or has an impossible value is ErrInvalid, and
-// so is a delay (In, Level) together with an instant (At, AtLocal).
+// add up, and of two with one name the later one counts. Compose returns ErrInvalid for a nil option, for an option whose
+// comment says so, and for a delay (In, Level) together with an instant (At, AtLocal). Bounds that the store checks, such as
+// that of a negative delay, are checked at the push.
 func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) {
 	m := NewMessage{Topic: topic, Body: body}
 	var spread spreadOption
@@ -78,7 +79,7 @@ func At(t time.Time) When {
 // The text may have seconds, and T in the place of the space. The zone is a name of the IANA time zone database, which Go reads from
 // the machine or from the package time/tzdata; "" is ErrInvalid, and so is a zone that this program does not know. If the clocks are
 // set back over the time, so that they show it twice, the due time is the first of the two. If they are set forward over it, so that
-// they never show it, it is the first instant behind the gap. The instant is settled now: a message that is stored keeps it when a
+// they never show it, it is the first instant after the gap. The instant is settled now: a message that is stored keeps it when a
 // government changes the clocks afterwards.
 func AtLocal(wall, zone string) When {
 	t, err := cron.LocalTime(wall, zone)

@@ -22,7 +22,7 @@ const editTries = 20
 // schedule, PushReplaced for a changed one, and PushDuplicate when the schedule was like this already, so that a program may
 // declare its schedules whenever it starts.
 //
-// A new schedule comes for the first time behind the store's clock. A changed one keeps its counters and its pause. The times of
+// A new schedule comes for the first time after the store's clock. A changed one keeps its counters and its pause. The times of
 // the former definition that have come and are not stored yet still count, so that none is lost between a change and a duty.
 //
 // A definition that is wrong or has no time any more is an ErrInvalid that names the place, ErrTooLarge if it is too long;
@@ -241,7 +241,7 @@ type ScheduleQuery struct {
 	// Topic is the topic of the schedules. Empty stands for all topics; the store then has to be a TopicNamer or an Inspector.
 	Topic string
 	// Next and Last are how many times ahead and how many of the latest times each ScheduleInfo has, 0 to 10,000 and 0 to 20.
-	// Each of Last costs a call or two of the store.
+	// Each of Last whose occurrence was stored costs a call or two of the store.
 	Next, Last int
 	// Select, if not nil, says which schedules to yield, by topic and name. It is called for each schedule in the order of the
 	// list, before the calls that Last costs, so that a page of a long list costs no more than a page of a short one.

@@ -299,8 +299,8 @@ type ScheduleTimes struct {
 	Next []Occurrence
 }
 
-// Preview says when s comes behind after, with up to n times, 0 to 10,000. It needs no store. The Topic and Name of s may be
-// empty; with a Spread they decide how much later s comes. A Schedule that PutSchedule would refuse is the same error.
+// Preview returns the first n times, 0 to 10,000, at which s comes after the instant named, and needs no store. The Topic and Name
+// of s may be empty; with a Spread they decide how much later s comes. A Schedule that PutSchedule would refuse is the same error.
 func (s Schedule) Preview(after time.Time, n int) (ScheduleTimes, error) {
 	if n < 0 || n > MaxBackfill {
 		return ScheduleTimes{}, invalidf("preview of %d times: use 0 to %d", n, MaxBackfill)
@@ -363,7 +363,7 @@ const (
 	OccurrenceFinished OccurrenceStatus = "finished"
 	// OccurrenceMissed: it was not stored, because no duty got to it in time.
 	OccurrenceMissed OccurrenceStatus = "missed"
-	// OccurrenceOverlap: it was not stored, because of the occurrences before or behind it (Schedule.Overlap).
+	// OccurrenceOverlap: it was not stored, because of the occurrences before or after it (Schedule.Overlap).
 	OccurrenceOverlap OccurrenceStatus = "overlap"
 	// OccurrenceSkipped: it was not stored, because somebody had asked to skip it.
 	OccurrenceSkipped OccurrenceStatus = "skipped"

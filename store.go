@@ -17,7 +17,7 @@ import (
 // creates T@x creates T as well, and Inspector.DeleteTopic(T) deletes the companions of T, too. A companion has the Partitions
 // of T, and it has no PushPaused and no Groups of its own, and Emit only if it is a group: Inspector.Configure refuses these
 // there with ErrInvalid. A pause of T's pushes does not reach its companions. Punctual itself uses the companions events, cron,
-// out and g.NAME; other names are free.
+// bulk, out and g.NAME; other names are free.
 //
 // All methods are safe for concurrent use. The caller may change the slices and maps that it passed in once the method has
 // returned, and owns what the method returned. The items of a call take effect in the order given, and the results are in
@@ -108,8 +108,8 @@ type Store interface {
 	//
 	// An ack, a snooze and a discard may carry follow-ups (Settlement.Then): messages that are stored in the same atomic step.
 	// Either the settlement and all its follow-ups take effect or none of them does, whatever crashes, and nobody sees one
-	// before the others. The follow-ups take effect behind the settlement, in order, each as a push would. For example, the ID
-	// of the acked message is free for a follow-up unless the topic remembers it, and behind a discard it is the ID of a dead
+	// before the others. The follow-ups take effect after the settlement, in order, each as a push would. For example, the ID
+	// of the acked message is free for a follow-up unless the topic remembers it, and after a discard it is the ID of a dead
 	// message. A follow-up whose ID is in use and whose stored message is kept is not stored, which is no error. If one of
 	// them is refused (it is malformed, its topic refuses pushes, its ID is in use and the push is to fail then, there is no
 	// space), nothing changes, the lease stays, and the item fails with the error of the first one that is refused, whose text

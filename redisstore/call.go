@@ -48,8 +48,8 @@ func (k *keyed) part(items []int) *script.Key {
 }
 
 // fieldOf is the field that has the record of a script. The items are part of it, because they say which of the scripts of the call
-// it is: for each run of items one behind the other stand the first one and their number. A part of them that is sent again, because
-// its topics had to be looked up, thus has another field than the whole.
+// it is: each run of consecutive items is named by its first item and by how many they are. A part of them that is sent again,
+// because its topics had to be looked up, thus has another field than the whole.
 func fieldOf(key string, items []int) []byte {
 	if len(items) == 0 {
 		items = []int{0} // a claim

@@ -25,7 +25,7 @@ import (
 // later is given back.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	checked := c
-	if len(c.Topics) > 1 && s.waits.waiter.Knows(c.Topics) { // to check thousands again takes longer than to compare them
+	if len(c.Topics) > 1 && s.waits.waiter.Knows(c.Topics) { // to check many again takes longer than to compare them
 		checked.Topics = c.Topics[:1]
 	}
 	return call(ctx, s, "claim", "", storekit.CheckClaim(&checked), func() ([]punctual.Delivery, error) {

@@ -23,8 +23,8 @@ import (
 // A script that finds a topic missing changes nothing for that settlement. Unless another follow-up refuses it, the store then
 // makes the topic and sends the settlement again. So a settlement that fails makes no topic.
 
-// Reaches tells whether a follow-up is within reach of a settlement; see storekit.Reacher. It goes by what this process knows of
-// the topic, so behind a deletion the settlement itself may say otherwise.
+// Reaches tells whether a follow-up is within reach of a settlement; see storekit.Reacher. It goes by what this process
+// knows of the topic, so after a deletion the settlement itself may say otherwise.
 func (s *Store) Reaches(ctx context.Context, topic, id string, m *punctual.NewMessage) (bool, error) {
 	return call(ctx, s, "reaches", "from "+topic, cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)), func() (bool, error) {
 		from, _ := storekit.Companion(topic)
@@ -308,8 +308,8 @@ func (f *following) toLookUp(i int, own mismatch, others, seen map[string]mismat
 	}
 }
 
-// again returns which of the settlements that were left are to be sent again, behind looking up the topics that partitions did not
-// know, or knew in another version than this process. seen has the version that the partition of such a topic had.
+// again looks up the topics that partitions did not know, or knew in another version than this process, and returns which of
+// the settlements that were left are to be sent again. seen has the version that the partition of such a topic had.
 func (f *following) again(ctx context.Context, left []int, seen map[string]mismatch, results []error) []int {
 	if len(seen) == 0 { // so it is where f is nil
 		return left

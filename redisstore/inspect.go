@@ -387,8 +387,8 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	})
 }
 
-// Forecast counts messages by due time; see punctual.Inspector. The step is rounded up to
-// whole milliseconds. More than 500 buckets are counted at several instants.
+// Forecast counts messages by due time; see punctual.Inspector. The step is rounded up to whole milliseconds. More than 200
+// buckets are counted at several instants.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
 	return call(ctx, s, "forecast", "", storekit.CheckForecast(q), func() (punctual.Forecast, error) { return s.forecast(ctx, q) })
 }

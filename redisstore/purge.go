@@ -48,9 +48,9 @@ func (s *Store) purgeAll(ctx context.Context, q punctual.PurgeQuery) (total int6
 // purgeRounds bounds how often a purge of all live messages begins anew.
 const purgeRounds = 16
 
-// purge removes the selected messages of a partition. Each script goes on behind the last message removed, so that the purge
-// ends even if others push faster. A purge of all live messages begins anew until one script finds them all, because a message
-// may have been claimed on the way and released to a place that the purge had passed.
+// purge removes the selected messages of a partition. Each script goes on after the last message removed, so that the purge
+// ends even if others push faster. A purge of all live messages begins anew until one script finds them all, because a
+// message may have been claimed on the way and released to a place that the purge had passed.
 func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (total int64, err error) {
 	var after place
 	for rounds := 1; ; {

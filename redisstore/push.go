@@ -137,8 +137,9 @@ func (p *pushing) pack(c *chunk) []any {
 	return args
 }
 
-// packMessage packs three values of a new message for a script: its ID, when it is due, and what to do when the ID is in use. made
-// tells that the ID was just made up. What is behind the due time in the record follows apart, see appendRest.
+// packMessage packs three values of a new message for a script: its ID, when it is due, and what to do when the ID is in
+// use. made tells that the ID was just made up. The part of the record that follows the due time is an argument of its own,
+// see appendRest.
 func packMessage(b []byte, m *punctual.NewMessage, id string, made bool) []byte {
 	b = packDue(record.PackString(b, id), m.Due, m.Delay)
 	how := whenInUse(m, made) + flagFactor*int(record.Flags(m))
@@ -158,8 +159,9 @@ func packDue(b []byte, due time.Time, delay time.Duration) []byte {
 	return append(record.PackStringHead(b, len(text)), text...)
 }
 
-// appendRest appends what a script is given of a new message beside packMessage: the time at which the message to be replaced must
-// be due, if there is such a condition, and the record behind its due time. restBytes tells how much that is.
+// appendRest appends what a script is given of a new message beside packMessage: the time at which the message to be
+// replaced must be due, if there is such a condition, and the part of the record that follows the due time. restBytes tells
+// how much that is.
 func appendRest(b []byte, m *punctual.NewMessage) []byte {
 	if !m.IfDue.IsZero() {
 		b = record.AppendDouble(b, float64(storekit.CeilMillis(m.IfDue)))

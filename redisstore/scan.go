@@ -64,8 +64,8 @@ func (s *scanner) targetsOf(topics []string) []target {
 // fewTargets is how many partitions a claim asks, at most, without having read their next due times.
 const fewTargets = 16
 
-// withSomethingDue returns the partitions in which something is due, of many targets. The error is why one could not be read,
-// if that happened.
+// withSomethingDue returns the targets that are to be asked: all of them when they are few, and of many those in which
+// something is due or whose topic is not known. The error is why one could not be read, if that happened.
 func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]target, error) {
 	if len(targets) <= fewTargets {
 		return targets, nil
@@ -249,8 +249,9 @@ func (l scan) further(ctx context.Context) found {
 	return found{slow: true}
 }
 
-// addPartitions looks up the topic of target i, whose settings have another version than was known, and inserts the partitions
-// that have been added to it behind target i. The other targets of the topic are marked so that a claim looks a topic up once.
+// addPartitions looks up the topic of target i, whose settings have another version than was known, and inserts the
+// partitions that it has besides those known after target i. The other targets of the topic are marked so that a claim looks
+// a topic up once.
 func (s *scanner) addPartitions(ctx context.Context, targets []target, i int, seen int64) ([]target, error) {
 	old := targets[i]
 	l, err := s.topics.Renew(ctx, old.Partition, seen, old.known)

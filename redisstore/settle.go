@@ -35,8 +35,9 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	})
 }
 
-// settle is Settle within a call that is under way. What was too much for its script is asked for anew. Each script
-// carries out at least its first settlement, so the loop ends.
+// settle is Settle within a call that is under way. What was too much for its script is asked for anew. The loop ends,
+// because a script decides at least its first settlement unless a topic has to be looked up, which again does before the
+// next round.
 func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed) ([]error, error) {
 	results := make([]error, len(ss))
 	items := make([]int, 0, len(ss))
@@ -148,7 +149,8 @@ func keysOf(ps []keys.Partition) (all []any) {
 	return all
 }
 
-// settleBytes counts against the limit of a script. An ack reads no more of a state than its token.
+// settleBytes counts against the limit of a script. An ack counts no state, because it writes none, and settle.lua itself
+// bounds how many states it reads for finished records.
 func settleBytes(x *punctual.Settlement) int {
 	n := thenBytes(x)
 	if x.Verb != punctual.SettleAck {

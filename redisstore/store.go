@@ -30,8 +30,8 @@ type Options struct {
 	// Durability, if not empty, is the class that the server must give: Open returns
 	// ErrDurability, naming the setting, when it cannot. Empty takes the server as it is.
 	//
-	// The server is looked at every 30 s while the store is open. While it does not give the class, pushes are
-	// refused with ErrDurability; all else goes on.
+	// The server is checked every 30 s while the store is open. While it does not give the class, pushes are refused with
+	// ErrDurability; all else goes on.
 	Durability punctual.Durability
 	// Replicas is how many replicas have to have synced a change to their disks before the call
 	// returns, with Durability punctual.Replicated. Default 1. Only with all replicas that may
@@ -98,11 +98,12 @@ var (
 	_ storekit.Reacher            = (*Store)(nil)
 )
 
-// Open connects a store to a server. First it checks that the server can keep what it is given (Redis 6.2 or newer,
-// no eviction; see Options.Durability). The client stays the caller's. A client for Redis Cluster, for Sentinel or
-// for a single server will do. A redis.Ring will not, because it loses keys when its members change. Nor will a
-// client of another kind than its server, such as one for a single server at a node of a cluster. Nor will a client that waits for an answer, or to send, for more than 10 s or without end (ReadTimeout, WriteTimeout). A
-// server that hangs would hold up every call for as long.
+// Open connects a store to a server. First it checks that the server can keep what it is given (Redis 6.2 or newer, no
+// eviction; see Options.Durability). The client stays the caller's. A client for Redis Cluster, for Sentinel or for a single
+// server will do. A redis.Ring will not, because it loses keys when its members change. Nor will a client of another kind
+// than its server, such as one for a single server at a node of a cluster. Nor will a client that waits for an answer, or to
+// send, for more than 10 s or without end (ReadTimeout, WriteTimeout), because a server that hangs would hold up every call
+// for as long.
 func Open(ctx context.Context, client redis.UniversalClient, o *Options) (*Store, error) {
 	s, err := newStore(client, o)
 	if err != nil {
@@ -208,7 +209,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	})
 }
 
-// Durability is the class that the server gave when it was last looked at.
+// Durability is the class that the server gave at the last check.
 func (s *Store) Durability() punctual.Durability { return s.health.Durability() }
 
 // Abilities returns what the store can do: a settlement reaches its topic and that topic's companions, in the partition of its

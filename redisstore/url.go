@@ -26,7 +26,7 @@ import (
 // and with rediss in the place of redis the connections are TLS, with the machine's roots of
 // trust unless ca says otherwise. User and password may be escaped with %; those of Sentinel are
 // taken to be the same as those of the servers. Ports are 6379, and 26379 for Sentinel, unless
-// given. Behind a ? there may be, divided by &,
+// given. Options may follow a ?, separated by &:
 //
 //	prefix=TEXT          Options.Prefix
 //	durability=CLASS     Options.Durability: fsync, replicated or volatile
@@ -35,7 +35,7 @@ import (
 //	ca=FILE              PEM certificates of those who vouch for the server, in place of the machine's
 //	cert=FILE key=FILE   PEM certificate and key of this program, for servers that ask for one
 //
-// which win over o. A relative FILE is looked for in the working directory.
+// They win over o. A relative FILE is looked for in the working directory.
 //
 // Errors never repeat the password.
 func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
@@ -185,7 +185,7 @@ func (a *address) parsePath(path string) error {
 	return nil
 }
 
-// options adds to o what stands behind the ?, and takes in what is said of the connection.
+// options adds to o what follows the ?, and takes in what is said of the connection.
 func (a *address) options(o Options) (Options, error) {
 	o.OwnClient = true
 	for name, values := range a.query {

@@ -169,7 +169,7 @@ func (w *waits) nextDue(part wait.Part, h dueRead, micros int64) wait.NextDue {
 	if w.s.clock.Fake() {
 		return wait.NextDue{At: w.s.clock.At(next), Then: w.s.clock.At(then)}
 	}
-	// The store's clock is that of the server, but not behind what the partition or this process has seen of it.
+	// The store's clock is that of the server, but never earlier than what the partition or this process has seen of it.
 	micros = max(micros, 1000*past, 1000*w.s.clock.LowerBound())
 	ahead := w.s.clock.Now() - micros
 	return wait.NextDue{At: ahead + 1000*next, Then: ahead + 1000*then}

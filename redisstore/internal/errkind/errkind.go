@@ -54,7 +54,7 @@ var kinds = []Kind{
 	{"ERR unknown command", punctual.ErrUnsupported, false, "the server does not know a command: it is a Sentinel (redis+sentinel://), or older than Redis 6.2"},
 }
 
-// LateMark begins the error of a script whose copy came behind its deadline; the script's time follows, in ms.
+// LateMark begins the error of a script whose copy came after its deadline; the script's time follows, in ms.
 const LateMark = "PUNCTUAL_LATE "
 
 // ErrLate is the error of a copy that was refused because the deadline of its call was past. The copy changes nothing.
@@ -138,7 +138,7 @@ func classifyReply(text string) Kind {
 		return Kind{Err: punctual.ErrCorrupt, remedy: what}
 	}
 	for _, f := range kinds {
-		// Some versions put the error of a command inside a script behind a prefix of their own.
+		// Some versions put a prefix of their own in front of the error of a command inside a script.
 		if strings.HasPrefix(text, f.prefix) || strings.Contains(text, ": "+f.prefix+" ") || strings.Contains(text, "-"+f.prefix+" ") {
 			if f.prefix == "NOPERM" {
 				f.remedy = remedyOf(text)
@@ -161,8 +161,8 @@ func distrusts(err error) bool {
 	return errors.As(err, &bad)
 }
 
-// isDistrusted reports whether the server refused this program's certificate, or that there
-// is none. It does so before it reads a command.
+// isDistrusted reports whether the server refused this program because of its certificate, or because it has none. A server
+// does that before it reads a command.
 func isDistrusted(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Error(), "certificate")

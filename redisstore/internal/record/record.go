@@ -17,8 +17,7 @@ import (
 // The binary forms of a message. Numbers are little-endian; double is an IEEE 754 double that
 // holds a whole number below 2^53, because that is what Lua reckons with.
 //
-// What never changes (hash m); the script of push writes the first three fields, and this
-// program the rest:
+// What never changes (hash m); the scripts write the fields up to due, and this program the rest:
 //
 //	version(4 bits) flags(4 bits) created(double) due(double) maxAttempts(4) [expireAfter(double)] [remember(double)]
 //	[uvarint length, block of attributes (storekit.Attributes)]
@@ -31,16 +30,17 @@ import (
 //	due(double) maxAttempts(4) [created(double) began(double) [remember(double)]] [firstDue(double)] [expireAfter(double)]
 //	{ attempt(4) at(double) length(2) error }, oldest first
 //
-// A message of version 2 has for how long its ID is remembered, at a place where scripts find it; the block of attributes says
-// the same to this program. Such a message has a state of version 3, with that length once more, from the push on.
-// Version 2 of a state has when the message was created and its lease began. firstDue and expireAfter are there if the flags say so; else the first due time is due. docs/format-redis.md has the law of changing them.
+// A message of version 2 has for how long its ID is remembered, at a place where scripts find it; the block of attributes
+// says the same to this program. Such a message has a state of version 3, with that length once more, from the push on.
+// Version 2 of a state has when the message was created and when its lease began. firstDue and expireAfter are there if the
+// flags say so; without firstDue the first due time is due. docs/format-redis.md has the rules for changing these forms.
 const (
 	formatVersion = 1
-	// timedVersion is that of a state with times, for a story.
+	// timedVersion is that of a state with times, for finished records and events.
 	timedVersion = 2
 	// rememberVersion is that of a state with times and remember.
 	rememberVersion = 3
-	// HeadBytes is how long what the scripts write of a message is, and maxAttempts.
+	// HeadBytes is the length of what the scripts write of a message, with maxAttempts.
 	HeadBytes = 21
 )
 

@@ -13,13 +13,13 @@ import (
 )
 
 // A call whose answer is lost is sent again, with the same number and deadline. lua/call.lua keeps the last answer that each
-// caller got, and carries a call out once. So a broken connection or a failover costs time, but the caller learns the outcome
-// as long as one copy gets an answer. A copy that arrives behind the deadline, by the store's clock, changes nothing. A
-// copy of a call that its caller has given up may still arrive before the deadline: unanswered.go has it refused, so that it
-// cannot undo a later call of the same store.
+// caller got, and carries a call out once. So a broken connection or a failover costs time, but the caller learns the
+// outcome as long as one copy gets an answer. A copy that arrives after the deadline, by the store's clock, changes nothing.
+// A copy of a call that its caller has given up may still arrive before the deadline: unanswered.go has it refused, so that
+// it cannot undo a later call of the same store.
 
-// CallTime is how far ahead the deadline of a call is, in ms, unless the context ends before. For as long copies of the call
-// may take effect.
+// CallTime is how far ahead the deadline of a call is, in ms, unless the context ends before. Until the deadline copies of
+// the call may take effect.
 const CallTime = 15_000
 
 // recorded runs a Recorded script. A call may be refused as late although it is new, because this process has guessed the

@@ -89,8 +89,8 @@ func (g *Chunks[N]) Add(to wait.Part, i, bytes int) *Chunk[N] {
 	return c
 }
 
-// Run sends the chunks of all partitions. Behind one that failed no other one of its partition is sent. When Run returns each
-// chunk without an answer has its error.
+// Run sends the chunks of all partitions. After a chunk that failed no other chunk of its partition is sent. When Run
+// returns, each chunk without an answer has its error.
 func (g *Chunks[N]) Run(ctx context.Context) {
 	var queues []Work
 	for _, c := range g.all {
@@ -107,8 +107,8 @@ func (g *Chunks[N]) Run(ctx context.Context) {
 	g.leave()
 }
 
-// runQueue sends the chunks of a partition, c first. Those behind one that failed have a definite error, because they were not
-// sent.
+// runQueue sends the chunks of a partition, c first. Those after one that failed have a definite error, because they were
+// not sent.
 func (g *Chunks[N]) runQueue(ctx context.Context, c *Chunk[N], late func()) {
 	var failed error
 	for ; c != nil; c = c.next {
@@ -174,7 +174,7 @@ func (g *Chunks[N]) leave() {
 	}
 }
 
-// notSent is the error of the chunks that stood in a queue behind one that failed with err.
+// notSent is the error of the chunks that were queued after one that failed with err.
 func notSent(err error) error {
 	if punctual.Definite(err) {
 		return err

@@ -98,7 +98,7 @@ func (r *Router) evalOn(ctx context.Context, node redis.UniversalClient, line []
 //
 // It adds several, because each WAITAOF that has to wait makes the primary ask the replicas once what they have on disk;
 // unasked they report once a second. The first request nearly always reaches a replica that is still writing, so that one
-// WAITAOF alone would take a second. When one WAITAOF has what it waited for, those behind it return at once.
+// WAITAOF alone would take a second. When one WAITAOF has what it waited for, those after it return at once.
 func (r *Router) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSliceCmd {
 	left := r.replicaTimeout().Milliseconds()
 	for ms := int64(1); ; ms = min(2*ms, longestWait) {

@@ -116,8 +116,8 @@ func (r *Router) FanOut(all []Work) {
 	}
 }
 
-// Each calls ask for each topic, some at once, and returns the answers and the errors. It asks the node of
-// partition 0 first, so a topic whose node is late has an error.
+// Each calls ask for each topic, some at once, and returns the answers and the errors. A question counts as one to the node
+// of the topic's partition 0, so a topic has an error when that node is late.
 func Each[T any](ctx context.Context, r *Router, topics []string, ask func(topic string) (T, error)) (map[string]T, map[string]error) {
 	var mu sync.Mutex
 	answers, errs := make(map[string]T), make(map[string]error) // guarded by mu until this returns

@@ -80,8 +80,8 @@ type onceCmd struct{ *redis.Cmd }
 // NoRetry makes go-redis send the command only once.
 func (onceCmd) NoRetry() bool { return true }
 
-// Tries is how often a command is sent that Redis certainly did not carry out, for a reason that
-// may pass. The pauses between begin with FirstPause and double.
+// Tries is how often a command is sent, at most, that Redis refuses for a reason that may pass, or that gets no answer. The
+// pauses between the tries begin with FirstPause and double.
 const (
 	Tries      = 5
 	FirstPause = 10 * time.Millisecond
@@ -92,7 +92,7 @@ func (r *Router) Run(ctx context.Context, sc *script.Script, p keys.Partition, k
 	return r.RunBeside(ctx, sc, p, nil, k, args...)
 }
 
-// RunBeside is Run with further keys, in the hash slot of the partition, which stand behind those of the partition and of its
+// RunBeside is Run with further keys, in the hash slot of the partition, which follow those of the partition and of its
 // records. Only a Recorded script has such keys.
 func (r *Router) RunBeside(ctx context.Context, sc *script.Script, p keys.Partition, beside []any, k *script.Key, args ...any) (*script.Answer, error) {
 	if err := r.refuse(ctx, p); err != nil {

@@ -26,8 +26,8 @@ const RecordWindow = 60_000
 // LeasePlaces is PLACES of lua/select.lua.
 const LeasePlaces = 1024
 
-// MoreMark begins the error of a script that has put as many messages into x as one script may. The script is to be
-// sent again before it can do what it was asked to.
+// MoreMark begins the error of a script that has prepared as much as one script may, such as leases that it has put into x
+// or states that it has stored. The script is to be sent again, until it can do what it was asked to.
 const MoreMark = "PUNCTUAL_MORE"
 
 // FinishedKeysMark begins the error of a script that needs the keys of the finished records as well. It has done nothing, and

@@ -204,7 +204,7 @@ func (w *Waiter) ask(a *ask) {
 	})
 }
 
-// take adds what an attempt has found, behind what was found in the same topic or earlier ones. Called with mu held.
+// take adds what an attempt has found, after what was found in the same topic or earlier ones. Called with mu held.
 func (c *claim) take(a *ask, ds []punctual.Delivery) {
 	i, _ := slices.BinarySearch(c.indexes, a.index+1)
 	c.found = slices.Insert(c.found, i, ds...)

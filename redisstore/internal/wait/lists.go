@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// A claim may name 10,000 topics. To walk over them with each claim would take longer than all else, so a claim waits in a wait
-// list: one for each list of topics, which outlives its claims and is found again by whoever claims the same topics in the same
-// order. When a topic gets a ready partition, or one that is not polled, it sets its bit in each wait list that has it.
+// A claim may name 1000 topics (punctual.MaxClaimTopics). To walk over them with each claim would take longer than all else,
+// so a claim waits in a wait list: one for each list of topics, which outlives its claims and is found again by whoever
+// claims the same topics in the same order. When a topic gets a ready partition, or one that is not polled, it sets its bit
+// in each wait list that has it.
 
 // idleLists is how many wait lists are kept in which no claim waits.
 const idleLists = 8

@@ -59,9 +59,9 @@ func (n *Nodes) Recovered(node string) <-chan struct{} {
 	return n.failing[node]
 }
 
-// Await returns true once a node does not fail, or false when it fails for another LateAfter or ctx ends. It calls late
-// before it waits, for calls that need not wait: a busy machine is soon back. A call for one node alone can only fail
-// instead.
+// Await returns true once a node does not fail, or false when it fails for another LateAfter, ctx ends or the Nodes are
+// closed. It calls late before it waits, so that a call which asks other nodes, too, goes on without this one. A call that
+// asks this node alone waits, because otherwise it could only fail, and a busy machine is soon back.
 func (n *Nodes) Await(ctx context.Context, node string, late func()) bool {
 	recovered := n.Recovered(node)
 	if recovered == nil {

@@ -512,7 +512,7 @@ func (w *Waiter) took(r *read, all []NextDue) {
 	w.concludeAll()
 }
 
-// forget forgets, once a minute, the topics that no claim has waited for since a minute. Called with mu held.
+// forget forgets, once a minute, the topics that no claim has waited for within the last minute. Called with mu held.
 func (w *Waiter) forget(now int64) {
 	if now-w.swept < forgetAfter {
 		return

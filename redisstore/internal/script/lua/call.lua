@@ -1,12 +1,12 @@
--- What scripts that change messages or settings share, behind start.lua. A caller that got no answer sends the call
+-- What scripts that change messages or settings share, after start.lua. A caller that got no answer sends the call
 -- again, and the call is still carried out only once: the first copy leaves a record of its answer, which the other
--- copies get. A copy that arrives behind the deadline of the call changes nothing, so that no record need be kept for
+-- copies get. A copy that arrives after the deadline of the call changes nothing, so that no record need be kept for
 -- longer than that.
 --
 -- KEYS  9 r  hash: what calls were answered, in windows: 'window' -> its number; caller -> number of the call
 --       (double) and its answer (msgpack), in the window of its deadline. Two hashes take turns.
---       10   the other one of the two, if somebody beyond the caller may send the call again, under a key. Then behind
---       the flags in ARGV[1]: the field of its record, 16 bytes; what stands for the content of the call, 8 bytes
+--       10   the other one of the two, if somebody beyond the caller may send the call again, under a key. Then the flags
+--       in ARGV[1] are followed by the field of its record, 16 bytes, and what stands for the content of the call, 8 bytes
 -- A caller has one call under way at a time, and the number of each is greater than that of the one before.
 local again = flags % 2 == 1
 local field, content
@@ -54,8 +54,8 @@ do
   end
 end
 
--- write_record writes a record into a hash of records, behind all other writes. With new the hash begins a window, so what
--- it had from an earlier window goes.
+-- write_record writes a record into a hash of records, after all other writes. With new the hash begins a window, so what it
+-- had from an earlier window goes.
 local function write_record(hash, of, new, name, record)
   write_clock()
   if new then

@@ -6,9 +6,9 @@
 -- Reply {now, micros, version, next, at, until, token, IDs, messages, states}
 --       next is the next due time, or NEVER, also while delivery is paused. at is when the leases began, until their end
 --       and token that of all of them; token is 0 if there are no leases. A call that is answered again may have at, until
---       and token, and no messages, if all have been settled since. There may be fewer states than messages: the messages
---       beyond have no flags and are delivered for the first time. The last three are arrays and not one text, because Lua
---       hashes each text from end to end
+--       and token, and no messages, if all have been settled since or the leases have run out. There may be fewer states than
+--       messages: the messages beyond have no flags and are delivered for the first time. The last three are arrays and not
+--       one text, because Lua hashes each text from end to end
 local most, length, budget = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
 -- give_back releases messages whose leases have run out before any caller got them, so that the attempt does not count.
@@ -47,7 +47,7 @@ local function answered_to(record)
 end
 
 -- answer_again answers a copy of a claim with all messages that the claim leased and that still have its lease. It returns
--- none if the leases have run out on the way (P3). With a key, or behind the deadline, another caller may have got the
+-- none if the leases have run out on the way (P3). With a key, or after the deadline, another caller may have got the
 -- messages and work on them. Otherwise no caller has them, unless one has extended their leases, so they are given back.
 local function answer_again()
   local ids = ids_again()
@@ -118,10 +118,11 @@ local function must_end(st)
   return st.drop and 'finish' or REASON_EXPIRED
 end
 
--- Everything is read and decided before the first write. The counter of tokens is raised to eight times the time in ms,
--- because a primary that fails over may have given tokens that its replica does not know, and no token may be given twice
--- (P4). Tokens get ahead of the time only where a partition is claimed from more than 8000 times a second, all the time.
--- This ends in the year 2109, when numbers become too large to be exact.
+-- Everything is read and decided before the first write. The counter of tokens, without the number of the partition, is
+-- raised to eight times the time in ms, because a primary that fails over may have given tokens that its replica does not
+-- know, and no token may be given twice (P4). Tokens get ahead of the time only where a partition is claimed from more than
+-- 8000 times a second, all the time. The counter is no longer raised from the year 2109 on, when numbers become too large to
+-- be exact.
 if now < LAST_TOKEN_TIME then raise_token(8 * now * TOKEN_STEP) end
 local token = cfg.token + TOKEN_STEP
 local till_text = int(now + length)

@@ -1,5 +1,5 @@
--- Where a topic tells of what happens to its messages (Settings.Emit), a script adds a message for each event to the companion
--- events, in the same step. It stands behind start.lua, and where there are follow-ups behind follow_topics.lua.
+-- Where a topic tells of what happens to its messages (Settings.Emit), a script adds a message for each event to the
+-- companion events, in the same step. This file follows start.lua, and where there are follow-ups follow_topics.lua.
 --
 -- KEYS  the last eight, but for h and u: of the same partition of the companion events, t to x as in start.lua. A caller gives them
 --       only after it has learned from an error that the topic tells of events
@@ -86,7 +86,7 @@ if g[11] and g[11] ~= '0' or follow_topics then -- hardly any topic tells, and e
     -- noted returns how many events have been noted.
     function events.noted() return size end
 
-    -- write adds the events. It comes behind the other writes of a script, as the clock does.
+    -- write adds the events. It comes after the other writes of a script, as the clock does.
     function events.write()
       if size == 0 then return end
       local first = call('ZRANGE', t, 0, 0, 'WITHSCORES')

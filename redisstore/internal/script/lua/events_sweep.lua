@@ -1,5 +1,5 @@
--- How a script that adds events drops some that nobody has taken for as long as they are kept, so that a topic whose events nobody
--- reads does not grow without end. It stands behind prelude.lua, and does nothing in a topic that tells of none.
+-- How a script that adds events drops some that nobody has taken for as long as they are kept, so that a topic whose events
+-- nobody reads does not grow without end. This file follows prelude.lua, and does nothing in a topic that tells of none.
 if events then
   local SWEEP = 64 -- storekit.MaxSweptEvents
 

@@ -1,5 +1,5 @@
 -- Writes and deletes finished records: what a topic with a finished_retention keeps of each message that was acked,
--- cancelled or dropped. It stands behind start.lua, and before the fast path in the script settle. Where no keys of
+-- cancelled or dropped. This file follows start.lua, and comes before the fast path in the script settle. Where no keys of
 -- finished records are given it makes no functions, so that it costs next to nothing. docs/format-redis.md draws the format.
 
 local ACKED, CANCELLED, DROPPED = 0, 1, 2 -- outcomes

@@ -1,13 +1,13 @@
 -- Follow-ups are messages that a settlement stores in one step with itself, in its own topic and in others of the same hash slot.
--- It stands between intake.lua and settle.lua.
+-- This file stands between intake.lua and settle.lua.
 --
--- KEYS  behind those of the records: eight for each other topic that has follow-ups, t to x as in start.lua
--- ARGV  5 how many these topics are; 6 the version of the settings of this partition by which the caller has chosen the IDs; 7 msgpack: an array with, for each
---       settlement that has follow-ups, its place among the settlements, from 0, and how many they are, and then four values for
---       each: its topic, by its place in KEYS from 1, or 0 for this one; and ID, due and how as push.lua takes them; then, per
---       follow-up, what push.lua is given beside these
---       All three are there only if there are follow-ups
--- Reply of settle.lua: behind notified stand, for each of the other topics, the version of its settings here, as in a reply, and
+-- KEYS  after those of the records: eight for each other topic that has follow-ups, t to x as in start.lua
+-- ARGV  5 how many these topics are; 6 the version of the settings of this partition by which the caller has chosen the IDs;
+--       7 msgpack: an array with, for each settlement that has follow-ups, its place among the settlements, from 0, and how many
+--       follow-ups it has, and then four values for each of these: its topic, by its place in KEYS from 1, or 0 for this one; and
+--       ID, due and how as push.lua takes them; 8 and so on, per follow-up: what push.lua is given beside these
+--       All of these are there only if there are follow-ups
+-- Reply of settle.lua: after notified stand, for each of the other topics, the version of its settings here, as in a reply, and
 --       the time of which waiting claims were notified there. A status above 15 is followed by due and state, as in the reply of
 --       push.lua; it is 16 times the number of the follow-up that is refused, from 1, and
 --       4 to 9 as in push.lua, 10 no space, 11 its topic is not there, or 12 this topic has another version
@@ -73,9 +73,9 @@ if ARGV[5] then
 
   follow = {own = own}
 
-  -- room must come before the first write. It writes the time, because a server out of memory refuses that as the first write of a
-  -- script, and none behind it. So settlements with follow-ups are refused there, and those without go on. It returns an error
-  -- of another kind.
+  -- room must come before the first write. It writes the time, because a server out of memory refuses that as the first
+  -- write of a script, and no write after it. So settlements with follow-ups are refused there, and those without go on. It
+  -- returns an error of another kind.
   function follow.room()
     local got = redis.pcall('HSET', G, 'clock', now_text)
     g[2] = now_text

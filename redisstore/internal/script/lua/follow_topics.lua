@@ -1,5 +1,5 @@
--- What the topics of follow-ups say of themselves, where a settlement has any. It stands right behind start.lua, because the clock
--- is not behind what any of these partitions has seen.
+-- What the topics of follow-ups say of themselves, where a settlement has any. This file follows start.lua directly, because
+-- it sets the clock forward to the latest time that any of these partitions has seen.
 --
 -- follow_topics has the topics in the order of KEYS: the names of keys, as an intake takes them; version as in replies; is_there;
 -- paused; gone, as in prelude.lua; what events.lua reads of them.

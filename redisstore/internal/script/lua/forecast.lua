@@ -2,7 +2,7 @@
 --
 -- KEYS  of a partition
 -- ARGV  3 where the first bucket begins, 4 its width in ms, 5 the number of the
---       first bucket to count (from 0), 6 the number of the one behind the last, 7 how many
+--       first bucket to count (from 0), 6 the number of the one after the last, 7 how many
 --       buckets there are in all, 8 until when what is due is overdue, not before 3
 -- Reply {now, micros, version, overdue, beyond, count ...}: only up to the last bucket that
 --       holds anything

@@ -2,7 +2,7 @@
 --
 -- KEYS  of a partition
 -- ARGV  3 ID
--- Reply {now, micros, version, time, set, message, state} as list does; nothing behind version if
+-- Reply {now, micros, version, time, set, message, state} as list does; nothing after version if
 --       there is no such message
 local id = ARGV[3]
 local at, set = tonumber(call('ZSCORE', T, id) or nil), 't'

@@ -1,5 +1,5 @@
--- An intake takes new messages into a partition: those of a push, and the follow-ups of settlements. What a push does whose ID is
--- in use (P7) is decided here alone. It stands behind prelude.lua and large_sets.lua.
+-- An intake takes new messages into a partition: those of a push, and the follow-ups of settlements. What a push does whose
+-- ID is in use (P7) is decided here alone. This file follows prelude.lua and large_sets.lua.
 
 -- new_intake makes the intake of a partition. p has the names of its sets and hashes: t, l, d, f, m, s and x; how many
 -- messages wait, are leased, are dead, and how many IDs are remembered: waiting, leased, dead, finished; how many leases are in x:
@@ -25,7 +25,7 @@ do
     local plain_prefix = pack('<Bd', PLAIN, now)
     local this = {earliest = NEVER} -- the earliest due time of a message that is stored
 
-    -- read looks up what has the IDs that admit will be asked about.
+    -- read looks up what has the IDs that refusal and store will be asked about.
     function this.read(ids)
       if #ids == 0 then return end
       for set, n in pairs({[p.t] = p.waiting, [p.l] = p.leased, [p.d] = p.dead}) do

@@ -1,2 +1,2 @@
--- A call that was answered before gets that answer again. It stands behind call.lua.
+-- A call that was answered before gets that answer again. This file follows call.lua.
 if kept then return kept end

@@ -6,7 +6,8 @@
 -- Reply {now, micros, version, last time, last ID, ID, time, set, message, state, ID ...}: as many as
 --       asked for, or fewer because of the bytes, the reason or because there are no more. last is the place of the
 --       last message read, 0 and '' if there was none, both times PLACES times as large where
---       leased messages are listed. set is 't', 'l' or 'd', and time the score in it; state is empty for a message that was never claimed
+--       leased messages are listed. set is 't', 'l' or 'd', and time the score in it; state is empty for a message that waits
+--       as it was pushed and has none
 local budget, bytes, reason = tonumber(ARGV[9]), 0, tonumber(ARGV[10])
 local found, last = {}, {at = 0, id = ''}
 for _, e in ipairs(choose()) do

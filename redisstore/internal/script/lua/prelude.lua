@@ -1,7 +1,9 @@
--- Functions that all scripts of a partition share. It stands behind settings.lua and in front of the script itself.
+-- Functions that the scripts of a partition share, all but refuse, confirm and forget. This file follows settings.lua and
+-- comes before the script itself.
 
 -- These reads fail for a key of a wrong type, before anything is written. The counts are those at the beginning of the
--- script; only dead_count and finished_count grow with what the script adds, so that 0 always means that there is nothing.
+-- script; only dead_count, finished_count and lapsed_count grow with what the script adds, so that 0 always means that there
+-- is nothing.
 local waiting_count, leased_count, dead_count = call('ZCARD', T), call('ZCARD', L), call('ZCARD', D)
 local finished_count = call('ZCARD', F)
 local lapsed_count = call('ZCARD', X)
@@ -67,8 +69,8 @@ end
 
 local STATE = '<BBBBI4ddI4'
 local STATE_BYTES = 28
-local TIMES, TIMES_BYTES = '<dd', 16 -- of version 2, behind STATE: when the message was created, and its lease began
-local REMEMBER_BYTES = STATE_BYTES + TIMES_BYTES + 8 -- of version 3: behind these, for how long the ID is remembered
+local TIMES, TIMES_BYTES = '<dd', 16 -- of version 2, after STATE: when the message was created, and its lease began
+local REMEMBER_BYTES = STATE_BYTES + TIMES_BYTES + 8 -- of version 3: after these, for how long the ID is remembered
 
 -- state_version returns the version of a state, or false if it cannot be read.
 local function state_version(raw)
@@ -200,7 +202,8 @@ local function add_compact_states(out, ids)
   end
 end
 
--- states returns the states of many messages by ID; a message that was never claimed, or that is not there, has false or nil.
+-- states returns the states of many messages by ID; a message that is not there, or has neither a state nor a compact lease,
+-- has false or nil.
 local function states(ids)
   local out, without = {}, {}
   if #ids == 0 then return out end
@@ -212,8 +215,8 @@ local function states(ids)
   return out
 end
 
--- state_of returns the encoded state of a message in a set: as it is stored, or made from a compact lease. It returns '' for a
--- message that was never claimed.
+-- state_of returns the encoded state of a message in a set: as it is stored, or made from a compact lease. It returns '' for
+-- a message that waits as it was pushed and has no state.
 local function state_of(id, raw, from)
   local state = call('HGET', S, id)
   if state or from ~= L then return state or '' end
@@ -409,9 +412,9 @@ local function sweep()
   return swept
 end
 
--- settle_clock ends every script that wrote: it writes the finished records, the events and the time, so that the clock never falls
--- behind this change, and sweeps. It comes after all other writes, because a server out of memory refuses these additions unless
--- something was written before.
+-- settle_clock ends a script that has changed messages or settings, unless that was a fast path: it writes the finished
+-- records, the events and the time, so that the clock never falls behind this change, and sweeps. It comes after all other
+-- writes, because a server out of memory refuses these additions unless something was written before.
 local function settle_clock()
   write_finished()
   if events then events.write() end

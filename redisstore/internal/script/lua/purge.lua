@@ -2,7 +2,7 @@
 --
 -- KEYS  of a partition
 -- ARGV  3 to 8 as select.lua says
--- Reply {now, micros, version, how many, time, ID}: the place behind which to go on
+-- Reply {now, micros, version, how many, time, ID}: the place after which to go on
 local last = {at = after or 0, id = after_id}
 local chosen = choose()
 local ids, of = {}, {[T] = {}, [L] = {}, [D] = {}}

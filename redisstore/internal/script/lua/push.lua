@@ -5,10 +5,10 @@
 --       ID; due in digits, or a number: the delay; how: what to do when the ID is in use (0 keep
 --       the first, 1 replace it, 2 fail, 3 it cannot be in use, because the caller has just made it up,
 --       4 replace a dead one), 8 times the flags of the record, and 256 to replace only what is due at a given time;
---       4 the version of the settings that the caller knows; then, per message, what is behind the due time in its record,
+--       4 the version of the settings that the caller knows; then, per message, what follows the due time in its record,
 --       and with 256 that time in front of it (double)
 -- Reply {now, micros, version, notified, up, place, status, due, state, place, status, due, state ...}
---       nothing behind version, and nothing done, if it is not the one that the caller knows
+--       nothing after version, and nothing done, if it is not the one that the caller knows
 --       up is now rounded up, from which delays count
 --       place is that of a message among those given, from 0; one that is not named
 --       was stored, and its ID was not in use

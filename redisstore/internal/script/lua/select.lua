@@ -3,9 +3,9 @@
 --
 -- ARGV  3 state, as in punctual.State; 0 is all but the dead, for purge alone.
 --       4 from, 5 to (ms, both included).
---       6 time, 7 ID of the place behind which to begin; both are empty to begin at the first.
---       8 how many at most. A negative number reads the list from its end: the latest first, and behind a place stands what
---         comes before it in order.
+--       6 time, 7 ID of the place after which to begin; both are empty to begin at the first.
+--       8 how many at most. A negative number reads the list from its end: the latest first, and after a place comes what
+--         stands before it in order.
 
 -- Leases that end in one ms are in the order of their scores, which differ by 1/PLACES or more. So the time in the place of
 -- a leased message is its score times PLACES, a whole number.
@@ -20,8 +20,8 @@ most = math.abs(most)
 
 local function exactly(score) return string.format('%.17g', score) end
 
--- rank_behind returns the rank of the first member of a set behind a place. Backwards it is that of the first member at the
--- place or behind it, so that the members before it are those that come next.
+-- rank_behind returns the rank of the first member of a set after a place. Backwards it is that of the first member at the
+-- place or after it, so that the members before it are those that come next.
 local function rank_behind(key, at, id)
   local low = call('ZCOUNT', key, '-inf', '(' .. exactly(at))
   local high = call('ZCOUNT', key, '-inf', exactly(at))
@@ -33,7 +33,7 @@ local function rank_behind(key, at, id)
   return low
 end
 
--- page returns up to n members of a set between two scores, behind a place if one is given, as {id, at, from}. Backwards it
+-- page returns up to n members of a set between two scores, after a place if one is given, as {id, at, from}. Backwards it
 -- begins with the last of them.
 local function page(key, low, high, after, after_id, n)
   local out = {}

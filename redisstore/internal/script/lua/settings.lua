@@ -1,4 +1,4 @@
--- The settings of a partition, which all scripts have behind the fast paths. It stands behind start.lua.
+-- The settings of a partition, for all scripts that have prelude.lua. This file follows start.lua and the fast paths.
 
 local DROP, CANCEL, EXPIRES, MOVED, FIRST = 1, 2, 4, 8, 16 -- flags
 local REMEMBER = 16 -- a flag of a message, not of a state: the message is of version 2, which has a remember

@@ -46,8 +46,8 @@ for n = 1, keeps and #ids or 0 do
   end
 end
 
--- token has the current token of each message, 0 if it is not leased. known has the states of the messages for which an ID is
--- not enough: where finished records are kept all of them, and else those that are not just acked.
+-- token has the current token of each message, 0 if it is not leased. known has the states of the messages for which an ID
+-- is not enough: where finished records are kept or events told all of them, and else those that are not just acked.
 local token, known = {}, {}
 local remember = {} -- of messages with a remember: for how long their ID is remembered
 local scores = call('ZMSCORE', L, unpack(ids))
@@ -200,9 +200,9 @@ local function settle_place(place)
   return status, at, state
 end
 
--- lacks_events reports whether some settlement is told of while the companion events is not there. Nothing has been written yet.
--- The settlements build on each other: behind an extension a lease goes on, behind an ack it is over, and a follow-up finds what
--- the settlements before it leave. So all of them are tried, and what they would leave is forgotten again.
+-- lacks_events reports whether some settlement is told of while the companion events is not there. Nothing has been written
+-- yet. The settlements build on each other: after an extension a lease goes on, after an ack it is over, and a follow-up
+-- finds what the settlements before it leave. So all of them are tried, and what they would leave is forgotten again.
 local function lacks_events()
   local over, found = {}, false
   local forget = follow and follow.try()

@@ -1,11 +1,12 @@
--- What all scripts of a partition begin with: names, settings and the time.
+-- What the scripts of a partition begin with, all but confirm and forget: names, settings and the time.
 --
 -- KEYS  1 t  sorted set: waiting messages by due time
 --       2 l  sorted set: leased messages by the end of their lease
 --       3 d  sorted set: dead messages by time of death
 --       4 f  sorted set: IDs of finished messages, by the time at which they are forgotten
 --       5 m  hash: ID -> what never changes of a message
---       6 s  hash: ID -> what changes; absent for a message that waits as it was pushed, or has a compact lease
+--       6 s  hash: ID -> what changes; absent for a message that has a compact lease, or waits as it was pushed and is
+--            remembered for no time of its own
 --       7 g  hash: the partition's clock, token counter and settings
 --       8 x  sorted set: messages whose lease has run out, by due time: the first ones of l, as many as
 --            list, purge and stats have needed in that order so far
@@ -29,7 +30,7 @@
 -- Redis does not undo the writes of a script that fails midway. So each script reads all that may be
 -- missing, damaged or of a wrong type before its first write.
 --
--- Every call runs this file. What only some scripts need stands behind the fast paths, which return before it.
+-- Nearly every call runs this file. What only some scripts need follows the fast paths, which return before it.
 
 local call, floor, ceil, pack, unpack_from = redis.call, math.floor, math.ceil, struct.pack, struct.unpack
 local T, L, D, F, M, S, G, X = unpack(KEYS)

@@ -3,7 +3,7 @@
 -- KEYS  of a partition
 -- ARGV  none of its own
 -- Reply {now, micros, version, scheduled, ready, leased, dead, next due};
---       nothing behind version if there is no such topic. next due is NEVER when there is none.
+--       nothing after version if there is no such topic. next due is NEVER when there is none.
 if not cfg.version then return reply() end
 local due = call('ZCOUNT', T, '-inf', int(now))
 local scheduled = call('ZCARD', T) - due
