@@ -152,7 +152,7 @@ func (c *changes) step() *step {
 		}
 		x.add("remember", []any{numbers, ids, until}, nil)
 	}
-	if len(c.replaced) > 0 { // behind the records, which are of the messages that were there before
+	if len(c.replaced) > 0 { // after the records, which are of the messages that were there before
 		x.add("replace", c.then.push.args(c.replaced), nil)
 	}
 	if c.refused {

@@ -52,7 +52,7 @@ func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 	found := []punctual.Delivery{}
 	room := int64(claimBytes)
 	begun := time.Now()
-	var broke error // behind the first lease
+	var broke error // after the first lease
 	for _, topic := range topics {
 		left := c.Max - len(found)
 		if c.PerTopic > 0 {
@@ -122,8 +122,8 @@ func (s *Store) nextDue(ctx context.Context, seen map[string]readState) (now int
 	return micros / 1000, next, nil
 }
 
-// nextDueOf is when to read a topic again, in ms, by an answer that was given at the time micros: when its next message is due, or just
-// behind what the answer covers if that has no message.
+// nextDueOf is when to read a topic again, in ms, by an answer that was given at the time micros: when its next message is
+// due, or just after what the answer covers if that has no message.
 func nextDueOf(next *int64, micros int64) int64 {
 	if next == nil {
 		return micros/1000 + scanAhead.Milliseconds() + 1

@@ -35,10 +35,11 @@ package pgstore
 //
 // Each statement is a file in sql, which says what it locks. Pushes, acks and claims are one message to the server each,
 // which is one transaction (push.go, settle.go, claim.go). All other changes lock their messages, decide in Go what becomes
-// of each, and write that together with the commit (change.go). Everybody who locks several messages does so in the
-// order of topic and ID. Claims and settlements skip what is locked. So nobody waits in a circle. Pushes and amendments wait 200 ms for what
-// others hold; then they are carried out again in halves, so that only what is held waits further (held.go). A transaction has at
-// most 1000 items; longer calls are several (parts.go).
+// of each, and write that together with the commit (change.go). A statement that may wait for locks of several messages
+// takes them in the order of topic and ID. Claims, and settlements without follow-ups, skip what is locked. So nobody waits
+// in a circle. All other changes wait 200 ms for what others hold, if the call has several items; then they are carried out
+// again in halves, so that only what is held waits further (held.go). A transaction names at most 1000 messages; longer
+// calls are several (parts.go).
 //
 // A token is the epoch of the store, the number of the claim and some random bits. The epoch rises when the server's timeline
 // changes, so no token is given twice when a standby takes over without the last claims (claim.sql).
@@ -69,7 +70,7 @@ package pgstore
 // What the server has rolled back, because of a deadlock for instance, is tried again a few times. What it has refused is
 // a definite error. When the answer to a commit is lost the error is ErrIndeterminate (run.go, errors.go).
 //
-// Open checks the version and the durability of the server, and the store checks them again every 30 s (durability.go). Each transaction that changes
-// something raises synchronous_commit for itself where the session has less than it needs (clock.sql). An ack turns it
-// off for itself, unless an ID is to be remembered (ack.sql). Answers that say that something is gone wait for the disk
-// (durable.sql).
+// Open checks the version and the durability of the server, and the store checks them again every 30 s (durability.go). Each
+// transaction that changes something raises synchronous_commit for itself where the session has less than it needs
+// (clock.sql). An ack turns it off for itself, unless an ID is to be remembered or Options.DurableAcks is set (ack.sql).
+// Answers that say that something is gone wait for the disk (durable.sql).

@@ -12,11 +12,11 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// A settlement with follow-ups takes a transaction of its own kind. It locks the settled messages and whatever has the IDs of the
-// follow-ups by lock.sql, all in the order of topic and ID, decides about all of them, and only then writes anything. So a settlement that
-// is refused leaves the others of its transaction as they are, and two settlements whose follow-ups cross do not wait for each other in a
-// circle. New messages are inserted behind the locks, in the same order. If somebody has taken one of their IDs since, the transaction
-// begins anew and finds the ID in use.
+// A settlement with follow-ups takes a transaction of its own kind. It locks the settled messages and whatever has the IDs
+// of the follow-ups by lock.sql, all in the order of topic and ID, decides about all of them, and only then writes anything.
+// So a settlement that is refused leaves the others of its transaction as they are, and two settlements whose follow-ups
+// cross do not wait for each other in a circle. New messages are inserted after the locks were taken, in the same order. If
+// somebody has taken one of their IDs since, the transaction begins anew and finds the ID in use.
 
 // followUps are the follow-ups of the settlements of a call.
 type followUps struct {

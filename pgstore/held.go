@@ -12,31 +12,32 @@ import (
 // own, and leaves that open. Such a message must not hold up the other messages of the call (P14). There are two ways, because only one
 // of them can tell which messages are held.
 //
-// Settlements skip locked rows (lock_free.sql) and so learn at once which messages are held. The other items are done by then, and
-// their answers wait for nothing but the held ones, so settling.settleAny tries those again for a short time only.
+// Settlements without follow-ups skip locked rows (lock_free.sql) and so learn at once which messages are held. The other items are done
+// by then, and their answers wait for nothing but the held ones, so settling.settleAny tries those again for a short time only.
 //
-// Pushes and amendments have to wait: an ID that was stored and is not committed yet is seen by nobody, and only an insert that runs into
-// it waits. They wait for a bounded time (lock_timeout), and its end rolls back everything that the transaction did. So besideHeld
-// repeats the items in halves until the held ones are by themselves, which takes longer.
+// Pushes, amendments and settlements with follow-ups have to wait: an ID that was stored and is not committed yet is seen by nobody, and
+// only an insert that runs into it waits. They wait for a bounded time (lock_timeout), and its end rolls back everything that the
+// transaction did. So besideHeld repeats the items in halves until the held ones are by themselves, which takes longer.
 
 const (
 	// heldAlone is how long a message waits for the transaction that holds it, if the call has no other message that waits for the answer.
 	heldAlone = time.Second
 
-	// heldBeside is how long a settlement waits, if other items of the call are done.
+	// heldBeside is how long a settlement without follow-ups waits, if other items of the call are done.
 	heldBeside = 100 * time.Millisecond
 	// heldAgain is the longest pause before such a settlement is tried again.
 	heldAgain = 50 * time.Millisecond
 
-	// heldFirst is the first lock timeout of pushes or amendments, when all items of a part are tried together. Transactions that end
+	// heldFirst is the first lock timeout in besideHeld, when all items of a part are tried together. Transactions that end
 	// within it cost no halving.
 	heldFirst = 200 * time.Millisecond
 	// heldHalf is the longest lock timeout of a half.
 	heldHalf = 20 * time.Millisecond
-	// heldUntil is when a push or amendment that is known to be held is given up, if the call has others. It counts from the beginning.
+	// heldUntil is when besideHeld gives up an item that is known to be held, if the call has others. It counts from the
+	// beginning.
 	heldUntil = 600 * time.Millisecond
-	// heldSearch is when the items of a half are given up together although some of them may be free. It is far behind heldUntil,
-	// because a slow server delays the halving.
+	// heldSearch is when the items of a half are given up together although some of them may be free. It is far longer than
+	// heldUntil, because a slow server delays the halving.
 	heldSearch = 5 * time.Second
 )
 
@@ -51,9 +52,9 @@ func (l lockTimeout) Unwrap() error { return l.error }
 // errLockTimeout is the kind of error with which the server ends a wait for a lock.
 var errLockTimeout error = lockTimeout{punctual.ErrOverloaded}
 
-// besideHeld carries out a part of pushes or amendments; several says that the call has more than one. try carries out a group of
-// items, waits for each lock no longer than lockWait, and returns beside an error the items that have no answer yet. If these are the
-// whole part, besideHeld returns the error; else it gives each of them its error by refuse.
+// besideHeld carries out a part of a call whose items wait for locks; several says that the call has more than one. try
+// carries out a group of items, waits for each lock no longer than lockWait, and returns beside an error the items that have
+// no answer yet. If these are the whole part, besideHeld returns the error; else it gives each of them its error by refuse.
 func besideHeld(part []int, several bool, try func(lockWait time.Duration, group []int) (left []int, err error), refuse func(i int, err error)) error {
 	refuseAll := func(groups [][]int, err error) {
 		for _, group := range groups {

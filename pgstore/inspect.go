@@ -63,7 +63,7 @@ func (s *Store) infos(ctx context.Context, topic, statement string, args []any) 
 	return found, err
 }
 
-// scanInfo reads the columns of info.sql behind the clock.
+// scanInfo reads the clock and, after it, the columns of info.sql.
 func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) {
 	i := punctual.Info{Message: punctual.Message{Topic: topic}}
 	var r row // as far as the state depends on it
@@ -119,7 +119,7 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	if q.Descending {
 		statement += "_back"
 		if q.After == "" {
-			args[3] = int64(math.MaxInt64) // behind every place
+			args[3] = int64(math.MaxInt64) // after every place
 		}
 	}
 	found, err := s.infos(ctx, q.Topic, statement, args)

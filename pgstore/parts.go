@@ -46,8 +46,9 @@ func parts(indices []int, nameOf func(i int) name, size func(i int) int, more fu
 	return all
 }
 
-// inParts carries out the parts of a call. The error of the first part is that of the call. When a later part fails, inParts calls
-// refuse for each of its items and of those behind it, with the error of the item.
+// inParts carries out the parts of a call. The error of the first part is that of the call, if it is the only part or the
+// error is definite. Otherwise, and when a later part fails, inParts calls refuse for each item of that part and of the
+// parts after it, with the error of the item.
 func inParts(all [][]int, carryOut func(part []int) error, refuse func(i int, err error)) error {
 	for n, part := range all {
 		err := carryOut(part)
@@ -70,7 +71,7 @@ func inParts(all [][]int, carryOut func(part []int) error, refuse func(i int, er
 	return nil
 }
 
-// notTried is the error of the items behind a part that failed.
+// notTried is the error of the items after a part that failed.
 func notTried(err error) error {
 	kind := punctual.ErrOverloaded
 	for _, k := range punctual.ErrorKinds() {

@@ -81,8 +81,8 @@ func halfDone(err error) error {
 	return fmt.Errorf("%w (%w)", punctual.ErrIndeterminate, err)
 }
 
-// DeleteTopic removes a topic and its companions with all that they hold; see punctual.Inspector. It takes effect in one atomic step; the
-// rows of the messages are removed behind it.
+// DeleteTopic removes a topic and its companions with all that they hold; see punctual.Inspector. It takes effect in one
+// atomic step; the rows of the messages are removed afterwards.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	return call(ctx, s, "delete topic", topic, storekit.CheckTopic(topic), func() (int64, error) {
 		numbers, n, err := s.dropTopic(ctx, topic)

@@ -104,7 +104,7 @@ func setAttributes(m *punctual.Message, remember *int64, block []byte) error {
 	return nil
 }
 
-// encodeHeaders writes headers, sorted by name, each name and value behind its length; none is nil.
+// encodeHeaders writes headers, sorted by name, each name and value after its length. It returns nil if there are none.
 func encodeHeaders(h map[string]string) []byte {
 	var out []byte
 	for _, key := range slices.Sorted(maps.Keys(h)) {

@@ -12,10 +12,11 @@ import (
 // SettleTx is Store.Settle for one message in a transaction of the caller's: what a handler has written there, the end of its message and
 // the message's follow-ups take effect when the transaction commits, or none of them does.
 //
-// When the transaction is rolled back, in whole or to a savepoint, the lease and the token stay, so the holder can settle again. The
-// error is nil, or one that leaves the transaction whole although nothing of the settlement is in it: ErrLeaseLost, ErrCancelled, or
-// why a follow-up was refused. The caller then rolls back, because what it has written belongs to a message that somebody else
-// may work on now. Behind any other error the transaction can only be rolled back; see Tx.
+// When the transaction is rolled back, in whole or to a savepoint, the lease and the token stay, so the holder can settle
+// again. The error is nil, or one that leaves the transaction whole although nothing of the settlement is in it:
+// ErrLeaseLost, ErrCancelled, or why a follow-up was refused. The caller then rolls back, because what it has written
+// belongs to a message that somebody else may work on now. After any other error the transaction can only be rolled back;
+// see Tx.
 //
 // Until the transaction ends, its message and those with the IDs of its follow-ups are locked. Claims pass by them, also when the lease
 // runs out meanwhile. A renewal of the lease, and a cancel of the message, wait for up to a second and then get ErrOverloaded. Other

@@ -56,8 +56,8 @@ func mustRead(file string) string {
 	return strings.Join(lines, "\n")
 }
 
-// backwards is the statement of a list that reads it from its end. In a list the place to go on behind is compared as a row, which
-// nothing else is, and the order is the last ORDER BY, of columns alone.
+// backwards is the statement of a list that reads it from its end. In a list the place after which to go on is compared as a
+// row, which nothing else is, and the order is the last ORDER BY, of columns alone.
 func backwards(list string) string {
 	list = strings.ReplaceAll(list, "m.id) > ($7", "m.id) < ($7")
 	lines := strings.Split(list, "\n")

@@ -54,8 +54,8 @@ type Options struct {
 	gaveBack func(ctx context.Context, ds []punctual.Delivery)
 }
 
-// Store keeps messages in PostgreSQL. The declarations behind it name the interfaces of package punctual that it implements. It is safe for
-// concurrent use. Make one with Open, and close it with Close.
+// Store keeps messages in PostgreSQL. The declarations below name the interfaces of package punctual that it implements. It
+// is safe for concurrent use. Make one with Open, and close it with Close.
 type Store struct {
 	pool    *pgxpool.Pool
 	reserve reserve

@@ -19,12 +19,13 @@ import (
 
 // Tx is a transaction of the caller's, in the database of the store. Make one with Pgx or SQL.
 //
-// What is done in it takes effect when it commits, and not at all when it is rolled back, in whole or to a savepoint. The store
-// never ends it and tries nothing again. An error of single messages leaves it whole: such a message was refused, and the others are in
-// it. Roll it back behind any other error: PostgreSQL has aborted it, or a part of the call's messages is in it. errors.As finds the *pgconn.PgError of pgx in the error. By it a serialization failure is recognized.
+// What is done in it takes effect when it commits, and not at all when it is rolled back, in whole or to a savepoint. The
+// store never ends it and tries nothing again. An error of single messages leaves it whole: such a message was refused, and
+// the others are in it. Roll it back after any other error: PostgreSQL has aborted it, or a part of the call's messages is
+// in it. errors.As finds the *pgconn.PgError of pgx in the error, by which a serialization failure is recognized.
 //
 // The store raises synchronous_commit in it where it is less than the store's class needs. Other settings that it changes
-// have the caller's values again behind each call.
+// have the caller's values again after each call.
 type Tx struct {
 	send func(ctx context.Context, x *step) error
 }
@@ -127,8 +128,10 @@ func array[T any](list []T, text func(T) string) string {
 // of the commit, at its due time if that is later than that. A message that was refused is an error, too; unless the server has refused
 // a statement, the transaction is whole. An ID that is in use is answered as Queue.Push does, by the result's Status.
 //
-// Until the transaction ends, another push of the ID waits for it, a second at most, and then gets ErrOverloaded; one in another
-// transaction of a caller's waits as long as that lets it. The deletion of the topic waits, too. At repeatable read and serializable a topic that was made, changed in its ID or deleted since the transaction's snapshot is a serialization failure.
+// Until the transaction ends, another push of the ID waits for it, a second at most, and then gets ErrOverloaded; one in
+// another transaction of a caller's waits as long as that lets it. The deletion of the topic waits, too. At repeatable read
+// and serializable a topic that was made or deleted, or an ID that was stored or changed, since the transaction's snapshot is a
+// serialization failure.
 func (s *Store) PushTx(ctx context.Context, tx Tx, m punctual.NewMessage) (punctual.PushResult, error) {
 	rs, err := s.pushTx(ctx, tx, []punctual.NewMessage{m})
 	if err != nil {
@@ -188,9 +191,9 @@ func (s *Store) pushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]
 // in order. An amendment that is refused has its Amended.Err set and does not stop the others. Until the transaction ends, claims pass by
 // the messages.
 //
-// The error is as that of PushManyTx. At repeatable read and serializable a message that was stored or changed since the transaction's
-// snapshot is a serialization failure, never "not found". An ID that is not found there stays so until the transaction ends: a push of it
-// waits, as behind PushTx.
+// The error is as that of PushManyTx. At repeatable read and serializable a message that was stored or changed since the
+// transaction's snapshot is a serialization failure, never "not found". An ID that is not found there stays so until the
+// transaction ends: a push of it waits, as after PushTx.
 func (s *Store) AmendManyTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]punctual.Amended, error) {
 	out, err := s.amendTx(ctx, tx, as)
 	if err != nil {
@@ -296,7 +299,7 @@ func (s *Store) RescheduleTx(ctx context.Context, tx Tx, a punctual.Amendment) (
 }
 
 // callersWay runs the steps of a call in a transaction of the caller's. Its statements have the plans of the store's own
-// transactions (plan.sql), and the caller's settings are given back behind them.
+// transactions (plan.sql), and the caller's settings are given back after them.
 type callersWay struct {
 	s  *Store
 	tx Tx
@@ -333,9 +336,9 @@ func (w *callersWay) write(ctx context.Context, build func() *step) error {
 // acquireTime is how long to wait for a connection to make topics on. The caller holds one already, so the pool may have no other.
 const acquireTime = 100 * time.Millisecond
 
-// create makes topics on a connection of the pool, where they are committed at once. A topic that the caller's transaction makes keeps
-// all others who push to it waiting until it ends. It does so where the pool has no connection, and where its snapshot would not show
-// what others make.
+// create makes topics on a connection of the pool, where they are committed at once, because a topic that the caller's
+// transaction makes keeps all others who push to it waiting until that transaction ends. create makes them in the caller's
+// transaction where the pool has no connection, or where the transaction's snapshot would not show what others make.
 func (w *callersWay) create(ctx context.Context, build func() *step) error {
 	if w.strict {
 		return w.write(ctx, build)

@@ -16,15 +16,15 @@ import (
 //
 //	postgres://[user[:password]@]host[:port][,host[:port]...][/database]
 //
-// with what PostgreSQL's own programs and package pgxpool allow behind the ?, and beside that, divided by &,
+// A ? may be followed by what PostgreSQL's own programs and package pgxpool allow, and by these options, separated by &:
 //
 //	schema=NAME          Options.Schema
 //	durability=CLASS     Options.Durability: fsync, replicated or volatile
 //	acks=durable         Options.DurableAcks
 //	password-file=FILE   the password is the first line of this file, and so in no list of processes
 //
-// which win over o. A relative FILE is resolved against the working directory. With several hosts the one that takes
-// changes is chosen, unless target_session_attrs says otherwise.
+// They win over o. A relative FILE is resolved against the working directory. With several hosts the one that takes changes
+// is chosen, unless target_session_attrs says otherwise.
 //
 // Errors never repeat the password.
 func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
@@ -93,7 +93,7 @@ func badURL(format string, args ...any) error {
 }
 
 // parseURL takes out what is said to this store, and leaves the rest to the driver. net/url knows no list of hosts, so only
-// what stands behind the ? is read with it.
+// what follows the ? is read with it.
 func parseURL(text string, o *Options) (*pgxpool.Config, error) {
 	scheme, _, ok := strings.Cut(text, "://")
 	if !ok || scheme != "postgres" && scheme != "postgresql" {

@@ -1,6 +1,6 @@
--- The store's clock in microseconds: never behind $1, and $2 in the place of the server's clock in tests. While the server's clock is
--- behind, the store's pauses at a whole millisecond. A push without a delay is rounded up to one, and so it is due at once. It
--- also raises synchronous_commit to $3 for this transaction, if that is more than the session has.
+-- The store's clock in microseconds: never before $1, and $2 in the place of the server's clock in tests. While the server's clock is
+-- more than a millisecond behind, the store's pauses at a whole millisecond. A push without a delay is rounded up to one, and so it is
+-- due at once. The statement also raises synchronous_commit to $3 for this transaction, if that is more than the session has.
 -- Included in others as :clock:. It locks nothing.
 SELECT CASE WHEN server.micros >= $1::bigint THEN server.micros
             WHEN server.micros >= $1::bigint - 1000 THEN $1::bigint

@@ -1,4 +1,5 @@
--- Reads the clock and the settings of topics. It runs after lock.sql, so that the clock is that of the change.
+-- Reads the clock and the settings of topics. It runs after the statement that locks or stores messages, so that the clock is that of
+-- the change.
 -- It locks nothing.
 WITH clock AS MATERIALIZED (:clock:)
 SELECT clock.micros, t.name, t.settings

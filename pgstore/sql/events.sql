@@ -1,5 +1,5 @@
--- Stores the messages that tell of events, in the order given, as storekit.EventMessage makes them. It returns the topics that do not exist,
--- for which it stores nothing. Their numbers are those after which tokens are counted, in epoch $5.
+-- Stores the messages that tell of events, in the order given, as storekit.EventMessage makes them. It returns the topics that do not
+-- exist, for which it stores nothing. The numbers in the IDs are drawn from the sequence that numbers the claims, in epoch $5.
 -- Locks: what it inserts. An ID is new unless somebody has pushed it; such a message is replaced.
 WITH stored AS (
     INSERT INTO punctual.message AS m (topic, id, visible_at, due, first_due, created, drop_expired, expire_after, expires, body)

@@ -1,4 +1,4 @@
--- Reads one page of the messages of topic $4 that are dead for reason $10. They are those from $5, before $6, behind $7
+-- Reads one page of the messages of topic $4 that are dead for reason $10. They are those from $5, before $6, after $7
 -- with ID $8, up to $9 of them. It locks nothing.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (SELECT number, dead_retention FROM punctual.topic WHERE name = $4::text)

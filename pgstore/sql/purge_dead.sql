@@ -1,4 +1,4 @@
--- Reads up to $8 messages of topic $4 behind $9 with ID $10, which died from $5, before $6, and not after time $7. It
+-- Reads up to $8 messages of topic $4 after $9 with ID $10, which died from $5, before $6, and not after time $7. It
 -- locks those that were not past their retention at time $7. It returns where to go on (NULL when there is no more) and which
 -- ones it has locked; remove.sql removes them.
 -- Locks: the rows that it names, in the order of topic and ID. It waits for those who have locked one.

@@ -1,4 +1,4 @@
--- Reads up to $9 messages of topic $4 behind ID $11. It locks those that are live and were in state $5 (0: in any) at
+-- Reads up to $9 messages of topic $4 after ID $11. It locks those that are live and were in state $5 (0: in any) at
 -- time $8, there from $6, before $7. It returns $10, where to go on (NULL when there is no more) and which ones it
 -- has locked; remove.sql removes them. Each message is read once, in the order of ID, whatever becomes of its times
 -- meanwhile.

@@ -1,5 +1,5 @@
 -- Removes messages but for their IDs, which stay in use until a time.
--- Locks: rows that lock.sql has locked in the same transaction.
+-- Locks: rows that lock.sql or lock_free.sql has locked in the same transaction.
 UPDATE punctual.message AS m
 SET forget_at = u.forget_at, visible_at = NULL, died_at = NULL, reason = NULL, token = 0, cancelled = false,
     headers = NULL, body = NULL, failures = NULL, attributes = NULL

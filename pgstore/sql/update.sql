@@ -1,5 +1,5 @@
 -- Gives messages their next state.
--- Locks: rows that lock.sql has locked in the same transaction.
+-- Locks: rows that lock.sql or lock_free.sql has locked in the same transaction.
 UPDATE punctual.message AS m
 SET visible_at = u.visible_at, due = u.due, first_due = u.first_due, expires = u.expires, token = u.token, attempts = u.attempts,
     cancelled = u.cancelled, died_at = u.died_at, reason = u.reason,
