@@ -2,10 +2,12 @@ package diskstore
 
 import "context"
 
-// An ack needs no fsync of its own, because an ack that a power cut takes means only one more delivery. Settle reports an ack
-// once it is in the claim log, which survives the process. The message stays on disk, and memory has it as finished.
-// Maintenance deletes it with thousands of others in one transaction, unless a transaction encounters it first and deletes it.
-// The acked frames of a segment of the claim log are needed until those deletions are durable.
+// An ack needs no fsync of its own, because an ack that a power cut takes means only one more delivery. Settle reports an
+// ack once it is in the claim log, which survives the process. The message stays on disk, and memory has it as finished.
+// Maintenance deletes it with thousands of others in one transaction, unless a transaction encounters it first and deletes
+// it. The acked frames of a segment of the claim log are needed until those deletions are durable. An ack that stores
+// something, such as a finished record or a follow-up, is a transaction like every other change instead
+// (memory.Index.Settle).
 
 const (
 	ackedKick = 2048   // how many acked messages make maintenance delete them at once

@@ -21,8 +21,8 @@ import (
 
 // A copy is of one instant. The write lock is held while the database makes a checkpoint, and the size of the claim log is
 // read under the same lock. No transaction can come between the two. So a message that a handler pushed before it acked
-// another one is in the copy whenever the ack is. Claims and acks go on meanwhile, because they need no write lock. What they
-// append to the claim log lies behind the size that was read. The checkpoint is made of second names (hard links) in a
+// another one is in the copy whenever the ack is. Claims, and acks that need no transaction, go on meanwhile. What they
+// append to the claim log lies after the size that was read. The checkpoint is made of second names (hard links) in a
 // directory beside the files. So the lock is held for as long as links take, and not for as long as copying takes. What is
 // copied afterwards cannot change.
 

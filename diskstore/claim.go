@@ -68,7 +68,7 @@ type attempt struct {
 	got  []*memory.Reserved // ready to be leased
 	size int64              // bytes of the records of got
 	slow []*step            // loads for which the claim does not wait any more
-	// ending has, for each topic, a mark behind the messages that the claim has handed over to be ended. fullQueue is the
+	// ending has, for each topic, a mark after the messages that the claim has handed over to be ended. fullQueue is the
 	// queue of a topic from which the claim reserved nothing more because too much waits there; zero if there is none.
 	ending    []handed
 	fullQueue handed

@@ -13,7 +13,7 @@ type clock struct{ *storekit.SteadyClock }
 // ms is the current time in whole milliseconds, rounded down.
 func (c clock) ms() int64 { return storekit.Millis(c.Now()) }
 
-// never stands for "nothing is due", and sorts behind every real time. maxSleep is the longest sleep while
+// never stands for "nothing is due", and sorts after every real time. maxSleep is the longest sleep while
 // something is pending. Both are in ms.
 const (
 	never    int64 = 1<<63 - 1

@@ -10,9 +10,10 @@
 // Open makes a directory that is not there. A second process that opens it gets ErrLocked; package sharedstore lets the processes
 // of a machine share it.
 //
-// A push, a cancel and every other change returns when it is on disk; calls that wait at the same time share an fsync. An ack
-// waits for no fsync: it survives kill -9, and a power cut may have the message delivered once more. docs/durability.md has the
-// table. Memory is bounded by Options.MemoryBytes, however many messages wait.
+// A push, a cancel and every other change returns when it is on disk; calls that wait at the same time share an fsync. An
+// ack waits for no fsync, unless its topic or message keeps or tells something of it or it has follow-ups: it survives kill
+// -9, and a power cut may have the message delivered once more. docs/durability.md has the table. Memory is bounded by
+// Options.MemoryBytes, however many messages wait.
 //
 // A failed write or fsync ends the store, because going on would mean guessing what the disk has: calls under way return
 // ErrStoreFailed and ErrIndeterminate, later ones ErrStoreFailed. Close the store, mend the disk, and open it again. Before the
@@ -44,12 +45,11 @@ package diskstore
 // window of a timeline, package memory). It is loaded ahead in batches and bounded in bytes. Leased
 // messages are in memory too, without their bodies, each at the end of its lease.
 //
-// All changes pass one write lock (package writer): one transaction at a time reads what it
-// needs, decides, and is applied to the database. The wait for its fsync happens
-// outside, so that all transactions waiting at that moment share one. What a transaction
-// takes away (a cancelled or acked message) leaves memory before it is applied. What it
-// adds comes into memory only after its fsync, so a message becomes claimable
-// only when it is durable.
+// All changes on disk pass one write lock (package writer): one transaction at a time reads what it needs, decides, and is
+// applied to the database. The wait for its fsync happens outside, so that all transactions waiting at that moment share
+// one. What a transaction takes away (a cancelled or acked message) leaves memory before it is applied. What it adds comes
+// into memory only after its fsync, so a message becomes claimable only when it is durable. Extensions, and acks of which
+// nothing is kept or told, change memory and the claim log alone, and need no write lock.
 //
 // A claim does not pass the write lock and waits for no fsync. It reserves messages in memory and counts their
 // attempts. It appends their leases to the claim log with one write, which outlives the process, and only then

@@ -29,7 +29,7 @@ type followUp struct {
 	stored bool // false if the message is kept that has the ID
 	// itself says that the follow-up has the topic and the ID of the settled message.
 	itself bool
-	// has is what has the ID; if that is the settled message, as it will be behind the settlement, without has.found.
+	// has is what has the ID; if that is the settled message, as it will be after the settlement, without has.found.
 	has holder
 }
 
@@ -156,8 +156,8 @@ func (follow followUps) detach(tx *writer.Tx, h memory.Held) (d memory.Detached,
 	return tx.DetachTogether(h, beside)
 }
 
-// store writes the follow-ups into the transaction, behind the settlement. replaced are the messages that have left memory for
-// them.
+// store writes the follow-ups into the transaction, after the settlement. replaced are the messages that have left memory
+// for them.
 func (follow followUps) store(tx *writer.Tx, replaced []memory.Detached) error {
 	for i := range follow {
 		f := &follow[i]

@@ -363,7 +363,8 @@ func parseCursor(text string) (record.Position, error) {
 	return record.ParsePosition(raw)
 }
 
-// Topics returns the statistics of every topic; see punctual.Inspector. It reads what has become due since the last look.
+// Topics returns the statistics of every topic; see punctual.Inspector. It reads the keys of the messages that are due; in
+// topics of 1000 live messages or more only of those that have become due since the last count.
 func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	v, tvs, err := s.snapshotAll(ctx)
 	if err != nil {
@@ -396,7 +397,7 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 	return names, nil
 }
 
-// Stats returns the statistics of one topic; see punctual.Inspector. It reads what has become due since the last look.
+// Stats returns the statistics of one topic; see punctual.Inspector. It reads keys as Topics does.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	tv, err := s.snapshotCounted(ctx, topic)
 	if err != nil {

@@ -11,7 +11,7 @@
 //	kind 3, acked:    { topic seq due(varint) }   the message is finished, and soon deleted
 //	kind 4, durable:  number           the transactions up to this one were durable
 //	kind 5, clock:    ms(varint)       the store's clock had reached this
-//	kind 6, synced:   bytes            so many bytes behind this frame were synced before older segments were deleted
+//	kind 6, synced:   bytes            so many bytes after this frame were synced before older segments were deleted
 //
 // Of several leases of one message the one with the highest token counts, and of those
 // the one renewed most often. A message that is not in the database, or whose record has this token or a
@@ -19,12 +19,12 @@
 // starting the next one and appending all leases of that moment to it. Two frames of a lease with
 // the same token and renewals are equal, because a lease is not written before its attempt is counted.
 //
-// The durable marker reveals damage. A database whose newest log was cut off or damaged opens without
-// the transactions behind that place, as it must after a crash. But if the claim log has recorded a transaction as durable
-// that the database does not have, more is missing than a crash can take.
+// The durable marker reveals damage. A database whose newest log was cut off or damaged opens without the transactions after
+// that place, as it must after a crash. But if the claim log has recorded a transaction as durable that the database does
+// not have, more is missing than a crash can take.
 //
-// In kind 1, count is the number of earlier attempts that expired, each with the time at which it did. Leases stand one behind
-// the other without a length, so a further field of a lease needs a new kind.
+// In kind 1, count is the number of earlier attempts that expired, each with the time at which it did. Leases follow each
+// other without a length, so a further field of a lease needs a new kind.
 //
 // The clock is written before every frame but a durable marker if it has moved since it was written last, here or in a durable
 // transaction. So it never starts again before a time that a caller has seen (P8).

@@ -298,15 +298,15 @@ func (db *DB) Live(topic uint32, at record.Position) ([]byte, error) {
 // Limits say how much a read returns. It returns one message at least, if there is one.
 type Limits struct {
 	Until int64 // Unix milliseconds of the last position
-	// Stop is the last position that is read, unless it is zero. With it nothing is known of what lies behind.
+	// Stop is the last position that is read, unless it is zero. With it nothing is known of what lies after it.
 	Stop     record.Position
 	Messages int   // how many
 	Bytes    int64 // in records, with Overhead for each
 	Overhead int64
 }
 
-// ReadDue reads the live messages of a topic behind a position. next is the position of the first message that it did not read,
-// MaxPosition if there is none.
+// ReadDue reads the live messages of a topic after a position. next is the position of the first message that it did not
+// read, MaxPosition if there is none.
 func (db *DB) ReadDue(t *Topic, after record.Position, l Limits) (read []record.Stored, next record.Position, err error) {
 	next = record.MaxPosition
 	if l.Stop != (record.Position{}) {
@@ -337,10 +337,10 @@ func (db *DB) ReadDue(t *Topic, after record.Position, l Limits) (read []record.
 // passLimit is how many deleted messages a read under the write lock may pass, about.
 const passLimit = 8192
 
-// NextRun finds the next messages of a topic: first is the first live one at or behind a position, MaxPosition if there is none.
-// stop is the last message before many deleted ones. It is zero when n messages, or those due up to until, can be read without
-// passing many. An iterator has to pass each deleted message until a compaction drops it, so NextRun may take long. It needs no
-// lock, and ends early with ctx.
+// NextRun finds the next messages of a topic: first is the first live one at or after a position, MaxPosition if there is
+// none. stop is the last message before many deleted ones. It is zero when n messages, or those due up to until, can be read
+// without passing many. An iterator has to pass each deleted message until a compaction drops it, so NextRun may take long.
+// It needs no lock, and ends early with ctx.
 func (db *DB) NextRun(ctx context.Context, topic uint32, from record.Position, until int64, n int) (first, stop record.Position, err error) {
 	it, err := db.iterate(db.kv, Live, topic, from, record.MaxPosition)
 	if err != nil {

@@ -147,7 +147,7 @@ func parseForgetKey(key []byte) (until int64, topic uint32, id string, err error
 	return record.Time(key[1:]), binary.BigEndian.Uint32(key[9:]), string(key[13:]), nil
 }
 
-// after is the smallest key behind all keys that begin with prefix.
+// after is the smallest key that sorts after all keys that begin with prefix.
 func after(prefix []byte) []byte {
 	b := append([]byte(nil), prefix...)
 	for i := len(b) - 1; i >= 0; i-- {

@@ -225,8 +225,8 @@ func (tx *Tx) ReadLive(t *Topic, at record.Position, value []byte) (*record.Reco
 	return r, tx.db.state.ReadError("topic "+t.name, err)
 }
 
-// NextLive finds the first live message of a topic at a position or behind it, due at until at the latest, which skip does not
-// skip and this transaction has neither stored nor deleted. skip is given the number of the message.
+// NextLive finds the first live message of a topic at a position or after it, due at until at the latest, for whose number
+// skip returns false, and which this transaction has neither stored nor deleted.
 func (tx *Tx) NextLive(t *Topic, from record.Position, until int64, skip func(seq uint64) bool) (s record.Stored, ok bool, err error) {
 	it, err := tx.db.iterate(tx.db.kv, Live, t.num, from, record.Position{Ms: until + 1})
 	if err != nil {
@@ -380,7 +380,7 @@ func (tx *Tx) Remember(t *Topic, id string, until int64) {
 	tx.keep(&tx.db.remembered, t, id, record.AppendTime(nil, until))
 }
 
-// Tell keeps the finished record of a message, in place of an earlier one of the same ID.
+// KeepFinished keeps the finished record of a message, in place of an earlier one of the same ID.
 func (tx *Tx) KeepFinished(t *Topic, f *punctual.Finished) {
 	tx.keep(&tx.db.finished, t, f.ID, record.EncodeFinished(f))
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// Never stands for "nothing is due", in Unix milliseconds. It sorts behind every real time.
+// Never stands for "nothing is due", in Unix milliseconds. It sorts after every real time.
 const Never int64 = 1<<63 - 1
 
 // Index has the messages in memory of all topics. Its methods are safe for concurrent use.

@@ -100,7 +100,7 @@ func (x *Index) AbandonSearch(s Search) {
 // Load is one load of a topic's messages from disk into the window. Merge or Abandon ends it.
 type Load struct {
 	Topic *Topic
-	From  record.Position // the load begins behind this position
+	From  record.Position // the load begins after this position
 	Until int64           // and ends with the last message due at this time
 	Room  int64           // how many bytes the messages may cost, but for the last of them
 
@@ -137,7 +137,7 @@ func (x *Index) Abandon(l Load) {
 }
 
 // Merge ends a load: it puts the messages that were read into the window, and reserves up to n messages that are due at now.
-// Both are one step, so that the window cannot be cut in between. next is the position of the first message behind those that
+// Both are one step, so that the window cannot be cut in between. next is the position of the first message after those that
 // were read, MaxPosition if there is none. If the window was cut since BeginLoad, Merge discards what was read, because the
 // messages that were cut are missing in it.
 func (x *Index) Merge(l Load, read []record.Stored, next record.Position, n int, now int64) []*Reserved {

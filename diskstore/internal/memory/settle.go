@@ -17,9 +17,9 @@ type Settled struct {
 	Refused bool
 }
 
-// Settle carries out settlements that change no message on disk: extensions, and acks without follow-ups of messages of which
-// nothing is to be kept or told. If the call has any other settlement, Settle returns false and changes nothing, because the items of a call take
-// effect in their order. The caller writes the claim log before it answers.
+// Settle carries out settlements that change no message on disk: extensions, and acks without follow-ups of messages of
+// which nothing is to be kept or told. If the call has any other settlement, Settle returns false and changes nothing,
+// because the items of a call take effect in their order. The caller writes the claim log before it answers.
 //
 // Settle needs no write lock. Whoever holds the write lock and acts on a message detaches it first, and learns from that
 // whether the message was acked meanwhile.

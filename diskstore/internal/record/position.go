@@ -29,7 +29,7 @@ var (
 // Less tells whether p comes before q.
 func (p Position) Less(q Position) bool { return p.Ms < q.Ms || p.Ms == q.Ms && p.Seq < q.Seq }
 
-// Next is the first position behind p.
+// Next is the first position after p.
 func (p Position) Next() Position {
 	switch {
 	case p.Seq < MaxPosition.Seq:
