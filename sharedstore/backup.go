@@ -19,7 +19,7 @@ func (s *Store) Backup(ctx context.Context, dir string, progress func(written, t
 
 // Archive implements punctual.Backuper.
 func (s *Store) Archive(ctx context.Context, w io.Writer, size func(total int64)) error {
-	var begun error // why a copy ended of which w has a part; nothing can be written behind that
+	var begun error // why a copy ended of which w has a part; nothing can be written after that
 	_, err := do(ctx, s, func(f full, _ bool) (struct{}, error) {
 		if begun != nil {
 			return struct{}{}, begun

@@ -77,7 +77,8 @@ func (s *Store) connect(ctx context.Context) error {
 	return err
 }
 
-// takeOver makes this process the owner of the directory, or returns the error of diskstore.Open. The caller has the token of turn.
+// takeOver makes this process the owner of the directory, or returns the error of diskstore.Open. The caller has the token
+// of turn, or is Open, beside which there is no other call yet.
 func (s *Store) takeOver() error {
 	disk := diskstore.Options{}
 	if s.opt.Disk != nil {

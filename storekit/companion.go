@@ -27,7 +27,7 @@ func Stem(id string) string {
 	return id
 }
 
-// CheckTopic returns an ErrInvalid unless name is 1 to 128 bytes of [A-Za-z0-9._:/-], or a companion's: behind that "@" and 1
+// CheckTopic returns an ErrInvalid unless name is 1 to 128 bytes of [A-Za-z0-9._:/-], or a companion's: after that "@" and 1
 // to 64 bytes of [A-Za-z0-9._-].
 func CheckTopic(name string) error {
 	if name == "" {
@@ -53,7 +53,7 @@ func CheckTopic(name string) error {
 	return nil
 }
 
-// checkCompanion checks what stands behind the "@" of a topic.
+// checkCompanion checks what follows the "@" of a topic.
 func checkCompanion(topic, name string) error {
 	if name == "" || len(name) > punctual.MaxCompanionBytes {
 		return invalidf("topic %q: name its companion with 1 to %d bytes behind the @", topic, punctual.MaxCompanionBytes)

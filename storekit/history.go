@@ -15,7 +15,7 @@ const MaxFailures = 16
 // LeaseRanOut is the Failure.Error of an attempt whose lease ended without a settlement.
 const LeaseRanOut = "lease ran out"
 
-// AddFailure returns a new history with f behind the failures of history, without the oldest ones beyond MaxFailures. It does
+// AddFailure returns a new history with f after the failures of history, without the oldest ones beyond MaxFailures. It does
 // not change history.
 func AddFailure(history []punctual.Failure, f punctual.Failure) []punctual.Failure {
 	if over := len(history) + 1 - MaxFailures; over > 0 {

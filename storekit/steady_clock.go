@@ -48,7 +48,7 @@ func (c *SteadyClock) Read() (now, source time.Time) {
 // to limit too late, so callers read the clock again when it ends.
 func (c *SteadyClock) After(t time.Time, limit time.Duration) (<-chan time.Time, func()) {
 	now, source := c.Read()
-	// Behind its source's step the clock needs twice the time, but it never falls behind the source.
+	// After its source was set back the clock needs twice the time, but it never falls behind the source.
 	wait, way := t.Sub(source), t.Sub(now)
 	if way < wait/2 {
 		wait = 2 * way

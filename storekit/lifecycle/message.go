@@ -75,7 +75,7 @@ func (m *Message) State(now int64) punctual.State {
 }
 
 // Expires returns the instant from which the message must not be delivered any more, and whether there is one. It never
-// passes MaxDue by more than a millisecond, since nothing can be due behind that. A retry or snooze does not move it.
+// passes MaxDue by more than a millisecond, since nothing can be due after that. A retry or snooze does not move it.
 func (m *Message) Expires() (at int64, ok bool) {
 	if m.ExpireAfter <= 0 {
 		return 0, false
