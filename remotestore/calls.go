@@ -17,8 +17,9 @@ import (
 // batch sends the items that check accepts, in as few requests as the server's limit of bytes allows, and returns a result for each
 // item, in order. A request that is too large is divided into two halves.
 //
-// If the first request fails, its error is the error of the call. If a later one fails, only its items and those after it have the
-// error, because the items before have been carried out.
+// If the first request fails, its error is the error of the call. If a later one fails, its items have that error, and the items
+// after it, which are not sent, an ErrUnreachable; the items before have been carried out. An item that is too large by itself
+// alone has that error.
 func batch[I, R any](ctx context.Context, s *Store, name string, items []I, check func(*I) error, send func(context.Context, []I) ([]R, error), refused func(*I, error) R) ([]R, error) {
 	if err := s.calls.Begin(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

@@ -113,7 +113,7 @@ func unencryptedHTTP2() *http.Protocols {
 }
 
 // choose returns the client for the next request. When it is not known what the server speaks, choose finds out first, by a request
-// without body and token, because a server that does not know HTTP/2 could take the bytes behind the preface for anything.
+// without body and token, because a server that does not know HTTP/2 could take the bytes after the preface for anything.
 func (e *endpoint) choose(ctx context.Context, a again) (*http.Client, error) {
 	if e.http1 == nil {
 		return e.client, nil

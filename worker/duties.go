@@ -12,10 +12,10 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A worker does the duties of its own topics (package duties), so that a program needs no server for them: for a group it copies
-// the messages of the topic, in a store that reaches only a family it forwards the follow-ups of its topics, and with
-// Config.Schedules it stores the occurrences of their schedules. The handlers of duties run in workers of their own, with slots
-// of their own, so that they take none from the handlers of the program. Several processes that do the same duty share it.
+// A worker does the duties of its own topics (package duties), so that a program needs no server for them. For a group it
+// copies the messages of the topic. In a store that reaches only a family it forwards the follow-ups of its topics. With
+// Config.Schedules it stores the occurrences of their schedules. The handlers of duties run in workers of their own, so that
+// they take no slots from the handlers of the program. Several processes that do the same duty share it.
 
 const (
 	// dutySlots is the Concurrency of a duty's worker, whose handlers mostly wait for the store.

@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A worker keeps the leases of the messages in its slots. One goroutine, the renewer, renews them in batches. Another
-// one, the watcher (watch.go), ends a handler's context when the lease is over.
+// A worker keeps the leases of the messages that it has claimed until their handlers have returned. One goroutine, the
+// renewer, renews them in batches. Another one, the watcher (watch.go), ends a handler's context when the lease is over.
 //
 // The upper bound of the store's clock (clock.go) shows until when a lease surely holds, so that the local wall clock does not
 // matter (P8). After a renewal the lease surely holds for its length counted from when the renewal was sent, because the store

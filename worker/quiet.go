@@ -20,7 +20,7 @@ type QuietHours struct {
 	// ZoneHeader, if not empty, names a header of messages that has the zone of each, for example that of its receiver. Zone counts for
 	// a message without the header, and for one whose header names no zone that this program knows.
 	ZoneHeader string
-	// Spread has the messages come back over this time behind the end of the quiet hours, so that not all of a night come at once.
+	// Spread has the messages come back over this time after the end of the quiet hours, so that not all of a night come at once.
 	// Default 5 minutes; a negative one spreads nothing.
 	Spread time.Duration
 }

@@ -28,7 +28,8 @@ type session struct {
 	ready chan *message
 	// goroutines counts the goroutines of slots. Only the poller uses it.
 	goroutines int
-	// running waits for the goroutines of slots, for settlements beside them, and for reads of the store's clock.
+	// running waits for the goroutines of slots, for settlements and releases beside them, for reads of the store's clock,
+	// and for the duties.
 	running sync.WaitGroup
 	// claimsOver is closed when nothing more will be claimed; finished is closed when all slots, the renewer and the watcher
 	// have ended.
