@@ -4,10 +4,10 @@
 //
 //	err := duty.Run(ctx, store, nil)
 //
-// "punctual serve" runs the duties of its store, and a worker.Worker copies and forwards for its own topics, and with
-// worker.Config.Schedules stores the occurrences of their schedules. A program that has
-// schedules, or groups which others handle, and no such server, calls Run. Several processes that run the duties of one store
-// share them. If one dies, the others go on once its leases have ended.
+// "punctual serve" runs the duties of its store. A worker.Worker copies and forwards for its own topics, and with
+// worker.Config.Schedules stores the occurrences of their schedules. A program that has schedules, or groups which others
+// handle, and no such server, calls Run. Several processes that run the duties of one store share them. If one dies, the
+// others go on once its leases have ended.
 package duty
 
 import (
@@ -48,9 +48,9 @@ const (
 // number and one more for each topic with groups. When ctx has ended it waits, at most some seconds, until nothing is under way
 // any more, and returns nil; close the store only then.
 //
-// Run returns an ErrUnsupported for a store that cannot name its topics (punctual.TopicNamer) or does not
-// tell what it can do (punctual.AbilityReporter), an
-// ErrInvalid for a malformed configuration, and the error of a store that was closed, has failed or is damaged.
+// Run returns an ErrUnsupported for a store that cannot name its topics (punctual.TopicNamer) or does not tell what it can
+// do (punctual.AbilityReporter), an ErrInvalid for a malformed configuration, and the error of a store that was closed, has
+// failed or is damaged.
 func Run(ctx context.Context, store punctual.Store, c *Config) error {
 	if c == nil {
 		c = &Config{}

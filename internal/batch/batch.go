@@ -315,8 +315,8 @@ func (b *Batcher[T, R]) answer(t *batch[T, R]) (next *batch[T, R]) {
 		c.done <- struct{}{} // has room
 	}
 	if len(t.calls) > 1 {
-		// The callers often have a next item at once. If they run first, their items form one batch; otherwise the
-		// callers part into two groups, each of which waits for the batch of the other.
+		// The callers often have a next item at once. If they run first, their items form one batch; otherwise the callers
+		// split into two groups, each of which waits for the batch of the other.
 		runtime.Gosched()
 	}
 	b.mu.Lock()

@@ -1,7 +1,7 @@
 // Package cron reads the times of a schedule, such as "0 9 * * MON-FRI", and says when they come next in a time zone.
 //
 // The grammar is that of the Open Cron Pattern Specification 1.4: five fields (minute, hour, day of month, month, day of
-// week), six with the second in front, seven with the year behind; lists, ranges, steps and names; L, W, # and the + that
+// week), six with the second in front, seven with the year at the end; lists, ranges, steps and names; L, W, # and the + that
 // asks for both days; the nicknames from @hourly to @yearly. Beside it stand "@every 90s", counted from 1970 so that all
 // processes agree, and CRON_TZ= in front. What could be read in two ways is refused, so that nothing is guessed.
 //
@@ -26,7 +26,7 @@ const (
 )
 
 // maxSpecBytes bounds the text of an expression. The longest one in use is a list of minutes; a text far beyond that is a
-// mistake, and would be stored with each occurrence.
+// mistake, and would be stored anew with each step of its schedule.
 const maxSpecBytes = 512
 
 // ErrNever is in the error for an expression that can be read and yet never comes, such as the 31st of February.

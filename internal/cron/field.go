@@ -30,7 +30,8 @@ var (
 
 // field is one field that was read.
 type field struct {
-	// open fields begin with * or are ?: of two day fields, an open one does not count as a restriction.
+	// open fields begin with * or are ?. If one of the two day fields is open, a day has to match both of them, otherwise
+	// one of them.
 	open  bool
 	items []item
 }
@@ -38,7 +39,7 @@ type field struct {
 // item is one element of a field's list.
 type item struct {
 	kind itemKind
-	// from, to and step are the values of a range; a number has from twice and step 1.
+	// from, to and step are the values of a range; a number has the same from and to, and step 1.
 	from, to, step int
 	star, ranged   bool // written with a * or ?, or with - or /
 	// nth is which one of its month a weekday is, from 1.

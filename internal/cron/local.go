@@ -12,7 +12,7 @@ var localForms = [...]string{"2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01
 // LocalTime returns the instant at which the clocks of a zone first show a date and time, such as "2026-11-20 09:00" in
 // "Europe/Berlin". The text may have seconds, and T in the place of the space. Of a time that the clocks show twice, because they are
 // set back over it, it is the first; of a time that they never show, because they are set forward over it, it is the first instant
-// behind the gap. So it is the rule for the fixed times of a schedule. The zone has to be named, as LoadZone reads it.
+// after the gap. The fixed times of a schedule follow the same rule. The zone has to be named, as LoadZone reads it.
 func LocalTime(text, zone string) (time.Time, error) {
 	if zone == "" {
 		return time.Time{}, errors.New("a time on the wall needs a zone: name it like Europe/Berlin or UTC")

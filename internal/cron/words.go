@@ -14,7 +14,7 @@ func (s Spec) Words() string { return s.WordsLater(0) }
 
 // WordsLater is Words for something that comes later than the times of the expression by a fixed delay: "at 09:02:11 on Monday
 // to Friday". Where that cannot be said, because the delay leads into the next day or the times are many, the delay stands
-// behind the words: "every hour, 2m11s later".
+// after the words: "every hour, 2m11s later".
 func (s Spec) WordsLater(delay time.Duration) string {
 	if _, few := s.fewTimes(delay); delay > 0 && !few {
 		return s.words(0) + ", " + duration(delay) + " later"
@@ -142,7 +142,7 @@ func (s Spec) dayWords() string {
 	return inMonth + " and " + s.dayOfWeek.either()
 }
 
-// either says weekdays behind days of the month that match, too: "on every Monday".
+// either says weekdays after days of the month that match, too: "on every Monday".
 func (f field) either() string {
 	for _, i := range f.items {
 		if i.kind != values || i.from != i.to {
@@ -187,7 +187,7 @@ func (f field) weekdays() string {
 	return f.weekdayNames("")
 }
 
-// weekdayNames lists the weekdays, each single one behind an article.
+// weekdayNames lists the weekdays, each single one with the article before it.
 func (f field) weekdayNames(article string) string {
 	name := func(d int) string { return time.Weekday(d % 7).String() }
 	var parts []string

@@ -65,7 +65,7 @@ type copies struct {
 	decision error
 }
 
-// mostLives is how many IDs with a small number are tried before the token is the number, which no copy had before.
+// mostLives is how many IDs are tried before the token is the number, which no copy had before.
 const mostLives = 8
 
 func newCopies(d *punctual.Delivery, groups []string, life int) *copies {
@@ -88,8 +88,8 @@ func newCopies(d *punctual.Delivery, groups []string, life int) *copies {
 	return c
 }
 
-// copyID returns the ID of the copies, all of which have the same: that of the message, then with a number behind it. Numbers
-// stand behind "~", so that the copies lie in the partition of the message.
+// copyID returns the ID of the copies, all of which have the same: in the first life that of the message, then that with "~"
+// and a number after it, so that the copies lie in the partition of the message.
 func copyID(d *punctual.Delivery, life int) string {
 	if life == 1 {
 		return d.ID

@@ -105,8 +105,8 @@ func (r *Runner) sleep(ctx context.Context, failing bool) {
 	}
 }
 
-// adjust looks for topics, and replaces the worker of each duty whose topics have changed. The new one begins before the old one
-// ends, because claims of the two take different messages.
+// adjust looks for topics, and replaces the worker of each duty whose topics have changed. The new one begins before the old
+// one ends, which does no harm, because their claims take different messages.
 func (r *Runner) adjust(ctx context.Context) error {
 	names, err := r.Names(ctx)
 	if err != nil {
@@ -175,7 +175,7 @@ func (r *Runner) needed(ctx context.Context, d Duty, topics []string) ([]bool, [
 	return needed, errs
 }
 
-// end ends a worker beside the goroutine of Run, so that the next look does not wait for it.
+// end ends a worker in a goroutine of its own, so that the next look does not wait for it.
 func (r *Runner) end(w *running) {
 	if w.stop != nil {
 		r.stopping.Go(w.stop)

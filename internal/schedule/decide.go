@@ -18,8 +18,8 @@ const (
 )
 
 const (
-	// mostTimes bounds the times that one step goes through, so that a step takes a fraction of a second. A schedule for each
-	// second that comes back after a year takes 631 steps.
+	// mostTimes bounds the times that one step goes through, so that a step takes a fraction of a second. A schedule for
+	// each second whose duty comes back after a year takes 631 steps if it leaves those times out.
 	mostTimes = 50_000
 	// MostStored is the most occurrences that one step stores.
 	MostStored = 50
@@ -152,7 +152,7 @@ func (s *step) take(at int64) bool {
 	return true
 }
 
-// finish ends the step. complete tells that all times that have come were taken.
+// finish ends the step. complete is true if all times that have come were taken.
 func (s *step) finish(complete bool) {
 	r := s.record
 	if s.missed != 0 {

@@ -22,7 +22,7 @@ var ErrNever = errors.New("it never comes")
 // ErrBehind says that a definition was changed too often while its times wait for a duty.
 var ErrBehind = errors.New("no duty has taken up the times of its former definitions: start one, or delete the schedule")
 
-// New returns a schedule that comes for the first time behind now.
+// New returns a schedule that comes for the first time after now.
 func New(d Definition, now int64, zones *cron.Zones) (*Record, error) {
 	t, err := d.Read(zones)
 	if err != nil {
@@ -46,8 +46,8 @@ func never(t Timing) error {
 }
 
 // Redefine gives r the definition d, and returns whether that changes anything. Counters, pause and skipped times stay. The
-// times of the former definition that have come and are not decided still count, and those of the new one count behind now. The
-// same definition changes nothing, unless this process knows other zone data and finds another next time with them.
+// times of the former definition that have come and are not decided still count, and those of the new one count from now on.
+// The same definition changes nothing, unless this process knows other zone data and finds another next time with them.
 func (r *Record) Redefine(d Definition, now int64, zones *cron.Zones) (changed bool, err error) {
 	t, err := d.Read(zones)
 	if err != nil {
@@ -120,7 +120,7 @@ func (r *Record) Resume(catchUp bool, now int64) bool {
 	return true
 }
 
-// Skip leaves out the next n times, and returns them.
+// Skip leaves out the next n times, or fewer if the schedule ends before, and returns them.
 func (r *Record) Skip(n int, now int64, zones *cron.Zones) ([]int64, error) {
 	if len(r.State.Skip)+n > MaxSkip {
 		return nil, fmt.Errorf("%d times are skipped already: skip at most %d in all", len(r.State.Skip), MaxSkip)
@@ -159,7 +159,7 @@ func (r *Record) Upcoming(n int, zones *cron.Zones) (times []int64, err error) {
 	return times, nil
 }
 
-// skipTo goes to the first time behind an instant.
+// skipTo goes to the first time after an instant.
 func (w *walk) skipTo(end int64) {
 	for len(w.earlier) > 0 && w.earlier[0].End <= end {
 		w.earlier, w.times = w.earlier[1:], w.times[1:]
@@ -198,7 +198,8 @@ func (r *Record) Between(from, to int64, n int, zones *cron.Zones) (times []int6
 	return times, nil
 }
 
-// Latest returns the last n times that were decided, the latest first. Why is empty for those that were stored.
+// Latest returns the last n times that were decided, of those that State keeps, the latest first. Why is empty for times
+// that were stored.
 func (r *Record) Latest(n int) []Left {
 	all := slices.Clone(r.State.Left)
 	for _, at := range r.State.Ran {

@@ -25,7 +25,7 @@ import (
 //	 "state":{"created":…, "changed":…, "revision":7,
 //	  "next":{"at":…, "offset":3600},                 the earliest time that is not decided; absent: there is none
 //	  "mark":{"at":…, "offset":3600},                 the latest time that is decided
-//	  "earlier":[{"spec":…, …, "end":…}],             by what the times up to end are found, after a change of the definition
+//	  "earlier":[{"spec":…, …, "end":…}],             former definitions, each of which still gives the times up to its end
 //	  "skip":[…], "skip_to":…,                        times that do not come: these, and all up to skip_to
 //	  "stored":41, "missed":0, "skipped":1,           how many times were decided how
 //	  "ran":[…],                                      the last times stored, at most 10
@@ -92,8 +92,9 @@ type Definition struct {
 	Remember    int64             `json:"remember,omitempty"`
 }
 
-// SetBody sets the body of the occurrences. It is kept as text where it is UTF-8 and the text is not longer in JSON than base64,
-// which takes four bytes for three: a quotation mark and a backslash take two bytes there, another control character six.
+// SetBody sets the body of the occurrences. The body is kept as text where it is UTF-8 and the text is not longer in JSON
+// than base64, which takes four bytes for three. A quotation mark and a backslash take two bytes in JSON, and a control
+// character counts as six, the most that it takes.
 func (d *Definition) SetBody(body []byte) {
 	d.Text, d.Base64 = "", nil
 	more := 0
@@ -149,7 +150,7 @@ type State struct {
 // Earlier is a Timing that was replaced while some of its times were not decided yet.
 type Earlier struct {
 	Timing
-	// End is when it was replaced: its times up to this instant count, and those of its successor behind it.
+	// End is when it was replaced: its times up to this instant count, and those of its successor after that.
 	End int64 `json:"end"`
 }
 
@@ -191,7 +192,7 @@ func (r *Record) Encode() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Decode reads the stored form of a schedule. What it cannot read is an error that says whether a newer program wrote it.
+// Decode reads the stored form of a schedule. Its error says whether a newer program wrote what it cannot read.
 func Decode(body []byte) (*Record, error) {
 	r := new(Record)
 	d := json.NewDecoder(bytes.NewReader(body))

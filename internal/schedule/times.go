@@ -52,8 +52,8 @@ type Times struct {
 	except map[string]bool
 }
 
-// Read reads t. An error names the place. An expression that never comes is one, too; whether From, Until and Except
-// leave a time, New and Redefine find out.
+// Read reads t. An expression that never comes is an error, too; whether From, Until and Except leave a time, New and
+// Redefine find out.
 func (t Timing) Read(zones *cron.Zones) (*Times, error) {
 	out := &Times{from: t.From, until: t.Until}
 	zone := t.Zone
@@ -113,7 +113,7 @@ func readExcept(days []string) (map[string]bool, error) {
 	return out, nil
 }
 
-// Next is the first time behind after, or the zero Time when there is none.
+// Next is the first time later than after, or the zero Time when there is none.
 func (t *Times) Next(after Time) Time {
 	if first := t.from - 1; t.from != 0 && after.At < first {
 		after = t.shown(first - first%1000) // times are of whole seconds, so none lies between this one and first
@@ -133,7 +133,7 @@ func (t *Times) Next(after Time) Time {
 	}
 }
 
-// first is the first time of an expression behind after, whatever the bounds and exceptions.
+// first is the first time of an expression later than after, whatever the bounds and exceptions.
 func (t *Times) first(after Time) (first Time) {
 	for _, s := range t.specs {
 		next, ok := s.NextBeyond(time.UnixMilli(after.At), after.Offset, t.loc)

@@ -93,7 +93,7 @@ func (r *Setting) Default() string {
 // Allowed returns which values the setting can have: "10ms to 1d", "0 (until purged) or more".
 func (r *Setting) Allowed() string { return r.allowed(r.Zero) }
 
-// Meaning returns what the setting does, and when it can be changed only on some stores or not at all.
+// Meaning returns what the setting does, and whether it can be changed only on some stores or not at all.
 func (r *Setting) Meaning() string {
 	text := r.About
 	if r.Needs != 0 {
@@ -183,7 +183,7 @@ func (r *Setting) FromJSON(p *punctual.SettingsPatch, value []byte) error {
 func (r *Setting) Stored(s *punctual.Settings) ([]byte, error) { return r.stored(s) }
 
 // FromStored is the inverse of Stored: it sets the setting in p. null leaves p as it is. An object with a member that this
-// program does not know is an ErrUnsupported.
+// program does not know, and an event that it does not know, are an ErrUnsupported.
 func (r *Setting) FromStored(p *punctual.SettingsPatch, value []byte) error {
 	if string(value) == "null" {
 		return nil
