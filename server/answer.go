@@ -90,7 +90,7 @@ func (c *call) fail(err error) {
 	p := wire.ProblemOf(err)
 	h := c.w.Header()
 	if c.r.ProtoMajor == 1 && c.r.ContentLength != 0 && !c.hasRead {
-		// net/http would wait for the body before it answers, and reads a part of it behind that.
+		// net/http would wait for the body before it answers, and reads a part of it after that.
 		h.Set("Connection", "close")
 		deadline := time.Now().Add(restTime)
 		if e := http.NewResponseController(c.w).SetReadDeadline(deadline); e != nil && !errors.Is(e, http.ErrNotSupported) {
@@ -186,7 +186,8 @@ func (p *pieces) Write(data []byte) (int, error) {
 	return len(data), p.flush()
 }
 
-// flush writes what is pending. Limits.WriteTime holds for all pieces together, so that a client cannot hold memory by reading slowly.
+// flush writes what is pending. Limits.WriteTime holds for all pieces of an answer together, or in a list for those of one step, so that a
+// client cannot hold memory by reading slowly.
 func (p *pieces) flush() error {
 	c := p.call
 	if !p.begun {
