@@ -33,7 +33,7 @@ type bulkJobPage struct {
 	Job bulkView
 	// Facts say what the change selects; their labels are the keys bulk.NAME.
 	Facts facts
-	// Share is how much of the messages that were counted are done, in percent.
+	// Share is how many of the messages that were counted are done, in percent.
 	Share string
 	// MayGoOn is true if the reader may carry the change out, stop it or continue it.
 	MayGoOn bool

@@ -81,7 +81,7 @@ type chartRow struct {
 	Runs int
 }
 
-// series is the counts of one colour: one per step, with what is due before the first step and behind the last one.
+// series is the counts of one colour: one per step, with what is due before the first step and after the last one.
 type series struct {
 	name, path string
 	hue        int

@@ -103,7 +103,7 @@ func (c *call) scan(ctx context.Context, i punctual.Inspector, q punctual.ListQu
 			return s, err
 		}
 		if n := lengthWith(page.Messages, fits, pageRows-len(s.found)); n < len(page.Messages) {
-			q.Limit = n // more messages fit than there are rows, so the list has to go on behind the last row
+			q.Limit = n // more messages fit than there are rows, so the list has to go on after the last row
 			if page, err = i.List(ctx, q); err != nil {
 				return s, err
 			}

@@ -73,7 +73,7 @@ func finishedHistory(f *punctual.Finished) []event {
 	}
 	slices.SortStableFunc(all, func(a, b event) int { return a.At.Compare(b.At) })
 	// The outcome stands where the message ended, not at the end of the list: a message that was cancelled before it was due has its due time
-	// behind that.
+	// after that.
 	end := slices.IndexFunc(all, func(e event) bool { return e.At.After(f.At) })
 	if end < 0 {
 		end = len(all)

@@ -126,7 +126,7 @@ func (c *call) resumeSchedule() error {
 	})
 }
 
-// runSchedule stores an occurrence for now and leads to its message.
+// runSchedule stores an occurrence for now and leads back to the page of the schedule.
 func (c *call) runSchedule() error {
 	var r punctual.PushResult
 	err := c.recordSchedule("run", "", func(ctx context.Context, q *punctual.Queue, topic, name string) (err error) {

@@ -19,7 +19,7 @@ type scheduleList struct {
 	Rows []scheduleRow
 	// Filter is a part of the names of the schedules that are listed.
 	Filter string
-	// Next and Previous are the paths of the pages behind and before this one, or "".
+	// Next and Previous are the paths of the pages after and before this one, or "".
 	Next, Previous string
 	// Cut is true if the search for names was ended because it took long.
 	Cut bool
@@ -42,7 +42,7 @@ type scheduleRow struct {
 
 // marks are instants as marks on a line, in a field of marksWidth by sparkHeight, and the same in words.
 type marks struct {
-	// Path is the SVG path of the marks, Count how many they are. With More there are more than Count, behind the last mark.
+	// Path is the SVG path of the marks, Count how many they are. More is true if there are further ones after the last mark.
 	Path  string
 	Count int
 	More  bool

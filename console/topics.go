@@ -24,7 +24,7 @@ type topicsPage struct {
 	Filter, Sort string
 	// Left is how many companions that Punctual makes for itself are left out, because the filter does not ask for companions.
 	Left int
-	// Start is the index of the first row. Next and Previous are the paths of the pages behind and before this one, or "".
+	// Start is the index of the first row. Next and Previous are the paths of the pages after and before this one, or "".
 	Start          int
 	Next, Previous string
 	Sum            punctual.TopicStats
