@@ -119,8 +119,8 @@ type Info struct {
 type Delivery struct {
 	Message
 	// Token identifies the lease in a Settlement. It grows with every claim of an ID in a topic, also from one message to a
-	// later one with the same ID (P4), so that it can serve as a fence: a database row that stores the highest Token seen
-	// refuses the writes of a worker whose lease has ended.
+	// later one with the same ID (P4). So it can serve as a fence: a database row that stores the highest Token seen refuses
+	// the writes of a worker whose lease has ended.
 	Token int64
 	// Delivered is the store's clock at the claim; never before Due (P2).
 	Delivered time.Time

@@ -110,9 +110,9 @@ type Store interface {
 	// Either the settlement and all its follow-ups take effect or none of them does, whatever crashes, and nobody sees one
 	// before the others. The follow-ups take effect after the settlement, in order, each as a push would. For example, the ID
 	// of the acked message is free for a follow-up unless the topic remembers it, and after a discard it is the ID of a dead
-	// message. A follow-up whose ID is in use and whose stored message is kept is not stored, which is no error. If one of
-	// them is refused (it is malformed, its topic refuses pushes, its ID is in use and the push is to fail then, there is no
-	// space), nothing changes, the lease stays, and the item fails with the error of the first one that is refused, whose text
+	// message. A follow-up whose ID is in use and whose stored message is kept is not stored, which is no error. A follow-up is
+	// refused if it is malformed, its topic refuses pushes, its ID is in use and the push is to fail then, or there is no space.
+	// Then nothing changes, the lease stays, and the item fails with the error of the first one that is refused, whose text
 	// begins with "follow-up" and its number, from 1. When the settlement itself fails, as with ErrLeaseLost or ErrCancelled, no
 	// follow-up is stored.
 	//

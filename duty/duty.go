@@ -1,5 +1,5 @@
-// Package duty does for a store what somebody has to do and any process may do: it copies the messages of topics with groups
-// (punctual.Settings.Groups), forwards follow-ups to topics that their store could not reach in one step
+// Package duty does the work of a store that somebody has to do and any process may do. It copies the messages of topics
+// with groups (punctual.Settings.Groups), forwards follow-ups to topics that their store could not reach in one step
 // (punctual.ReachFamily), and stores the occurrences of schedules (punctual.Schedule).
 //
 //	err := duty.Run(ctx, store, nil)

@@ -23,9 +23,9 @@ func (s *Store) InPartitions(of func(id string) int) {
 	s.partition = of
 }
 
-// ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them, or returns an error that says why no
-// store may choose them: a message is unknown, dead, leased or not due, must be ended instead of delivered, or is later than a
-// message that was left out. A lease of 0 is the topic's.
+// ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them. It returns an error if no store
+// may choose them, because a message is unknown, dead, leased or not due, must be ended instead of delivered, or is later
+// than a message that was left out. A lease of 0 is the topic's.
 //
 // Like a Claim, ClaimThese ends the messages that must not be delivered and whose time is earlier than that of a message it
 // claims. The other store may also have ended messages with the same time as the last one claimed; follow it there with

@@ -13,9 +13,10 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// A request goes to one server after another until one of them answers, and each time a copy of it is sent. The difficulty is what an
-// earlier copy may have done whose answer is lost (see sending.unsure): a server recognizes a copy by the key of the request, but only
-// while it keeps the answer, in a memory that another server, or the same one after a restart, does not have.
+// A request goes to one server after another until one of them answers, and each time a copy of it is sent. The difficulty
+// is what an earlier copy may have done whose answer is lost (see sending.unsure). A server recognizes a copy by the key of
+// the request, but only while it keeps the answer, in a memory that another server, or the same one after a restart, does
+// not have.
 
 // again says whether a request may be sent a second time.
 type again uint8

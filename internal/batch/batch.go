@@ -1,7 +1,7 @@
-// Package batch turns concurrent single calls into calls of many items. No timer holds a call back: a lone call is sent
-// at once, and calls that arrive while a batch is under way form the next batch. A batch that takes longer than
-// Config.Late is overtaken: the calls that wait for it are sent without it, and each key of its items is isolated in a
-// queue of its own, so that one slow key delays no other key by more than Config.Late.
+// Package batch turns concurrent single calls into calls of many items. No timer holds a call back: a lone call is sent at
+// once, and calls that arrive while a batch is under way form the next batch. A batch that takes longer than Config.Late is
+// overtaken: the calls that wait for it are sent without it, and each key of its items is isolated in a queue of its own. So
+// one slow key delays no other key by more than Config.Late.
 package batch
 
 import (

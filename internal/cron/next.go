@@ -131,7 +131,8 @@ func (s Spec) Prev(before time.Time, loc *time.Location) (time.Time, bool) {
 }
 
 // FirstInstant is when the clock on the wall first reaches or passes the date and time of wall, whose own zone does not
-// count: the first of two instants if clocks are set back over it, the first after the gap if they are set forward over it.
+// count. If clocks are set back over that time, this is the first of two instants; if they are set forward over it, the
+// first after the gap.
 func FirstInstant(wall time.Time, loc *time.Location) time.Time {
 	year, month, day := wall.Date()
 	hour, minute, second := wall.Clock()

@@ -147,9 +147,10 @@ func openError(err error) error {
 const (
 	// bufferBytes is the size of one of the engine's buffers for writes.
 	bufferBytes = 64 << 20
-	// cachedBuffers is how many such buffers the size of the engine's cache contains, because the engine takes the buffers off that
-	// size: of a cache smaller than a buffer nothing is left for blocks, and each read of a table reads its filters and indexes
-	// anew. A store that writes has a buffer that is filled and mostly one that is written into tables.
+	// cachedBuffers is how many such buffers the size of the engine's cache contains, because the engine takes the buffers
+	// off that size. A cache smaller than a buffer would have nothing left for blocks, and each read of a table would read
+	// its filters and indexes anew. A store that writes has a buffer that is filled and mostly one that is written into
+	// tables.
 	cachedBuffers = 2
 )
 

@@ -177,8 +177,8 @@ func (w *Writer) Some(ctx context.Context, from, end int, item func(tx *Tx, i in
 }
 
 // run runs a commit to its end, in a goroutine of its own because the database may hang, or stop the goroutine
-// (failstop.BlockForever). The promises of the store rest on the order of the steps: the write lock is released before the
-// fsync, so that the next transaction does not wait for it; and only after the fsync, and after the claim log has recorded the
+// (failstop.BlockForever). The promises of the store rest on the order of the steps. The write lock is released before the
+// fsync, so that the next transaction does not wait for it. Only after the fsync, and after the claim log has recorded the
 // transaction as durable, can its messages be claimed and its callers answer. done is buffered.
 func (w *Writer) run(tx *Tx, expected memory.Expected, done chan<- error) {
 	defer w.commits.Done()
