@@ -299,8 +299,9 @@ type ScheduleTimes struct {
 	Next []Occurrence
 }
 
-// Preview returns the first n times, 0 to 10,000, at which s comes after the instant named, and needs no store. The Topic and Name
-// of s may be empty; with a Spread they decide how much later s comes. A Schedule that PutSchedule would refuse is the same error.
+// Preview returns the first n times, 0 to 10,000, at which s comes after the instant named, and needs no store. The Topic and
+// Name of s may be empty; with a Spread they decide how much later s comes. A Schedule that PutSchedule would refuse is the
+// same error.
 func (s Schedule) Preview(after time.Time, n int) (ScheduleTimes, error) {
 	if n < 0 || n > MaxBackfill {
 		return ScheduleTimes{}, invalidf("preview of %d times: use 0 to %d", n, MaxBackfill)

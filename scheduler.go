@@ -33,7 +33,8 @@ type Scheduler struct {
 	swept map[string]time.Time
 }
 
-// NewScheduler returns a Scheduler for a store that is an Inspector and has follow-ups (Abilities.Follow), as PutSchedule demands.
+// NewScheduler returns a Scheduler for a store that is an Inspector and has follow-ups (Abilities.Follow), as PutSchedule
+// demands.
 func NewScheduler(s Store) *Scheduler { return &Scheduler{store: s, zones: new(cron.Zones)} }
 
 const (

@@ -26,8 +26,8 @@ const (
 	Inspect
 	// Amend cancels, reschedules and requeues messages.
 	Amend
-	// Admin changes settings, pauses, purges, deletes topics and messages, changes how schedules run, and checks and examines the store. A
-	// copy of the store needs Inspect beside it.
+	// Admin changes settings, pauses, purges, deletes topics and messages, changes how schedules run, and checks and examines
+	// the store. A copy of the store needs Inspect beside it.
 	Admin
 
 	// All is every action.

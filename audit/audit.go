@@ -25,8 +25,9 @@ import (
 type Change struct {
 	// Who is the name of the principal that asks for the change. From is the address of the request, or of a proxy.
 	Who, From string
-	// Verb is "configure", "purge", "delete topic", "push", "cancel", "reschedule", "requeue" or "delete", "amend" for a request with several
-	// of the last four, a verb of schedules such as "put schedule", or one of bulk changes such as "bulk cancel".
+	// Verb is "configure", "purge", "delete topic", "push", "cancel", "reschedule", "requeue" or "delete", "amend" for a
+	// request with several of the last four, a verb of schedules such as "put schedule", or one of bulk changes such as "bulk
+	// cancel".
 	Verb string
 	// Topic is empty for a change of several topics. ID is empty unless the change is about one message.
 	Topic, ID string
@@ -107,10 +108,10 @@ func (l *Log) Close() { l.coalescer.close() }
 // If the change cannot be entered, Record does not make it and returns an error that says so. The exception is a change that makes room on a
 // full disk. If only the result of a change cannot be entered, its entry stays as begun.
 //
-// A change with Amends is entered after it was made, unless it changed nothing. The log counts amendments for 10 seconds at a time, from the
-// first one on. In each such time the first one of a principal with a verb in a topic has an entry of its own at once. The principal's later
-// ones with that verb in that topic share one more entry, which says how many calls they were, so that programs which amend all day do not
-// fill the log.
+// A change with Amends is entered after it was made, unless it changed nothing. The log counts amendments for 10 seconds at a
+// time, from the first one on. In each such time the first one of a principal with a verb in a topic has an entry of its own at
+// once. The principal's later ones with that verb in that topic share one more entry, which says how many calls they were, so
+// that programs which amend all day do not fill the log.
 func (l *Log) Record(ctx context.Context, ch Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	if ch.Amends {
 		return l.recordAmendment(ctx, ch.entry(), do)

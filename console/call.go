@@ -16,8 +16,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// call is the state of one request. The goroutine of the request owns it. Those of eachInParallel only read it, but for noFinished, which
-// they also set.
+// call is the state of one request. The goroutine of the request owns it. Those of eachInParallel only read it, but for
+// noFinished, which they also set.
 type call struct {
 	console  *Console
 	w        http.ResponseWriter

@@ -69,8 +69,8 @@ func (c *call) settingFields(topic string, s punctual.Settings, can punctual.Abi
 	return fields
 }
 
-// canHave reports whether the form shows a setting: unless it is one for which the store would have to keep finished records, or tell of
-// events, and cannot.
+// canHave reports whether the form shows a setting: unless it is one for which the store would have to keep finished records,
+// or tell of events, and cannot.
 func (c *call) canHave(row *settings.Setting, can punctual.Abilities) bool {
 	switch row.Needs {
 	case settings.FinishedRecords:
@@ -111,8 +111,9 @@ func (c *call) configure(topic string, p punctual.SettingsPatch, detail, to stri
 	return c.redirect(to, n)
 }
 
-// readSettings fills the patch with the fields that differ from what the page showed, and returns them as name=value. A setting that somebody
-// changed elsewhere since then is therefore not set back. A field that was emptied is refused, so that it is not taken for 0.
+// readSettings fills the patch with the fields that differ from what the page showed, and returns them as name=value. A setting
+// that somebody changed elsewhere since then is therefore not set back. A field that was emptied is refused, so that it is not
+// taken for 0.
 func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err error) {
 	for _, row := range settings.Table {
 		text, sent := c.get(row.Name), c.form.Has(row.Name)

@@ -162,8 +162,8 @@ func (c *call) deleteTopic() error {
 	return c.redirect(c.frame("").Path("/topics"), notice{Key: "notice.deleted", Args: []string{topic, thousands(n)}})
 }
 
-// amendMany cancels, reschedules or requeues the messages ticked in the list. Messages that are leased, gone, moved, or not dead any more are
-// counted in the notice and are no error, because they may have changed since the page was made.
+// amendMany cancels, reschedules or requeues the messages ticked in the list. Messages that are leased, gone, moved, or not
+// dead any more are counted in the notice and are no error, because they may have changed since the page was made.
 func (c *call) amendMany() error {
 	topic, ids := c.path["topic"], c.form["id"]
 	if len(ids) == 0 {
@@ -219,8 +219,8 @@ const mostTicked = 1000
 // later is how far "+1 h" moves a message.
 const later = time.Hour
 
-// anHourLater gives each reschedule a due time that is an hour after the message's own. It leaves out messages that are not scheduled or
-// ready. A message that somebody moves meanwhile stays where it is, because of IfDue.
+// anHourLater gives each reschedule a due time that is an hour after the message's own. It leaves out messages that are not
+// scheduled or ready. A message that somebody moves meanwhile stays where it is, because of IfDue.
 func (c *call) anHourLater(as []punctual.Amendment) ([]punctual.Amendment, error) {
 	inspector, err := c.inspector()
 	if err != nil {

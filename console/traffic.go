@@ -10,8 +10,9 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Observer returns an observer that measures rates and lateness and, unless something else reports them, the consumers. Give it to the
-// Server, Queue or Worker that uses the same store. A console whose Observer was never called shows neither rates nor lateness.
+// Observer returns an observer that measures rates and lateness and, unless something else reports them, the consumers. Give it
+// to the Server, Queue or Worker that uses the same store. A console whose Observer was never called shows neither rates nor
+// lateness.
 func (c *Console) Observer() *punctual.Observer {
 	c.observed.Store(true)
 	if c.options.Consumers != nil || c.reporter != nil {

@@ -12,12 +12,14 @@ import (
 // own, and leaves that open. Such a message must not hold up the other messages of the call (P14). There are two ways, because only one
 // of them can tell which messages are held.
 //
-// Settlements without follow-ups skip locked rows (lock_free.sql) and so learn at once which messages are held. The other items are done
-// by then, and their answers wait for nothing but the held ones, so settling.settleAny tries those again for a short time only.
+// Settlements without follow-ups skip locked rows (lock_free.sql) and so learn at once which messages are held. The other items
+// are done by then, and their answers wait for nothing but the held ones, so settling.settleAny tries those again for a short
+// time only.
 //
-// Pushes, amendments and settlements with follow-ups have to wait: an ID that was stored and is not committed yet is seen by nobody, and
-// only an insert that runs into it waits. They wait for a bounded time (lock_timeout), and its end rolls back everything that the
-// transaction did. So besideHeld repeats the items in halves until the held ones are by themselves, which takes longer.
+// Pushes, amendments and settlements with follow-ups have to wait: an ID that was stored and is not committed yet is seen by
+// nobody, and only an insert that runs into it waits. They wait for a bounded time (lock_timeout), and its end rolls back
+// everything that the transaction did. So besideHeld repeats the items in halves until the held ones are by themselves, which
+// takes longer.
 
 const (
 	// heldAlone is how long a message waits for the transaction that holds it, if the call has no other message that waits for the answer.

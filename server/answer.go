@@ -186,8 +186,8 @@ func (p *pieces) Write(data []byte) (int, error) {
 	return len(data), p.flush()
 }
 
-// flush writes what is pending. Limits.WriteTime holds for all pieces of an answer together, or in a list for those of one step, so that a
-// client cannot hold memory by reading slowly.
+// flush writes what is pending. Limits.WriteTime holds for all pieces of an answer together, or in a list for those of one
+// step, so that a client cannot hold memory by reading slowly.
 func (p *pieces) flush() error {
 	c := p.call
 	if !p.begun {

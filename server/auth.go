@@ -107,8 +107,8 @@ func (s *Server) admit(r *http.Request, p *access.Principal) (*client, error) {
 	}
 }
 
-// authorize checks the client's right to the route's action on the topic in the path, or on all topics. For a route marked perItem whose path
-// names no topic it only checks that there is some topic with this right; the handler checks each topic.
+// authorize checks the client's right to the route's action on the topic in the path, or on all topics. For a route marked
+// perItem whose path names no topic it only checks that there is some topic with this right; the handler checks each topic.
 func (c *call) authorize() error {
 	switch need := c.route.action; {
 	case c.route.public, c.route.anyPrincipal:

@@ -129,8 +129,8 @@ func (c *call) pushMessages() (ms []punctual.NewMessage, refused []error, err er
 	return ms, refused, nil
 }
 
-// readMessages reads the messages of the request as pushMessages does, but ignores the Idempotency-Key. Of a message in JSON that is refused
-// it keeps only topic and ID.
+// readMessages reads the messages of the request as pushMessages does, but ignores the Idempotency-Key. Of a message in JSON
+// that is refused it keeps only topic and ID.
 func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err error) {
 	if c.isCompact() {
 		if ms, err = wire.DecodeCompactPush(c.body, c.server.limits.MaxBatch, c.holdItems); err != nil {

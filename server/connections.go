@@ -75,7 +75,8 @@ func (c *countedConn) sayFarewell() {
 	}
 }
 
-// Write writes to the connection. What net/http writes between two requests is the refusal of a malformed one, after which comes no farewell.
+// Write writes to the connection. What net/http writes between two requests is the refusal of a malformed one, after which
+// comes no farewell.
 func (c *countedConn) Write(data []byte) (int, error) {
 	c.turn.CompareAndSwap(between, answering)
 	return c.Conn.Write(data)

@@ -67,8 +67,8 @@ type RequestInfo struct {
 	Took, Waited time.Duration
 }
 
-// Limits are the limits of a server. A request beyond them is refused with 413, 429 or 503, for a longer wait or window with 400, and for a
-// body that comes too slowly with 408. Each zero field means the default.
+// Limits are the limits of a server. A request beyond them is refused with 413, 429 or 503, for a longer wait or window with
+// 400, and for a body that comes too slowly with 408. Each zero field means the default.
 type Limits struct {
 	// MaxBody bounds the bytes of one message's body. 0 means punctual.DefaultMaxBody, 1 MiB. The store below has a limit of its own,
 	// which may be lower.
@@ -98,7 +98,8 @@ type Limits struct {
 	// BodyTime bounds how long the body of a request may take. Default 60 s. WriteTime bounds how long a client may
 	// take to read an answer, or one line of a stream. Default 30 s.
 	BodyTime, WriteTime time.Duration
-	// StoreTime bounds how long a call of the store takes, without the wait of a claim. Checks, backups and bulks have no such bound. Default 60 s.
+	// StoreTime bounds how long a call of the store takes, without the wait of a claim. Checks, backups and bulks have no such
+	// bound. Default 60 s.
 	StoreTime time.Duration
 }
 

@@ -16,12 +16,12 @@ type route struct {
 	method string
 	// path has parameters in braces: /v1/topics/{topic}.
 	path string
-	// action is the right that the route needs, on the topic that the path names, or on all topics. A route marked perItem whose path names
-	// none is about several topics, and the handler checks the right on each of them.
+	// action is the right that the route needs, on the topic that the path names, or on all topics. A route marked perItem
+	// whose path names none is about several topics, and the handler checks the right on each of them.
 	action  access.Action
 	perItem bool
-	// orAction is the right that some items of the body need instead of action, 0 if there are none. A route whose path names a topic needs
-	// action for these items as well.
+	// orAction is the right that some items of the body need instead of action, 0 if there are none. A route whose path names a
+	// topic needs action for these items as well.
 	orAction access.Action
 	// anyPrincipal opens a route to everybody who is authenticated, public also to everybody else. A route with neither of them and without
 	// an action is refused to everybody.

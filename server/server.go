@@ -129,8 +129,9 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	return s, err
 }
 
-// Drain prepares the end of the server: /readyz fails, waiting claims end with an empty answer, streams, bulks, checks and backups end, and
-// new claims are refused. Other requests are answered as before. Drain does not wait; http.Server.Shutdown does.
+// Drain prepares the end of the server: /readyz fails, waiting claims end with an empty answer, streams, bulks, checks and
+// backups end, and new claims are refused. Other requests are answered as before. Drain does not wait; http.Server.Shutdown
+// does.
 func (s *Server) Drain() {
 	s.drain()
 }

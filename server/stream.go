@@ -12,9 +12,9 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// A stream is a claim that goes on until its client ends it. Its window bounds the messages that were sent and are not settled yet, so that a
-// client which stops working stops receiving. When the client goes, messages that were sent stay leased, because it may still work on them.
-// When a write fails, all messages of its claim are released.
+// A stream is a claim that goes on until its client ends it. Its window bounds the messages that were sent and are not settled
+// yet, so that a client which stops working stops receiving. When the client goes, messages that were sent stay leased, because
+// it may still work on them. When a write fails, all messages of its claim are released.
 
 // keepAlive is how often a stream without messages sends an empty line, so that proxies keep the connection open.
 const keepAlive = 15 * time.Second
@@ -179,7 +179,8 @@ func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
 	return nil
 }
 
-// awaitRoom waits until a message of the window is settled. When a lease of the window ends, or after keepAlive, it sends an empty line.
+// awaitRoom waits until a message of the window is settled. When a lease of the window ends, or after keepAlive, it sends an
+// empty line.
 func (c *call) awaitRoom(w *window, lease time.Duration) error {
 	timer := time.NewTimer(min(lease, keepAlive))
 	defer timer.Stop()

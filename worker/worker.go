@@ -76,10 +76,9 @@ type Config struct {
 	// Concurrency is the number of slots: messages handled at the same time, 1 to
 	// MaxClaim. Default 16.
 	Concurrency int
-	// Strict asks for the topics in the order of their Handle calls: a later one is only
-	// served when the earlier ones have nothing due. Otherwise claims ask in a random
-	// order drawn by Weight, so that no topic starves. The order is drawn anew for each claim; with more than 256 topics it is kept
-	// for 20 µs a topic, at most half a second.
+	// Strict asks for the topics in the order of their Handle calls: a later one is only served when the earlier ones have
+	// nothing due. Otherwise claims ask in a random order drawn by Weight, so that no topic starves. The order is drawn anew
+	// for each claim; with more than 256 topics it is kept for 20 µs a topic, at most half a second.
 	Strict bool
 	// Lease overrides the topics' lease length, MinLease to MaxLease. A lease is renewed as long as its handler runs,
 	// so it need not be as long as a handler takes. When a worker dies, its messages are delivered again once their leases
