@@ -89,6 +89,8 @@ postgres: ## Test the store in PostgreSQL on another version: make postgres BIN=
 	PUNCTUAL_POSTGRES_BIN='$(BIN)' $(GOTEST) $(TESTFLAGS) ./pgstore
 client: ## Have clients in TypeScript and Go generated from /openapi.json, and try them (1 minute; needs npm and a network)
 	PUNCTUAL_TEST_NPM=1 $(LONG) -run '^TestGeneratedClient' ./server
+cluster: ## Read the chart, the manifests and the Compose file as Helm, Kubernetes, KEDA and Compose do (needs a network)
+	cd packaging/cluster && go vet ./... && $(TOOL) staticcheck ./... && go test -count=1 -v ./...
 newcomer: ## Do what the README says, command by command, in an empty directory (1 minute)
 	PUNCTUAL_NEWCOMER=1 $(LONG) -run '^TestReadmeCommands$$' ./internal/cli
 

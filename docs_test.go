@@ -82,7 +82,7 @@ var fileInProse = regexp.MustCompile(`(?:^|[\s(])((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?
 func proseOfComments(t *testing.T) map[string][]string {
 	t.Helper()
 	prose := make(map[string][]string)
-	for _, module := range []string{".", "bench", "console/browsertest", "metrics/punctualotel", "packaging"} {
+	for _, module := range []string{".", "bench", "console/browsertest", "metrics/punctualotel", "packaging", "packaging/cluster"} {
 		sources, err := readSources(os.DirFS(module))
 		if err != nil {
 			t.Fatal(err)
