@@ -131,7 +131,7 @@ func TestChart(t *testing.T) {
 		})
 	}
 	for name, given := range map[string]map[string]any{
-		"set tlsSecret and tokensSecret":     {},
+		"set tlsSecret and tokensSecret":    {},
 		"a directory belongs to one server": {"exposeWithoutTLSAndTokens": true, "replicas": 2},
 	} {
 		if _, err := render(given); err == nil || !strings.Contains(err.Error(), name) {
