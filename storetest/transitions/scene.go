@@ -18,6 +18,7 @@ type scene struct {
 	store     punctual.Store
 	inspector punctual.Inspector
 	keeper    punctual.FinishedKeeper // nil: the store keeps no finished messages
+	keeps     bool                    // the topic keeps finished messages
 	clock     *storekit.ManualClock
 	begin     time.Time
 	topic     string
@@ -223,39 +224,66 @@ func (s *scene) state(m *message) punctual.State {
 
 // observe writes down all that the contract shows of the messages and their topic.
 func (s *scene) observe() {
-	ctx := context.Background()
 	for _, m := range s.messages {
-		info, err := s.inspector.Get(ctx, s.topic, m.id)
+		info, err := s.inspector.Get(context.Background(), s.topic, m.id)
 		if err != nil {
 			m.note("get: %s", answer(err))
 		} else {
-			m.note("get: %s, %s, lease until %s, cancel requested %t, died %s %q", info.State, s.facts(&info.Message),
-				s.relative(info.LeaseUntil), info.CancelRequested, s.relative(info.Died), info.Reason)
-			s.failures(m, info.Failures)
+			s.shown(m, info)
 		}
 		s.finished(m)
-		s.followUp(m)
+	}
+	s.list(s.topic)
+	s.whole()
+}
+
+// observeLists is observe without a call for each message, which would be most of the calls of a situation. It takes the
+// messages from the lists of their topic, and leaves finished records out where the topic keeps none.
+func (s *scene) observeLists() {
+	listed := s.list(s.topic)
+	for _, m := range s.messages {
+		if info, ok := listed[m.id]; ok {
+			s.shown(m, info)
+		}
+		if s.keeps {
+			s.finished(m)
+		}
+	}
+	s.whole()
+}
+
+// shown writes down what the store shows of a message.
+func (s *scene) shown(m *message, info punctual.Info) {
+	m.note("shown: %s, %s, lease until %s, cancel requested %t, died %s %q", info.State, s.facts(&info.Message),
+		s.relative(info.LeaseUntil), info.CancelRequested, s.relative(info.Died), info.Reason)
+	s.failures(m, info.Failures)
+}
+
+// whole writes down the follow-ups in the companion, what the topic tells of, and its counts.
+func (s *scene) whole() {
+	followed := s.list(s.topic + companion)
+	for _, m := range s.messages {
+		if info, ok := followed[m.id+followUp]; ok {
+			m.note("follow-up: %s, %s", info.State, s.facts(&info.Message))
+		}
 	}
 	s.events()
-	for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
-		page, err := s.inspector.List(ctx, punctual.ListQuery{Topic: s.topic, State: state})
-		fmt.Fprintf(&s.shared, "list of %s: %d, %s\n", state, len(page.Messages), answer(err))
-	}
-	stats, err := s.inspector.Stats(ctx, s.topic)
+	stats, err := s.inspector.Stats(context.Background(), s.topic)
 	fmt.Fprintf(&s.shared, "stats: scheduled %d, ready %d, leased %d, dead %d, next due %s, %s\n",
 		stats.Scheduled, stats.Ready, stats.Leased, stats.Dead, s.relative(stats.NextDue), answer(err))
 }
 
-// followUp writes down the follow-up of a message in the companion, if there is one.
-func (s *scene) followUp(m *message) {
-	info, err := s.inspector.Get(context.Background(), s.topic+companion, m.id+followUp)
-	switch {
-	case errors.Is(err, punctual.ErrNotFound):
-	case err != nil:
-		m.note("follow-up: %s", answer(err))
-	default:
-		m.note("follow-up: %s, %s", info.State, s.facts(&info.Message))
+// list returns the messages of a topic by ID, and writes down how many are in each state.
+func (s *scene) list(topic string) map[string]punctual.Info {
+	listed := make(map[string]punctual.Info)
+	for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
+		page, err := s.inspector.List(context.Background(), punctual.ListQuery{Topic: topic, State: state, Limit: 10_000})
+		fmt.Fprintf(&s.shared, "list of %s in %s: %d, more %t, %s\n", state, topic, len(page.Messages), page.Next != "", answer(err))
+		for _, i := range page.Messages {
+			listed[i.ID] = i
+		}
 	}
+	return listed
 }
 
 // events writes down what the topic tells of the messages, for each of them in the order of the events.
@@ -305,7 +333,7 @@ func (s *scene) future() {
 	s.claim()
 	s.settle(punctual.SettleRetry, 0, "current")
 	s.claim()
-	s.observe()
+	s.observeLists()
 	s.settle(punctual.SettleAck, 0, "current")
 	s.push(punctual.NewMessage{})
 	s.advance(100 * time.Minute)

@@ -77,6 +77,8 @@ func TestDifferencesAreFound(t *testing.T) {
 			}
 		}}, "leased for the last time", "snooze after 0s, current token"},
 		{"a failure loses its text", mutant{settle: func(s *punctual.Settlement) { s.Error = "" }}, "leased", "retry after 0s, current token"},
+		// The message is given up on later, so that no claim returns it again.
+		{"a failure loses its text, which only lists show", mutant{settle: func(s *punctual.Settlement) { s.Error = "" }}, "leased", "extend after 1s, current token"},
 		{"a requeue is due at once", mutant{amend: func(a *punctual.Amendment) {
 			if a.Change == punctual.ChangeRequeue {
 				a.Delay = 0
