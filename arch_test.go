@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 )
@@ -173,7 +174,7 @@ var testModules = []string{"pgregory.net/rapid", "go.uber.org/goleak", "github.c
 var drawers = []string{"util", "utils", "common", "base", "helper", "helpers", "misc"}
 
 func TestSlowArchitecture(t *testing.T) {
-	sources, err := readSources(os.DirFS("."))
+	sources, err := ownSources()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,6 +200,9 @@ func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 func (s source) line(p token.Pos) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(p).Line)
 }
+
+// ownSources are the Go files of this module. They are parsed once for all tests, which only read them.
+var ownSources = sync.OnceValues(func() ([]source, error) { return readSources(os.DirFS(".")) })
 
 // readSources parses the Go files of the module rooted in fsys: not those of modules inside
 // it, nor folders that the go command ignores.

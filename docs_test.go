@@ -22,6 +22,7 @@ import (
 
 // Every relative link in a document leads somewhere.
 func TestLinksInDocuments(t *testing.T) {
+	anchorsOf := make(map[string][]string)
 	for _, page := range pages(t) {
 		for _, target := range relativeLinks(readText(t, page)) {
 			file, anchor, _ := strings.Cut(target, "#")
@@ -33,7 +34,13 @@ func TestLinksInDocuments(t *testing.T) {
 				t.Errorf("%s links to %s, which does not exist", page, target)
 				continue
 			}
-			if anchor != "" && !slices.Contains(anchors(readText(t, file)), anchor) {
+			if anchor == "" {
+				continue
+			}
+			if anchorsOf[file] == nil {
+				anchorsOf[file] = anchors(readText(t, file))
+			}
+			if !slices.Contains(anchorsOf[file], anchor) {
 				t.Errorf("%s links to %s, but %s has no such heading", page, target, file)
 			}
 		}
@@ -154,7 +161,7 @@ var (
 
 // Every test, file in Go, Lua or SQL, and member of a type that a document names in code quotes exists.
 func TestSlowNamesInDocuments(t *testing.T) {
-	sources, err := readSources(os.DirFS("."))
+	sources, err := ownSources()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +402,7 @@ func anchors(text string) []string {
 // The reason for each dependency stands in docs/dependencies.md: one line each, none
 // for a module that is not used any more.
 func TestDependenciesHaveReasons(t *testing.T) {
-	sources, err := readSources(os.DirFS("."))
+	sources, err := ownSources()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -542,7 +549,7 @@ func functionLengths(t *testing.T, file string) map[string]int {
 
 // ARCHITECTURE.md shows the same import table for the packages that exist, and no others.
 func TestSlowArchitecturePageShowsTheTable(t *testing.T) {
-	sources, err := readSources(os.DirFS("."))
+	sources, err := ownSources()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -621,7 +628,7 @@ func pageRows(page string) map[string]string {
 // A doc comment that begins with the name of something else is left from before a renaming. Prose that begins in lower case, such
 // as a path, begins with something that is no name in Go or with one of a few words.
 func TestCommentsBeginWithTheirNames(t *testing.T) {
-	sources, err := readSources(os.DirFS("."))
+	sources, err := ownSources()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package punctual_test
 import (
 	"fmt"
 	"go/ast"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,7 @@ import (
 // TestRandomTestsHaveASeed holds tests, and the suite in storetest, to generators with a seed, because a random test that fails once and
 // cannot be repeated helps nobody.
 func TestRandomTestsHaveASeed(t *testing.T) {
-	sources, err := readSources(os.DirFS("."))
+	sources, err := ownSources()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"go/ast"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -56,7 +55,7 @@ storetest/duties.stopping  shown    shown   shown    shown          shown    sho
 var notOfStores = []string{"Handler", "Codec", "storekit.Clock"}
 
 func TestStoresAndTheirInterfaces(t *testing.T) {
-	sources, err := readSources(os.DirFS("."))
+	sources, err := ownSources()
 	if err != nil {
 		t.Fatal(err)
 	}
