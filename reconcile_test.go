@@ -145,7 +145,7 @@ func deliverAll(t *testing.T, s punctual.Store, orders *table) {
 }
 
 // 30 % of all pushes are lost, those of Reconcile as well. Every order is closed all the same: once, and not early.
-func TestReconcileWhenPushesAreLost(t *testing.T) {
+func TestSlowReconcileWhenPushesAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &lossyStore{Store: memstore.New(nil), topic: orderTopic, random: rand.New(rand.NewPCG(1, 2)), part: 0.3}
 		q := punctual.NewQueue(s, nil)

@@ -295,9 +295,9 @@ func TestLoadMeetsWhatIsInHand(t *testing.T) {
 	}
 }
 
-// TestLoadPassesDeletedMessagesWithoutTheLock: 60,000 messages were cancelled before and between two that are to be loaded. No
-// read with the write lock held passes many of them.
-func TestLoadPassesDeletedMessagesWithoutTheLock(t *testing.T) {
+// TestSlowLoadPassesDeletedMessagesWithoutTheLock: 60,000 messages were cancelled before and between two that are to be loaded.
+// No read with the write lock held passes many of them.
+func TestSlowLoadPassesDeletedMessagesWithoutTheLock(t *testing.T) {
 	const cancelled, most = 30_000, 10_000
 	clock := storekit.NewManualClock(testStart)
 	var passed atomic.Int64
