@@ -26,7 +26,7 @@ SLOW = $$(go list -f '{{.Dir}}' $(RACED) | while read -r d; do if grep -qs '^fun
 # Random histories for each way to a store.
 export PUNCTUAL_HISTORIES ?= 12
 # Of so many situations of a message, one is taken in each kind of topic when all its transitions are tried.
-export PUNCTUAL_TRANSITIONS ?= 2
+export PUNCTUAL_TRANSITIONS ?= 3
 # For instance: make test TESTFLAGS='-run Cancel -v'
 TESTFLAGS ?=
 

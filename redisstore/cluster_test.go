@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +19,16 @@ import (
 	"github.com/punctualmq/punctual/storetest/races"
 )
 
-// The whole suite on a Redis Cluster of three primaries and three replicas: topics and their partitions fall on different nodes.
-// make torture has it with topics of one partition, too.
+// clusterGroups are the groups of the suite that make test has on a cluster: those in which calls meet several partitions or
+// topics, or read, wait and end with the nodes that there are. The rules of one message are decided in one partition, by the
+// scripts that TestSlowConformance, TestSlowTransitions and the random histories of TestSlowPartitions try on one server.
+var clusterGroups = regexp.MustCompile("/(claim|wait|then|topics|companions|inspect|purge|finished|events|clock|together|large|isolation|repeat|contract|close|reopen)/")
+
+// perVerb is the case of group then that tries a rule in every state, one message after the other.
+var perVerb = regexp.MustCompile("/then/each_verb,")
+
+// The suite on a Redis Cluster of three primaries and three replicas: topics and their partitions fall on different nodes. make
+// torture has all its groups, and has it with topics of one partition, too.
 func TestSlowCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redisrig.StartCluster(t, 3, 1, "--appendonly", "no")
@@ -34,6 +43,9 @@ func TestSlowCluster(t *testing.T) {
 	}
 	t.Run("partitions", func(t *testing.T) {
 		divided := func(t *testing.T, clock storekit.Clock) punctual.Store {
+			if !tortured() && (!clusterGroups.MatchString(t.Name()) || perVerb.MatchString(t.Name())) {
+				t.Skip("skipped: only in make torture")
+			}
 			return openStore(t, client, &Options{Prefix: fresh(), Partitions: 4, clock: clock, slack: slack})
 		}
 		storetest.Run(t, divided, storetest.WithReopen(reopen), storetest.WithPartitions(func(id string) int { return keys.Home(id, 4) }))
