@@ -1,10 +1,12 @@
 package pgstore
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 )
@@ -36,9 +38,16 @@ func TestStatementsOfALife(t *testing.T) {
 	for _, batch := range []int{1, 100} {
 		did()
 		pushOrdersOnce(t, s, batch)
-		want := []string{"level plan topics_share push"}
+		want := []string{"level plan topics_share push_new"}
 		if got := did(); !slices.Equal(got, want) {
 			t.Errorf("a push of %d messages sends %q; want %q", batch, got, want)
+		}
+		if _, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage(fmt.Sprint("chosen ", batch)), {Topic: "orders", Delay: time.Hour}}); err != nil {
+			t.Fatal(err)
+		}
+		want = []string{"level plan topics_share push"}
+		if got := did(); !slices.Equal(got, want) {
+			t.Errorf("a push of a chosen ID and of one that the store makes sends %q; want %q", got, want)
 		}
 		ds := claimN(t, s, batch)
 		want = []string{"level plan claim"}
