@@ -189,7 +189,7 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 	s.damage.met(got.unreadable, s.opt.Logger)
 	if len(got.undeliverable) > 0 {
 		// If this fails, a later claim finds them again.
-		if err := s.endMessages(ctx, topic, got.undeliverable); err != nil && len(got.ds) == 0 {
+		if err := s.endUndeliverable(ctx, topic, got, limit, seen.scanStart); err != nil && len(got.ds) == 0 {
 			return nil, err
 		}
 	}
@@ -228,6 +228,35 @@ func (g *some) scanStart(from int64) int64 {
 		last = max(last, g.ds[i].LeaseUntil.UnixMilli())
 	}
 	return min(last, behind(g.micros))
+}
+
+// undeliverableAhead is how many messages undeliverable.sql reads.
+const undeliverableAhead = 200
+
+// endUndeliverable ends the messages that a claim of up to limit has found undeliverable. If the claim has met nothing else, it also ends
+// the undeliverable ones behind them.
+func (s *Store) endUndeliverable(ctx context.Context, topic string, found *some, limit int, scanStart int64) error {
+	ids := found.undeliverable
+	if len(found.ds) == 0 && len(found.unreadable) == 0 && limit < undeliverableAhead {
+		var micros int64
+		var ahead []string
+		err := s.read(ctx, func() *step {
+			return s.step().add("undeliverable", s.reading(topic, scanStart), func(rows scanner) error { return rows.Scan(&micros, &ahead) })
+		})
+		if err != nil {
+			return err
+		}
+		s.clock.hear(micros)
+		ids = distinctIDs(ids, ahead)
+	}
+	return s.endMessages(ctx, topic, ids)
+}
+
+// distinctIDs returns the IDs of two lists, each once.
+func distinctIDs(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // endMessages ends messages that a claim has found undeliverable.
