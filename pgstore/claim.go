@@ -162,6 +162,7 @@ type some struct {
 	token         *int64
 	seen, taken   int
 	undeliverable []string // the IDs of messages that must end
+	ack           *ackPath // how acks of the topic begin; nil where there is no such topic or its delivery is paused
 	next          *int64   // when the next message needs attention, if that is soon and fewer were seen than asked for
 	ds            []punctual.Delivery
 	unreadable    []error // one for each message that was leased and cannot be read
@@ -186,6 +187,7 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 		return nil, err
 	}
 	s.clock.hear(got.micros)
+	s.learnAcks(topic, got)
 	s.damage.met(got.unreadable, s.opt.Logger)
 	if len(got.undeliverable) > 0 {
 		// If this fails, a later claim finds them again.
@@ -228,6 +230,16 @@ func (g *some) scanStart(from int64) int64 {
 		last = max(last, g.ds[i].LeaseUntil.UnixMilli())
 	}
 	return min(last, behind(g.micros))
+}
+
+// learnAcks takes in how the acks of what was claimed begin.
+func (s *Store) learnAcks(topic string, got *some) {
+	if got.ack != nil {
+		s.acks.learn(topic, *got.ack)
+	}
+	if slices.ContainsFunc(got.ds, func(d punctual.Delivery) bool { return d.Remember > 0 }) {
+		s.acks.keeps(topic)
+	}
 }
 
 // undeliverableAhead is how many messages undeliverable.sql reads.
@@ -306,7 +318,7 @@ func (g *some) scan(rows scanner, topic string) error {
 	var attempts, most *int32
 	var headers, body, attributes []byte
 	var failures [][]byte
-	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
+	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.ack, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
 		&attempts, &most, &headers, &body, &failures, &remember, &attributes)
 	if err != nil || id == nil {
 		return err
