@@ -8,8 +8,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// ackPath is how acks of a topic begin. The statement of each leaves what it cannot do, which a transaction then carries out (settleAny). So
-// a path that does not fit costs time and nothing else.
+// ackPath is how acks of a topic begin. The statement of each leaves what it cannot do, which a transaction then carries out
+// (settleAny). So a path that does not fit costs time and nothing else.
 type ackPath uint8
 
 const (
@@ -18,7 +18,8 @@ const (
 	ackTells                  // by a transaction, because the topic tells of acks
 )
 
-// ackPaths remembers the paths of topics, as they were read last. Claims, and transactions that lock messages, read the settings of topics.
+// ackPaths remembers the paths of topics, as they were read last. Claims, and transactions that lock messages, read the settings
+// of topics.
 type ackPaths struct {
 	known atomic.Pointer[map[string]ackPath] // without those that remove; nil while there is none; what it points to never changes
 	mu    sync.Mutex                         // held by whoever stores another one
@@ -44,8 +45,8 @@ func pathOf(set *punctual.Settings) ackPath {
 	return ackRemoves
 }
 
-// learn takes in the path that the settings of a topic ask for. Where they ask for none, messages may ask for ackKeeps by themselves (see
-// keeps), so that the topic stays there until an ack has found nothing to keep.
+// learn takes in the path that the settings of a topic ask for. Where they ask for none, messages may ask for ackKeeps by
+// themselves (see keeps), so that the topic stays there until an ack has found nothing to keep.
 func (p *ackPaths) learn(topic string, path ackPath) {
 	if path == ackRemoves && p.of(topic) == ackKeeps {
 		return

@@ -9,17 +9,18 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// P7: what stays of an acked message does not depend on how its ack begins, which is what the store remembers of the topic and may be old.
+// P7: what stays of an acked message does not depend on how its ack begins, which is what the store remembers of the topic and
+// may be old.
 func TestAcksByEachPath(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
 	hour := time.Hour
 	for kind, set := range map[string]punctual.SettingsPatch{
-		"plain":      {},
-		"own": {},
-		"window":     {DedupeWindow: &hour},
-		"record":     {FinishedRetention: &hour},
-		"both":       {DedupeWindow: &hour, FinishedRetention: &hour},
+		"plain":  {},
+		"own":    {},
+		"window": {DedupeWindow: &hour},
+		"record": {FinishedRetention: &hour},
+		"both":   {DedupeWindow: &hour, FinishedRetention: &hour},
 	} {
 		if _, err := s.Configure(t.Context(), kind, set); err != nil {
 			t.Fatal(err)

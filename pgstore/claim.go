@@ -245,8 +245,8 @@ func (s *Store) learnAcks(topic string, got *some) {
 // undeliverableAhead is how many messages undeliverable.sql reads.
 const undeliverableAhead = 200
 
-// endUndeliverable ends the messages that a claim of up to limit has found undeliverable. If the claim has met nothing else, it also ends
-// the undeliverable ones behind them.
+// endUndeliverable ends the messages that a claim of up to limit has found undeliverable. If the claim has met nothing else, it
+// also ends the undeliverable ones behind them.
 func (s *Store) endUndeliverable(ctx context.Context, topic string, found *some, limit int, scanStart int64) error {
 	ids := found.undeliverable
 	if len(found.ds) == 0 && len(found.unreadable) == 0 && limit < undeliverableAhead {

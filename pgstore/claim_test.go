@@ -222,8 +222,8 @@ func TestLaterExpiredStay(t *testing.T) {
 	}
 }
 
-// A claim that meets nothing but messages that must not be delivered ends those behind them, too, up to the first one that it may lease. One
-// that has found a message leaves what is behind it.
+// A claim that meets nothing but messages that must not be delivered ends those behind them, too, up to the first one that it may
+// lease. One that has found a message leaves what is behind it.
 func TestClaimBehindUndeliverable(t *testing.T) {
 	t.Parallel()
 	clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))

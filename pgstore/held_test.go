@@ -35,8 +35,8 @@ var holdings = map[string]func(ctx context.Context, s *Store, tx pgx.Tx) error{
 	},
 }
 
-// hold opens a transaction that holds ID 7 of topic orders. The topic itself is nobody's: a transaction that had made it would hold up all
-// pushes to it.
+// hold opens a transaction that holds ID 7 of topic orders. The topic itself is nobody's: a transaction that had made it would
+// hold up all pushes to it.
 func hold(t *testing.T, s *Store, how func(ctx context.Context, s *Store, tx pgx.Tx) error) pgx.Tx {
 	t.Helper()
 	makeTopic(t, s, "orders")

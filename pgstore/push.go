@@ -236,8 +236,8 @@ func (g *inserted) scan(rows scanner) error {
 	return nil
 }
 
-// insert stores those messages of a part whose topic exists and takes pushes, and whose ID is free. It need not look for free IDs where the
-// store has made all of them, unless a transaction of the caller's would be ended by an ID that is in use.
+// insert stores those messages of a part whose topic exists and takes pushes, and whose ID is free. It need not look for free IDs
+// where the store has made all of them, unless a transaction of the caller's would be ended by an ID that is in use.
 func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error) {
 	got := newInserted()
 	if len(part) == 0 {
@@ -262,8 +262,8 @@ func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error)
 // chosen reports whether the caller has chosen the ID of a message.
 func (p *push) chosen(i int) bool { return p.ms[i].ID != "" }
 
-// insertNew is insert for messages whose IDs the store has made. It returns errInUse, and has stored nothing, if one of the IDs is in use all
-// the same.
+// insertNew is insert for messages whose IDs the store has made. It returns errInUse, and has stored nothing, if one of the IDs
+// is in use all the same.
 func (p *push) insertNew(ctx context.Context, w way, part []int) (got *inserted, err error) {
 	var number int // of the messages that the statement has stored
 	err = w.write(ctx, func() *step {

@@ -96,7 +96,8 @@ func TestPushOfNewIDs(t *testing.T) {
 	wantNoProblem(t, s)
 }
 
-// P7: an ID that the store makes is in use all the same. That one is a duplicate, and the other messages of the push are stored, each once.
+// P7: an ID that the store makes is in use all the same. That one is a duplicate, and the other messages of the push are stored,
+// each once.
 func TestPushOfNewIDInUse(t *testing.T) {
 	t.Parallel()
 	tables := openFresh(t, nil).(*Store)

@@ -75,8 +75,8 @@ func TestStatementsOfALife(t *testing.T) {
 	if got := did(); !slices.Equal(got, want) {
 		t.Errorf("acks with follow-ups send %q; want %q", got, want)
 	}
-	// Where an ID is remembered or a record kept, acks take another statement. The store learns of that by its claims. If others claim, it
-	// learns by the first ack, which begins as others do and leaves the messages to a transaction.
+	// Where an ID is remembered or a record kept, acks take another statement. The store learns of that by its claims. If others
+	// claim, it learns by the first ack, which begins as others do and leaves the messages to a transaction.
 	transaction := "BEGIN plan lock_free under_token clock_and_settings"
 	remember := punctual.SettingsPatch{DedupeWindow: new(time.Hour)}
 	forget := punctual.SettingsPatch{DedupeWindow: new(time.Duration(0))}

@@ -330,13 +330,13 @@ func (w *callersWay) write(ctx context.Context, build func() *step) error {
 	return w.send(ctx, build())
 }
 
-// createTime is how long the caller's transaction waits at most for a topic that is made on another connection. A busy server takes a
-// second or more to open one.
+// createTime is how long the caller's transaction waits at most for a topic that is made on another connection. A busy server
+// takes a second or more to open one.
 const createTime = 5 * time.Second
 
-// create makes topics on a connection of the store's, where they are committed at once. A topic that the caller's transaction makes keeps
-// all others who push to it waiting until it ends. It does so where the server gives no other connection in time, and where its snapshot
-// would not show what others make.
+// create makes topics on a connection of the store's, where they are committed at once. A topic that the caller's transaction
+// makes keeps all others who push to it waiting until it ends. It does so where the server gives no other connection in time, and
+// where its snapshot would not show what others make.
 func (w *callersWay) create(ctx context.Context, build func() *step) error {
 	if w.strict || w.createAside(ctx, build) != nil {
 		return w.write(ctx, build)
@@ -344,8 +344,9 @@ func (w *callersWay) create(ctx context.Context, build func() *step) error {
 	return nil
 }
 
-// createAside makes topics on another connection. What it waits for may itself wait for the caller's transaction, which the server sees
-// only if that transaction waits, too. So the wait is bounded, also for the sake of those who need a connection of the reserve.
+// createAside makes topics on another connection. What it waits for may itself wait for the caller's transaction, which the
+// server sees only if that transaction waits, too. So the wait is bounded, also for the sake of those who need a connection of
+// the reserve.
 func (w *callersWay) createAside(ctx context.Context, build func() *step) error {
 	wait := createTime
 	if until, ok := ctx.Deadline(); ok {

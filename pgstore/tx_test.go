@@ -362,8 +362,9 @@ func TestTxMakesTopicsForAll(t *testing.T) {
 	}
 }
 
-// P14: a caller's transaction does not make a topic itself, and so keeps nobody else from pushing to it, because the server takes long to
-// open another connection, or because the pool has none left. Where there is no other connection at all, the push succeeds all the same.
+// P14: a caller's transaction does not make a topic itself, and so keeps nobody else from pushing to it, because the server takes
+// long to open another connection, or because the pool has none left. Where there is no other connection at all, the push
+// succeeds all the same.
 func TestTxMakesTopicsOnAnotherConnection(t *testing.T) {
 	t.Parallel()
 	const slowness = 500 * time.Millisecond
