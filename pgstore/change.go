@@ -58,7 +58,9 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	maps.DeleteFunc(l.rows, func(n name, _ *row) bool { return l.settings[n.topic] == nil })
 	l.now = l.micros / 1000
 	s.clock.hear(l.micros)
-	s.tellers.learn(l.settings)
+	for topic, set := range l.settings {
+		s.acks.learn(topic, pathOf(set))
+	}
 	return l, nil
 }
 

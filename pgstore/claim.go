@@ -162,6 +162,7 @@ type some struct {
 	token         *int64
 	seen, taken   int
 	undeliverable []string // the IDs of messages that must end
+	ack           *ackPath // how acks of the topic begin; nil where there is no such topic or its delivery is paused
 	next          *int64   // when the next message needs attention, if that is soon and fewer were seen than asked for
 	ds            []punctual.Delivery
 	unreadable    []error // one for each message that was leased and cannot be read
@@ -186,10 +187,11 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 		return nil, err
 	}
 	s.clock.hear(got.micros)
+	s.learnAcks(topic, got)
 	s.damage.met(got.unreadable, s.opt.Logger)
 	if len(got.undeliverable) > 0 {
 		// If this fails, a later claim finds them again.
-		if err := s.endMessages(ctx, topic, got.undeliverable); err != nil && len(got.ds) == 0 {
+		if err := s.endUndeliverable(ctx, topic, got, limit, seen.scanStart); err != nil && len(got.ds) == 0 {
 			return nil, err
 		}
 	}
@@ -228,6 +230,45 @@ func (g *some) scanStart(from int64) int64 {
 		last = max(last, g.ds[i].LeaseUntil.UnixMilli())
 	}
 	return min(last, behind(g.micros))
+}
+
+// learnAcks takes in how the acks of what was claimed begin.
+func (s *Store) learnAcks(topic string, got *some) {
+	if got.ack != nil {
+		s.acks.learn(topic, *got.ack)
+	}
+	if slices.ContainsFunc(got.ds, func(d punctual.Delivery) bool { return d.Remember > 0 }) {
+		s.acks.keeps(topic)
+	}
+}
+
+// undeliverableAhead is how many messages undeliverable.sql reads.
+const undeliverableAhead = 200
+
+// endUndeliverable ends the messages that a claim of up to limit has found undeliverable. If the claim has met nothing else, it
+// also ends the undeliverable ones behind them.
+func (s *Store) endUndeliverable(ctx context.Context, topic string, found *some, limit int, scanStart int64) error {
+	ids := found.undeliverable
+	if len(found.ds) == 0 && len(found.unreadable) == 0 && limit < undeliverableAhead {
+		var micros int64
+		var ahead []string
+		err := s.read(ctx, func() *step {
+			return s.step().add("undeliverable", s.reading(topic, scanStart), func(rows scanner) error { return rows.Scan(&micros, &ahead) })
+		})
+		if err != nil {
+			return err
+		}
+		s.clock.hear(micros)
+		ids = distinctIDs(ids, ahead)
+	}
+	return s.endMessages(ctx, topic, ids)
+}
+
+// distinctIDs returns the IDs of two lists, each once.
+func distinctIDs(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // endMessages ends messages that a claim has found undeliverable.
@@ -277,7 +318,7 @@ func (g *some) scan(rows scanner, topic string) error {
 	var attempts, most *int32
 	var headers, body, attributes []byte
 	var failures [][]byte
-	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
+	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.ack, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
 		&attempts, &most, &headers, &body, &failures, &remember, &attributes)
 	if err != nil || id == nil {
 		return err

@@ -221,3 +221,52 @@ func TestLaterExpiredStay(t *testing.T) {
 		t.Errorf("P12: behind a claim of the fourth message %+v, %v; want 3 dead, 1 leased and 2 ready", st, err)
 	}
 }
+
+// A claim that meets nothing but messages that must not be delivered ends those behind them, too, up to the first one that it may
+// lease. One that has found a message leaves what is behind it.
+func TestClaimBehindUndeliverable(t *testing.T) {
+	t.Parallel()
+	clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	tables := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true, clock: clock})
+	var sent []string
+	s := tracedStore(t, tables, func(s *Store, statements []string) {
+		for _, name := range namesOfStatements(s, statements) {
+			if name == "claim" || name == "undeliverable" || name == "end" {
+				sent = append(sent, name)
+			}
+		}
+	})
+	s.clock.fake = clock
+	push := func(n int, m punctual.NewMessage) {
+		t.Helper()
+		ms := make([]punctual.NewMessage, n)
+		for i := range ms {
+			ms[i] = m
+			ms[i].Topic, ms[i].Due = "orders", clock.Now().Add(time.Duration(i)*time.Millisecond)
+		}
+		if rs, err := s.Push(t.Context(), ms); err != nil || rs[0].Err != nil {
+			t.Fatal(rs, err)
+		}
+		clock.Advance(time.Second)
+	}
+	push(150, punctual.NewMessage{ExpireAfter: time.Millisecond, DropExpired: true})
+	push(1, punctual.NewMessage{Body: []byte("first")})
+	push(5, punctual.NewMessage{ExpireAfter: time.Millisecond, DropExpired: true})
+	push(1, punctual.NewMessage{Body: []byte("second")})
+	want := func(what string, max int, body string, live int64, statements ...string) {
+		t.Helper()
+		sent = nil
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: max, Lease: time.Hour})
+		if err != nil || len(ds) != 1 || string(ds[0].Body) != body {
+			t.Fatalf("%s: %v, %v; want the message %s", what, ds, err, body)
+		}
+		if !slices.Equal(sent, statements) {
+			t.Errorf("%s sends %q; want %q", what, sent, statements)
+		}
+		if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Live() != live {
+			t.Errorf("%s leaves %+v, %v; want %d messages", what, st, err, live)
+		}
+	}
+	want("a claim of one behind 150 expired ones", 1, "first", 7, "claim", "undeliverable", "end", "claim")
+	want("a claim of six that meets five expired ones and another", 6, "second", 2, "claim", "end", "claim")
+}

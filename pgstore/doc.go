@@ -59,8 +59,9 @@ package pgstore
 //
 // # Connections
 //
-// Calls share the pool. Handlers that each hold a transaction may have all of it. A call that finds it full takes one of up to three
-// connections of the store's own (reserve.go).
+// Calls share the pool. Handlers that each hold a transaction may have all of it. A call that finds it full takes one of up to
+// three connections of the store's own (reserve.go). So do the topics that a caller's transaction needs and nobody has made yet
+// (tx.go).
 //
 // Behind a pooler that gives each transaction another connection nothing else changes: the store keeps no state in a session. One that
 // carries no prepared statements, such as pgbouncer before 1.21, needs default_query_exec_mode=cache_describe in the pool's URL.
@@ -72,5 +73,5 @@ package pgstore
 //
 // Open checks the version and the durability of the server, and the store checks them again every 30 s (durability.go). Each
 // transaction that changes something raises synchronous_commit for itself where the session has less than it needs
-// (clock.sql). An ack turns it off for itself, unless an ID is to be remembered or Options.DurableAcks is set (ack.sql).
-// Answers that say that something is gone wait for the disk (durable.sql).
+// (clock.sql). An ack turns it off for itself, unless an ID is to be remembered or Options.DurableAcks is set (ack.sql,
+// ack_keep.sql). Answers that say that something is gone wait for the disk (durable.sql).

@@ -20,6 +20,7 @@ const (
 	codeNoSchema      = "3F000"
 	codeNoObject      = "42704"
 	codeLockTimeout   = "55P03"
+	codeUnique        = "23505"
 )
 
 // fault is a kind of error of the server, by the first letters of its code.
@@ -34,6 +35,7 @@ var faults = []fault{
 	{codeSerialization, punctual.ErrOverloaded, "other transactions are in the way; try again"},
 	{codeDeadlock, punctual.ErrOverloaded, "other transactions are in the way; try again"},
 	{codeLockTimeout, errLockTimeout, "somebody holds a lock for longer than lock_timeout allows; try again"},
+	{codeUnique, errInUse, "a row with this key is there already; try again"},
 	{"57014", punctual.ErrOverloaded, "the server cancelled the statement, as after statement_timeout; try again"},
 	{"53100", punctual.ErrNoSpace, "the disk of the server is full"},
 	{"53300", punctual.ErrOverloaded, "the server has no connection left: raise max_connections or use fewer"},
@@ -49,6 +51,14 @@ var faults = []fault{
 	{"42P05", punctual.ErrUnsupported, noPrepared},
 	{"XX00", punctual.ErrCorrupt, "the server found damaged data; look at its log"},
 }
+
+// errInUse is the kind of error with which the server refuses a key that is in use, such as the ID of a message.
+var errInUse error = inUse{punctual.ErrOverloaded}
+
+// inUse distinguishes the error of a key that is in use from other kinds of overload.
+type inUse struct{ error }
+
+func (i inUse) Unwrap() error { return i.error }
 
 // noPrepared is for a pooler, such as pgbouncer before 1.21, that gives each transaction another connection. That one
 // lacks the statements that were prepared on the last one.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -113,39 +111,4 @@ func (w *waits) told(events []told) {
 		first[t.topic()] = storekit.Millis(t.event.At)
 	}
 	w.notify(first)
-}
-
-// tellers remembers which topics tell of acks, as they were read last, so that the acks of such a topic do not begin with a statement that
-// leaves them. What it remembers may be old: then acks take one statement more than they need.
-type tellers struct {
-	known atomic.Pointer[map[string]bool] // nil while there is none; what it points to never changes
-	mu    sync.Mutex                      // held by whoever stores another one
-}
-
-// tells reports whether the topic tells of acks, as far as is known.
-func (t *tellers) tells(topic string) bool {
-	known := t.known.Load()
-	return known != nil && (*known)[topic]
-}
-
-// learn takes in whether topics tell of acks.
-func (t *tellers) learn(settings map[string]*punctual.Settings) {
-	for topic, set := range settings {
-		if tells := set.Emit&punctual.EventAcked != 0; tells != t.tells(topic) {
-			t.set(topic, tells)
-		}
-	}
-}
-
-func (t *tellers) set(topic string, tells bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	changed := make(map[string]bool)
-	if known := t.known.Load(); known != nil {
-		maps.Copy(changed, *known)
-	}
-	if delete(changed, topic); tells {
-		changed[topic] = true
-	}
-	t.known.Store(&changed)
 }

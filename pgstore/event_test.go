@@ -54,7 +54,8 @@ func wantEvents(t *testing.T, s *Store, topic, when string, want ...string) {
 // Statements know the bits of events that are theirs.
 func TestBitsOfEvents(t *testing.T) {
 	want := map[string]punctual.Events{
-		"sql/ack.sql": punctual.EventAcked, "sql/push.sql": punctual.EventPushed, "sql/replace.sql": punctual.EventPushed,
+		"sql/ack.sql": punctual.EventAcked, "sql/ack_keep.sql": punctual.EventAcked, "sql/claim.sql": punctual.EventAcked,
+		"sql/push.sql": punctual.EventPushed, "sql/push_new.sql": punctual.EventPushed, "sql/replace.sql": punctual.EventPushed,
 		"sql/end.sql": punctual.EventDead | punctual.EventCancelled | punctual.EventExpired,
 	}
 	names, err := fs.Glob(files, "sql/*.sql")

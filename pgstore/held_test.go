@@ -35,9 +35,11 @@ var holdings = map[string]func(ctx context.Context, s *Store, tx pgx.Tx) error{
 	},
 }
 
-// hold opens a transaction that holds ID 7 of topic orders.
+// hold opens a transaction that holds ID 7 of topic orders. The topic itself is nobody's: a transaction that had made it would
+// hold up all pushes to it.
 func hold(t *testing.T, s *Store, how func(ctx context.Context, s *Store, tx pgx.Tx) error) pgx.Tx {
 	t.Helper()
+	makeTopic(t, s, "orders")
 	tx, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -137,6 +139,7 @@ func TestQueuePushesBesideAHeldID(t *testing.T) {
 					t.Errorf("P14: push of %d beside an ID that is held: %v", n, err)
 				}
 			}
+			logSessions(t, s)
 			done := make(chan error, 1)
 			go func() { done <- push("7") }()
 			if err := tx.Rollback(t.Context()); err != nil {

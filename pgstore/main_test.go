@@ -52,6 +52,14 @@ func openStore(t testing.TB, pool *pgxpool.Pool, o *Options) *Store {
 	return s
 }
 
+// makeTopic makes a topic with the settings of a new one.
+func makeTopic(t testing.TB, s *Store, topic string) {
+	t.Helper()
+	if _, err := s.Configure(context.Background(), topic, punctual.SettingsPatch{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // spare are schemas of stores that tests have closed. To empty one is much cheaper than to make one.
 var spare = make(chan string, 100)
 

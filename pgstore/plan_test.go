@@ -23,6 +23,7 @@ type access struct{ index, condition string }
 // inOrder are the statements that read a table by more than the ID, or by less, and how.
 var inOrder = map[string][]access{
 	"claim":                   {{"message_visible", "visible_at"}},
+	"undeliverable":           {{"message_visible", "visible_at"}},
 	"end_events":              {{"message_visible", "visible_at"}},
 	"next_due":                {{"message_visible", "visible_at"}},
 	"topic_heads":             {{"message_visible", "visible_at"}},

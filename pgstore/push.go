@@ -2,6 +2,8 @@ package pgstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -202,7 +204,7 @@ func (p *push) reset(i int, err error) {
 	*r = punctual.PushResult{ID: r.ID, Topic: r.Topic, Err: err}
 }
 
-// inserted is the answer of push.sql and of replace.sql.
+// inserted is the answer of push.sql and of replace.sql, and what follows from that of push_new.sql.
 type inserted struct {
 	micros  int64
 	numbers map[string]int32 // of the topics that exist
@@ -234,11 +236,17 @@ func (g *inserted) scan(rows scanner) error {
 	return nil
 }
 
-// insert stores those messages of a part whose topic exists and takes pushes, and whose ID is free.
+// insert stores those messages of a part whose topic exists and takes pushes, and whose ID is free. It need not look for free IDs
+// where the store has made all of them, unless a transaction of the caller's would be ended by an ID that is in use.
 func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error) {
 	got := newInserted()
 	if len(part) == 0 {
 		return got, nil
+	}
+	if p.prove == nil && !slices.ContainsFunc(part, p.chosen) {
+		if got, err := p.insertNew(ctx, w, part); !errors.Is(err, errInUse) {
+			return got, err
+		}
 	}
 	err := w.write(ctx, func() *step {
 		got = newInserted()
@@ -249,6 +257,50 @@ func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error)
 	}
 	p.s.clock.hear(got.micros)
 	return got, nil
+}
+
+// chosen reports whether the caller has chosen the ID of a message.
+func (p *push) chosen(i int) bool { return p.ms[i].ID != "" }
+
+// insertNew is insert for messages whose IDs the store has made. It returns errInUse, and has stored nothing, if one of the IDs
+// is in use all the same.
+func (p *push) insertNew(ctx context.Context, w way, part []int) (got *inserted, err error) {
+	var number int // of the messages that the statement has stored
+	err = w.write(ctx, func() *step {
+		got, number = newInserted(), 0
+		return p.share(part).add("push_new", append(p.args(part), false), func(rows scanner) error {
+			return got.scanTopic(rows, &number)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.s.clock.hear(got.micros)
+	for _, i := range part {
+		topic := p.ms[i].Topic
+		if paused, there := got.paused[topic]; !there || paused || got.tells[topic] {
+			continue
+		}
+		if due, err := storekit.DueAt(time.UnixMicro(got.micros), p.ms[i].Due, p.ms[i].Delay); err == nil {
+			got.due[stored{got.numbers[topic], p.out[i].ID}] = due.UnixMilli()
+		}
+	}
+	if len(got.due) != number {
+		return nil, fmt.Errorf("the server has stored %d messages of a push and not %d: %w", number, len(got.due), punctual.ErrIndeterminate)
+	}
+	return got, nil
+}
+
+// scanTopic reads one row of the answer of push_new.sql, which is about a topic.
+func (g *inserted) scanTopic(rows scanner, number *int) error {
+	var topic int32
+	var name string
+	var paused, tells bool
+	if err := rows.Scan(&g.micros, &topic, &name, &paused, &tells, number); err != nil {
+		return err
+	}
+	g.numbers[name], g.paused[name], g.tells[name] = topic, paused, tells
+	return nil
 }
 
 func newInserted() *inserted {

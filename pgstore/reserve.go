@@ -17,10 +17,10 @@ const (
 	reserveIdle = 30 * time.Second
 )
 
-// reserve has connections beside the pool. It is needed because handlers that each hold a transaction may have all connections of the
-// pool, for as long as they like: the leases of their messages are then renewed over the reserve, which also serves acks, claims and
-// pushes. The store's own calls hold a connection for a moment each, so a few are enough. Counts of all messages, which take long,
-// wait for the pool.
+// reserve has connections beside the pool. It is needed because handlers that each hold a transaction may have all connections of
+// the pool, for as long as they like: the leases of their messages are then renewed over the reserve, which also serves acks,
+// claims, pushes and what makes topics for them. The store's own calls hold a connection for a moment each, so a few are enough.
+// Counts of all messages, which take long, wait for the pool.
 type reserve struct {
 	mu   sync.Mutex
 	pool *pgxpool.Pool // guarded by mu: nil until it is needed

@@ -61,14 +61,14 @@ func (x *step) add(name string, args []any, each func(scanner) error) *step {
 // own makes a step a transaction of the store's own: it says its level, and how the server is to read unless plan is "".
 func (x *step) own(plan string) *step {
 	if plan != "" {
-		x.behind(plan, nil)
+		x.behind(plan, nil, nil)
 	}
-	return x.behind("level", nil)
+	return x.behind("level", nil, nil)
 }
 
-// behind puts a statement without arguments before all others.
-func (x *step) behind(name string, each func(scanner) error) *step {
-	first := x.s.step().add(name, nil, each)
+// behind puts a step behind a statement: the statement is sent before all that the step has so far.
+func (x *step) behind(name string, args []any, each func(scanner) error) *step {
+	first := x.s.step().add(name, args, each)
 	x.QueuedQueries = append(first.QueuedQueries, x.QueuedQueries...)
 	x.each = append(first.each, x.each...)
 	return x
@@ -160,7 +160,7 @@ type transaction struct {
 func (t *transaction) send(ctx context.Context, x *step) error {
 	if !t.begun {
 		t.begun = true
-		x.behind("plan", nil)
+		x.behind("plan", nil, nil)
 		begin := t.s.step()
 		begin.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
 		begin.QueuedQueries = append(begin.QueuedQueries, x.QueuedQueries...)

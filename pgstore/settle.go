@@ -65,30 +65,37 @@ func (c *settling) settle(ctx context.Context, part []int) error {
 	if c.then != nil && len(c.ss[part[0]].Then) > 0 {
 		return c.settleWithFollowUps(ctx, part)
 	}
+	path := ackRemoves
 	for _, i := range part {
-		if c.ss[i].Verb != punctual.SettleAck || c.s.tellers.tells(c.ss[i].Topic) {
+		path = max(path, c.s.acks.of(c.ss[i].Topic))
+		if c.ss[i].Verb != punctual.SettleAck || path == ackTells {
 			return c.settleAny(ctx, part, len(part))
 		}
 	}
-	left, err := c.ack(ctx, part)
+	left, err := c.ack(ctx, part, path)
 	if err != nil || len(left) == 0 {
 		return err
 	}
 	return c.settleAny(ctx, left, len(part))
 }
 
-// ack finishes the messages whose current token is given, and returns the other items.
-func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) {
+// ack finishes the messages whose current token is given, by the statement of a path, and returns the other items.
+func (c *settling) ack(ctx context.Context, part []int, path ackPath) (left []int, err error) {
+	statement := "ack"
+	if path == ackKeeps {
+		statement = "ack_keep"
+	}
 	topics, ids, tokens := make([]string, len(part)), make([]string, len(part)), make([]int64, len(part))
 	for at, i := range part {
 		topics[at], ids[at], tokens[at] = c.ss[i].Topic, c.ss[i].ID, c.ss[i].Token
 	}
 	var micros int64
 	var done int
+	var kept bool                    // something of the messages
 	var doneTopics, doneIDs []string // the messages that are done, unless all are
 	err = c.s.write(ctx, func() *step {
-		return c.s.step().add("ack", c.s.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
-			return rows.Scan(&micros, &done, &doneTopics, &doneIDs, nil)
+		return c.s.step().add(statement, c.s.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
+			return rows.Scan(&micros, &done, &kept, &doneTopics, &doneIDs, nil)
 		})
 	})
 	if err != nil {
@@ -96,6 +103,11 @@ func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) 
 	}
 	c.s.clock.hear(micros)
 	if done == len(part) {
+		if path == ackKeeps && !kept {
+			for _, topic := range topics {
+				c.s.acks.keepsNot(topic)
+			}
+		}
 		return nil, nil
 	}
 	acked := make(map[name]bool, len(doneIDs))
@@ -180,6 +192,9 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 	if err == nil {
 		c.s.waits.moved(l)
 		c.s.waits.told(write.events)
+		for _, r := range write.remembered {
+			c.s.acks.keeps(r.topic)
+		}
 	}
 	return held, err
 }

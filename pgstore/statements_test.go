@@ -1,10 +1,12 @@
 package pgstore
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 )
@@ -36,9 +38,16 @@ func TestStatementsOfALife(t *testing.T) {
 	for _, batch := range []int{1, 100} {
 		did()
 		pushOrdersOnce(t, s, batch)
-		want := []string{"level plan topics_share push"}
+		want := []string{"level plan topics_share push_new"}
 		if got := did(); !slices.Equal(got, want) {
 			t.Errorf("a push of %d messages sends %q; want %q", batch, got, want)
+		}
+		if _, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage(fmt.Sprint("chosen ", batch)), {Topic: "orders", Delay: time.Hour}}); err != nil {
+			t.Fatal(err)
+		}
+		want = []string{"level plan topics_share push"}
+		if got := did(); !slices.Equal(got, want) {
+			t.Errorf("a push of a chosen ID and of one that the store makes sends %q; want %q", got, want)
 		}
 		ds := claimN(t, s, batch)
 		want = []string{"level plan claim"}
@@ -66,11 +75,49 @@ func TestStatementsOfALife(t *testing.T) {
 	if got := did(); !slices.Equal(got, want) {
 		t.Errorf("acks with follow-ups send %q; want %q", got, want)
 	}
-	// A topic that tells of acks costs its own acks a transaction. The store learns of it by the first one, which begins as others do.
+	// Where an ID is remembered or a record kept, acks take another statement. The store learns of that by its claims. If others
+	// claim, it learns by the first ack, which begins as others do and leaves the messages to a transaction.
+	transaction := "BEGIN plan lock_free under_token clock_and_settings"
+	remember := punctual.SettingsPatch{DedupeWindow: new(time.Hour)}
+	forget := punctual.SettingsPatch{DedupeWindow: new(time.Duration(0))}
+	for _, x := range []struct {
+		what    string
+		set     *punctual.SettingsPatch
+		claims  *Store
+		push    punctual.NewMessage
+		ackSend []string
+	}{
+		{"with a window", &remember, s, punctual.NewMessage{}, []string{"level plan ack_keep"}},
+		{"with a window", nil, tables, punctual.NewMessage{}, []string{"level plan ack_keep"}},
+		{"without a window any more", &forget, s, punctual.NewMessage{}, []string{"level plan ack_keep"}},
+		{"without a window any more", nil, s, punctual.NewMessage{}, []string{"level plan ack"}},
+		{"with a window of its own", nil, s, punctual.NewMessage{Remember: time.Hour}, []string{"level plan ack_keep"}},
+		{"behind one with a window of its own", nil, s, punctual.NewMessage{}, []string{"level plan ack_keep"}},
+		{"behind one without", nil, s, punctual.NewMessage{}, []string{"level plan ack"}},
+		{"with a window of its own that others have claimed", nil, tables, punctual.NewMessage{Remember: time.Hour}, []string{"level plan ack", transaction, "remember COMMIT"}},
+		{"with a window of its own that others have claimed", nil, tables, punctual.NewMessage{Remember: time.Hour}, []string{"level plan ack_keep"}},
+	} {
+		if x.set != nil {
+			if _, err := tables.Configure(t.Context(), "orders", *x.set); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x.push.Topic, x.push.Due = "orders", longDue
+		if _, err := s.Push(t.Context(), []punctual.NewMessage{x.push}); err != nil {
+			t.Fatal(err)
+		}
+		ds := claimN(t, x.claims, 1)
+		did()
+		ackAll(t, s, ds...)
+		if got := did(); !slices.Equal(got, x.ackSend) {
+			t.Errorf("the ack of a message %s sends %q; want %q", x.what, got, x.ackSend)
+		}
+	}
+	// A topic that tells of acks costs its own acks a transaction. The store learns of that in the same ways.
 	emit(t, tables, "orders", punctual.EventAcked)
-	for _, first := range []string{"level plan ack", ""} {
+	for _, first := range []string{"level plan ack_keep", ""} {
 		pushOrdersOnce(t, s, 10)
-		ds := claimN(t, s, 10)
+		ds := claimN(t, tables, 10)
 		did()
 		ackAll(t, s, ds...)
 		want := []string{"BEGIN plan lock_free under_token clock_and_settings", "remove topics_share topic_create end_events events COMMIT"}

@@ -74,8 +74,8 @@ type Store struct {
 	data  data
 	epoch atomic.Pointer[epoch] // as it was read last; nil until the store is open
 
-	damage  damage
-	tellers tellers
+	damage damage
+	acks   ackPaths
 
 	defaults []any // the settings of a new topic, as arguments of topic_create.sql; never changed
 

@@ -43,6 +43,7 @@ func TestLocksOfManyTopics(t *testing.T) {
 func TestPushBesideADeletionThatWaits(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	makeTopic(t, s, "orders") // because a transaction that had made it would hold up all pushes to it
 	tx, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -64,11 +65,10 @@ func TestPushBesideADeletionThatWaits(t *testing.T) {
 	awaitBlocked(t, s, pid)
 	for n := range 5 {
 		rs, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage(fmt.Sprint(n))})
-		for tries := 1; errors.Is(err, punctual.ErrOverloaded) && tries < 60; tries++ { // on a slow machine one attempt of the deletion can take longer than a push waits
-			rs, err = s.Push(t.Context(), []punctual.NewMessage{laterMessage(fmt.Sprint(n))})
-		}
 		if err != nil || rs[0].Err != nil {
-			t.Fatalf("P14: push beside a deletion that waits: %+v, %v", rs, err)
+			t.Errorf("P14: push beside a deletion that waits: %+v, %v", rs, err)
+			logSessions(t, s)
+			return
 		}
 		if len(deleted) > 0 {
 			t.Fatalf("P1: the topic was deleted beside a push that had not committed: %v", <-deleted)
@@ -86,6 +86,7 @@ func TestPushBesideADeletionThatWaits(t *testing.T) {
 func TestDeletionGivesUp(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	makeTopic(t, s, "orders")
 	tx, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

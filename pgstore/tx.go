@@ -333,27 +333,32 @@ func (w *callersWay) write(ctx context.Context, build func() *step) error {
 	return w.send(ctx, build())
 }
 
-// acquireTime is how long to wait for a connection to make topics on. The caller holds one already, so the pool may have no other.
-const acquireTime = 100 * time.Millisecond
+// createTime is how long the caller's transaction waits at most for a topic that is made on another connection. A busy server
+// takes a second or more to open one.
+const createTime = 5 * time.Second
 
-// create makes topics on a connection of the pool, where they are committed at once, because a topic that the caller's
+// create makes topics on another connection of the store, where they are committed at once, because a topic that the caller's
 // transaction makes keeps all others who push to it waiting until that transaction ends. create makes them in the caller's
-// transaction where the pool has no connection, or where the transaction's snapshot would not show what others make.
+// transaction where the server gives no other connection in time, or where the transaction's snapshot would not show what
+// others make.
 func (w *callersWay) create(ctx context.Context, build func() *step) error {
-	if w.strict {
-		return w.write(ctx, build)
-	}
-	brief, end := context.WithTimeout(ctx, acquireTime)
-	defer end()
-	conn, err := w.s.pool.Acquire(brief)
-	if err != nil {
-		return w.write(ctx, build)
-	}
-	defer conn.Release()
-	if err := build().own("plan").send(ctx, conn); err != nil {
+	if w.strict || w.createAside(ctx, build) != nil {
 		return w.write(ctx, build)
 	}
 	return nil
+}
+
+// createAside makes topics on another connection. What it waits for may itself wait for the caller's transaction, which the
+// server sees only if that transaction waits, too. So the wait is bounded, also for the sake of those who need a connection of
+// the reserve.
+func (w *callersWay) createAside(ctx context.Context, build func() *step) error {
+	wait := createTime
+	if until, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(until)/2) // the rest is for the caller's transaction
+	}
+	brief, end := context.WithTimeout(ctx, wait)
+	defer end()
+	return w.s.sendAlone(brief, build().behind("lock_wait", []any{lockTimeoutOf(heldAlone)}, nil).own("plan"))
 }
 
 // change writes changes and the events of them.
@@ -378,7 +383,7 @@ func (w *callersWay) send(ctx context.Context, x *step) error {
 	}
 	if !w.changed {
 		var which string // the transaction
-		x.behind("within", func(rows scanner) error {
+		x.behind("within", nil, func(rows scanner) error {
 			var is, level string
 			if err := rows.Scan(&is, &level); err != nil {
 				return err
@@ -389,7 +394,7 @@ func (w *callersWay) send(ctx context.Context, x *step) error {
 			}
 			return nil
 		})
-		x.behind("plan_within", func(rows scanner) error {
+		x.behind("plan_within", nil, func(rows scanner) error {
 			var name, was, now string
 			err := rows.Scan(&name, &was, &now, &which)
 			if !known && err == nil {

@@ -1,16 +1,17 @@
--- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic says. Undeliverable messages, which
--- it must not lease, it skips and names for end.sql; undeliverable is what lifecycle.MustEnd says, and a lease changes what
--- lifecycle.Lease changes. If all messages that it reads are undeliverable, it names further ones: all that come before the first
--- deliverable message among the 200 earliest. So a claim of one message behind many of them ends them by the hundred and not one by one.
--- It reserves messages up to $7 bytes in all, but at least one. It returns a row for each message that it has leased, or one row
--- without a message. If it saw fewer than it asked for, it also returns when the next message needs attention, if that is within $8 ms.
--- It reads nothing before time $9, the scan start, where the index has the entries of finished messages.
--- Locks: the up to $5 rows that it reads for a lease; it skips what others have locked, and so waits for nobody.
--- Tokens are of epoch $10. A server whose timeline is not that of the epoch, $11, makes the token NULL, which the table refuses. Table store
+-- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic says. Undeliverable messages,
+-- which it must not lease, it skips and names for end.sql; undeliverable is what lifecycle.MustEnd says, and a lease changes what
+-- lifecycle.Lease changes. If all messages that it reads are undeliverable, undeliverable.sql finds those behind them. It
+-- reserves messages up to $7 bytes in all, but at least one. It returns a row for each message that it has leased, or one row
+-- without a message. If it saw fewer than it asked for, it also returns when the next message needs attention, if that is within
+-- $8 ms. It also returns how acks of the topic begin (ackPath). It reads nothing before time $9, the scan start, where the index
+-- has the entries of finished messages.
+-- Locks: the up to $5 rows that it reads for a lease; it skips what others have locked, and so waits for nobody. Tokens are of
+-- epoch $10. A server whose timeline is not that of the epoch, $11, makes the token NULL, which the table refuses. Table store
 -- has both; it is not read here, because each second leaves a version of its row as long as somebody holds a snapshot.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
-    SELECT topic.number, topic.max_attempts, clock.micros / 1000 AS now, clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until
+    SELECT topic.number, topic.max_attempts, clock.micros / 1000 AS now, clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until,
+           CASE WHEN topic.emit & 1 <> 0 THEN 2 WHEN topic.dedupe_window > 0 OR topic.finished_retention > 0 THEN 1 ELSE 0 END AS ack
     FROM punctual.topic AS topic CROSS JOIN clock
     WHERE topic.name = $4::text AND NOT topic.delivery_paused
 ),
@@ -33,19 +34,6 @@ found AS MATERIALIZED (
            array_agg(id) FILTER (WHERE undeliverable) AS undeliverable
     FROM taken
 ),
-further AS MATERIALIZED (
-    SELECT e.id, bool_and(e.undeliverable) OVER (ORDER BY e.visible_at, e.id) AS undeliverable
-    FROM (
-        SELECT m.id, m.visible_at,
-               m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
-                   OR coalesce(m.expires <= (SELECT now FROM t), false) AS undeliverable
-        FROM punctual.message AS m
-        WHERE (SELECT wanted = 0 AND found.undeliverable IS NOT NULL FROM found) AND $5::bigint < 200
-              AND m.topic = (SELECT number FROM t) AND m.visible_at >= $9::bigint AND m.visible_at <= (SELECT now FROM t)
-        ORDER BY m.topic, m.visible_at, m.id
-        LIMIT 200
-    ) AS e
-),
 number AS MATERIALIZED (
     SELECT ($10::bigint << 52) | (nextval('punctual.claim_number') << 12) | (random() * 4095)::bigint AS token
     FROM found
@@ -63,9 +51,7 @@ leased AS (
               m.headers, m.body, m.failures, m.remember, m.attributes
 )
 SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.seen, found.taken,
-       CASE WHEN found.undeliverable IS NOT NULL THEN
-           ARRAY(SELECT id FROM unnest(found.undeliverable) AS id UNION SELECT further.id FROM further WHERE further.undeliverable)
-       END,
+       found.undeliverable, (SELECT ack FROM t),
        CASE WHEN found.seen < $5::bigint THEN
            (SELECT m.visible_at FROM punctual.message AS m
             WHERE m.topic = (SELECT number FROM t) AND m.visible_at > (SELECT now FROM t) AND m.visible_at <= (SELECT now FROM t) + $8::bigint

@@ -1,0 +1,26 @@
+-- Names, for end.sql, the undeliverable messages of topic $4 that come before the first deliverable one among the 200 earliest,
+-- from time $5 on. It runs behind a claim.sql that has met undeliverable messages alone. So claims of one message behind many of
+-- them end them by the hundred and not one by one. It names messages as claim.sql does. It locks nothing.
+WITH clock AS MATERIALIZED (:clock:),
+t AS MATERIALIZED (
+    SELECT topic.number, topic.max_attempts, clock.micros / 1000 AS now
+    FROM punctual.topic AS topic CROSS JOIN clock
+    WHERE topic.name = $4::text AND NOT topic.delivery_paused
+)
+SELECT clock.micros, ARRAY(
+    SELECT s.id
+    FROM (
+        SELECT e.id, bool_and(e.undeliverable) OVER (ORDER BY e.visible_at, e.id) AS undeliverable
+        FROM (
+            SELECT m.id, m.visible_at,
+                   m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
+                       OR coalesce(m.expires <= (SELECT now FROM t), false) AS undeliverable
+            FROM punctual.message AS m
+            WHERE m.topic = (SELECT number FROM t) AND m.visible_at >= $5::bigint AND m.visible_at <= (SELECT now FROM t)
+            ORDER BY m.topic, m.visible_at, m.id
+            LIMIT 200
+        ) AS e
+    ) AS s
+    WHERE s.undeliverable
+)
+FROM clock
