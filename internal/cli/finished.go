@@ -14,15 +14,15 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-const finishedHelp = `Finished shows the records of a topic's messages that were acked, cancelled or dropped: how each ended,
-when, and how late it was delivered. A topic keeps records for as long as its finished retention says
-('punctual topic set TOPIC --finished-retention 30d'). --on shows the messages that finished on one day
-of the local time zone (TZ), or with --utc of UTC; --last those of the last hours or minutes; --from and
---to those between two times; --outcome those that ended in one way.
+const finishedHelp = `Finished shows the records of a topic's messages that were acked, cancelled or dropped: how each
+ended, when, and how late it was delivered. A topic keeps records for as long as its finished
+retention says ('punctual topic set TOPIC --finished-retention 30d'). --on shows the messages that
+finished on one day of the local time zone (TZ), or with --utc of UTC; --last those of the last
+hours or minutes; --from and --to those between two times; --outcome those that ended in one way.
 
-The records are listed in the order in which they go, which is the order in which the messages finished
-unless the finished retention was changed meanwhile. Finished shows up to --limit records and then names a
-cursor; --after CURSOR continues behind them.`
+The records are listed in the order in which they go, which is the order in which the messages
+finished unless the finished retention was changed meanwhile. Finished shows up to --limit records
+and then names a cursor; --after CURSOR continues behind them.`
 
 const finishedExample = `  punctual finished order.cancel --newest --limit 20
   punctual finished order.cancel --outcome cancelled --last 2h
