@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
 )
 
@@ -239,6 +240,26 @@ func finishedListAgain(s *harness) {
 	s.finish(orders, "b", punctual.OutcomeCancelled) // both in one millisecond
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders}, "b", "a")
 	s.checkSound()
+
+	// Also of messages that had finished together, which a store may keep as one.
+	s.keep(mails, time.Hour)
+	var ms []punctual.NewMessage
+	var cancels []punctual.Amendment
+	for _, id := range []string{"a", "b", "c"} {
+		ms, cancels = append(ms, punctual.NewMessage{Topic: mails, ID: id, Delay: time.Hour}), append(cancels, cancel(mails, id))
+	}
+	s.pushAll(ms...)
+	if done, err := s.store.Amend(s.ctx, cancels); err != nil || len(done) != 3 || cmp.Or(done[0].Err, done[1].Err, done[2].Err) != nil {
+		s.fail("3 cancels: %+v, %v", done, err)
+	}
+	s.wantRecorded(punctual.FinishedQuery{Topic: mails}, "a", "b", "c")
+	s.advance(time.Second)
+	s.finish(mails, "a", punctual.OutcomeAcked)
+	s.advance(time.Second)
+	s.finish(mails, "b", punctual.OutcomeCancelled)
+	s.wantRecorded(punctual.FinishedQuery{Topic: mails}, "c", "a", "b")
+	s.wantRecorded(punctual.FinishedQuery{Topic: mails, Outcome: punctual.OutcomeCancelled}, "c", "b")
+	s.checkSound()
 }
 
 // finishedListChanging: a cursor stays good while records are added, replaced and forgotten, and shows no record again.
@@ -325,33 +346,35 @@ func finishedListGone(s *harness) {
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders}, ids[2])
 }
 
-// finishedListFew: what is selected is found among many records that are not, also where a store reads only some for a page.
+// finishedListFew: more records are not selected than a store reads for one page, and those that are selected are found from both ends.
 func finishedListFew(s *harness) {
-	const n = 700
+	const chunk, chunks = 250, storekit.ReadLimit * 5 / 4 / 250
 	s.keep(orders, time.Hour)
-	for batch := range 2 {
+	var few []string
+	for n := range chunks {
+		if n%(chunks/2) == chunks/4 {
+			few = append(few, fmt.Sprint("few-", n))
+			s.finish(orders, few[len(few)-1], punctual.OutcomeAcked)
+		}
 		var ms []punctual.NewMessage
-		for i := range n {
-			ms = append(ms, order(fmt.Sprintf("many-%d-%d", batch, i), 0))
+		var cancels []punctual.Amendment
+		for i := range chunk {
+			ms = append(ms, order(fmt.Sprintf("many-%02d-%03d", n, i), time.Hour))
+			cancels = append(cancels, cancel(orders, ms[i].ID))
 		}
 		s.pushAll(ms...)
-		var acks []punctual.Settlement
-		for _, d := range s.take(orders, n) {
-			acks = append(acks, ackOf(d))
+		if done, err := s.store.Amend(s.ctx, cancels); err != nil || len(done) != chunk || done[chunk-1].Err != nil {
+			s.fail("%d cancels: %d results, %v", chunk, len(done), err)
 		}
-		errs, err := s.store.Settle(s.ctx, acks)
-		if err = cmp.Or(append(errs, err)...); err != nil {
-			s.fail("%d acks: %v", n, err)
-		}
-		s.advance(time.Second)
-		s.finish(orders, fmt.Sprint("few-", batch), punctual.OutcomeCancelled)
 		s.advance(time.Second)
 	}
-	s.wantRecorded(punctual.FinishedQuery{Topic: orders, Outcome: punctual.OutcomeCancelled}, "few-0", "few-1")
+	s.wantRecorded(punctual.FinishedQuery{Topic: orders, Outcome: punctual.OutcomeAcked}, few...)
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders, Outcome: punctual.OutcomeExpired})
-	s.wantRecorded(punctual.FinishedQuery{Topic: orders, From: noon.Add(time.Second), To: noon.Add(2 * time.Second)}, "few-0")
-	if got := s.recorded(punctual.FinishedQuery{Topic: orders, Limit: 10_000}); len(got) != 2*n+2 {
-		s.fail("a list of %d finished records shows %d", 2*n+2, len(got))
+	s.wantRecorded(punctual.FinishedQuery{Topic: orders, To: noon.Add(chunks / 2 * time.Second), Outcome: punctual.OutcomeAcked}, few[0])
+	for _, descending := range []bool{false, true} {
+		if got := s.recorded(punctual.FinishedQuery{Topic: orders, Limit: 10_000, Descending: descending}); len(got) != chunk*chunks+len(few) {
+			s.fail("a list of %d finished records (descending %v) shows %d", chunk*chunks+len(few), descending, len(got))
+		}
 	}
 }
 
