@@ -20,6 +20,11 @@ type FinishedKeeper interface {
 	// Finished returns the record of the message that finished last under this ID, or ErrNotFound when none is kept. A
 	// wrapper whose store keeps no records returns ErrUnsupported.
 	Finished(ctx context.Context, topic, id string) (Finished, error)
+	// ListFinished returns one page of a topic's finished records. Records past their retention are not listed, and an ID has one
+	// record at most. The list of a topic that does not exist is empty. A message that finishes under an ID already listed, while
+	// someone goes from page to page, may bring the ID a second time, with its later record. A wrapper whose store keeps no
+	// records returns ErrUnsupported.
+	ListFinished(ctx context.Context, q FinishedQuery) (FinishedPage, error)
 }
 
 // Finished is the record of a finished message: whether it was handled, when, and how late. It has no body and no headers.
@@ -63,6 +68,37 @@ func (f *Finished) TotalLate() time.Duration {
 		return 0
 	}
 	return f.Delivered.Sub(f.FirstDue)
+}
+
+// FinishedQuery asks for one page of a topic's finished records.
+//
+// The records are listed in the order of KeptUntil, then of the ID, because every store already has them in that order. It is
+// the order in which the messages finished, unless Settings.FinishedRetention was changed while they did: a record that is kept
+// for a day then stands before the record of an earlier message that is kept for a week. From, To and Outcome select the right
+// records all the same.
+type FinishedQuery struct {
+	Topic string
+	// From and To bound Finished.At: From is the first time included, To the first one excluded. The zero Time sets no bound.
+	// From later than To is ErrInvalid.
+	From, To time.Time
+	// Outcome selects the messages that ended in this way; empty selects all.
+	Outcome Outcome
+	// Limit is the size of the page, 1 to 10000; 0 means 100. A page may have fewer records, even none, while FinishedPage.Next
+	// says where the list continues, because for one page a store reads about 10,000 records at most, selected or not.
+	Limit int
+	// After is the FinishedPage.Next of the page before; empty starts at the beginning.
+	After string
+	// Descending reverses the list, so that the message that finished last comes first. A page then continues towards the earlier
+	// ones.
+	Descending bool
+}
+
+// FinishedPage is a part of a list of finished records.
+type FinishedPage struct {
+	Records []Finished
+	// Next is the FinishedQuery.After of the next page. It is empty when this page is the last one, and may be set although this
+	// page is empty.
+	Next string
 }
 
 // Outcome says how a finished message ended.

@@ -41,6 +41,36 @@ func (q *Queue) Finished(ctx context.Context, topic, id string) (Finished, error
 	return k.Finished(ctx, topic, id)
 }
 
+// ListFinished yields the finished records that fq selects, in the order that FinishedQuery says. It reads the next page, of
+// fq.Limit records, when the loop has gone through the one before. It ends after the first error, which it yields with a zero
+// Finished; on a store that is no FinishedKeeper that is ErrUnsupported. If a message finishes under an ID that was yielded while
+// the loop runs, the ID may be yielded again, with its later record.
+func (q *Queue) ListFinished(ctx context.Context, fq FinishedQuery) iter.Seq2[Finished, error] {
+	return func(yield func(Finished, error) bool) {
+		err := q.refused()
+		var k FinishedKeeper
+		if err == nil {
+			k, err = As[FinishedKeeper](q.store)
+		}
+		for err == nil {
+			var page FinishedPage
+			if page, err = k.ListFinished(ctx, fq); err != nil {
+				break
+			}
+			for i := range page.Records {
+				if !yield(page.Records[i], nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			fq.After = page.Next
+		}
+		yield(Finished{}, err)
+	}
+}
+
 // List yields the messages that lq selects, in order of time. It reads the next page, of lq.Limit messages, when the loop has
 // gone through the one before. It ends after the first error, which it yields with a zero Info. A message that changes while
 // the loop runs may be yielded as it was or as it is then, or not at all.

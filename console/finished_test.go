@@ -86,6 +86,52 @@ func TestFinishedMessage(t *testing.T) {
 	}
 }
 
+// The finished messages of a topic are listed, the latest first, by outcome and time, and each leads to its record.
+func TestFinishedList(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "early", time.Hour)
+	r.wantText("/topics/t/finished", "Set finished_retention in its settings", `href="/topics/t/settings"`, "No record of a finished message is kept")
+	r.finish()
+	began := r.clock.Now()
+	text := r.page("/topics/t/finished")
+	cancelled, acked := strings.Index(text, `href="/topics/t/messages/taken-back"`), strings.Index(text, `href="/topics/t/messages/fired"`)
+	if cancelled < 0 || acked < cancelled || !strings.Contains(text, "finished message for 30 d") || strings.Contains(text, "messages/early") {
+		t.Errorf("the finished messages: %s", wordsOf(text))
+	}
+	if text := r.page("/topics/t/finished?outcome=acked"); strings.Contains(text, "taken-back") || !strings.Contains(text, "messages/fired") {
+		t.Error("a filter by outcome is not kept to")
+	}
+	if text := r.page("/topics/t/finished?from=2026-11-23T00:00"); strings.Contains(text, `class="happened`) || !strings.Contains(text, "what you chose") {
+		t.Error("a filter by time is not kept to")
+	}
+	for i := range pageRows {
+		r.clock.Advance(time.Second)
+		id := fmt.Sprintf("m-%03d", i)
+		r.push("t", id, time.Hour)
+		r.sent("/topics/t/messages/"+id+"/amend", url.Values{"do": {"cancel"}})
+	}
+	first := r.page("/topics/t/finished")
+	_, next, found := strings.Cut(first, `/topics/t/finished?after=`)
+	next, _, _ = strings.Cut(next, `"`)
+	if !found || strings.Contains(first, "messages/fired") || strings.Count(first, `class="happened cancelled"`) != pageRows {
+		t.Fatalf("the first page of %d finished messages: %s", pageRows+2, wordsOf(first))
+	}
+	second := r.page("/topics/t/finished?after=" + next)
+	if strings.Count(second, `class="happened`) != 2 || !strings.Contains(second, "messages/fired") || !strings.Contains(second, "messages/taken-back") {
+		t.Errorf("the second page: %s", wordsOf(second))
+	}
+	until := url.QueryEscape(began.Add(time.Millisecond).UTC().Format(time.RFC3339Nano))
+	if text := r.page("/topics/t/finished?outcome=cancelled&to=" + until); strings.Count(text, `class="happened cancelled"`) != 1 {
+		t.Errorf("what was cancelled up to %s: %s", until, wordsOf(text))
+	}
+	if a := r.get("/topics/t/finished?outcome=lost"); a.Code != 400 {
+		t.Errorf("an unknown outcome: %d; want 400", a.Code)
+	}
+	r.wantText("/topics/t/finished?lang=zh-CN", "最新的在前", "已取消")
+	unable := rigOver(t, noKeeper{r.store, r.store}, r.store, r.clock, nil)
+	unable.wantText("/topics/t/finished", "This store keeps no finished messages")
+}
+
 // noKeeper is a store that keeps no finished records and has no punctual.FinishedKeeper.
 type noKeeper struct {
 	punctual.Store

@@ -217,7 +217,7 @@ func pagePaths() []string {
 		"/lateness", "/lateness?span=24h", "/lateness?topic=pay",
 		"/find", "/find?id=late-1&stay=1", "/find?topic=a-b/c:d&state=scheduled&name=tenant&value=shop", "/dead", "/dead?topic=pay", "/try", "/try?topic=late&pushed=late-1",
 		"/try?topic=late&pushed=gone&due=2026-11-22T12:00:00Z",
-		"/topics/order.close/settings", "/topics/order.close/consumers", "/topics/order.close/events", "/topics/order.close/events?event=dead",
+		"/topics/order.close/settings", "/topics/order.close/consumers", "/topics/order.close/finished", "/topics/order.close/finished?outcome=acked", "/topics/order.close/events", "/topics/order.close/events?event=dead",
 		"/topics/order.close/schedules", "/topics/pay/schedules", "/schedules", "/schedules?topic=order.close&q=clo", "/schedules/new?topic=pay",
 		"/schedules/new?was_spec=&spec=0+9+*+*+MON&zone_name=Europe/Berlin", "/topics/order.close/schedules/closing", "/topics/order.close/schedules/closing/edit",
 		"/topics/order.close/bulk?state=scheduled&prefix=order-01", "/topics/order.close?state=scheduled&prefix=order-01", "/topics/fan", "/topics/fan@g.mail", "/topics/pay/messages/dead-1?followed=1", "/topics/fan/settings",

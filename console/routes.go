@@ -62,6 +62,7 @@ func routes() []*route {
 		{method: post, path: "/try", action: access.Push, perTopic: true, form: (*call).showTry, handle: (*call).push},
 
 		{method: get, path: pathTopic, action: access.Inspect, live: true, handle: (*call).showTopic},
+		{method: get, path: pathTopic + "/finished", action: access.Inspect, live: true, handle: (*call).showFinishedList},
 		{method: get, path: pathTopic + "/events", action: access.Inspect, live: true, handle: (*call).showEvents},
 		{method: get, path: pathTopic + "/consumers", action: access.Inspect, live: true, handle: (*call).showConsumers},
 		{method: get, path: pathTopic + "/settings", action: access.Inspect, handle: (*call).showSettings},

@@ -67,7 +67,7 @@ func (c *call) topicView(page, tab string) (*topicView, error) {
 	if v.companions, err = c.companionsOf(family); err != nil {
 		return nil, err
 	}
-	for _, t := range []string{"messages", "schedules", "events", "consumers", "settings"} {
+	for _, t := range []string{"messages", "schedules", "finished", "events", "consumers", "settings"} {
 		if companion != "" && (t == "schedules" || t == "events") {
 			continue
 		}

@@ -86,3 +86,45 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	f.Failures = slices.Clone(f.Failures)
 	return f, nil
 }
+
+// ListFinished implements punctual.FinishedKeeper. For each page it sorts all records of the topic.
+func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return punctual.FinishedPage{}, err
+	}
+	if q, err = storekit.CheckFinished(q); err != nil {
+		return punctual.FinishedPage{}, err
+	}
+	after, err := storekit.ParseFinishedPlace(q.After)
+	if err != nil {
+		return punctual.FinishedPage{}, err
+	}
+	page := punctual.FinishedPage{Records: []punctual.Finished{}}
+	t := s.existing(q.Topic, now)
+	if t == nil {
+		return page, nil
+	}
+	order := storekit.FinishedPlace.Compare
+	if q.Descending {
+		order = func(p, o storekit.FinishedPlace) int { return o.Compare(p) }
+	}
+	for _, x := range t.records.queue {
+		if storekit.SelectsFinished(&q, &x.Finished) && (q.After == "" || order(storekit.PlaceOfFinished(&x.Finished), after) > 0) {
+			page.Records = append(page.Records, x.Finished)
+		}
+	}
+	slices.SortFunc(page.Records, func(a, b punctual.Finished) int {
+		return order(storekit.PlaceOfFinished(&a), storekit.PlaceOfFinished(&b))
+	})
+	if len(page.Records) > q.Limit {
+		page.Records = page.Records[:q.Limit]
+		page.Next = storekit.PlaceOfFinished(&page.Records[q.Limit-1]).String()
+	}
+	for i := range page.Records {
+		page.Records[i].Failures = slices.Clone(page.Records[i].Failures)
+	}
+	return page, nil
+}

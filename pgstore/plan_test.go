@@ -32,6 +32,7 @@ var inOrder = map[string][]access{
 	"list_ready":              {{"message_visible", "visible_at"}},
 	"list_dead":               {{"message_died", "died_at"}},
 	"list_dead_reason":        {{"message_reason", "reason"}},
+	"list_finished":           {{"finished_forget", "forget_at"}},
 	"purge_live":              {{"message_pkey", "id > "}},
 	"purge_dead":              {{"message_died", "died_at"}},
 	"past_retention":          {{"message_died", "died_at"}, {"message_forget", "forget_at"}},

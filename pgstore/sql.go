@@ -34,7 +34,7 @@ func loadStatements(schema string) statements {
 		all[name] = text
 	}
 	all["end_events"] = strings.Replace(all["end"], "SELECT id FROM unnest($5::text[]) AS id", all["old_events"], 1)
-	for _, name := range []string{"list_scheduled", "list_ready", "list_leased", "list_dead", "list_dead_reason"} {
+	for _, name := range []string{"list_scheduled", "list_ready", "list_leased", "list_dead", "list_dead_reason", "list_finished"} {
 		all[name+"_back"] = backwards(all[name])
 	}
 	return all
@@ -57,7 +57,7 @@ func mustRead(file string) string {
 }
 
 // backwards is the statement of a list that reads it from its end. In a list the place after which to go on is compared as a
-// row, which nothing else is, and the order is the last ORDER BY, of columns alone.
+// row, which nothing else is, and the order is an ORDER BY at the beginning of a line, of columns alone.
 func backwards(list string) string {
 	list = strings.ReplaceAll(list, "m.id) > ($7", "m.id) < ($7")
 	lines := strings.Split(list, "\n")

@@ -30,7 +30,7 @@ func runs(sc *script.Script) redisrig.Which {
 // scripts are all that a store runs.
 func scripts() []*script.Script {
 	return []*script.Script{
-		script.Push, script.Claim, script.Settle, script.Amend, script.Get, script.List, script.Stats, script.Forecast, script.Layout,
+		script.Push, script.Claim, script.Settle, script.Amend, script.Get, script.Finished, script.ListFinished, script.List, script.Stats, script.Forecast, script.Layout,
 		script.Configure, script.Copy, script.Spread, script.Purge, script.Delete, script.Check, script.Store, script.Registry, script.Forget, script.Refuse,
 	}
 }

@@ -75,6 +75,20 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	return call(ctx, s, "finished", wrong, read(wire.FinishedPath(topic, id)), nil, (*wire.Finished).Finished)
 }
 
+// ListFinished implements punctual.FinishedKeeper. It fails with ErrUnsupported when the store behind the server keeps no finished records.
+// The server answers with up to 1000 records at a time.
+func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
+	q, wrong := storekit.CheckFinished(q)
+	query := parameters("outcome", string(q.Outcome), "from", wire.TimeText(q.From), "to", wire.TimeText(q.To), "after", q.After)
+	if q.Descending {
+		query.Set("descending", "true")
+	}
+	if q.Limit != 0 {
+		query.Set("limit", strconv.Itoa(q.Limit))
+	}
+	return call(ctx, s, "list finished", wrong, read(wire.TopicPath(q.Topic, "finished")), query, (*wire.FinishedPage).Page)
+}
+
 // Consumers implements punctual.ConsumerReporter with the consumers that the answering server has seen. It fails with ErrUnsupported
 // when that server is too old to record them.
 func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {

@@ -216,6 +216,44 @@ func (c *call) finished() error {
 	return c.json(http.StatusOK, wire.FinishedOf(&f))
 }
 
+// finishedStep is how many finished records an answer has at most. During the call finishedHeld bytes count for them, because their
+// histories can be long.
+const (
+	finishedStep = 1000
+	finishedHeld = 20 << 20
+)
+
+// listFinished answers with one page of a topic's finished records.
+func (c *call) listFinished() error {
+	if c.server.keeper == nil {
+		return errKeepsNone
+	}
+	q := punctual.FinishedQuery{Topic: c.path["topic"], Outcome: punctual.Outcome(c.param("outcome")), After: c.param("after")}
+	var err error
+	if q.From, q.To, err = c.span(); err != nil {
+		return err
+	}
+	if q.Limit, err = c.number("limit", 0); err != nil {
+		return err
+	}
+	if q.Descending, _, err = c.truth("descending"); err != nil {
+		return err
+	}
+	if q, err = storekit.CheckFinished(q); err != nil {
+		return err
+	}
+	q.Limit = min(q.Limit, finishedStep)
+	if err := c.hold(finishedHeld); err != nil {
+		return err
+	}
+	defer c.drop(finishedHeld)
+	page, err := storeCall(c, func(ctx context.Context) (punctual.FinishedPage, error) { return c.server.keeper.ListFinished(ctx, q) })
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, wire.FinishedPageOf(page))
+}
+
 // list answers with one page of a topic's messages in a state.
 func (c *call) list() error {
 	if c.server.inspector == nil {

@@ -140,6 +140,7 @@ var (
 
 var (
 	ifExistsWords = []string{"keep", "replace", "replace-dead", "fail"}
+	outcomes      = []string{string(punctual.OutcomeAcked), string(punctual.OutcomeCancelled), string(punctual.OutcomeExpired)}
 	reasons       = []string{string(punctual.ReasonDiscarded), string(punctual.ReasonAttemptsUsedUp), string(punctual.ReasonExpired)}
 )
 
@@ -200,7 +201,7 @@ const (
 	pathTopic    = wire.PathTopics + "/{topic}"
 	pathMessages = pathTopic + "/messages"
 	pathMessage  = pathMessages + "/{id}"
-	pathFinished = pathTopic + "/finished/{id}"
+	pathFinished = pathTopic + "/finished"
 )
 
 // routes returns the table of routes.
@@ -274,7 +275,24 @@ func messageRoutes() []*route {
 			id: "get", summary: "Look at a message; with Accept: application/octet-stream at its body alone", handle: (*call).get,
 		},
 		{
-			method: http.MethodGet, path: pathFinished, action: access.Inspect, params: params(paramTopic, paramID),
+			method: http.MethodGet, path: pathFinished, action: access.Inspect,
+			params: params(
+				paramTopic,
+				param{name: "outcome", in: inQuery, text: "Only messages that ended in this way.", values: outcomes},
+				param{name: "from", in: inQuery, text: "Only messages that finished at this time or later.", schema: instant()},
+				param{name: "to", in: inQuery, text: "Only messages that finished before this time.", schema: instant()},
+				param{name: "limit", in: inQuery, text: "How many on a page, 1 to 10000; an answer has 1000 at most. Default 100.", schema: count(1, 10_000)},
+				param{name: "after", in: inQuery, text: "Continues a list: next of the page before; empty: the first page.", mayBeEmpty: true},
+				param{name: "descending", in: inQuery, text: "true: the message that finished last comes first. Default false.", values: []string{"true", "false"}},
+			),
+			answer: wire.FinishedPage{}, statuses: []int{http.StatusOK}, errors: []string{"unsupported"},
+			id: "listFinished", summary: "List the records of a topic's finished messages, in the order of kept_until",
+			detail: "That is the order in which they finished, unless the topic's finished_retention was changed meanwhile. " +
+				"A page may have fewer records than its limit, even none, and a next all the same: the list goes on as long as there is a next.",
+			handle: (*call).listFinished,
+		},
+		{
+			method: http.MethodGet, path: pathFinished + "/{id}", action: access.Inspect, params: params(paramTopic, paramID),
 			answer: wire.Finished{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "unsupported"},
 			id: "finished", summary: "Read the record of a finished message: did it fire, when, how late",
 			detail: "It is kept for the topic's finished_retention, without body and headers. A stored message may have the same ID by now.",

@@ -111,7 +111,7 @@ func members() map[string]object {
 		"AmendResult.outcome":       words(wire.Outcomes()...),
 		"Message.state":             states,
 		"Message.reason":            words(reasons...),
-		"Finished.outcome":          words(punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired),
+		"Finished.outcome":          words(outcomes...),
 		"Finding.severity":          named(punctual.SeverityGood, punctual.SeverityBad),
 		"Abilities.follow":          named(punctual.ReachNone, punctual.ReachAny),
 		"Info.durability":           words(punctual.Fsync, punctual.Replicated, punctual.Volatile),

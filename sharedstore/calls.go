@@ -114,6 +114,11 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	return do(ctx, s, func(f full, _ bool) (punctual.Finished, error) { return f.Finished(ctx, topic, id) }, false)
 }
 
+// ListFinished implements punctual.FinishedKeeper.
+func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.FinishedPage, error) { return f.ListFinished(ctx, q) }, false)
+}
+
 // Consumers implements punctual.ConsumerReporter. It reports the processes that use the directory through its owner, and not the claims
 // of the owner itself, because those do not pass the socket. It fails with ErrUnsupported while the directory cannot be shared.
 func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {

@@ -44,6 +44,7 @@ func closeMethods(s *harness) {
 	}
 	if k, err := punctual.As[punctual.FinishedKeeper](s.store); err == nil {
 		calls["Finished"] = func() error { _, err := k.Finished(s.ctx, orders, x); return err }
+		calls["ListFinished"] = func() error { _, err := k.ListFinished(s.ctx, punctual.FinishedQuery{Topic: orders}); return err }
 	}
 	if v, err := punctual.As[punctual.Surveyor](s.store); err == nil {
 		calls["Survey"] = func() error {

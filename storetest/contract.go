@@ -223,7 +223,9 @@ func (s *harness) malformedCalls() []namedCall {
 		{"DeleteTopic of no topic", func(ctx context.Context) error { _, err := in.DeleteTopic(ctx, ""); return err }},
 	}...)
 	if k, err := punctual.As[punctual.FinishedKeeper](s.store); err == nil {
-		calls = append(calls, namedCall{"Finished of no ID", func(ctx context.Context) error { _, err := k.Finished(ctx, orders, ""); return err }})
+		calls = append(calls,
+			namedCall{"Finished of no ID", func(ctx context.Context) error { _, err := k.Finished(ctx, orders, ""); return err }},
+			namedCall{"ListFinished of no topic", func(ctx context.Context) error { _, err := k.ListFinished(ctx, punctual.FinishedQuery{}); return err }})
 	}
 	if v, err := punctual.As[punctual.Surveyor](s.store); err == nil {
 		calls = append(calls, namedCall{"Survey of no edges", func(ctx context.Context) error { _, err := v.Survey(ctx, punctual.SurveyQuery{}); return err }})

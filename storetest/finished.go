@@ -28,6 +28,16 @@ func finishedCases() []testCase {
 		{"gone with its topic", p13, finishedDeleted},
 		{"many in one call", p13, finishedMany},
 		{"malformed and unknown", p13, finishedMalformed},
+		{"list", p13, finishedList},
+		{"list by time and outcome", p13, finishedListFiltered},
+		{"list of equal times", p13, finishedListEqualTimes},
+		{"list after the retention was changed", p13, finishedListRetentions},
+		{"list of what finished again", p13, finishedListAgain},
+		{"list while records come and go", p13, finishedListChanging},
+		{"list beside other topics", p13, finishedListBeside},
+		{"list of what is gone", p13, finishedListGone},
+		{"list of few among many", p13, finishedListFew},
+		{"malformed list", p13, finishedListMalformed},
 	}
 }
 

@@ -213,6 +213,7 @@ func printMessages(t *testing.T, keep func(string, ...result)) {
 	r.run("cancel", "later").ok()
 	keep("consume", r.run("consume", "t", "--until-empty", "--json").ok())
 	keep("get, finished", r.run("get", "retried", "later", "--json").ok())
+	keep("finished", r.run("finished", "t", "--json", "--limit", "1").ok(), r.run("finished", "t", "--json").ok())
 	r.run("push", "t", "x", "--id", "late").ok()
 	r.kill("t")
 	keep("get", r.run("get", "late", "--json").ok())

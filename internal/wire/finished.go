@@ -40,3 +40,32 @@ func (f *Finished) Finished() (punctual.Finished, error) {
 		Delivered: time.Time(f.Delivered), Failures: failures(f.Failures), KeptUntil: time.Time(f.KeptUntil),
 	}, nil
 }
+
+// FinishedPage is a part of a list of finished records.
+type FinishedPage struct {
+	Records []Finished `json:"records"`
+	// Next is the value of the parameter "after" for the next page. It is left out on the last page.
+	Next string `json:"next,omitzero"`
+}
+
+// FinishedPageOf returns p for an answer.
+func FinishedPageOf(p punctual.FinishedPage) FinishedPage {
+	out := FinishedPage{Records: make([]Finished, len(p.Records)), Next: p.Next}
+	for i := range p.Records {
+		out.Records[i] = FinishedOf(&p.Records[i])
+	}
+	return out
+}
+
+// Page returns the page as a punctual.FinishedPage. Its error is always nil.
+func (p *FinishedPage) Page() (punctual.FinishedPage, error) {
+	out := punctual.FinishedPage{Records: make([]punctual.Finished, len(p.Records)), Next: p.Next}
+	for i := range p.Records {
+		f, err := p.Records[i].Finished()
+		if err != nil {
+			return out, err
+		}
+		out.Records[i] = f
+	}
+	return out, nil
+}

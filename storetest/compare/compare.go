@@ -2,11 +2,13 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -140,6 +142,47 @@ func Keeper(ctx context.Context, s punctual.Store) (punctual.FinishedKeeper, err
 		return nil, err
 	}
 	return k, nil
+}
+
+// FinishedList reads all pages of a list of finished records, from q.After on. The error says which page is malformed.
+func FinishedList(ctx context.Context, k punctual.FinishedKeeper, q punctual.FinishedQuery) (all []punctual.Finished, err error) {
+	limit := cmp.Or(q.Limit, 100)
+	seen, cursors := make(map[string]bool), make(map[string]bool)
+	for {
+		p, err := k.ListFinished(ctx, q)
+		if err != nil {
+			return all, fmt.Errorf("ListFinished of %+v: unexpected error: %w", q, err)
+		}
+		if len(p.Records) > limit {
+			return all, fmt.Errorf("ListFinished of %+v: a page has %d records; want %d at most", q, len(p.Records), limit)
+		}
+		for _, f := range p.Records {
+			switch {
+			case f.Topic != q.Topic:
+				return all, fmt.Errorf("ListFinished of %+v: it shows %s/%s", q, f.Topic, f.ID)
+			case seen[f.ID]:
+				return all, fmt.Errorf("ListFinished of %+v: it shows %s twice", q, f.ID)
+			case f.At.Before(q.From) || !q.To.IsZero() && !f.At.Before(q.To) || q.Outcome != "" && f.Outcome != q.Outcome:
+				return all, fmt.Errorf("ListFinished of %+v: it shows %s, %s at %v", q, f.ID, f.Outcome, f.At)
+			}
+			if len(all) > 0 && (finishedOrder(all[len(all)-1], f) >= 0) != q.Descending {
+				return all, fmt.Errorf("ListFinished of %+v: %s, kept until %v, comes behind %s, kept until %v", q, f.ID, f.KeptUntil, all[len(all)-1].ID, all[len(all)-1].KeptUntil)
+			}
+			seen[f.ID] = true
+			all = append(all, f)
+		}
+		if p.Next == "" {
+			return all, nil
+		}
+		if cursors[p.Next] {
+			return all, fmt.Errorf("ListFinished of %+v: it comes to %q for the second time", q, p.Next)
+		}
+		cursors[p.Next], q.After = true, p.Next
+	}
+}
+
+func finishedOrder(a, b punctual.Finished) int {
+	return cmp.Or(a.KeptUntil.Compare(b.KeptUntil), strings.Compare(a.ID, b.ID))
 }
 
 // Finished says in what a story differs from what it should be. With lost, it may have lost when the lease began.

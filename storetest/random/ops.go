@@ -523,6 +523,15 @@ func (c *comparison) look(t *rapid.T) {
 		c.broken(promise.P13, "%s/%s in the store and in the model: %s", topic, id, d)
 	}
 	c.sameStory(topic, id)
+	fq := punctual.FinishedQuery{Topic: topic, Limit: rapid.IntRange(1, 4).Draw(t, "finished records of a page"), Descending: rapid.Bool().Draw(t, "newest first")}
+	fq.Outcome = rapid.SampledFrom([]punctual.Outcome{"", "", punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired}).Draw(t, "outcome")
+	if rapid.Bool().Draw(t, "finished lately") {
+		fq.From = c.told.Add(-delays().Draw(t, "finished before now"))
+		if rapid.Bool().Draw(t, "up to now") {
+			fq.To = c.told
+		}
+	}
+	c.sameFinished(fq)
 	f, err := c.inspector.Forecast(c.ctx, q)
 	w, wantErr := c.model.Forecast(c.ctx, q)
 	c.sameCode(promise.P13, "Forecast", err, wantErr)
@@ -541,6 +550,29 @@ func (c *comparison) sameStory(topic, id string) {
 	c.sameCode(promise.P13, fmt.Sprintf("Finished of %s/%s", topic, id), err, wantErr)
 	if d := compare.Finished(got, want, c.opener.reopen != nil); err == nil && d != "" {
 		c.broken(promise.P13, "the story of %s/%s: %s", topic, id, d)
+	}
+}
+
+// sameFinished compares the pages of a list of finished records.
+func (c *comparison) sameFinished(q punctual.FinishedQuery) {
+	if c.keeper == nil {
+		return
+	}
+	got, err := compare.FinishedList(c.ctx, c.keeper, q)
+	if err != nil {
+		c.broken(promise.P13, "%v", err)
+	}
+	want, err := compare.FinishedList(c.ctx, c.model, q)
+	if err != nil {
+		c.Fatalf("list of the model: %v", err)
+	}
+	if len(got) != len(want) {
+		c.broken(promise.P13, "a list of finished records, %+v, shows %d; want %d", q, len(got), len(want))
+	}
+	for i := range want {
+		if d := compare.Finished(got[i], want[i], c.opener.reopen != nil); d != "" {
+			c.broken(promise.P13, "record %d of a list of finished records, %+v: %s", i, q, d)
+		}
 	}
 }
 
@@ -568,6 +600,7 @@ func (c *comparison) compareAll() {
 		for _, id := range randomIDs() {
 			c.sameStory(topic, id)
 		}
+		c.sameFinished(punctual.FinishedQuery{Topic: topic, Limit: 2, Descending: len(c.leases)%2 == 1})
 		for _, state := range storetest.States() {
 			q := punctual.ListQuery{Topic: topic, State: state, Limit: 2, Descending: len(c.leases)%2 == 1} // either direction, as chance has it
 			got, err := compare.List(c.ctx, c.inspector, q)

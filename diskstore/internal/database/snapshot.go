@@ -8,6 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Snapshot is the database at one instant. Its methods need no lock. All but Close are safe for concurrent use.
@@ -47,6 +48,102 @@ func (s *Snapshot) Finished(topic uint32, id string) (f punctual.Finished, ok bo
 	f, err = record.DecodeFinished(v)
 	f.ID = id
 	return f, err == nil, s.db.state.ReadError("read the finished record of "+id, err)
+}
+
+// FinishedByID calls f for the finished records of a topic, in the order of their IDs, until f returns false.
+func (s *Snapshot) FinishedByID(ctx context.Context, topic uint32, f func(*punctual.Finished) bool) error {
+	prefix := topicKey(keyRecord, topic)
+	it, err := s.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return s.db.state.ReadError("read finished records", err)
+	}
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if n++; n%scanChecks == 0 {
+			if err := s.db.state.Check(ctx); err != nil {
+				return errkind.JoinClose(err, it)
+			}
+		}
+		r, err := record.DecodeFinished(it.Value())
+		if err != nil {
+			return s.db.state.ReadError("read finished records", errkind.JoinClose(err, it))
+		}
+		r.ID = string(it.Key()[len(prefix):])
+		if !f(&r) {
+			break
+		}
+	}
+	return s.db.state.ReadError("read finished records", errkind.JoinClose(it.Error(), it))
+}
+
+// FinishedRange is a part of the order in which finished records are deleted: from a place up to another one, which is not included.
+type FinishedRange struct {
+	From, To  storekit.FinishedPlace
+	Backwards bool // it is read from its end
+}
+
+// FinishedByEnd calls f for the finished records of a topic in a range, in the order in which they are deleted, until f returns
+// false. The keys in that order are those of all topics together, and some lead to records that later ones have replaced. For each
+// key that leads to no record of the topic, f is called as well, with no record. at is up to where the range has been read then.
+func (s *Snapshot) FinishedByEnd(ctx context.Context, topic uint32, r FinishedRange, f func(at storekit.FinishedPlace, rec *punctual.Finished) bool) error {
+	it, err := s.snap.NewIter(&pebble.IterOptions{
+		LowerBound: forgetKey(keyRecordEnd, r.From.Until, topic, r.From.ID),
+		UpperBound: forgetKey(keyRecordEnd, r.To.Until, topic, r.To.ID),
+	})
+	if err != nil {
+		return s.db.state.ReadError("read finished records", err)
+	}
+	begin, next := it.First, it.Next
+	if r.Backwards {
+		begin, next = it.Last, it.Prev
+	}
+	n := 0
+	for ok := begin(); ok; {
+		if n++; n%scanChecks == 0 {
+			if err := s.db.state.Check(ctx); err != nil {
+				return errkind.JoinClose(err, it)
+			}
+		}
+		until, of, id, err := parseForgetKey(it.Key())
+		if err != nil {
+			return s.db.state.ReadError("read finished records", errkind.JoinClose(err, it))
+		}
+		if of != topic {
+			at, seek := passOver(it, until, of, topic, r.Backwards)
+			if !f(at, nil) {
+				break
+			}
+			ok = seek()
+			continue
+		}
+		rec, found, err := s.Finished(topic, id)
+		if err != nil {
+			return errkind.JoinClose(err, it)
+		}
+		var current *punctual.Finished // nil when a later record has replaced the one of this key
+		if found && storekit.Millis(rec.KeptUntil) == until {
+			current = &rec
+		}
+		if !f(storekit.FinishedPlace{Until: until, ID: id}, current) {
+			break
+		}
+		ok = next()
+	}
+	return s.db.state.ReadError("read finished records", errkind.JoinClose(it.Error(), it))
+}
+
+// passOver says where the keys of a topic go on when an iterator has come to one of another topic, of: at is the place up to which
+// the topic's keys have been read, and seek leads there.
+func passOver(it *pebble.Iterator, until int64, of, topic uint32, backwards bool) (at storekit.FinishedPlace, seek func() bool) {
+	at.Until = until
+	if of > topic { // the other topic's keys stand behind those that the topic may have at the same time
+		at.Until++
+	}
+	if backwards {
+		// All before at is still to be read: the keys of the topic up to the last one of the time before.
+		return at, func() bool { return it.SeekLT(forgetKey(keyRecordEnd, at.Until-1, topic+1, "")) }
+	}
+	return at, func() bool { return it.SeekGE(forgetKey(keyRecordEnd, at.Until, topic, "")) }
 }
 
 // Topics reads all topics, sorted by name.

@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -23,6 +24,9 @@ const (
 
 // outcomes has the outcomes by their number in a finished record.
 var outcomes = [...]punctual.Outcome{punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired}
+
+// OutcomeNumber is the number of an outcome in a finished record.
+func OutcomeNumber(o punctual.Outcome) int { return slices.Index(outcomes[:], o) }
 
 // ReadFinished decodes a finished record, which the result does not refer to. A record that is cut off, too long or of another
 // version is ErrCorrupt.

@@ -8,7 +8,7 @@ import (
 )
 
 var all = []*Script{
-	Push, Claim, Settle, Amend, Get, Finished, List, Stats, Forecast, Layout, Check, Configure, Copy, Spread, Purge, Delete, Store, Forget, Refuse, Registry, Confirm, Rights,
+	Push, Claim, Settle, Amend, Get, Finished, ListFinished, List, Stats, Forecast, Layout, Check, Configure, Copy, Spread, Purge, Delete, Store, Forget, Refuse, Registry, Confirm, Rights,
 }
 
 // Every file of lua/ is part of a script, and those that change something begin with what makes a copy harmless.

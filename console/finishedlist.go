@@ -1,0 +1,80 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// finishedListPage shows the finished records of a topic, the message that finished last first.
+type finishedListPage struct {
+	*topicView
+	// Able is true if the store keeps finished records. Keep is for how long the topic keeps those that are written now; 0 is not at all.
+	Able bool
+	Keep time.Duration
+	Rows []punctual.Finished
+	// Outcomes are the choices of the filter by how a message ended. From and To are its bounds, Filtered is true if there is one.
+	Outcomes []choice
+	From, To string
+	Filtered bool
+	// Stopped is true if the page ended before it was full, because so many records were read that are not to be shown.
+	Stopped     bool
+	First, Next string
+}
+
+// finishedParts is how many pages of a store's list the console reads for one page, because those of a filtered list can be empty.
+const finishedParts = 5
+
+func (c *call) showFinishedList() error {
+	v, err := c.topicView("finished-list", "finished")
+	if err != nil {
+		return err
+	}
+	p := &finishedListPage{topicView: v, Able: c.keeper() != nil, Keep: v.settings.FinishedRetention}
+	if p.Able {
+		err = c.listFinished(p)
+	}
+	if errors.Is(err, punctual.ErrUnsupported) {
+		c.noFinished.Store(true)
+		p.Able, err = false, nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.show("finished-list", p)
+}
+
+// listFinished reads the records that the filter selects.
+func (c *call) listFinished(p *finishedListPage) (err error) {
+	q := punctual.FinishedQuery{Topic: p.Stats.Topic, Outcome: punctual.Outcome(c.get("outcome")), Descending: true, After: c.get("after")}
+	if q.From, err = c.instant("from"); err != nil {
+		return err
+	}
+	if q.To, err = c.instant("to"); err != nil {
+		return err
+	}
+	for _, o := range []punctual.Outcome{punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired} {
+		p.Outcomes = append(p.Outcomes, choice{Value: string(o), Text: c.look.language.text("event." + string(o)), Chosen: o == q.Outcome})
+	}
+	p.From, p.To, p.Filtered = p.Input(q.From), p.Input(q.To), q.Outcome != "" || !q.From.IsZero() || !q.To.IsZero()
+	if q.After != "" {
+		p.First = c.withQuery("after", "")
+	}
+	for range finishedParts {
+		q.Limit = pageRows - len(p.Rows)
+		page, err := c.keeper().ListFinished(c.r.Context(), q)
+		if err != nil {
+			return fmt.Errorf("list the finished messages of %s: %w", q.Topic, err)
+		}
+		p.Rows, q.After = append(p.Rows, page.Records...), page.Next
+		if page.Next == "" || len(p.Rows) == pageRows {
+			break
+		}
+	}
+	if q.After != "" {
+		p.Next, p.Stopped = c.withQuery("after", q.After), len(p.Rows) < pageRows
+	}
+	return nil
+}
