@@ -75,8 +75,8 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	return call(ctx, s, "finished", wrong, read(wire.FinishedPath(topic, id)), nil, (*wire.Finished).Finished)
 }
 
-// ListFinished implements punctual.FinishedKeeper. It fails with ErrUnsupported when the store behind the server keeps no finished records.
-// The server answers with up to 1000 records at a time.
+// ListFinished implements punctual.FinishedKeeper. It fails with ErrUnsupported when the store behind the server keeps no finished records,
+// or the server is too old to list them. The server answers with up to 1000 records at a time.
 func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
 	q, wrong := storekit.CheckFinished(q)
 	query := parameters("outcome", string(q.Outcome), "from", wire.TimeText(q.From), "to", wire.TimeText(q.To), "after", q.After)

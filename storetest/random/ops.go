@@ -523,7 +523,17 @@ func (c *comparison) look(t *rapid.T) {
 		c.broken(promise.P13, "%s/%s in the store and in the model: %s", topic, id, d)
 	}
 	c.sameStory(topic, id)
-	fq := punctual.FinishedQuery{Topic: topic, Limit: rapid.IntRange(1, 4).Draw(t, "finished records of a page"), Descending: rapid.Bool().Draw(t, "newest first")}
+	f, err := c.inspector.Forecast(c.ctx, q)
+	w, wantErr := c.model.Forecast(c.ctx, q)
+	c.sameCode(promise.P13, "Forecast", err, wantErr)
+	if !f.From.Equal(w.From) || f.Step != w.Step || !slices.Equal(f.Counts, w.Counts) || f.Overdue != w.Overdue || f.Beyond != w.Beyond {
+		c.broken(promise.P13, "the forecast of %q in steps of %v is %+v; want %+v", q.Topic, q.Step, f, w)
+	}
+}
+
+// lookAtFinished lists finished records by chance.
+func (c *comparison) lookAtFinished(t *rapid.T) {
+	fq := punctual.FinishedQuery{Topic: c.topic(t), Limit: rapid.IntRange(1, 4).Draw(t, "finished records of a page"), Descending: rapid.Bool().Draw(t, "newest first")}
 	fq.Outcome = rapid.SampledFrom([]punctual.Outcome{"", "", punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired}).Draw(t, "outcome")
 	if rapid.Bool().Draw(t, "finished lately") {
 		fq.From = c.told.Add(-delays().Draw(t, "finished before now"))
@@ -531,13 +541,8 @@ func (c *comparison) look(t *rapid.T) {
 			fq.To = c.told
 		}
 	}
+	c.sync()
 	c.sameFinished(fq)
-	f, err := c.inspector.Forecast(c.ctx, q)
-	w, wantErr := c.model.Forecast(c.ctx, q)
-	c.sameCode(promise.P13, "Forecast", err, wantErr)
-	if !f.From.Equal(w.From) || f.Step != w.Step || !slices.Equal(f.Counts, w.Counts) || f.Overdue != w.Overdue || f.Beyond != w.Beyond {
-		c.broken(promise.P13, "the forecast of %q in steps of %v is %+v; want %+v", q.Topic, q.Step, f, w)
-	}
 }
 
 // sameStory compares what is kept of a finished message. A store that was opened anew may have lost when its lease began.
@@ -600,7 +605,9 @@ func (c *comparison) compareAll() {
 		for _, id := range randomIDs() {
 			c.sameStory(topic, id)
 		}
-		c.sameFinished(punctual.FinishedQuery{Topic: topic, Limit: 2, Descending: len(c.leases)%2 == 1})
+		for n, how := range []punctual.Outcome{"", punctual.OutcomeAcked, punctual.OutcomeCancelled} {
+			c.sameFinished(punctual.FinishedQuery{Topic: topic, Outcome: how, Limit: 2, Descending: (n+len(c.leases))%2 == 1})
+		}
 		for _, state := range storetest.States() {
 			q := punctual.ListQuery{Topic: topic, State: state, Limit: 2, Descending: len(c.leases)%2 == 1} // either direction, as chance has it
 			got, err := compare.List(c.ctx, c.inspector, q)

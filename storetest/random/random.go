@@ -160,6 +160,9 @@ func compareHistory(r *rapid.T, o opener) {
 	c.partitions = set.Partitions
 	for _, topic := range c.topics {
 		c.withoutJitter(topic)
+		if c.keeper != nil && rapid.Bool().Draw(r, "keeps finished records from the beginning") {
+			c.patch(topic, punctual.SettingsPatch{FinishedRetention: ptr(time.Hour)})
+		}
 	}
 	for range eras {
 		r.Repeat(c.actions())
@@ -193,7 +196,7 @@ func (c *comparison) actions() map[string]func(*rapid.T) {
 		"push": c.push, "push more": c.push, "claim": c.claim, "claim more": c.claim, "claim again": c.claim,
 		"settle": c.settle, "settle more": c.settle, "settle again": c.settle, "amend": c.amend, "amend more": c.amend,
 		"configure": c.configure, "purge": c.purge, "delete topic": c.deleteTopic,
-		"look": c.look, "advance": c.advance, "advance more": c.advance, "step back": c.stepBack,
+		"look": c.look, "look at what finished": c.lookAtFinished, "advance": c.advance, "advance more": c.advance, "step back": c.stepBack,
 		"": func(*rapid.T) { c.compareStats() },
 	}
 }

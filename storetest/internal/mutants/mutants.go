@@ -90,6 +90,7 @@ type Bug struct {
 	now    func(*mutant) time.Time
 	stats  func(*mutant, string) (punctual.TopicStats, error)
 	story  func(*mutant, *punctual.Finished, error) error
+	list   func(*mutant, punctual.FinishedQuery) (punctual.FinishedPage, error)
 	remove func(*mutant, string) (int64, error)
 }
 
@@ -155,6 +156,13 @@ func (m *mutant) Finished(ctx context.Context, topic, id string) (punctual.Finis
 		err = m.story(m, &f, err)
 	}
 	return f, err
+}
+
+func (m *mutant) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
+	if m.list == nil {
+		return m.Store.ListFinished(ctx, q)
+	}
+	return m.list(m, q)
 }
 
 func (m *mutant) DeleteTopic(ctx context.Context, topic string) (int64, error) {
@@ -502,6 +510,27 @@ var All = map[string]struct {
 				return storekit.NoFinishedRecordError(f.Topic, f.ID)
 			}
 			return err
+		},
+	}},
+	"lists finished messages of any outcome": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
+		list: func(m *mutant, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
+			q.Outcome = ""
+			return m.Store.ListFinished(context.Background(), q)
+		},
+	}},
+	"loses a finished record between two pages": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
+		list: func(m *mutant, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
+			p, err := m.Store.ListFinished(context.Background(), q)
+			if n := len(p.Records); err == nil && p.Next != "" {
+				p.Records = p.Records[:n-1]
+			}
+			return p, err
+		},
+	}},
+	"lists finished messages from the other end": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
+		list: func(m *mutant, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
+			q.Descending = !q.Descending
+			return m.Store.ListFinished(context.Background(), q)
 		},
 	}},
 	"stores follow-ups although the lease was lost": {Promise: promise.P4, Groups: []string{"then"}, Random: true, Bug: Bug{
