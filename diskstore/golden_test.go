@@ -38,7 +38,8 @@ func TestGoldenFormats(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := openAt(t, dir, &Options{Clock: storekit.NewManualClock(testStart.Add(time.Second))})
-			readGolden(t, s, filepath.Base(golden) != "format-1", filepath.Base(golden) == "format-1-remember" || filepath.Base(golden) == "format-1-attributes")
+			name := filepath.Base(golden)
+			readGolden(t, s, name != "format-1", name != "format-1" && name != "format-1-finished")
 			if _, err := os.Stat(filepath.Join(dir, fmt.Sprint("FORMAT-", directory.FormatVersion))); err != nil {
 				t.Errorf("the format is not told to other programs: %v", err)
 			}
@@ -61,7 +62,7 @@ func TestGoldenClock(t *testing.T) {
 
 const (
 	goldenTopic = "order.cancel"
-	goldenNew   = "format-1-attributes"
+	goldenNew   = "format-1-single"
 	// goldenLate is how long after everything else the lease is extended.
 	goldenLate = 500 * time.Millisecond
 	// goldenRetention is how long finished records are kept, in the stores that have some.

@@ -67,12 +67,16 @@ type DB struct {
 
 	// What follows is guarded by the write lock, unless its type has a lock of its own.
 
-	written  bool   // the format is on disk
-	last     uint64 // number of the last transaction
-	next     uint64 // the next message number to be given out
-	limit    uint64 // message numbers are reserved on disk below it
-	topicNum uint32 // number of the next new topic
-	clock    atomic.Int64
+	written bool // the format is on disk
+	// single is the number from which on the keys of a message are written once before each deletion, so that they go by single
+	// deletions (Tx.erase). singleWritten says that it is on disk.
+	single        uint64
+	singleWritten bool
+	last          uint64 // number of the last transaction
+	next          uint64 // the next message number to be given out
+	limit         uint64 // message numbers are reserved on disk below it
+	topicNum      uint32 // number of the next new topic
+	clock         atomic.Int64
 	// stale are the topics whose low watermark may be raised, each once.
 	stale []*Topic
 	// garbage are the topics whose deleted messages may take room on disk, each once.
@@ -178,6 +182,12 @@ func (db *DB) engineOptions() *pebble.Options {
 			},
 			DataCorruption: func(i pebble.DataCorruptionInfo) {
 				db.state.Fail(errkind.Corruptf("file %s: %v", i.Path, i.Details))
+			},
+			// A deletion of ranges can make the engine suspect a misuse where there is none, so the store goes on.
+			PossibleAPIMisuse: func(i pebble.PossibleAPIMisuseInfo) {
+				if i.Kind == pebble.NondeterministicSingleDelete {
+					db.opt.Log.Error("a deleted message may be in the database again: stop the store and let punctual check read it", "dir", db.dir, "key", fmt.Sprintf("%q", i.UserKey))
+				}
 			},
 		},
 	}

@@ -16,6 +16,7 @@ import (
 //	'M' "clock"                        -> int64        the store's clock has passed this
 //	'M' "topic"                        -> uint32       all topic numbers below are used up
 //	'M' "txn"                          -> uint64       number of the last transaction
+//	'M' "single"                       -> uint64       messages with this number or a later one are deleted by single deletions
 //	'T' name                           -> topic(4) settings as JSON
 //	'n' topic(4)                       -> live(8) dead(8)   how many messages there are
 //	'w' topic(4)                       -> time(8) seq(8)    watermark: no 'm' key lies below
@@ -31,7 +32,8 @@ import (
 // Every 'm' has its 'i' with kind live, every 'd' its 'i' with kind dead, and the reverse. 'n' counts them. Every 'f'
 // has its 'x', and every 's' its 'u'. Verifier checks all this. There may be an 'x' whose 'f' or topic was deleted, and
 // an 'x' with an earlier time than its 'f', when the ID was finished again. The same goes for 'u' and 's'. 'M' "topic" is
-// missing until a topic is made, and in stores that were made before it was kept.
+// missing until a topic is made, and in stores that were made before it was kept. 'M' "single" is missing in stores that were
+// made before it was kept, until the first transaction; their messages go by plain deletions.
 //
 // The compatibility rules: a new kind of key gets a new letter; the meaning of a letter never
 // changes. A change that an older program would misread raises the format, and gets a step where
@@ -101,6 +103,7 @@ const (
 	metaClock   = "Mclock"
 	metaTopic   = "Mtopic"
 	metaTxn     = "Mtxn"
+	metaSingle  = "Msingle"
 )
 
 func nameKey(topic string) []byte { return append([]byte{keyTopic}, topic...) }

@@ -241,5 +241,9 @@ func (tx *Tx) holds(l *Look, t *Topic, key []byte) bool {
 	return l != nil && l.topic == t && *c.entry(key[1:]) <= l.seen && c.every <= l.seen
 }
 
-// changed notes that the transaction changes an ID.
-func (tx *Tx) changed(key []byte) { *tx.db.changes.entry(key[1:]) = tx.Num }
+// changed notes that the transaction writes or deletes a key, if the key is one that a Look reads.
+func (tx *Tx) changed(key []byte) {
+	if key[0] == keyID || key[0] == keyFinished {
+		*tx.db.changes.entry(key[1:]) = tx.Num
+	}
+}

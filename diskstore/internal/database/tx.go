@@ -56,6 +56,10 @@ func (tx *Tx) Apply(tokens int64) error {
 		tokens = max(tokens, 1)
 		tx.set([]byte(metaVersion), binary.BigEndian.AppendUint32(nil, db.opt.Format))
 	}
+	if !db.singleWritten {
+		db.singleWritten = true
+		tx.set([]byte(metaSingle), binary.BigEndian.AppendUint64(nil, db.single))
+	}
 	if tx.now > db.clock.Load() {
 		tx.SetClock()
 	}
@@ -112,14 +116,34 @@ func must(err error) {
 
 // set writes a key. A nil value deletes the key.
 func (tx *Tx) set(key, value []byte) {
-	if key[0] == keyID || key[0] == keyFinished {
-		tx.changed(key)
-	}
+	tx.changed(key)
 	if value == nil {
 		must(tx.batch().Delete(key, nil))
 	} else {
 		must(tx.batch().Set(key, value, nil))
 	}
+}
+
+// erase deletes a key of the message with a number, which must be there: its record, or the place of its ID. A plain deletion
+// stays in the tables until it has reached the last one that may have an older value. A single deletion and the value that it
+// deletes both vanish as soon as the engine meets them together: mostly before the message has reached a table at all, because
+// most messages live for less time than it takes to fill the engine's buffer. The engine asks that there be one value at most
+// between two deletions. That is so for messages from the number db.single on, because overwrite sees to it.
+func (tx *Tx) erase(key []byte, seq uint64) {
+	if seq < tx.db.single {
+		tx.set(key, nil)
+		return
+	}
+	tx.changed(key)
+	must(tx.batch().SingleDelete(key, nil))
+}
+
+// overwrite writes a key of the message with a number in the place of the value that is there.
+func (tx *Tx) overwrite(key, value []byte, seq uint64) {
+	if seq >= tx.db.single {
+		tx.erase(key, seq)
+	}
+	tx.set(key, value)
 }
 
 // deleteRange deletes all keys that begin with prefix. The transaction must not Find or Read any of them afterwards.
@@ -295,7 +319,7 @@ func (tx *Tx) Put(t *Topic, from Place, r *record.Record) record.Stored {
 
 // Rewrite changes the record of a live message that stays where it is.
 func (tx *Tx) Rewrite(t *Topic, at record.Position, r *record.Record) {
-	tx.set(posKey(Live, t.num, at), r.Encode())
+	tx.overwrite(posKey(Live, t.num, at), r.Encode(), at.Seq)
 	tx.changed(idKey(keyID, t.num, r.ID))
 }
 
@@ -316,7 +340,7 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 		tx.count(t)
 	}
 	if !from.Nowhere() {
-		tx.set(posKey(from.Order, t.num, from.At), nil)
+		tx.erase(posKey(from.Order, t.num, from.At), from.At.Seq)
 		tx.db.noteRemoved(t, 1)
 	}
 	switch from.Order {
@@ -331,11 +355,15 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 		}
 	}
 	if to.Nowhere() {
-		tx.set(idKey(keyID, t.num, id), nil)
+		tx.erase(idKey(keyID, t.num, id), from.At.Seq)
 		return
 	}
 	tx.set(posKey(to.Order, t.num, to.At), rec)
-	tx.set(idKey(keyID, t.num, id), to.value())
+	if from.Nowhere() {
+		tx.set(idKey(keyID, t.num, id), to.value())
+	} else {
+		tx.overwrite(idKey(keyID, t.num, id), to.value(), from.At.Seq)
+	}
 	switch {
 	case to.Order == Live:
 		t.live++
