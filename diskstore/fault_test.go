@@ -282,6 +282,7 @@ func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string
 			}
 			return nil
 		},
+		"ListFinished": func() error { _, err := s.ListFinished(ctx, punctual.FinishedQuery{Topic: topic}); return err },
 		"List": func() error {
 			_, err := s.List(ctx, punctual.ListQuery{Topic: topic, State: punctual.StateReady, Limit: 1})
 			return err
