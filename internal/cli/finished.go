@@ -159,52 +159,13 @@ type finishedJSON struct {
 	Next string `json:"next,omitzero"`
 }
 
-// finishedLister shows the records of a listing.
-type finishedLister struct {
-	app  *app
-	rows [][]any
-}
-
-func (a *app) newFinishedLister() *finishedLister { return &finishedLister{app: a} }
-
-// page shows some records; of the last ones next tells how to go on.
-func (l *finishedLister) page(fs []punctual.Finished, next string, last bool) error {
-	for n := range fs {
-		f := &fs[n]
-		if !l.app.json {
-			l.rows = append(l.rows, finishedRow(f))
-			continue
-		}
-		shape := finishedJSON{Finished: wire.FinishedOf(f)}
-		if last && n == len(fs)-1 {
-			shape.Next = next
-		}
-		if err := l.app.out.writeJSON(shape); err != nil {
-			return err
-		}
+func (a *app) newFinishedLister() *lister[punctual.Finished] {
+	return &lister[punctual.Finished]{
+		app: a, columns: []any{"ID", "OUTCOME", "FINISHED", "DUE", "LATE", "ATTEMPTS", "NOTE"}, number: 6, row: finishedRow,
+		line: func(f *punctual.Finished, next string) any {
+			return finishedJSON{Finished: wire.FinishedOf(f), Next: next}
+		},
 	}
-	if last && next != "" && !l.app.json {
-		l.end()
-		fmt.Fprintf(l.app.errs, "there may be more: go on with --after '%s'\n", next)
-	}
-	if len(l.rows) >= tableRows {
-		l.end()
-	}
-	return nil
-}
-
-// end prints the table of what was shown since the last end.
-func (l *finishedLister) end() {
-	if len(l.rows) == 0 {
-		return
-	}
-	t := l.app.out.Table("ID", "OUTCOME", "FINISHED", "DUE", "LATE", "ATTEMPTS", "NOTE")
-	term.RightAligned(t, 6)
-	for _, row := range l.rows {
-		t.AppendRow(row)
-	}
-	l.rows = nil
-	l.app.printf("%s\n", t.Render())
 }
 
 func finishedRow(f *punctual.Finished) []any {

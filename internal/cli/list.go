@@ -184,26 +184,36 @@ func continueBehind(parts []part, after string) ([]part, string, error) {
 	return nil, "", usagef("--after %q is not a cursor of this list: use what the former page named, with the same other arguments", after)
 }
 
-// lister shows the messages of a listing.
-type lister struct {
-	app  *app
-	rows [][]any
+// lister shows the rows of a listing: messages, or finished records.
+type lister[T any] struct {
+	app     *app
+	columns []any                       // the head of the table
+	number  int                         // the column of numbers, from 1
+	row     func(v *T) []any            // of the table
+	line    func(v *T, next string) any // of --json; next is empty unless the list goes on behind v
+	rows    [][]any
 }
 
-func (a *app) newLister() *lister { return &lister{app: a} }
+func (a *app) newLister() *lister[punctual.Info] {
+	return &lister[punctual.Info]{
+		app: a, columns: []any{"ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY"}, number: 5, row: listRow,
+		line: func(m *punctual.Info, next string) any { return messageJSON{Message: wire.MessageOf(m), Next: next} },
+	}
+}
 
-// page shows some messages; of the last ones next tells how to go on.
-func (l *lister) page(ms []punctual.Info, next string, last bool) error {
-	for n, m := range ms {
-		shape := messageJSON{Message: wire.MessageOf(&m)}
-		if last && n == len(ms)-1 {
-			shape.Next = next
-		}
+// page shows some rows; of the last ones next tells how to go on.
+func (l *lister[T]) page(vs []T, next string, last bool) error {
+	for n := range vs {
+		v := &vs[n]
 		if !l.app.json {
-			l.rows = append(l.rows, listRow(m))
+			l.rows = append(l.rows, l.row(v))
 			continue
 		}
-		if err := l.app.out.writeJSON(shape); err != nil {
+		behind := ""
+		if last && n == len(vs)-1 {
+			behind = next
+		}
+		if err := l.app.out.writeJSON(l.line(v, behind)); err != nil {
 			return err
 		}
 	}
@@ -222,12 +232,12 @@ func (l *lister) page(ms []punctual.Info, next string, last bool) error {
 const tableRows = 1000
 
 // end prints the table of what was shown since the last end.
-func (l *lister) end() {
+func (l *lister[T]) end() {
 	if len(l.rows) == 0 {
 		return
 	}
-	t := l.app.out.Table("ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY")
-	term.RightAligned(t, 5)
+	t := l.app.out.Table(l.columns...)
+	term.RightAligned(t, l.number)
 	for _, row := range l.rows {
 		t.AppendRow(row)
 	}
@@ -235,8 +245,8 @@ func (l *lister) end() {
 	l.app.printf("%s\n", t.Render())
 }
 
-func listRow(m punctual.Info) []any {
-	return []any{m.ID, m.Topic, m.State.String(), stamp(m.Due), m.Attempt, term.OneLine(listNote(m), 40), term.OneLine(view.BodyText(m.Body), 40)}
+func listRow(m *punctual.Info) []any {
+	return []any{m.ID, m.Topic, m.State.String(), stamp(m.Due), m.Attempt, term.OneLine(listNote(*m), 40), term.OneLine(view.BodyText(m.Body), 40)}
 }
 
 // listNote is what is worth saying of a message besides its columns.
