@@ -130,6 +130,8 @@ func TestAccessibleBesides(t *testing.T) {
 	full.traffic()
 	full.finish("order.done", "o-1")
 	each(full, "a finished message", "dl.facts", func() { full.open("/topics/order.done/messages/o-1") })
+	each(full, "the finished messages", "td.id a", func() { full.open("/topics/order.done/finished") })
+	each(full, "no finished messages", "p.empty", func() { full.open("/topics/reminder/finished") })
 	each(full, "a group of the dead", "td.error a", func() { full.open("/dead?topic=payment.notify&match=is&error=no+such+customer") })
 	each(full, "no such message", "main h1", func() { full.visit("/topics/reminder/messages/nobody") })
 	each(full, "no such page", "main h1", func() { full.visit("/nowhere") })
