@@ -68,7 +68,7 @@ type DB struct {
 	// What follows is guarded by the write lock, unless its type has a lock of its own.
 
 	written bool // the format is on disk
-	// single is the number from which on the keys of a message are written once before each deletion, so that they go by single
+	// single is the number from which on the keys of a message are written once between two deletions, so that they go by single
 	// deletions (Tx.erase). singleWritten says that it is on disk.
 	single        uint64
 	singleWritten bool

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +100,6 @@ func TestMessagesFromBeforeSingleDeletions(t *testing.T) {
 	message := func(id string) *record.Record {
 		return &record.Record{ID: id, Message: lifecycle.Message{Due: 2000, FirstDue: 2000}}
 	}
-	db.single = math.MaxUint64 // as a program that knows no single deletions
 	var topic *Topic
 	commit(func(tx *Tx) {
 		topic = addTopic(t, tx, "orders")
@@ -116,11 +114,16 @@ func TestMessagesFromBeforeSingleDeletions(t *testing.T) {
 		}
 		return p
 	}
-	commit(func(tx *Tx) {
-		tx.Rewrite(topic, place(tx, "rewritten").At, message("rewritten"))
+	commit(func(tx *Tx) { // as a program that knows no single deletions writes over a record, and over the place of an ID
+		tx.set(posKey(Live, topic.num, place(tx, "rewritten").At), message("rewritten").Encode())
+		from := place(tx, "moved")
+		to := from
+		to.At.Ms = 3000
 		later := message("moved")
-		later.Due = 3000
-		tx.Put(topic, place(tx, "moved"), later)
+		later.Due = to.At.Ms
+		tx.set(posKey(Live, topic.num, from.At), nil)
+		tx.set(posKey(Live, topic.num, to.At), later.Encode())
+		tx.set(idKey(keyID, topic.num, "moved"), to.value())
 	})
 	// From here on as a program that knows them, as Load begins with such a store. The values are still in the engine's buffer, all
 	// of them; the engine drops those that were written over when it makes a table.

@@ -128,7 +128,8 @@ func (tx *Tx) set(key, value []byte) {
 // stays in the tables until it has reached the last one that may have an older value. A single deletion and the value that it
 // deletes both vanish as soon as the engine meets them together: mostly before the message has reached a table at all, because
 // most messages live for less time than it takes to fill the engine's buffer. The engine asks that there be one value at most
-// between two deletions. That is so for messages from the number db.single on, because overwrite sees to it.
+// between two deletions, which is so for messages from the number db.single on: a key of theirs is erased before it is written
+// over.
 func (tx *Tx) erase(key []byte, seq uint64) {
 	if seq < tx.db.single {
 		tx.set(key, nil)
@@ -136,14 +137,6 @@ func (tx *Tx) erase(key []byte, seq uint64) {
 	}
 	tx.changed(key)
 	must(tx.batch().SingleDelete(key, nil))
-}
-
-// overwrite writes a key of the message with a number in the place of the value that is there.
-func (tx *Tx) overwrite(key, value []byte, seq uint64) {
-	if seq >= tx.db.single {
-		tx.erase(key, seq)
-	}
-	tx.set(key, value)
 }
 
 // deleteRange deletes all keys that begin with prefix. The transaction must not Find or Read any of them afterwards.
@@ -319,7 +312,9 @@ func (tx *Tx) Put(t *Topic, from Place, r *record.Record) record.Stored {
 
 // Rewrite changes the record of a live message that stays where it is.
 func (tx *Tx) Rewrite(t *Topic, at record.Position, r *record.Record) {
-	tx.overwrite(posKey(Live, t.num, at), r.Encode(), at.Seq)
+	key := posKey(Live, t.num, at)
+	tx.erase(key, at.Seq)
+	tx.set(key, r.Encode())
 	tx.changed(idKey(keyID, t.num, r.ID))
 }
 
@@ -341,6 +336,7 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 	}
 	if !from.Nowhere() {
 		tx.erase(posKey(from.Order, t.num, from.At), from.At.Seq)
+		tx.erase(idKey(keyID, t.num, id), from.At.Seq)
 		tx.db.noteRemoved(t, 1)
 	}
 	switch from.Order {
@@ -355,15 +351,10 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 		}
 	}
 	if to.Nowhere() {
-		tx.erase(idKey(keyID, t.num, id), from.At.Seq)
 		return
 	}
 	tx.set(posKey(to.Order, t.num, to.At), rec)
-	if from.Nowhere() {
-		tx.set(idKey(keyID, t.num, id), to.value())
-	} else {
-		tx.overwrite(idKey(keyID, t.num, id), to.value(), from.At.Seq)
-	}
+	tx.set(idKey(keyID, t.num, id), to.value())
 	switch {
 	case to.Order == Live:
 		t.live++
