@@ -18,8 +18,8 @@ const (
 )
 
 // reserve has connections beside the pool. It is needed because handlers that each hold a transaction may have all connections of
-// the pool, for as long as they like: the leases of their messages are then renewed over the reserve, which also serves acks,
-// claims, pushes and what makes topics for them. The store's own calls hold a connection for a moment each, so a few are enough.
+// the pool, for as long as they like. The leases of their messages are then renewed over the reserve, which also serves acks,
+// claims, pushes and the making of topics for pushes. The store's own calls hold a connection for a moment each, so a few are enough.
 // Counts of all messages, which take long, wait for the pool.
 type reserve struct {
 	mu   sync.Mutex
