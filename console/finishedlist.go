@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // finishedListPage shows the finished records of a topic, the message that finished last first.
@@ -55,7 +56,7 @@ func (c *call) listFinished(p *finishedListPage) (err error) {
 	if q.To, err = c.instant("to"); err != nil {
 		return err
 	}
-	for _, o := range []punctual.Outcome{punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired} {
+	for _, o := range storekit.Outcomes() {
 		p.Outcomes = append(p.Outcomes, choice{Value: string(o), Text: c.look.language.text("event." + string(o)), Chosen: o == q.Outcome})
 	}
 	p.From, p.To, p.Filtered = p.Input(q.From), p.Input(q.To), q.Outcome != "" || !q.From.IsZero() || !q.To.IsZero()

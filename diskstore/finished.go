@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/database"
@@ -107,12 +106,12 @@ func (tv *topicView) finishedInOrder(ctx context.Context, q *punctual.FinishedQu
 // finishedSorted reads a page by sorting the records of the topic. If there are too many, it returns the page that has been read in
 // order.
 func (tv *topicView) finishedSorted(ctx context.Context, q *punctual.FinishedQuery, r database.FinishedRange, inOrder punctual.FinishedPage) (punctual.FinishedPage, error) {
-	page, looks := punctual.FinishedPage{Records: []punctual.Finished{}}, 0
+	records, looks := []punctual.Finished{}, 0
 	err := tv.snap.FinishedByID(ctx, tv.Num, func(f *punctual.Finished) bool {
 		at := storekit.PlaceOfFinished(f)
 		if at.Compare(r.From) >= 0 && at.Compare(r.To) < 0 && storekit.SelectsFinished(q, f) {
 			f.Topic = tv.Name
-			page.Records = append(page.Records, *f)
+			records = append(records, *f)
 		}
 		looks++
 		return looks <= storekit.ReadLimit
@@ -120,16 +119,5 @@ func (tv *topicView) finishedSorted(ctx context.Context, q *punctual.FinishedQue
 	if err != nil || looks > storekit.ReadLimit {
 		return inOrder, err
 	}
-	slices.SortFunc(page.Records, func(a, b punctual.Finished) int {
-		n := storekit.PlaceOfFinished(&a).Compare(storekit.PlaceOfFinished(&b))
-		if q.Descending {
-			return -n
-		}
-		return n
-	})
-	if len(page.Records) > q.Limit {
-		page.Records = page.Records[:q.Limit]
-		page.Next = storekit.PlaceOfFinished(&page.Records[q.Limit-1]).String()
-	}
-	return page, nil
+	return storekit.FirstFinished(q, records), nil
 }

@@ -102,27 +102,18 @@ func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (pun
 	if err != nil {
 		return punctual.FinishedPage{}, err
 	}
-	page := punctual.FinishedPage{Records: []punctual.Finished{}}
+	records := []punctual.Finished{}
 	t := s.existing(q.Topic, now)
 	if t == nil {
-		return page, nil
+		return punctual.FinishedPage{Records: records}, nil
 	}
-	order := storekit.FinishedPlace.Compare
-	if q.Descending {
-		order = func(p, o storekit.FinishedPlace) int { return o.Compare(p) }
-	}
+	order := storekit.FinishedOrder(&q)
 	for _, x := range t.records.queue {
 		if storekit.SelectsFinished(&q, &x.Finished) && (q.After == "" || order(storekit.PlaceOfFinished(&x.Finished), after) > 0) {
-			page.Records = append(page.Records, x.Finished)
+			records = append(records, x.Finished)
 		}
 	}
-	slices.SortFunc(page.Records, func(a, b punctual.Finished) int {
-		return order(storekit.PlaceOfFinished(&a), storekit.PlaceOfFinished(&b))
-	})
-	if len(page.Records) > q.Limit {
-		page.Records = page.Records[:q.Limit]
-		page.Next = storekit.PlaceOfFinished(&page.Records[q.Limit-1]).String()
-	}
+	page := storekit.FirstFinished(&q, records)
 	for i := range page.Records {
 		page.Records[i].Failures = slices.Clone(page.Records[i].Failures)
 	}

@@ -76,15 +76,15 @@ func (s *Store) listFinished(ctx context.Context, q *punctual.FinishedQuery, aft
 			}
 			switch {
 			case len(l.ahead) > 0:
-				if first == nil || l.order(l.ahead[0], first.ahead[0]) < 0 {
+				if first == nil || l.byPlace(l.ahead[0], first.ahead[0]) < 0 {
 					first = l
 				}
-			case !l.ended && (open == nil || l.compare(l.reached(), open.reached()) < 0):
+			case !l.ended && (open == nil || l.order(l.reached(), open.reached()) < 0):
 				open = l
 			}
 		}
 		switch {
-		case open != nil && (first == nil || open.compare(open.reached(), storekit.PlaceOfFinished(&first.ahead[0])) < 0):
+		case open != nil && (first == nil || open.order(open.reached(), storekit.PlaceOfFinished(&first.ahead[0])) < 0):
 			page.Next = open.reached().String()
 			return page, nil
 		case first == nil:
@@ -104,7 +104,8 @@ type finishedLister struct {
 	p     keys.Partition
 	q     *punctual.FinishedQuery
 	after storekit.FinishedPlace // of the query
-	share int                    // among how many listers a script's reach is divided
+	order func(p, o storekit.FinishedPlace) int
+	share int // among how many listers a script's reach is divided
 
 	low, high int64               // the times that are still to be read
 	skip      int                 // how many members of the first of these times have been read
@@ -115,7 +116,7 @@ type finishedLister struct {
 }
 
 func newFinishedLister(s *Store, p keys.Partition, q *punctual.FinishedQuery, after storekit.FinishedPlace, share int) *finishedLister {
-	l := &finishedLister{s: s, p: p, q: q, after: after, share: share}
+	l := &finishedLister{s: s, p: p, q: q, after: after, order: storekit.FinishedOrder(q), share: share}
 	l.low, l.high = storekit.FinishedSpan(q, 0) // the script has the clock
 	l.high = min(l.high, clock.Never)
 	switch {
@@ -130,16 +131,9 @@ func newFinishedLister(s *Store, p keys.Partition, q *punctual.FinishedQuery, af
 	return l
 }
 
-// compare orders places as the query lists them.
-func (l *finishedLister) compare(p, o storekit.FinishedPlace) int {
-	if l.q.Descending {
-		p, o = o, p
-	}
-	return p.Compare(o)
-}
-
-func (l *finishedLister) order(a, b punctual.Finished) int {
-	return l.compare(storekit.PlaceOfFinished(&a), storekit.PlaceOfFinished(&b))
+// byPlace orders records as the query lists them.
+func (l *finishedLister) byPlace(a, b punctual.Finished) int {
+	return l.order(storekit.PlaceOfFinished(&a), storekit.PlaceOfFinished(&b))
 }
 
 // reached is the place up to which all records have been read that are ahead, or were.
@@ -148,7 +142,7 @@ func (l *finishedLister) reached() storekit.FinishedPlace {
 	if l.q.Descending {
 		at.Until = l.high + 1
 	}
-	if l.q.After != "" && l.compare(l.after, at) > 0 {
+	if l.q.After != "" && l.order(l.after, at) > 0 {
 		return l.after
 	}
 	return at
@@ -258,6 +252,6 @@ func (l *finishedLister) sorted() {
 
 // sortSame puts the records of one time in order. An ID that finished twice in the same millisecond has two members.
 func (l *finishedLister) sortSame() {
-	slices.SortFunc(l.same, l.order)
+	slices.SortFunc(l.same, l.byPlace)
 	l.same = slices.CompactFunc(l.same, func(a, b punctual.Finished) bool { return a.ID == b.ID })
 }

@@ -140,7 +140,6 @@ var (
 
 var (
 	ifExistsWords = []string{"keep", "replace", "replace-dead", "fail"}
-	outcomes      = []string{string(punctual.OutcomeAcked), string(punctual.OutcomeCancelled), string(punctual.OutcomeExpired)}
 	reasons       = []string{string(punctual.ReasonDiscarded), string(punctual.ReasonAttemptsUsedUp), string(punctual.ReasonExpired)}
 )
 
@@ -278,7 +277,7 @@ func messageRoutes() []*route {
 			method: http.MethodGet, path: pathFinished, action: access.Inspect,
 			params: params(
 				paramTopic,
-				param{name: "outcome", in: inQuery, text: "Only messages that ended in this way.", values: outcomes},
+				param{name: "outcome", in: inQuery, text: "Only messages that ended in this way.", values: wire.OutcomeWords()},
 				param{name: "from", in: inQuery, text: "Only messages that finished at this time or later.", schema: instant()},
 				param{name: "to", in: inQuery, text: "Only messages that finished before this time.", schema: instant()},
 				param{name: "limit", in: inQuery, text: "How many on a page, 1 to 10000; an answer has 1000 at most. Default 100.", schema: count(1, 10_000)},

@@ -111,7 +111,7 @@ func members() map[string]object {
 		"AmendResult.outcome":       words(wire.Outcomes()...),
 		"Message.state":             states,
 		"Message.reason":            words(reasons...),
-		"Finished.outcome":          words(outcomes...),
+		"Finished.outcome":          words(wire.OutcomeWords()...),
 		"Finding.severity":          named(punctual.SeverityGood, punctual.SeverityBad),
 		"Abilities.follow":          named(punctual.ReachNone, punctual.ReachAny),
 		"Info.durability":           words(punctual.Fsync, punctual.Replicated, punctual.Volatile),

@@ -4,11 +4,17 @@ import (
 	"cmp"
 	"encoding/base64"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/punctualmq/punctual"
 )
+
+// Outcomes returns all outcomes of finished messages.
+func Outcomes() []punctual.Outcome {
+	return []punctual.Outcome{punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired}
+}
 
 // CheckFinished returns q with the default Limit filled in, or an ErrInvalid that says what is wrong with the query. After is for
 // ParseFinishedPlace to check.
@@ -16,9 +22,7 @@ func CheckFinished(q punctual.FinishedQuery) (punctual.FinishedQuery, error) {
 	if err := CheckTopic(q.Topic); err != nil {
 		return q, err
 	}
-	switch q.Outcome {
-	case "", punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired:
-	default:
+	if q.Outcome != "" && !slices.Contains(Outcomes(), q.Outcome) {
 		return q, invalidf("outcome %q: use %q, %q or %q", q.Outcome, punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired)
 	}
 	if !q.From.IsZero() && !q.To.IsZero() && q.From.After(q.To) {
@@ -67,6 +71,27 @@ func PlaceOfFinished(f *punctual.Finished) FinishedPlace {
 // Compare orders places as FinishedQuery says.
 func (p FinishedPlace) Compare(o FinishedPlace) int {
 	return cmp.Or(cmp.Compare(p.Until, o.Until), strings.Compare(p.ID, o.ID))
+}
+
+// FinishedOrder returns the order in which q lists places: that of FinishedPlace.Compare, or the reverse.
+func FinishedOrder(q *punctual.FinishedQuery) func(p, o FinishedPlace) int {
+	if q.Descending {
+		return func(p, o FinishedPlace) int { return o.Compare(p) }
+	}
+	return FinishedPlace.Compare
+}
+
+// FirstFinished sorts records as q lists them and returns the page that begins with the first of them. The records are all that q
+// selects from its cursor on.
+func FirstFinished(q *punctual.FinishedQuery, records []punctual.Finished) punctual.FinishedPage {
+	order := FinishedOrder(q)
+	slices.SortFunc(records, func(a, b punctual.Finished) int { return order(PlaceOfFinished(&a), PlaceOfFinished(&b)) })
+	page := punctual.FinishedPage{Records: records}
+	if len(records) > q.Limit {
+		page.Records = records[:q.Limit]
+		page.Next = PlaceOfFinished(&records[q.Limit-1]).String()
+	}
+	return page
 }
 
 func (p FinishedPlace) String() string {

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -71,7 +70,36 @@ func (s *harness) finish(topic, id string, how punctual.Outcome) {
 }
 
 // outcomesOf are the outcomes in the order in which finishSome uses them.
-var outcomesOf = []punctual.Outcome{punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired}
+var outcomesOf = storekit.Outcomes()
+
+// finishTogether pushes messages in one call and cancels them in another.
+func (s *harness) finishTogether(topic string, ids ...string) {
+	s.Helper()
+	var ms []punctual.NewMessage
+	for _, id := range ids {
+		ms = append(ms, punctual.NewMessage{Topic: topic, ID: id, Delay: time.Hour})
+	}
+	s.pushAll(ms...)
+	s.cancelAll(topic, ids...)
+}
+
+// cancelAll cancels messages in one call.
+func (s *harness) cancelAll(topic string, ids ...string) {
+	s.Helper()
+	var cancels []punctual.Amendment
+	for _, id := range ids {
+		cancels = append(cancels, cancel(topic, id))
+	}
+	done, err := s.store.Amend(s.ctx, cancels)
+	if err != nil || len(done) != len(ids) {
+		s.fail("%d cancels: %d results, %v", len(ids), len(done), err)
+	}
+	for i, d := range done {
+		if d.Err != nil {
+			s.fail("cancel of %s/%s: %v", topic, ids[i], d.Err)
+		}
+	}
+}
 
 // finishSome has n messages of orders finish, a second apart, the first one now. Their IDs are not in the order of time.
 func (s *harness) finishSome(n int) (ids []string) {
@@ -150,19 +178,12 @@ func finishedListEqualTimes(s *harness) {
 	s.keep(orders, time.Hour)
 	var want []string
 	for _, prefix := range []string{"b", "a", "c"} {
-		var ms []punctual.NewMessage
+		var ids []string
 		for i := range n {
-			ms = append(ms, order(fmt.Sprintf("%s-%03d", prefix, i*7%n), time.Hour))
-			want = append(want, ms[i].ID)
+			ids = append(ids, fmt.Sprintf("%s-%03d", prefix, i*7%n))
 		}
-		s.pushAll(ms...)
-		var cancels []punctual.Amendment
-		for _, m := range ms {
-			cancels = append(cancels, cancel(orders, m.ID))
-		}
-		if done, err := s.store.Amend(s.ctx, cancels); err != nil || len(done) != n || done[n-1].Err != nil {
-			s.fail("%d cancels: %d results, %v", n, len(done), err)
-		}
+		s.finishTogether(orders, ids...)
+		want = append(want, ids...)
 	}
 	s.finish(orders, want[0], punctual.OutcomeCancelled) // once more in the same millisecond
 	slices.Sort(want)
@@ -243,15 +264,7 @@ func finishedListAgain(s *harness) {
 
 	// Also of messages that had finished together, which a store may keep as one.
 	s.keep(mails, time.Hour)
-	var ms []punctual.NewMessage
-	var cancels []punctual.Amendment
-	for _, id := range []string{"a", "b", "c"} {
-		ms, cancels = append(ms, punctual.NewMessage{Topic: mails, ID: id, Delay: time.Hour}), append(cancels, cancel(mails, id))
-	}
-	s.pushAll(ms...)
-	if done, err := s.store.Amend(s.ctx, cancels); err != nil || len(done) != 3 || cmp.Or(done[0].Err, done[1].Err, done[2].Err) != nil {
-		s.fail("3 cancels: %+v, %v", done, err)
-	}
+	s.finishTogether(mails, "a", "b", "c")
 	s.wantRecorded(punctual.FinishedQuery{Topic: mails}, "a", "b", "c")
 	s.advance(time.Second)
 	s.finish(mails, "a", punctual.OutcomeAcked)
@@ -356,16 +369,11 @@ func finishedListFew(s *harness) {
 			few = append(few, fmt.Sprint("few-", n))
 			s.finish(orders, few[len(few)-1], punctual.OutcomeAcked)
 		}
-		var ms []punctual.NewMessage
-		var cancels []punctual.Amendment
+		var ids []string
 		for i := range chunk {
-			ms = append(ms, order(fmt.Sprintf("many-%02d-%03d", n, i), time.Hour))
-			cancels = append(cancels, cancel(orders, ms[i].ID))
+			ids = append(ids, fmt.Sprintf("many-%02d-%03d", n, i))
 		}
-		s.pushAll(ms...)
-		if done, err := s.store.Amend(s.ctx, cancels); err != nil || len(done) != chunk || done[chunk-1].Err != nil {
-			s.fail("%d cancels: %d results, %v", chunk, len(done), err)
-		}
+		s.finishTogether(orders, ids...)
 		s.advance(time.Second)
 	}
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders, Outcome: punctual.OutcomeAcked}, few...)

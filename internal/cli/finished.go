@@ -67,16 +67,11 @@ func newFinished(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&f.day.utc, "utc", false, "the day of --on, --from and --to is one of UTC")
 	cmd.Flags().Var(&f.last, "last", "only messages that finished in the last 2h, 1d ...")
 	cmd.Flags().StringVar(&f.outcome, "outcome", "", "only messages that ended in this way: `acked|cancelled|expired`")
-	completeFlag(cmd, "outcome", outcomeWords()...)
+	completeFlag(cmd, "outcome", wire.OutcomeWords()...)
 	cmd.Flags().IntVar(&f.limit, "limit", 100, "show at most this many; 0: all")
 	cmd.Flags().StringVar(&f.after, "after", "", "continue behind a former page, with the `CURSOR` that it named")
 	cmd.Flags().BoolVar(&f.newest, "newest", false, "show the message that finished last first")
 	return cmd
-}
-
-// outcomeWords are the values of --outcome.
-func outcomeWords() []string {
-	return []string{string(punctual.OutcomeAcked), string(punctual.OutcomeCancelled), string(punctual.OutcomeExpired)}
 }
 
 // query is what the flags select, but for --last, which counts from the store's clock.

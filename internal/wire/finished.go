@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Finished is the record of a finished message.
@@ -39,6 +40,14 @@ func (f *Finished) Finished() (punctual.Finished, error) {
 		Due: time.Time(f.Due), FirstDue: time.Time(f.FirstDue), Created: time.Time(f.Created), Attempt: f.Attempt,
 		Delivered: time.Time(f.Delivered), Failures: failures(f.Failures), KeptUntil: time.Time(f.KeptUntil),
 	}, nil
+}
+
+// OutcomeWords returns the outcomes of finished messages as requests and answers have them.
+func OutcomeWords() (words []string) {
+	for _, o := range storekit.Outcomes() {
+		words = append(words, string(o))
+	}
+	return words
 }
 
 // FinishedPage is a part of a list of finished records.

@@ -534,7 +534,7 @@ func (c *comparison) look(t *rapid.T) {
 // lookAtFinished lists finished records by chance.
 func (c *comparison) lookAtFinished(t *rapid.T) {
 	fq := punctual.FinishedQuery{Topic: c.topic(t), Limit: rapid.IntRange(1, 4).Draw(t, "finished records of a page"), Descending: rapid.Bool().Draw(t, "newest first")}
-	fq.Outcome = rapid.SampledFrom([]punctual.Outcome{"", "", punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired}).Draw(t, "outcome")
+	fq.Outcome = rapid.SampledFrom(append(storekit.Outcomes(), "", "")).Draw(t, "outcome")
 	if rapid.Bool().Draw(t, "finished lately") {
 		fq.From = c.told.Add(-delays().Draw(t, "finished before now"))
 		if rapid.Bool().Draw(t, "up to now") {
