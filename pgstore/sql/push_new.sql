@@ -8,20 +8,7 @@ t AS MATERIALIZED (
     SELECT number, name, push_paused, emit & 16 <> 0 AS tells FROM punctual.topic WHERE name = ANY ($4::text[])
 ),
 stored AS (
-    INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, max_attempts, drop_expired,
-                                  expire_after, expires, headers, body, remember, attributes)
-    SELECT x.number, x.id, x.due, x.due, x.due, x.now, x.max_attempts, x.drop_expired,
-           x.expire_after, CASE WHEN x.expire_after IS NOT NULL THEN least(x.due + x.expire_after, 253402300800000) END, x.headers, x.body, x.remember, x.attributes
-    FROM (
-        SELECT t.number, i.*, coalesce(i.due_at, (clock.micros + 999) / 1000 + i.delay) AS due, clock.micros / 1000 AS now
-        FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::integer[], $9::boolean[], $10::bigint[], $11::bytea[], $12::bytea[],
-                    $13::bigint[], $14::bytea[])
-                 AS i (topic, id, due_at, delay, max_attempts, drop_expired, expire_after, headers, body, remember, attributes)
-             CROSS JOIN LATERAL (SELECT t.number, t.push_paused, t.emit FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t CROSS JOIN clock
-        WHERE NOT t.push_paused AND ($15::boolean OR t.emit & 16 = 0)
-    ) AS x
-    WHERE x.due <= 253402300799999
-    ORDER BY x.number, x.id
+    :insert:
     RETURNING 1
 )
 SELECT clock.micros, t.number, t.name, t.push_paused, t.tells, (SELECT count(*) FROM stored) FROM clock CROSS JOIN t
