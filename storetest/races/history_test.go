@@ -146,6 +146,9 @@ func TestCheckHistoryCatches(t *testing.T) {
 		"attempt not counted": {promise.P6, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 1, 0, 10, 20), acked("a", 2))},
 		"snooze counted": {promise.P6, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleSnooze, 0, 0, nil), delivered("a", 2, 2, 0, 10, 20), acked("a", 2))},
+		"release of unknown outcome counted twice": {promise.P6, history(
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRelease, 0, 0, punctual.ErrIndeterminate),
+			delivered("a", 2, 3, 0, 10, 20), acked("a", 2))},
 		"begun at attempt 2": {promise.P6, history(pushed("a", 0), delivered("a", 1, 2, 0, 0, 10), acked("a", 1))},
 		"too many attempts": {promise.P6, func() []event {
 			p := pushed("a", 0)
@@ -222,6 +225,12 @@ func TestCheckHistoryPasses(t *testing.T) {
 			pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 2, 1, 0, 30, 40), acked("b", 2)),
 		"ack of unknown outcome, then cancelled": history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleAck, 5, 0, punctual.ErrIndeterminate), cancelled(nil)),
+		"release of unknown outcome, done": history(
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRelease, 0, 0, punctual.ErrIndeterminate),
+			delivered("a", 2, 1, 0, 10, 20), acked("a", 2)),
+		"release of unknown outcome, not done": history(
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRelease, 0, 0, punctual.ErrIndeterminate),
+			delivered("a", 2, 2, 0, 10, 20), acked("a", 2)),
 		"push of unknown outcome, lost": history(pushedAs("a", 0, punctual.PushNone, punctual.ErrIndeterminate)),
 		"push of unknown outcome, stored": history(
 			pushedAs("a", 0, punctual.PushNone, punctual.ErrIndeterminate), delivered("a", 1, 1, 0, 0, 10), acked("a", 1)),
