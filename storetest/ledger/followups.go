@@ -209,11 +209,29 @@ func (s *search) closeLink(o *op, st *state, done bool) *state {
 	return o.linked(s.intern, []*state{st}, false)[0]
 }
 
-// follow is a follow-up of a settlement: a push that must not be refused, and of whose outcome nobody is told.
+// passes tells whether nobody saw an answer, and a later item of the call is about the same ID. The later item took effect or not
+// whether the store carried this one out or refused it because of a follow-up. So "refused" has to be an outcome for which the later
+// item need not wait.
+func (o *op) passes() bool { return !o.must && o.awaited }
+
+// follow is a follow-up of a settlement: a push of whose outcome nobody is told.
 func (o *op) follow(in *intern, s *state) ([]*state, string) {
-	if took, known := s.links.says(o.group); o.group != 0 && known && !took {
+	took, known := s.links.says(o.group)
+	if known && !took {
+		if o.passes() {
+			return []*state{s}, ""
+		}
 		return nil, ""
 	}
+	next, reason := o.followed(in, s)
+	if o.passes() && !known {
+		next = append(next, o.linked(in, []*state{s}, false)...)
+	}
+	return next, reason
+}
+
+// followed is a follow-up of a settlement that succeeded: a push that must not be refused.
+func (o *op) followed(in *intern, s *state) ([]*state, string) {
 	if !slices.ContainsFunc(o.sets(), func(x *punctual.Settings) bool { return !x.PushPaused }) {
 		return fails("%s: a settlement succeeded with a follow-up for a topic that is paused", promise.P13)
 	}

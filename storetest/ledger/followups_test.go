@@ -144,6 +144,29 @@ func TestLedgerKnowsFollowUps(t *testing.T) {
 				s.perhaps(s.claim(m, 1), punctual.SettleSnooze, followUp("f"+id))
 			}
 		},
+		"no answer yet, the follow-up was refused, and a later item for the message took effect": func(s *script) {
+			itself := followUp("m")
+			itself.Life = "again" // refused, because the ID is that of a dead message
+			m := s.push(message("m"))
+			d := s.claim(m, 1)
+			m.Due = s.at + 100
+			s.begin(CallSettle, settleThen(d, punctual.SettleDiscard, itself), Fact{ID: "m", Token: d.Token, Verb: punctual.SettleSnooze, Due: m.Due})
+			s.sleep(200)
+			s.claim(m, 1)
+			s.gone()
+		},
+		"no answer yet, the settlement was refused, and a later item for the ID of the follow-up took effect": func(s *script) {
+			other := followUp("f")
+			other.IfExists = punctual.IfExistsFail
+			m, f := s.push(message("m")), s.push(message("f"))
+			d, e := s.claim(m, 1), s.claim(f, 1)
+			f.Due = s.at + 100
+			s.begin(CallSettle, settleThen(d, punctual.SettleAck, other), Fact{ID: "f", Token: e.Token, Verb: punctual.SettleSnooze, Due: f.Due})
+			s.sleep(200)
+			s.claim(f, 1)
+			s.back(m, 2)
+			s.gone()
+		},
 		"retries and snoozes to an instant": func(s *script) {
 			m := s.push(message("m"))
 			d := s.claim(m, 1)

@@ -30,6 +30,8 @@ type op struct {
 	must bool
 	// before is an earlier op of the same call for the same ID; items take effect in their order.
 	before *op
+	// awaited tells that the op is the before of another one.
+	awaited bool
 	// since is a line before which no call for the ID is still open.
 	since int64
 	topic *topicHistory
@@ -133,6 +135,7 @@ func (l *Ledger) add(n name, touched map[name]*track, o op) *op {
 	o.since = t.seen
 	for i := len(t.ops) - 1; i >= 0 && o.before == nil && t.ops[i].call == o.call; i-- {
 		o.before = t.ops[i]
+		o.before.awaited = true
 	}
 	t.ops = append(t.ops, &o)
 	return &o

@@ -365,7 +365,11 @@ func (o *op) settle(in *intern, s *state) ([]*state, string) {
 	if len(o.ask.Then) > 0 && followUpRefused(o.status()) {
 		return []*state{s}, ""
 	}
-	return o.answers("ok", o.linked(in, o.settled(in, s), true))
+	next, reason := o.answers("ok", o.linked(in, o.settled(in, s), true))
+	if len(o.ask.Then) > 0 && o.passes() {
+		next = append(next, o.linked(in, []*state{s}, false)...)
+	}
+	return next, reason
 }
 
 func (o *op) settled(in *intern, s *state) []*state {
