@@ -10,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // editForm is the form that puts another body and other headers into a message that nobody works on.
@@ -60,9 +61,10 @@ func (c *call) editMessage() error {
 		return fmt.Errorf("message %s is due at %s by now: %w", id, notation.FormatTime(m.Due), punctual.ErrChanged)
 	}
 	next := punctual.NewMessage{
-		Topic: topic, ID: id, Body: []byte(c.field("body")), Headers: m.Headers, Due: m.Due, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired, Remember: m.Remember,
+		Topic: topic, ID: id, Body: []byte(c.field("body")), Headers: m.Headers, Due: m.Due, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired,
 		IfExists: punctual.IfExistsReplace, IfDue: m.Due,
 	}
+	storekit.AttributesOf(&m.Message).SetNew(&next)
 	if !m.Expires.IsZero() {
 		next.ExpireAfter = m.Expires.Sub(m.FirstDue)
 	}

@@ -162,9 +162,10 @@ type forward struct {
 	MaxAttempts int               `json:"max_attempts,omitzero"`
 	ExpireAfter time.Duration     `json:"expire_after_ns,omitzero"`
 	DropExpired bool              `json:"drop_expired,omitzero"`
-	Remember    time.Duration     `json:"remember_ns,omitzero"`
 	IfExists    punctual.IfExists `json:"if_exists,omitzero"`
 	IfDue       time.Time         `json:"if_due,omitzero"`
+	// Attributes is the block of Attributes, so that a further attribute travels without a further member.
+	Attributes []byte `json:"attributes,omitzero"`
 }
 
 // envelope returns the message that carries m from a settlement of x to its topic. m gets its ID here, so that the envelope can
@@ -172,7 +173,7 @@ type forward struct {
 func (p *postman) envelope(x *punctual.Settlement, m *punctual.NewMessage) (punctual.NewMessage, error) {
 	f := forward{
 		Topic: m.Topic, ID: m.ID, Due: ceilTime(m.Due), Delay: m.Delay, MaxAttempts: m.MaxAttempts, ExpireAfter: m.ExpireAfter,
-		DropExpired: m.DropExpired, Remember: m.Remember, IfExists: m.IfExists, IfDue: ceilTime(m.IfDue),
+		DropExpired: m.DropExpired, IfExists: m.IfExists, IfDue: ceilTime(m.IfDue), Attributes: NewAttributes(m).Block(),
 	}
 	if f.ID == "" {
 		f.ID = p.ids.next()
@@ -208,8 +209,13 @@ func Forwarded(m *punctual.Message) (punctual.NewMessage, error) {
 	}
 	n := punctual.NewMessage{
 		Topic: f.Topic, ID: f.ID, Body: m.Body, Due: f.Due, MaxAttempts: f.MaxAttempts, ExpireAfter: f.ExpireAfter,
-		DropExpired: f.DropExpired, Remember: f.Remember, IfExists: f.IfExists, IfDue: f.IfDue,
+		DropExpired: f.DropExpired, IfExists: f.IfExists, IfDue: f.IfDue,
 	}
+	a, err := ReadAttributes(f.Attributes)
+	if err != nil {
+		return n, invalidf("%s of %s is no follow-up to forward: %v", m.ID, m.Topic, err)
+	}
+	a.SetNew(&n)
 	if n.Due.IsZero() {
 		n.Due = m.Created
 		if f.Delay > 0 {
@@ -222,7 +228,7 @@ func Forwarded(m *punctual.Message) (punctual.NewMessage, error) {
 	if len(n.Headers) == 0 {
 		n.Headers = nil
 	}
-	err := CheckPush(&n, math.MaxInt)
+	err = CheckPush(&n, math.MaxInt)
 	if err == nil {
 		err = CheckID(n.ID)
 	}

@@ -79,6 +79,11 @@ func TestSettleForwardsWhatIsBeyondReach(t *testing.T) {
 		Topic: "invoice", ID: "A-17~invoice", Body: bytes.Repeat([]byte{0, 255}, punctual.DefaultMaxBody/2), Headers: map[string]string{"k": "v\xff"},
 		Due: at, MaxAttempts: 3, ExpireAfter: time.Hour, DropExpired: true, Remember: 48 * time.Hour, IfExists: punctual.IfExistsReplace, IfDue: at.Add(time.Hour),
 	}
+	for v, i := reflect.ValueOf(whole), 0; i < v.NumField(); i++ {
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() != (name == "Delay") { // Delay and Due exclude each other
+			t.Fatalf("give the follow-up that is compared below a value for %s", name)
+		}
+	}
 	for _, silent := range []bool{false, true} {
 		o := newOutbox(t, silent)
 		now := o.clock.Now()

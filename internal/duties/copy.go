@@ -71,6 +71,8 @@ const mostLives = 8
 func newCopies(d *punctual.Delivery, groups []string, life int) *copies {
 	c := &copies{d: d, groups: groups, life: life}
 	id := copyID(d, life)
+	attributes := storekit.AttributesOf(&d.Message)
+	attributes.Remember = 0 // the ID of the message is remembered, so no second push makes copies
 	ms := make([]punctual.NewMessage, len(groups))
 	for i, g := range groups {
 		ms[i] = punctual.NewMessage{
@@ -80,6 +82,7 @@ func newCopies(d *punctual.Delivery, groups []string, life int) *copies {
 			// No copy is taken for an earlier one, which has the ID of an earlier message.
 			IfExists: punctual.IfExistsFail,
 		}
+		attributes.SetNew(&ms[i])
 		if !d.Expires.IsZero() {
 			ms[i].ExpireAfter = d.Expires.Sub(d.FirstDue)
 		}

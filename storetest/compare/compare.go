@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // List reads all pages of a list. It returns an error when they are not well-formed: too large,
@@ -87,8 +88,8 @@ func Message(a, b punctual.Message) string {
 		return fmt.Sprintf("created %v and %v", a.Created, b.Created)
 	case !a.Expires.Equal(b.Expires) || a.DropExpired != b.DropExpired:
 		return fmt.Sprintf("expires %v (dropped %v) and %v (dropped %v)", a.Expires, a.DropExpired, b.Expires, b.DropExpired)
-	case a.Remember != b.Remember:
-		return fmt.Sprintf("remembered for %v and %v", a.Remember, b.Remember)
+	case storekit.AttributesOf(&a) != storekit.AttributesOf(&b):
+		return fmt.Sprintf("attributes %+v and %+v", storekit.AttributesOf(&a), storekit.AttributesOf(&b))
 	}
 	return ""
 }

@@ -342,8 +342,8 @@ func (s *scene) future() {
 
 // facts is what a message carries.
 func (s *scene) facts(m *punctual.Message) string {
-	return fmt.Sprintf("body %q headers %v, due %s, first due %s, attempt %d of %d, created %s, expires %s, drop %t, remember %v", m.Body, m.Headers,
-		s.relative(m.Due), s.relative(m.FirstDue), m.Attempt, m.MaxAttempts, s.relative(m.Created), s.relative(m.Expires), m.DropExpired, m.Remember)
+	return fmt.Sprintf("body %q headers %v, due %s, first due %s, attempt %d of %d, created %s, expires %s, drop %t, attributes %+v", m.Body, m.Headers,
+		s.relative(m.Due), s.relative(m.FirstDue), m.Attempt, m.MaxAttempts, s.relative(m.Created), s.relative(m.Expires), m.DropExpired, storekit.AttributesOf(m))
 }
 
 func (s *scene) failures(m *message, fs []punctual.Failure) {
