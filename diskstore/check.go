@@ -119,7 +119,7 @@ func (c *checker) topic(tv *topicView) error {
 	if err != nil {
 		return err
 	}
-	c.report.Live += live - int64(len(tv.Finished))
+	c.report.Live += live - int64(len(tv.Acked))
 	c.report.Dead += dead - unswept
 	return c.leases(tv)
 }

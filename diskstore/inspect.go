@@ -175,7 +175,7 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 		return punctual.Info{}, fmt.Errorf("get: %w", err)
 	}
 	defer tv.close()
-	if p.Nowhere() || p.Order == database.Live && tv.Finished[p.At.Seq] || p.Order == database.Dead && p.At.Less(tv.retentionEnd()) {
+	if p.Nowhere() || p.Order == database.Live && tv.Acked[p.At.Seq] || p.Order == database.Dead && p.At.Less(tv.retentionEnd()) {
 		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, punctual.ErrNotFound)
 	}
 	return tv.info(p.Order, p.At)
@@ -309,7 +309,7 @@ func (tv *topicView) scan(ctx context.Context, state punctual.State, b span, f f
 		}
 	}
 	return tv.scanStored(ctx, database.Live, b, func(order database.Order, at, key record.Position) (bool, error) {
-		if tv.isLeased(at.Seq) || tv.Finished[at.Seq] {
+		if tv.isLeased(at.Seq) || tv.Acked[at.Seq] {
 			return true, nil
 		}
 		return f(order, at, key)
@@ -420,7 +420,7 @@ func (tv *topicView) stats(ctx context.Context) (punctual.TopicStats, error) {
 	if out.Ready, err = tv.countReady(ctx); err != nil {
 		return out, err
 	}
-	out.Scheduled = tv.Live - int64(len(tv.Finished)) - out.Ready - out.Leased
+	out.Scheduled = tv.Live - int64(len(tv.Acked)) - out.Ready - out.Leased
 	first := punctual.StateReady
 	if out.Ready == 0 {
 		first = punctual.StateScheduled
@@ -449,7 +449,7 @@ func (tv *topicView) countReady(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	due.Counted(n)
-	return n - tv.leasedNow() - int64(len(tv.Finished)), nil
+	return n - tv.leasedNow() - int64(len(tv.Acked)), nil
 }
 
 // unswept counts the dead messages whose retention is over and are still on disk.

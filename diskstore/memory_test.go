@@ -116,7 +116,7 @@ func TestSlowAccountOfMemory(t *testing.T) {
 				}
 			}
 			mustBeAccounted(t, r.s, 0)
-			if in := r.s.index.Stats(); in.Bytes != 0 || in.HeldBytes != 0 || in.Window+in.Pending+in.Held+in.Finished != 0 {
+			if in := r.s.index.Stats(); in.Bytes != 0 || in.HeldBytes != 0 || in.Window+in.Pending+in.Held+in.Acked != 0 {
 				t.Errorf("P10 bounded: an empty store has %+v in memory", in)
 			}
 		})

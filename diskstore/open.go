@@ -155,7 +155,7 @@ func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog
 			return err
 		}
 		if r != nil {
-			t.Memory.RestoreFinished(l.At, r.ID)
+			t.Memory.RestoreAcked(l.At, r.ID)
 		}
 	}
 	for l := range contents.Leases() {

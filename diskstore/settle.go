@@ -34,7 +34,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	acks, err := s.logChanges(done.Acked, done.Extended)
 	logged()
 	if len(done.Acked) > 0 {
-		err = errors.Join(err, s.ensureAcks(ctx, done.Finished, acks))
+		err = errors.Join(err, s.ensureAcks(ctx, done.Undeleted, acks))
 	}
 	if err == nil && done.Refused {
 		err = s.writer.WaitDurable(ctx)
@@ -112,7 +112,7 @@ type settled struct {
 func (s *Store) settleOne(tx *writer.Tx, n int, st *punctual.Settlement, told *settled, looks *followUpLooks) (result, err error) {
 	if done, ok := s.index.Settle([]punctual.Settlement{*st}, tx.Ms); ok {
 		told.acked, told.extended = append(told.acked, done.Acked...), append(told.extended, done.Extended...)
-		told.left = done.Finished
+		told.left = done.Undeleted
 		return done.Errs[0], nil
 	}
 	if result = storekit.CheckSettlement(st, s.opt.MaxBody); result != nil {

@@ -119,7 +119,7 @@ type Store struct {
 	db    *database.DB
 	clock clock
 
-	// topics are those that there are.
+	// topics has every topic of the store, by name and by number.
 	topics *topics.Registry
 	// index holds those messages that are in memory: leased ones, and those that are due soon. All others are on disk alone.
 	index *memory.Index
@@ -136,7 +136,7 @@ type Store struct {
 	// waiters are the claims that wait; see wait.go.
 	waiters waiters
 
-	// sweeps are the topics whose dead messages will be swept, by when.
+	// sweeps are the topics that have dead messages to sweep, in the order of when the first of these is past its retention.
 	sweeps sweeps
 
 	// reset is not nil while ResetClock has the store open.

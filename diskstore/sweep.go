@@ -31,7 +31,8 @@ type sweeps struct {
 	planned map[*topics.Topic]*sweep // guarded by mu; the same by topic
 }
 
-// sweep is a topic of which the first dead message may be past its retention at a time in Unix milliseconds.
+// sweep is a topic of which the first dead message may be past its retention at a time in Unix milliseconds. The lock of sweeps
+// guards its fields.
 type sweep struct {
 	topic *topics.Topic
 	at    int64

@@ -10,5 +10,5 @@ func FileLimit() uint64 {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0
 	}
-	return uint64(limit.Cur) // it has a sign on FreeBSD
+	return uint64(limit.Cur) // on FreeBSD the type is int64
 }

@@ -118,7 +118,7 @@ func (f FS) whenFileLeft(open func() (vfs.File, error)) (opened vfs.File, err er
 // fileWait is how long is waited between two attempts to open a file.
 const fileWait = 10 * time.Millisecond
 
-// changed is named for calls that return a file.
+// changed carries out a call that changes the disk and returns a file. Its errors are those of named.
 func (f FS) changed(do func() (vfs.File, error)) (opened vfs.File, err error) {
 	err = f.named(func() error {
 		opened, err = f.whenFileLeft(do)

@@ -16,18 +16,18 @@ type Detached struct {
 	Lease     record.Lease // its place on disk, and the last lease since the record was written; token 0 if there was none
 	Began     int64        // when that lease was made, in Unix milliseconds; 0 when it was made before the store was opened
 	Cancelled bool         // no attempt was to follow the lease
-	Finished  bool         // the message was acked: the caller deletes it, and answers as if it had not been there
+	Acked     bool         // the message was acked: the caller deletes it, and answers as if it had not been there
 }
 
 // State returns the state of a live message, and when the message next needs attention: its due time, or the end of its lease.
-// A finished message has StateNone. cancelled says that no attempt may follow the last lease of the message (P5).
+// An acked message has StateNone. cancelled says that no attempt may follow the last lease of the message (P5).
 func (t *Topic) State(p record.Position, now int64) (st punctual.State, next int64, cancelled bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	m := t.messages[p.Seq]
 	cancelled = m != nil && m.cancelled
 	switch {
-	case m != nil && m.state == stateFinished:
+	case m != nil && m.state == stateAcked:
 		return punctual.StateNone, 0, cancelled
 	case m != nil && m.state == stateLeased && now < m.next:
 		return punctual.StateLeased, m.next, cancelled
@@ -94,7 +94,7 @@ type Beside struct {
 
 // DetachTogether is DetachHeld for a settlement with follow-ups. In the same step it removes from memory what the follow-ups
 // replace, in the order of beside. ok is false, and nothing is removed, when the lease has another token, or when one of beside is
-// finished: acks need no write lock, so an ack may have come since the caller decided on the follow-ups.
+// acked: acks need no write lock, so an ack may have come since the caller decided on the follow-ups.
 func (x *Index) DetachTogether(h Held, beside []Beside) (d Detached, replaced []Detached, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -103,7 +103,7 @@ func (x *Index) DetachTogether(h Held, beside []Beside) (d Detached, replaced []
 		return Detached{}, nil, false
 	}
 	for _, b := range beside {
-		if other := b.Topic.messages[b.At.Seq]; other != nil && other.state == stateFinished {
+		if other := b.Topic.messages[b.At.Seq]; other != nil && other.state == stateAcked {
 			return Detached{}, nil, false
 		}
 	}
@@ -126,16 +126,16 @@ func (x *Index) DetachReserved(c *Reserved) (d Detached, ok bool) {
 	return x.detach(c.m), true
 }
 
-// DetachFinished removes up to n finished messages from memory, which the caller deletes from disk. more says that some are left.
-func (x *Index) DetachFinished(n int) (ds []Detached, more bool) {
+// DetachAcked removes up to n acked messages from memory, which the caller deletes from disk. more says that some are left.
+func (x *Index) DetachAcked(n int) (ds []Detached, more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for i := len(x.inHand.topics) - 1; i >= 0 && x.finished > 0; i-- { // a topic that has nothing left leaves the list
-		for t := x.inHand.topics[i]; len(t.finished) > 0; {
+	for i := len(x.inHand.topics) - 1; i >= 0 && x.acked > 0; i-- { // a topic that has nothing left leaves the list
+		for t := x.inHand.topics[i]; len(t.acked) > 0; {
 			if len(ds) == n {
 				return ds, true
 			}
-			ds = append(ds, x.detach(t.finished[len(t.finished)-1]))
+			ds = append(ds, x.detach(t.acked[len(t.acked)-1]))
 		}
 	}
 	return ds, false

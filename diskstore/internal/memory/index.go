@@ -5,7 +5,7 @@
 //	window     near its due time, with its record
 //	reserved   a claim will deliver it and has not made the lease yet
 //	leased     under a lease, which may have run out
-//	finished   acked, and still on disk
+//	acked      acked, and still on disk
 //
 // All other messages are on disk alone. A message that is deleted from disk, or moved there, first leaves memory as a Detached
 // value. Only this package makes one, so no message can be deleted while a claim may still deliver it.
@@ -36,8 +36,8 @@ type Index struct {
 	topics map[string]*Topic
 	// leased are the messages in state leased, by token.
 	leased map[int64]*message
-	// finished is how many messages are in that state.
-	finished int
+	// acked is how many messages are in that state.
+	acked int
 	// remembering is how many leased messages have message.remembers.
 	remembering int
 	tokens      tokens

@@ -147,7 +147,7 @@ func (x *Index) Merge(l Load, read []record.Stored, next record.Position, n int,
 	x.account.reading -= l.Room
 	if t.evicted == l.evicted {
 		for _, s := range read {
-			if t.messages[s.At.Seq] == nil { // else it is pending, finished, leased, or was just pushed
+			if t.messages[s.At.Seq] == nil { // else it is pending, acked, leased, or was just pushed
 				x.put(&message{topic: t, next: s.At.Ms, rec: s.Record, lease: record.Lease{Topic: t.Num, At: s.At}}, stateWindow)
 			}
 		}

@@ -42,7 +42,7 @@ const (
 	stateWindow
 	stateReserved
 	stateLeased
-	stateFinished
+	stateAcked
 )
 
 // What a message costs beside its record. MessageBytes is for the message with its places in a heap and in the table
@@ -74,6 +74,19 @@ func (x *Index) put(m *message, to state) {
 // move puts a message from one state into another, and charges its cost there. The caller has set the fields that the new
 // state uses. Called with mu held.
 func (x *Index) move(m *message, to state) {
+	t, from := m.topic, m.state
+	x.leave(m)
+	x.enter(m, to)
+	x.inHand.update(t, len(t.pending)+len(t.reserved)+len(t.leases)+len(t.acked) > 0)
+	if from == stateWindow || to == stateWindow {
+		x.inWindow.update(t, len(t.window) > 0)
+		x.planLoad(t)
+	}
+	x.roomMade()
+}
+
+// leave takes a message out of what its state keeps. Called with mu held.
+func (x *Index) leave(m *message) {
 	t, a := m.topic, &x.account
 	switch m.state {
 	case statePending:
@@ -93,13 +106,17 @@ func (x *Index) move(m *message, to state) {
 		delete(x.leased, m.lease.Token)
 		a.leased -= m.charged
 		byTime.Remove(&t.leases, m)
-	case stateFinished:
-		x.finished--
-		t.finished.remove(m)
+	case stateAcked:
+		x.acked--
+		t.acked.remove(m)
 	}
-	fromWindow := m.state == stateWindow
+}
+
+// enter puts a message that has left its state into another one. Called with mu held.
+func (x *Index) enter(m *message, to state) {
+	t, a := m.topic, &x.account
 	m.state, m.charged = to, 0
-	if to != stateDetached && to != stateFinished {
+	if to != stateDetached && to != stateAcked {
 		m.charged = m.cost()
 	}
 	switch to {
@@ -123,23 +140,17 @@ func (x *Index) move(m *message, to state) {
 		x.leased[m.lease.Token] = m
 		a.leased += m.charged
 		byTime.Push(&t.leases, m)
-	case stateFinished:
+	case stateAcked:
 		m.rec, m.granted = nil, nil
-		x.finished++
-		t.finished.add(m)
+		x.acked++
+		t.acked.add(m)
 	}
-	x.inHand.update(t, len(t.pending)+len(t.reserved)+len(t.leases)+len(t.finished) > 0)
-	if fromWindow || to == stateWindow {
-		x.inWindow.update(t, len(t.window) > 0)
-		x.planLoad(t)
-	}
-	x.roomMade()
 }
 
 // detach removes a message from memory. Called with mu held.
 func (x *Index) detach(m *message) Detached {
 	t := m.topic
-	d := Detached{Topic: t, ID: m.id, Lease: m.lease, Began: m.began, Cancelled: m.cancelled, Finished: m.state == stateFinished}
+	d := Detached{Topic: t, ID: m.id, Lease: m.lease, Began: m.began, Cancelled: m.cancelled, Acked: m.state == stateAcked}
 	x.move(m, stateDetached)
 	return d
 }

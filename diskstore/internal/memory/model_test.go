@@ -33,7 +33,7 @@ const (
 	pending
 	reserved
 	leased
-	finished
+	ackedState
 )
 
 // modelled is a message that is on disk.
@@ -145,7 +145,7 @@ func (r *rig) message(states ...int) *modelled {
 func (r *rig) step() {
 	steps := []func(){
 		r.passTime, r.push, r.reserve, r.reserve, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.settleTogether, r.endFirst, r.amend,
-		r.endReserved, r.restart, r.loader, r.publish, r.publish, r.beginLoad, r.endLoad, r.endLoad, r.detachFinished, r.pause, r.dropTopic, r.clearTopic,
+		r.endReserved, r.restart, r.loader, r.publish, r.publish, r.beginLoad, r.endLoad, r.endLoad, r.detachAcked, r.pause, r.dropTopic, r.clearTopic,
 		r.find, r.found,
 	}
 	steps[r.n(0, len(steps)-1)]()
@@ -392,7 +392,7 @@ func (r *rig) settle() {
 	case m == nil:
 		want = punctual.ErrLeaseLost
 	case verb == punctual.SettleAck:
-		r.state(m, finished)
+		r.state(m, ackedState)
 	case m.cancelled:
 		want = punctual.ErrCancelled
 	default:
@@ -423,7 +423,7 @@ func (r *rig) settleStored() {
 	acked := r.n(0, 4) == 0 // by another call, meanwhile
 	if acked {
 		r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleAck, Topic: st.Topic, ID: st.ID, Token: st.Token}}, r.now)
-		r.state(m, finished)
+		r.state(m, ackedState)
 	}
 	if _, ok := r.x.DetachHeld(h); ok == acked {
 		r.Fatalf("P4: the message was detached: %v, although acked: %v", ok, acked)
@@ -460,11 +460,11 @@ func (r *rig) settleTogether() {
 	for _, other := range append(slices.Clone(others), m) { // acked by other calls, meanwhile
 		if other.state == leased && r.n(0, 5) == 0 {
 			r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleAck, Topic: other.topic.Name, ID: other.id, Token: other.last.Token}}, r.now)
-			r.state(other, finished)
+			r.state(other, ackedState)
 		}
 	}
-	isFinished := func(m *modelled) bool { return m.state == finished }
-	want := m.state == leased && !slices.ContainsFunc(others, isFinished)
+	isAcked := func(m *modelled) bool { return m.state == ackedState }
+	want := m.state == leased && !slices.ContainsFunc(others, isAcked)
 	d, replaced, ok := r.x.DetachTogether(h, beside)
 	if ok != want || ok && (d.Lease.At != m.at || d.Lease.Token != st.Token) {
 		r.Fatalf("P4: %+v was detached beside %v: %v, want %v", d, beside, ok, want)
@@ -564,7 +564,7 @@ func (r *rig) amend() {
 	st, next, cancelled := m.topic.State(m.at, r.now)
 	want := punctual.StateScheduled
 	switch {
-	case m.state == finished:
+	case m.state == ackedState:
 		want = punctual.StateNone
 	case isLeased:
 		want = punctual.StateLeased
@@ -591,9 +591,9 @@ func (r *rig) amend() {
 	case ok == isLeased:
 		r.Fatalf("P5: message %v was detached: %v, although leased: %v", m.at, ok, isLeased)
 	case !ok:
-	case d.Finished != (m.state == finished) || d.Lease.At != m.at || d.Lease.Token != m.last.Token || d.Topic != m.topic:
+	case d.Acked != (m.state == ackedState) || d.Lease.At != m.at || d.Lease.Token != m.last.Token || d.Topic != m.topic:
 		r.Fatalf("detached %+v; the model has it as %+v", d, m)
-	case d.Finished:
+	case d.Acked:
 		delete(r.disk, m.at.Seq)
 	default:
 		r.move(m)
@@ -620,22 +620,22 @@ func (r *rig) endReserved() {
 	}
 }
 
-func (r *rig) detachFinished() {
+func (r *rig) detachAcked() {
 	if r.locked() {
 		return
 	}
 	n, had := r.n(1, 3), 0
 	for _, m := range r.disk {
-		if m.state == finished {
+		if m.state == ackedState {
 			had++
 		}
 	}
-	ds, more := r.x.DetachFinished(n)
+	ds, more := r.x.DetachAcked(n)
 	if len(ds) != min(n, had) || more != (had > n) {
-		r.Fatalf("of %d finished messages %d were detached, more: %v; asked for %d", had, len(ds), more, n)
+		r.Fatalf("of %d acked messages %d were detached, more: %v; asked for %d", had, len(ds), more, n)
 	}
 	for _, d := range ds {
-		if m := r.disk[d.Lease.At.Seq]; m == nil || m.state != finished || m.id != d.ID {
+		if m := r.disk[d.Lease.At.Seq]; m == nil || m.state != ackedState || m.id != d.ID {
 			r.Fatalf("P1: %+v is to be deleted; the model has it as %+v", d, m)
 		}
 		delete(r.disk, d.Lease.At.Seq)
@@ -742,15 +742,15 @@ func (r *rig) clearTopic() {
 	t := r.topic()
 	had := r.deleteAll(t)
 	if n := t.Clear(); n != had {
-		r.Fatalf("the topic that was cleared had %d finished messages; want %d", n, had)
+		r.Fatalf("the topic that was cleared had %d acked messages; want %d", n, had)
 	}
 }
 
-// deleteAll deletes all messages of a topic from disk, and returns how many were finished.
+// deleteAll deletes all messages of a topic from disk, and returns how many were acked.
 func (r *rig) deleteAll(t *Topic) (had int) {
 	for seq, m := range r.disk {
 		if m.topic == t {
-			if m.state == finished {
+			if m.state == ackedState {
 				had++
 			}
 			delete(r.disk, seq)
@@ -768,7 +768,7 @@ func (r *rig) dropTopic() {
 	t := r.topics[i]
 	had := r.deleteAll(t)
 	if n := t.Drop(); n != had {
-		r.Fatalf("the topic had %d finished messages; want %d", n, had)
+		r.Fatalf("the topic had %d acked messages; want %d", n, had)
 	}
 	r.topics[i] = r.x.AddTopic(t.Name, t.Num+10, settings(r.paused[t]))
 	r.paused[r.topics[i]] = r.paused[t]
@@ -798,12 +798,12 @@ func (r *rig) restart() {
 				continue
 			}
 			m.topic = r.topics[i]
-			if m.state != finished {
+			if m.state != ackedState {
 				r.state(m, free)
 				continue
 			}
 			for range 2 { // the claim log may tell of an ack twice
-				m.topic.RestoreFinished(m.at, m.id)
+				m.topic.RestoreAcked(m.at, m.id)
 			}
 		}
 	}
@@ -815,13 +815,13 @@ func (r *rig) restart() {
 		r.tokens[l.Token] = l.At.Seq
 	}
 	for _, m := range r.disk {
-		if m.state == finished {
+		if m.state == ackedState {
 			m.last = record.Lease{} // nobody asks any more
 		}
 	}
 }
 
-// compareViews holds what the index tells of its leases and finished messages to the model.
+// compareViews holds what the index tells of its leases and acked messages to the model.
 func (r *rig) compareViews() {
 	want := make(map[uint32]View)
 	for _, t := range r.topics {
@@ -830,8 +830,8 @@ func (r *rig) compareViews() {
 	for _, m := range r.disk {
 		one := View{make(map[uint64]Held), make(map[uint64]bool)}
 		switch {
-		case m.state == finished:
-			want[m.topic.Num].Finished[m.at.Seq], one.Finished[m.at.Seq] = true, true
+		case m.state == ackedState:
+			want[m.topic.Num].Acked[m.at.Seq], one.Acked[m.at.Seq] = true, true
 		case m.last.Token != 0:
 			h := Held{Topic: m.topic, ID: m.id, Lease: m.last, Cancelled: m.cancelled}
 			want[m.topic.Num].Leases[m.at.Seq], one.Leases[m.at.Seq] = h, h
@@ -845,7 +845,7 @@ func (r *rig) compareViews() {
 		if got := t.View(); !reflect.DeepEqual(got, want[t.Num]) {
 			r.Fatalf("topic %s is seen as %+v, want %+v", t.Name, got, want[t.Num])
 		}
-		if got, ok := all[t.Num]; ok && !reflect.DeepEqual(got, want[t.Num]) || !ok && len(want[t.Num].Leases)+len(want[t.Num].Finished) > 0 {
+		if got, ok := all[t.Num]; ok && !reflect.DeepEqual(got, want[t.Num]) || !ok && len(want[t.Num].Leases)+len(want[t.Num].Acked) > 0 {
 			r.Fatalf("among all topics %s is seen as %+v, want %+v", t.Name, got, want[t.Num])
 		}
 	}
@@ -871,11 +871,11 @@ func (r *rig) compare() {
 			continue
 		}
 		known--
-		want := map[int]state{free: stateWindow, pending: statePending, reserved: stateReserved, leased: stateLeased, finished: stateFinished}[m.state]
-		if e.state != want || e.lease.At != m.at || e.lease.Token != m.last.Token || e.next != m.next() && m.state != finished || e.cancelled != m.cancelled && m.state != finished {
+		want := map[int]state{free: stateWindow, pending: statePending, reserved: stateReserved, leased: stateLeased, ackedState: stateAcked}[m.state]
+		if e.state != want || e.lease.At != m.at || e.lease.Token != m.last.Token || e.next != m.next() && m.state != ackedState || e.cancelled != m.cancelled && m.state != ackedState {
 			r.Fatalf("message %v is in state %d, next at %d, token %d; the model has it as %+v", e.lease.At, e.state, e.next, e.lease.Token, m)
 		}
-		if e.granted != nil || m.last.Token != 0 && m.state != finished {
+		if e.granted != nil || m.last.Token != 0 && m.state != ackedState {
 			leases++
 		}
 		if low := m.topic.Lowest(r.now); m.at.Less(low) {

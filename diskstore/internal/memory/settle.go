@@ -11,7 +11,7 @@ import (
 type Settled struct {
 	Errs            []error        // of each settlement
 	Acked, Extended []record.Lease // an extended lease may be among the acked ones, too
-	Finished        int            // how many messages of all topics are acked and still on disk
+	Undeleted       int            // how many messages of all topics are acked and still on disk
 	// Refused tells that a settlement was refused because of the state of its message. The transaction that made the state may
 	// not be durable yet.
 	Refused bool
@@ -46,7 +46,7 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 			done.Errs[i], done.Refused = storekit.SettleError(st, punctual.ErrLeaseLost), true
 		case st.Verb == punctual.SettleAck:
 			done.Acked = append(done.Acked, m.lease)
-			x.move(m, stateFinished)
+			x.move(m, stateAcked)
 		case m.cancelled:
 			done.Errs[i], done.Refused = storekit.SettleError(st, punctual.ErrCancelled), true
 		default:
@@ -59,7 +59,7 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 			done.Extended = append(done.Extended, m.lease)
 		}
 	}
-	done.Finished = x.finished
+	done.Undeleted = x.acked
 	return done, true
 }
 

@@ -18,8 +18,8 @@ type Topic struct {
 	settings *punctual.Settings // replaced as a whole
 	// messages has all messages of the topic that are in memory, by number.
 	messages map[uint64]*message
-	// pending, reserved and finished have the messages in the states of these names.
-	pending, reserved, finished messages
+	// pending, reserved and acked have the messages in the states of these names.
+	pending, reserved, acked messages
 	// window has the messages in the window, which cost windowBytes, and leases has the leased ones. Both are heaps of byTime.
 	window, leases []*message
 	windowBytes    int64
@@ -61,34 +61,34 @@ func (t *Topic) Restore(l record.Lease, id string, cancelled, remembers bool) {
 	t.x.put(&message{topic: t, next: l.Until, lease: l, id: id, cancelled: cancelled, remembers: remembers}, stateLeased)
 }
 
-// RestoreFinished puts a message into memory that is acked and still on disk, when the store is opened.
-func (t *Topic) RestoreFinished(at record.Position, id string) {
+// RestoreAcked puts a message into memory that is acked and still on disk, when the store is opened.
+func (t *Topic) RestoreAcked(at record.Position, id string) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
-	t.x.put(&message{topic: t, lease: record.Lease{Topic: t.Num, At: at}, id: id}, stateFinished)
+	t.x.put(&message{topic: t, lease: record.Lease{Topic: t.Num, At: at}, id: id}, stateAcked)
 }
 
-// Clear removes all messages of a topic from memory, because all its live messages are being deleted from disk. finished is how
-// many of them are finished and still on disk. Called with the write lock held.
-func (t *Topic) Clear() (finished int) {
+// Clear removes all messages of a topic from memory, because all its live messages are being deleted from disk. acked is how
+// many of them are acked and still on disk. Called with the write lock held.
+func (t *Topic) Clear() (acked int) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	return t.clear()
 }
 
 // clear is Clear, called with mu held.
-func (t *Topic) clear() (finished int) {
-	finished = len(t.finished)
+func (t *Topic) clear() (acked int) {
+	acked = len(t.acked)
 	for _, m := range t.messages {
 		t.x.detach(m)
 	}
 	t.x.setDiskNext(t, record.MaxPosition)
-	return finished
+	return acked
 }
 
-// Drop removes a topic that is being deleted from memory, with all its messages. finished is how many of them are finished and
+// Drop removes a topic that is being deleted from memory, with all its messages. acked is how many of them are acked and
 // still on disk. Called with the write lock held.
-func (t *Topic) Drop() (finished int) {
+func (t *Topic) Drop() (acked int) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	delete(t.x.topics, t.Name)
@@ -104,7 +104,7 @@ func (t *Topic) Lowest(now int64) record.Position {
 	if len(t.window) > 0 && t.window[0].lease.At.Less(low) {
 		low = t.window[0].lease.At
 	}
-	for _, list := range [][]*message{t.pending, t.reserved, t.leases, t.finished} {
+	for _, list := range [][]*message{t.pending, t.reserved, t.leases, t.acked} {
 		for _, m := range list {
 			if m.lease.At.Less(low) {
 				low = m.lease.At

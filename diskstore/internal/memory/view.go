@@ -8,8 +8,8 @@ import (
 
 // View has the leases and acks of one topic that memory knows and the records on disk do not have.
 type View struct {
-	Leases   map[uint64]Held // by number: leased messages, also those whose lease has run out
-	Finished map[uint64]bool // by number: acked messages that are still on disk
+	Leases map[uint64]Held // by number: leased messages, also those whose lease has run out
+	Acked  map[uint64]bool // by number: acked messages that are still on disk
 }
 
 // View copies what memory knows of a topic. A caller that combines it with a snapshot of the disk holds the write lock for both.
@@ -21,8 +21,8 @@ func (t *Topic) View() View {
 
 // view is View, called with mu held.
 func (t *Topic) view() View {
-	v := View{Leases: make(map[uint64]Held, len(t.reserved)+len(t.leases)), Finished: make(map[uint64]bool, len(t.finished))}
-	for _, list := range [][]*message{t.reserved, t.leases, t.finished} {
+	v := View{Leases: make(map[uint64]Held, len(t.reserved)+len(t.leases)), Acked: make(map[uint64]bool, len(t.acked))}
+	for _, list := range [][]*message{t.reserved, t.leases, t.acked} {
 		for _, m := range list {
 			v.add(m)
 		}
@@ -34,7 +34,7 @@ func (t *Topic) view() View {
 func (t *Topic) ViewOf(p record.Position) View {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
-	v := View{Leases: make(map[uint64]Held), Finished: make(map[uint64]bool)}
+	v := View{Leases: make(map[uint64]Held), Acked: make(map[uint64]bool)}
 	if m := t.messages[p.Seq]; m != nil {
 		v.add(m)
 	}
@@ -43,20 +43,20 @@ func (t *Topic) ViewOf(p record.Position) View {
 
 func (v *View) add(m *message) {
 	switch {
-	case m.state == stateFinished:
-		v.Finished[m.lease.At.Seq] = true
+	case m.state == stateAcked:
+		v.Acked[m.lease.At.Seq] = true
 	case m.lease.Token != 0:
 		v.Leases[m.lease.At.Seq] = m.asHeld()
 	}
 }
 
-// ViewAll returns the views of all topics of which memory knows leases or finished messages, by the topic's number.
+// ViewAll returns the views of all topics of which memory knows leases or acked messages, by the topic's number.
 func (x *Index) ViewAll() map[uint32]View {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	vs := make(map[uint32]View, len(x.inHand.topics))
 	for _, t := range x.inHand.topics {
-		if len(t.reserved)+len(t.leases)+len(t.finished) > 0 {
+		if len(t.reserved)+len(t.leases)+len(t.acked) > 0 {
 			vs[t.Num] = t.view()
 		}
 	}
@@ -65,7 +65,7 @@ func (x *Index) ViewAll() map[uint32]View {
 
 // Stats counts the messages in memory.
 type Stats struct {
-	Window, Pending, Held, Finished      int   // messages
+	Window, Pending, Held, Acked         int   // messages
 	WindowBytes, PendingBytes, HeldBytes int64 // what they cost
 	Bytes, Bound                         int64 // what messages in the window, pending messages and loads cost, and may cost
 	ToLoad                               int   // topics that are to be loaded ahead
@@ -82,23 +82,23 @@ func (x *Index) Stats() Stats {
 		s.Window += len(t.window)
 	}
 	for _, t := range x.inHand.topics {
-		s.Pending, s.Held, s.Finished = s.Pending+len(t.pending), s.Held+len(t.reserved)+len(t.leases), s.Finished+len(t.finished)
+		s.Pending, s.Held, s.Acked = s.Pending+len(t.pending), s.Held+len(t.reserved)+len(t.leases), s.Acked+len(t.acked)
 	}
 	return s
 }
 
 // TopicStats counts the messages of a topic in memory.
 type TopicStats struct {
-	Window, Pending, Held, Finished int
-	Loaded, DiskNext                record.Position // see Topic
-	Evicted                         int64           // how often its window was cut
+	Window, Pending, Held, Acked int
+	Loaded, DiskNext             record.Position // see Topic
+	Evicted                      int64           // how often its window was cut
 }
 
 // Stats counts what is in memory of a topic.
 func (t *Topic) Stats() TopicStats {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
-	return TopicStats{len(t.window), len(t.pending), len(t.reserved) + len(t.leases), len(t.finished), t.loaded, t.diskNext, t.evicted}
+	return TopicStats{len(t.window), len(t.pending), len(t.reserved) + len(t.leases), len(t.acked), t.loaded, t.diskNext, t.evicted}
 }
 
 // Verify compares all counts, lists and heaps with the messages. It is meant for tests.
@@ -142,14 +142,14 @@ func (x *Index) Verify() error {
 
 // verify is Verify for one topic, and adds the topic's costs to sum. Called with mu held.
 func (t *Topic) verify(sum *account) error {
-	var count [stateFinished + 1]int
+	var count [stateAcked + 1]int
 	var windowBytes int64
 	for seq, m := range t.messages {
 		if seq != m.lease.At.Seq || m.topic != t || m.state == stateDetached {
 			return fmt.Errorf("message %v in state %d is kept as %d", m.lease.At, m.state, seq)
 		}
 		want := m.cost()
-		if m.state == stateFinished {
+		if m.state == stateAcked {
 			want = 0
 		}
 		if m.charged != want {
@@ -166,11 +166,11 @@ func (t *Topic) verify(sum *account) error {
 		}
 	}
 	if count[stateWindow] != len(t.window) || windowBytes != t.windowBytes || count[statePending] != len(t.pending) ||
-		count[stateReserved] != len(t.reserved) || count[stateLeased] != len(t.leases) || count[stateFinished] != len(t.finished) {
-		return fmt.Errorf("messages by state are %v, and %d bytes in the window; the topic says %d of %d bytes, %d pending, %d reserved, %d leased, %d finished",
-			count, windowBytes, len(t.window), t.windowBytes, len(t.pending), len(t.reserved), len(t.leases), len(t.finished))
+		count[stateReserved] != len(t.reserved) || count[stateLeased] != len(t.leases) || count[stateAcked] != len(t.acked) {
+		return fmt.Errorf("messages by state are %v, and %d bytes in the window; the topic says %d of %d bytes, %d pending, %d reserved, %d leased, %d acked",
+			count, windowBytes, len(t.window), t.windowBytes, len(t.pending), len(t.reserved), len(t.leases), len(t.acked))
 	}
-	for _, list := range [][]*message{t.pending, t.window, t.reserved, t.leases, t.finished} {
+	for _, list := range [][]*message{t.pending, t.window, t.reserved, t.leases, t.acked} {
 		for i, m := range list {
 			if m.place != i {
 				return fmt.Errorf("message %v in state %d has place %d instead of %d", m.lease.At, m.state, m.place, i)

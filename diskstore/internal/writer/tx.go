@@ -230,7 +230,7 @@ func (tx *Tx) Cancel(f Found) (d memory.Detached, leased, ok bool, err error) {
 // took counts a message that has left memory, and deletes it if it was acked.
 func (tx *Tx) took(f Found, d memory.Detached) (memory.Detached, bool) {
 	tx.left(f)
-	if d.Finished {
+	if d.Acked {
 		tx.Remove(d, f.ID)
 		return d, false
 	}
@@ -504,7 +504,7 @@ func (tx *Tx) Clear(t *topics.Topic, c *database.Clear, of database.Order) int64
 
 // DeleteAcked deletes up to deleteAcked messages from disk that are acked, and tells whether there are more.
 func (tx *Tx) DeleteAcked() (more bool) {
-	done, more := tx.w.opt.Index.DetachFinished(deleteAcked)
+	done, more := tx.w.opt.Index.DetachAcked(deleteAcked)
 	tx.detached += len(done)
 	// Neighbours on disk are written one after the other, which is several times cheaper.
 	slices.SortFunc(done, func(a, b memory.Detached) int {
