@@ -160,7 +160,8 @@ type Settings struct {
 	// Backoff is how long a message that failed waits before its next attempt. Zero is no wait: the message is ready at once.
 	// Allowed: delays like 2m,10m,1h or exp:1s..1h,jitter=0.2, each 0 to 3650d. Default: exp:1s..1h,jitter=0.2 (DefaultBackoff).
 	Backoff Backoff
-	// DeadRetention is how long dead messages are kept.
+	// DeadRetention is how long dead messages are kept. From that long after Info.Died on nobody sees the message any more,
+	// whether or not the store has removed it already.
 	// Allowed: 0 (until purged) or more. Default: 0s.
 	DeadRetention time.Duration
 	// DedupeWindow is how long the ID of a finished message (acked, cancelled, dropped) counts as a duplicate.
@@ -183,7 +184,7 @@ type Settings struct {
 	// whose events nobody reads does not grow without end.
 	// Allowed: 1s to 366d (MaxFinishedRetention). Default: 1d.
 	EmitKeep time.Duration
-	// PushPaused refuses pushes with ErrPaused.
+	// PushPaused refuses pushes with ErrPaused. All else goes on, a requeue included.
 	// Allowed: true or false. Default: false.
 	PushPaused bool
 	// DeliveryPaused lets claims find nothing. Claims that wait go on waiting, and the end of the pause wakes them.

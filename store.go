@@ -104,7 +104,7 @@ type Store interface {
 	// ErrCancelled.
 	//
 	// A retry or snooze under a current token after which the message would be due after MaxDue fails with ErrInvalid and
-	// changes nothing: the lease stays.
+	// changes nothing: the lease stays. A retry of the last attempt fails so, too, although the message would be dead.
 	//
 	// An ack, a snooze and a discard may carry follow-ups (Settlement.Then): messages that are stored in the same atomic step.
 	// Either the settlement and all its follow-ups take effect or none of them does, whatever crashes, and nobody sees one
@@ -145,7 +145,8 @@ type NewMessage struct {
 	ID string
 	// Body is at most as long as the store allows, by default 1 MiB (DefaultMaxBody). An empty Body is stored as nil.
 	Body []byte
-	// Headers are at most MaxHeaderBytes in all. An empty map is stored as nil.
+	// Headers are at most MaxHeaderBytes in all, names and values together. Both may be any bytes, and a name may be empty. An
+	// empty map is stored as nil.
 	Headers map[string]string
 	// Due is the time at which to deliver the message, rounded up to whole milliseconds. If it lies in the past the message
 	// is due at once. The zero Time means Delay after the store's clock. A time before the year 1 or after MaxDue is
@@ -296,8 +297,8 @@ type Settlement struct {
 	// MinLease to MaxLease, 0 for the topic's. With any other verb a Delay is ErrInvalid, because an ack that was meant for
 	// later would finish the message for good.
 	Delay time.Duration
-	// Error is the text that SettleRetry and SettleDiscard add to the history of the message, shortened by the store to
-	// MaxErrorBytes. The other verbs ignore it.
+	// Error is the text that SettleRetry and SettleDiscard add to the history of the message. The store shortens it to
+	// MaxErrorBytes and makes it valid UTF-8, as storekit.TrimError does. The other verbs ignore it.
 	Error string
 	// Due, for SettleRetry and SettleSnooze, is the instant at which the message is due again, in the place of Delay, rounded up
 	// to whole milliseconds. An instant in the past stays the due time of the message, which is ready at once. With another
@@ -320,7 +321,7 @@ const (
 	// and the cancel reports ErrLeased (P5).
 	ChangeCancel Change = iota + 1
 	// ChangeReschedule moves the due time of a scheduled or ready message, earlier or later. ID, body, attempts and history
-	// stay; the expiry moves along.
+	// stay; the expiry moves along. Amendments pass while Settings.PushPaused refuses pushes.
 	ChangeReschedule
 	// ChangeRequeue schedules a dead message again. Its attempts count from 0 again; its history stays.
 	ChangeRequeue

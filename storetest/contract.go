@@ -308,6 +308,10 @@ func contractFirstItemError(s *harness) {
 		s.wantErr(s.settle(stale, v, beyond), punctual.ErrLeaseLost, "%s beyond %v of a cancelled message, with a wrong token", v, punctual.MaxDue)
 		s.wantErr(s.settle(d, v, beyond), punctual.ErrCancelled, "%s beyond %v of a cancelled message", v, punctual.MaxDue)
 		s.wantState(orders, x, punctual.StateNone)
+		s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: 1})
+		d = s.one(orders)
+		s.wantErr(s.settle(d, v, beyond), punctual.ErrInvalid, "%s beyond %v of the last attempt", v, punctual.MaxDue)
+		s.ack(d)
 	}
 }
 

@@ -124,7 +124,7 @@ func pushBinaryBody(s *harness) {
 
 func pushAnyHeaders(s *harness) {
 	m := punctual.NewMessage{Topic: orders, ID: "h", Headers: map[string]string{
-		"": "empty name", "empty value": "", "quote\"s": "it's \\ {} [] ,;=", "line\nbreak": "a\r\nb\tc", "ünï": "日本 ☎",
+		"": "empty name", "empty value": "", "quote\"s": "it's \\ {} [] ,;=", "line\nbreak": "a\r\nb\tc", "ünï": "日本 ☎", "not UTF-8 \xff": "\xfe\x00",
 	}}
 	s.push(m)
 	s.wantMessage(s.one(orders).Message, m, noon, noon)

@@ -277,6 +277,9 @@ func topicPushPaused(s *harness) {
 		s.fail("%s was delivered from a topic that took no pushes", d.ID)
 	}
 	s.done(d, punctual.SettleRetry, 0)
+	s.done(s.one(orders), punctual.SettleDiscard, 0)
+	s.outcome(requeue(orders, "before", time.Second), nil, "dead in a topic that takes no pushes")
+	s.outcome(reschedule(orders, "before", 0), nil, "requeued in a topic that takes no pushes")
 	s.ack(s.one(orders))
 	s.ack(s.one(mails))
 	s.configure(orders, punctual.SettingsPatch{PushPaused: ptr(false)})
@@ -366,7 +369,7 @@ func topicRetention(s *harness) {
 	bringDead(s)
 	s.advance(time.Hour - time.Millisecond)
 	s.wantDead(orders, x, punctual.ReasonDiscarded)
-	s.advance(2 * time.Millisecond)
+	s.advance(time.Millisecond)
 	s.wantState(orders, x, punctual.StateNone)
 	s.outcome(requeue(orders, x, 0), punctual.ErrNotFound, "dead for longer than the retention")
 	s.wantList(punctual.ListQuery{Topic: orders, State: punctual.StateDead})
