@@ -382,8 +382,9 @@ func notSent(err error) error {
 	return fmt.Errorf("not sent, because a topic of its follow-ups could not be looked up: %w (%v)", punctual.ErrUnreachable, err)
 }
 
-// makeEvents makes the companion for the events of a topic, of which a partition has no such part. It may wait a little, because
-// somebody may be deleting the companion.
+// makeEvents makes the companion for the events of p's topic, after a script in partition p had an event to add and found no
+// companion there. seen is the version that the script saw. makeEvents may wait a little, because somebody may be deleting the
+// companion.
 func (s *Store) makeEvents(ctx context.Context, p keys.Partition, seen int64, tries int) error {
 	topic := storekit.EventTopic(p.Topic)
 	x := mismatch{s.names.Partition(topic, p.Number), seen}

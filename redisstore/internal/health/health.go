@@ -129,9 +129,6 @@ func (h *Health) openData(ctx context.Context) error {
 			h.o.Names.Store(), format, formatVersion, otherFormat(format), punctual.ErrUnsupported)
 	}
 	h.epoch = epoch
-	if epoch == newEpoch {
-		return h.checkRights(ctx) // one right can be tried only where there is a store
-	}
 	return nil
 }
 

@@ -91,7 +91,7 @@ func (h *Health) tryCommands(ctx context.Context, c redis.UniversalClient) (need
 
 // tryScripted tries the commands that scripts run. It returns pairs of a refused command and the server's error.
 func (h *Health) tryScripted(ctx context.Context, c redis.UniversalClient) ([]string, error) {
-	said, err := c.Eval(ctx, script.Rights.Text, h.triedKeys(), h.o.Names.Store(), h.o.Names.Never(), h.o.Names.NeverChannel()).StringSlice()
+	said, err := c.Eval(ctx, script.Rights.Text, h.triedKeys(), h.o.Names.Never(), h.o.Names.NeverChannel()).StringSlice()
 	switch {
 	case err == nil:
 		return said, nil

@@ -17,14 +17,16 @@ const Never int64 = 1<<63 - 1
 
 // All in µs.
 const (
-	// pollEvery is how long a partition that claims wait for is not polled, at most: notifications may be lost (P11).
+	// pollEvery is the longest time between two polls of a partition that claims wait for. Notifications may be lost, and P11
+	// allows a message to be a second late.
 	pollEvery int64 = 1_000_000
-	// pollTogether is how much earlier than that a partition is polled in the pipeline of others.
+	// pollTogether is how long before its time a partition is polled already, if a pipeline goes to its node for others anyway.
 	pollTogether int64 = 25_000
-	// pollApart is how much earlier, at most, a partition is polled again that was polled together with more than one pipeline
-	// takes. A server or process that stands still makes such bursts of polls, and they would stay together for ever otherwise.
+	// pollApart is how long before its time, at most, a partition is polled again after a poll in a burst: more partitions at a
+	// time than one pipeline takes. A server or process that stands still makes such bursts, and without the random earlier time
+	// their partitions would fall due together for ever.
 	pollApart = pollEvery / 4
-	// forgetAfter is for how long a partition is remembered, with its subscription, that no claim waits for.
+	// forgetAfter is for how long a partition that no claim waits for is remembered, with its subscription.
 	forgetAfter int64 = 60_000_000
 	// collectFor is for how long a claim that has found something begins attempts at more partitions.
 	collectFor int64 = 10_000
@@ -34,8 +36,8 @@ const (
 const PartsAtOnce = 256
 
 const (
-	// tidyEach is how many polls of an idle partition there are, at least, for one that lets the store tidy the partition.
-	tidyEach = 16
+	// leastPolls is the least number of polls of an idle partition between two that let the store tidy the partition.
+	leastPolls = 16
 	// tidyMost is how many idle partitions are tidied in a second, at most.
 	tidyMost = 32
 )
@@ -418,9 +420,9 @@ func (w *Waiter) pollDue() int64 {
 	return w.until
 }
 
-// tidyEach is how many polls of an idle partition there are for one that tidies it. It is more with many partitions, so that
-// not more than tidyMost are tidied in a second. Called with mu held.
-func (w *Waiter) tidyEach() int { return max(tidyEach, len(w.times)/tidyMost) }
+// tidyEach is the number of polls of an idle partition after which one tidies it. The number is larger with many partitions, so
+// that not more than tidyMost are tidied in a second. Called with mu held.
+func (w *Waiter) tidyEach() int { return max(leastPolls, len(w.times)/tidyMost) }
 
 // readAll reads the next due times of some partitions of a node, one pipeline after the other.
 func (w *Waiter) readAll(node string, ps []*part) {

@@ -1,20 +1,21 @@
 -- rights tries every command that the scripts use, without changing anything. It has no prelude.
 --
--- KEYS  what ARGV 1 and 2 say; none on a cluster, where each node is asked
--- ARGV  1 store: the hash of the whole store, 2 a key that is never there, 3 a channel of notifications
+-- KEYS  a key of the store and one that is never there, because some proxies let no script pass without
+--       keys; none on a cluster, where each node is asked
+-- ARGV  1 a key that is never there, 2 a channel that nobody subscribes to
 -- Reply {command, what the server said, command, what it said ...} of those that this user
 --       may not run; none for a user who may run all
 --
 -- The server looks at the user's rights before it looks at arguments, keys and slots. So a command that
 -- could write is given nothing to find, or arguments that it refuses by itself.
-local STORE, NONE = ARGV[1], ARGV[2]
+local NONE = ARGV[1]
 local tries = {
   {'HDEL', NONE, 'f'}, {'HEXISTS', NONE, 'f'}, {'HGET', NONE, 'f'}, {'HGETALL', NONE}, {'HKEYS', NONE}, {'HLEN', NONE}, {'HMGET', NONE, 'f'},
   {'HSCAN', NONE, '0'}, {'HSTRLEN', NONE, 'f'}, {'HSET', NONE, 'f', 'v', 'no value for this one'},
   {'ZADD', NONE, 'NX', 'XX', '0', 'm'}, {'ZCARD', NONE}, {'ZCOUNT', NONE, '0', '0'}, {'ZMSCORE', NONE, 'm'},
   {'ZRANGE', NONE, '0', '0'}, {'ZRANGEBYSCORE', NONE, '0', '0'}, {'ZREM', NONE, 'm'}, {'ZSCORE', NONE, 'm'},
   {'ZREMRANGEBYRANK', NONE, '0', '0'}, {'PEXPIRE', NONE, '1'}, {'PERSIST', NONE},
-  {'UNLINK', NONE}, {'TIME'}, {'PUBLISH', ARGV[3], ''},
+  {'UNLINK', NONE}, {'TIME'}, {'PUBLISH', ARGV[2], ''},
 }
 local out = {}
 local function try(words)
