@@ -26,8 +26,8 @@ type Reach uint8
 const (
 	// ReachNone: the store has no follow-ups.
 	ReachNone Reach = iota
-	// ReachFamily: the topic of the message, the topic that it is a companion of, and the companions of that topic. In a topic
-	// of several partitions only IDs in the partition of the message are reached, which those with the same stem always are:
+	// ReachFamily: a topic and its companions reach each other. The message may be in any of them, and so may the follow-up. In
+	// a topic of several partitions only IDs in the partition of the message are reached, which those with the same stem always are:
 	// the stem is the part of an ID before its first "~" (storekit.Stem). A follow-up without an ID gets one within reach.
 	ReachFamily
 	// ReachAny: every topic and every ID.

@@ -29,7 +29,8 @@ type latenessPage struct {
 	Oldest   time.Duration
 	OldestIn string
 	Asked    bool
-	// Small are the curves of the mostSmall topics that were latest, Rows the numbers of all topics.
+	// Rows are the numbers of the topics that had deliveries in the span and that the reader may inspect, the latest first. Small
+	// are the curves of the first mostSmall of them. A page of one topic has neither.
 	Small []smallCurve
 	Rows  []latenessRow
 }

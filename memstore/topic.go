@@ -12,7 +12,7 @@ import (
 )
 
 // topic has the settings, messages, finished IDs and finished records of a topic. Every message is in messages and in exactly
-// one of live and dead. An ID is in messages or in remembered, never in both.
+// one of live and dead. An ID is in messages or in remembered, never in both. The store's mu guards a topic and its messages.
 type topic struct {
 	settings punctual.Settings
 	messages map[string]*message

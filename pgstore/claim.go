@@ -155,8 +155,8 @@ func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, 
 	return found, false, nil
 }
 
-// some is the answer of claim.sql.
-type some struct {
+// claimed is the answer of claim.sql.
+type claimed struct {
 	micros        int64
 	until         *int64
 	token         *int64
@@ -170,16 +170,16 @@ type some struct {
 
 // claimSome runs claim.sql once. A message that cannot be read keeps its lease until that runs out. It is dead when
 // its attempts are used up, so it holds up no other one.
-func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, limit int, room int64) (*some, error) {
+func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, limit int, room int64) (*claimed, error) {
 	var length *int64
 	if c.Lease > 0 {
 		ms := storekit.CeilDuration(c.Lease)
 		length = &ms
 	}
-	var got *some
+	var got *claimed
 	seen := s.waits.beginRead([]string{topic}, c.Wait > 0)[topic]
 	err := s.write(ctx, func() *step {
-		got = &some{}
+		got = &claimed{}
 		e := s.epoch.Load()
 		return s.step().add("claim", s.writing(topic, limit, length, room, scanAhead.Milliseconds(), seen.scanStart, e.number, e.timeline), func(rows scanner) error { return got.scan(rows, topic) })
 	})
@@ -218,7 +218,7 @@ func behind(micros int64) int64 { return micros/1000 - scanBack.Milliseconds() }
 // scanStart returns the next scan start of the topic: before it the claim has left no message. A claim reserves all messages that it reads, unless
 // they have too many bytes in all or some are undeliverable; then the scan start stays where it was. LeaseUntil is still the time
 // by which scan found the messages in order.
-func (g *some) scanStart(from int64) int64 {
+func (g *claimed) scanStart(from int64) int64 {
 	switch {
 	case g.taken < g.seen || len(g.undeliverable) > 0:
 		return from
@@ -233,7 +233,7 @@ func (g *some) scanStart(from int64) int64 {
 }
 
 // learnAcks takes in how the acks of what was claimed begin.
-func (s *Store) learnAcks(topic string, got *some) {
+func (s *Store) learnAcks(topic string, got *claimed) {
 	if got.ack != nil {
 		s.acks.learn(topic, *got.ack)
 	}
@@ -247,7 +247,7 @@ const undeliverableAhead = 200
 
 // endUndeliverable ends the messages that a claim of up to limit has found undeliverable. If the claim has met nothing else, it
 // also ends the undeliverable ones behind them.
-func (s *Store) endUndeliverable(ctx context.Context, topic string, found *some, limit int, scanStart int64) error {
+func (s *Store) endUndeliverable(ctx context.Context, topic string, found *claimed, limit int, scanStart int64) error {
 	ids := found.undeliverable
 	if len(found.ds) == 0 && len(found.unreadable) == 0 && limit < undeliverableAhead {
 		var micros int64
@@ -311,7 +311,7 @@ func (s *Store) endAndTell(ctx context.Context, topic string, ids []string) erro
 }
 
 // scan reads a row of claim.sql. Until all are sorted LeaseUntil is where the message stood in its topic.
-func (g *some) scan(rows scanner, topic string) error {
+func (g *claimed) scan(rows scanner, topic string) error {
 	var id *string
 	var place, due, first, created, expires, remember *int64
 	var drop *bool

@@ -19,7 +19,7 @@
 // exactly if the row does that it belongs to. docs/postgres.md shows it.
 //
 // A change returns when its transaction is committed, as durably as the server's settings say (Durability). An ack may be lost
-// when the server crashes within 0.6 s, unless Options.DurableAcks; then its message is delivered once more. When the answer to a
+// when the server crashes within three times its wal_writer_delay, 0.6 s as shipped, unless Options.DurableAcks; then its message is delivered once more. When the answer to a
 // commit is lost, the error is ErrIndeterminate.
 package pgstore
 

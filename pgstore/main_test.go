@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -60,37 +61,87 @@ func makeTopic(t testing.TB, s *Store, topic string) {
 	}
 }
 
-// spare are schemas of stores that tests have closed. To empty one is much cheaper than to make one.
-var spare = make(chan string, 100)
+// spares are schemas of stores that tests have closed. To empty one is much cheaper than to make one. The one that was used last
+// is used next, because connections have prepared the statements for it.
+type spares struct {
+	mu      sync.Mutex
+	schemas []spareSchema // guarded by mu
+}
+
+// spareSchema is a schema with the rows that were deleted from it since it was truncated.
+type spareSchema struct {
+	name    string
+	deleted int64
+}
+
+var spare spares
+
+func (s *spares) take() (spareSchema, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.schemas) == 0 {
+		return spareSchema{}, false
+	}
+	last := s.schemas[len(s.schemas)-1]
+	s.schemas = s.schemas[:len(s.schemas)-1]
+	return last, true
+}
+
+func (s *spares) put(x spareSchema) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.schemas = append(s.schemas, x)
+}
 
 // emptySchema returns a schema with the tables of a store and nothing in them. Others may have it when the test is over.
 func emptySchema(t testing.TB, pool *pgxpool.Pool) string {
 	t.Helper()
-	var schema string
-	select {
-	case schema = <-spare:
-		text := inSchema("TRUNCATE punctual.message, punctual.finished, punctual.topic, punctual.dropped_topic; UPDATE punctual.store SET clock = 0", schema)
-		conn, err := pool.Acquire(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Release()
-		if _, err := conn.Conn().PgConn().Exec(context.Background(), text).ReadAll(); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		schema = fresh()
-		if err := Migrate(context.Background(), pool, &Options{Schema: schema}); err != nil {
+	ctx := context.Background()
+	x, ok := spare.take()
+	if !ok {
+		x.name = fresh()
+		if err := Migrate(ctx, pool, &Options{Schema: x.name}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() {
-		select {
-		case spare <- schema:
-		default:
-		}
-	})
-	return schema
+	t.Cleanup(func() { spare.put(x) })
+	if !ok {
+		return x.name
+	}
+	if err := x.empty(ctx, pool); err != nil {
+		t.Fatal(err)
+	}
+	return x.name
+}
+
+// empty deletes the few rows of a test, so that plans stay valid, and truncates once many have been deleted.
+func (x *spareSchema) empty(ctx context.Context, pool *pgxpool.Pool) error {
+	tables := []string{"punctual.message", "punctual.finished", "punctual.topic", "punctual.dropped_topic"}
+	text := "UPDATE punctual.store SET clock = 0;"
+	for _, table := range tables {
+		text += "DELETE FROM " + table + ";"
+	}
+	deleted, err := execAll(ctx, pool, inSchema(text, x.name))
+	if x.deleted += deleted; err != nil || x.deleted < 1000 {
+		return err
+	}
+	x.deleted = 0
+	_, err = execAll(ctx, pool, inSchema("TRUNCATE "+strings.Join(tables, ", "), x.name))
+	return err
+}
+
+// execAll carries out statements without parameters, and returns how many rows they have changed.
+func execAll(ctx context.Context, pool *pgxpool.Pool, text string) (rows int64, err error) {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Release()
+	results, err := conn.Conn().PgConn().Exec(ctx, text).ReadAll()
+	for _, r := range results {
+		rows += r.CommandTag.RowsAffected()
+	}
+	return rows, err
 }
 
 // fresh is a schema that nobody has used.

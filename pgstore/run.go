@@ -61,13 +61,13 @@ func (x *step) add(name string, args []any, each func(scanner) error) *step {
 // own makes a step a transaction of the store's own: it says its level, and how the server is to read unless plan is "".
 func (x *step) own(plan string) *step {
 	if plan != "" {
-		x.behind(plan, nil, nil)
+		x.prepend(plan, nil, nil)
 	}
-	return x.behind("level", nil, nil)
+	return x.prepend("level", nil, nil)
 }
 
-// behind puts a step behind a statement: the statement is sent before all that the step has so far.
-func (x *step) behind(name string, args []any, each func(scanner) error) *step {
+// prepend puts a statement in front of those that the step has so far.
+func (x *step) prepend(name string, args []any, each func(scanner) error) *step {
 	first := x.s.step().add(name, args, each)
 	x.QueuedQueries = append(first.QueuedQueries, x.QueuedQueries...)
 	x.each = append(first.each, x.each...)
@@ -160,7 +160,7 @@ type transaction struct {
 func (t *transaction) send(ctx context.Context, x *step) error {
 	if !t.begun {
 		t.begun = true
-		x.behind("plan", nil, nil)
+		x.prepend("plan", nil, nil)
 		begin := t.s.step()
 		begin.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
 		begin.QueuedQueries = append(begin.QueuedQueries, x.QueuedQueries...)

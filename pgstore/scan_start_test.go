@@ -146,16 +146,16 @@ func TestScanStartOfAnAnswer(t *testing.T) {
 	at := func(ms int64) punctual.Delivery { return punctual.Delivery{LeaseUntil: time.UnixMilli(ms)} }
 	last := now - scanBack.Milliseconds()
 	for name, x := range map[string]struct {
-		some
+		claimed
 		want int64
 	}{
-		"nothing there":                {some{}, last},
-		"one taken":                    {some{seen: 1, taken: 1, ds: []punctual.Delivery{at(500_000)}}, 500_000},
-		"two taken":                    {some{seen: 2, taken: 2, ds: []punctual.Delivery{at(600_000), at(500_000)}}, 600_000},
-		"one of the last moments":      {some{seen: 1, taken: 1, ds: []punctual.Delivery{at(now)}}, last},
-		"one of two taken":             {some{seen: 2, taken: 1, ds: []punctual.Delivery{at(500_000)}}, from},
-		"one that must end":            {some{seen: 1, taken: 1, undeliverable: []string{"a"}}, from},
-		"one taken, one that must end": {some{seen: 2, taken: 2, undeliverable: []string{"a"}, ds: []punctual.Delivery{at(500_000)}}, from},
+		"nothing there":                {claimed{}, last},
+		"one taken":                    {claimed{seen: 1, taken: 1, ds: []punctual.Delivery{at(500_000)}}, 500_000},
+		"two taken":                    {claimed{seen: 2, taken: 2, ds: []punctual.Delivery{at(600_000), at(500_000)}}, 600_000},
+		"one of the last moments":      {claimed{seen: 1, taken: 1, ds: []punctual.Delivery{at(now)}}, last},
+		"one of two taken":             {claimed{seen: 2, taken: 1, ds: []punctual.Delivery{at(500_000)}}, from},
+		"one that must end":            {claimed{seen: 1, taken: 1, undeliverable: []string{"a"}}, from},
+		"one taken, one that must end": {claimed{seen: 2, taken: 2, undeliverable: []string{"a"}, ds: []punctual.Delivery{at(500_000)}}, from},
 	} {
 		x.micros = now * 1000
 		if got := x.scanStart(from); got != x.want {

@@ -13,7 +13,8 @@ import (
 //go:embed sql/*.sql migrations/*.sql
 var files embed.FS
 
-// statements are the SQL texts by the names of their files, for one schema.
+// statements are the SQL texts for one schema, by the names of their files. Those that loadStatements makes from others have
+// a name and no file.
 type statements map[string]string
 
 // loadStatements reads the statements. In the files the schema is "punctual", and a name between colons stands for

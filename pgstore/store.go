@@ -33,7 +33,7 @@ type Options struct {
 	// refused with ErrDurability; all else goes on.
 	Durability punctual.Durability
 	// DurableAcks has acks wait for the disk, as all else does. Without it a crash of the server may take back those of its last
-	// moments, about 0.6 s, and their messages are delivered once more.
+	// moments, and their messages are delivered once more. The moments are three times wal_writer_delay, 0.6 s as shipped.
 	DurableAcks bool
 	// NoListen keeps the store from holding a connection of its own on which other processes notify it of pushes. It then
 	// polls once a second. Behind a pooler it is so in any case.
@@ -64,7 +64,7 @@ type Store struct {
 	class   int32 // distinguishes the advisory locks of this schema from others
 	clock   clock
 	waits   waits
-	// settings remembers what those of topics were decoded to.
+	// settings keeps the decoded settings of topics, so that they are decoded once for each text that the tables hold.
 	settings storekit.SettingsReader
 	needs    string // the least synchronous_commit of a transaction that changes something
 

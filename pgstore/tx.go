@@ -358,7 +358,7 @@ func (w *callersWay) createAside(ctx context.Context, build func() *step) error 
 	}
 	brief, end := context.WithTimeout(ctx, wait)
 	defer end()
-	return w.s.sendAlone(brief, build().behind("lock_wait", []any{lockTimeoutOf(heldAlone)}, nil).own("plan"))
+	return w.s.sendAlone(brief, build().prepend("lock_wait", []any{lockTimeoutOf(heldAlone)}, nil).own("plan"))
 }
 
 // change writes changes and the events of them.
@@ -383,7 +383,7 @@ func (w *callersWay) send(ctx context.Context, x *step) error {
 	}
 	if !w.changed {
 		var which string // the transaction
-		x.behind("within", nil, func(rows scanner) error {
+		x.prepend("within", nil, func(rows scanner) error {
 			var is, level string
 			if err := rows.Scan(&is, &level); err != nil {
 				return err
@@ -394,7 +394,7 @@ func (w *callersWay) send(ctx context.Context, x *step) error {
 			}
 			return nil
 		})
-		x.behind("plan_within", nil, func(rows scanner) error {
+		x.prepend("plan_within", nil, func(rows scanner) error {
 			var name, was, now string
 			err := rows.Scan(&name, &was, &now, &which)
 			if !known && err == nil {

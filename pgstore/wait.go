@@ -55,7 +55,7 @@ type waits struct {
 	polled  int64              // guarded by mu: when the last poll began, in ms
 	polls   int                // guarded by mu: how many have begun
 	polling int                // guarded by mu: how many are under way
-	again   bool               // guarded by mu: another one is to follow them
+	again   bool               // guarded by mu: a further poll begins when those under way have ended
 	reads   int                // guarded by mu: how many readings of topics have begun
 	err     error              // guarded by mu: of the latest poll that has ended
 	errOf   int                // guarded by mu: the number of that poll

@@ -323,7 +323,7 @@ func (s *Store) release(ctx context.Context, of *request) error {
 	}
 	r = &request{method: http.MethodPost, path: wire.PathSettle, again: anew, aside: true, eitherForm: true}
 	r.write = func(f wire.Form) ([]byte, error) { return wire.EncodeSettle(f, ss) }
-	_, err = s.do(ctx, r) // items that fail do not matter: their leases are over
+	_, err = s.do(ctx, r) // items that fail do not matter: their leases are over, or run out
 	s.answered.add(of.key)
 	return err
 }

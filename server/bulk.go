@@ -71,7 +71,7 @@ func (c *call) bulk() error {
 	}
 	switch {
 	case errors.Is(err, errNotSent), err != nil && stream.last.IsZero() && report.Looked == 0:
-		return err // nothing was looked at, so the error is the whole answer
+		return err // the client is gone, or nothing was looked at and the error is the whole answer
 	case err != nil:
 		c.server.notice(c, err)
 	}

@@ -74,7 +74,7 @@ func (c *Calls) Close() error {
 	return nil
 }
 
-// Wait waits until no call is under way. It may be called after Close.
+// Wait waits until no call is under way. Call it after Close, because further calls could begin meanwhile otherwise.
 func (c *Calls) Wait() { c.underWay.Wait() }
 
 // ErrClosed returns the error of a call of a closed store: an ErrClosed that names the store.

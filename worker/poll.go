@@ -82,7 +82,7 @@ type poller struct {
 	clockRead time.Time
 }
 
-// polled is a topic as the poller sees it.
+// polled is a topic as the poller sees it. The goroutine of poll alone uses it.
 type polled struct {
 	*route
 	// asked is the claim under way for some of the topics, this one among them, or nil. A claim for all topics is poller.whole.

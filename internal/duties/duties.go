@@ -21,8 +21,8 @@ import (
 type Duty struct {
 	// Name is the verb for logs: "copy".
 	Name string
-	// Topic returns the topic whose messages the duty handles, given the name of a topic that exists, or "" if the duty has
-	// nothing to do with that one.
+	// Topic returns the topic whose messages the duty handles, given a name among those that Runner.Names returns, or "" if the
+	// duty has nothing to do with that one. A topic of the given name need not exist yet.
 	Topic func(name string) string
 	// Needed reports whether the topic needs the duty now. It may ask the store. Nil stands for always.
 	Needed func(ctx context.Context, t *Tools, topic string) (bool, error)

@@ -78,7 +78,7 @@ const (
 	unread = time.Minute
 	// veryLate is from when on lateness is bad and not only a warning.
 	veryLate = 10 * time.Minute
-	// mostOfKind bounds the findings of a kind; one more finding sums up the others.
+	// mostOfKind bounds the findings of a kind that each topic may have (see fewest); one more finding sums up the others.
 	mostOfKind = 5
 	// burstRatio is how many times as many messages as on average have to be due in a step for a burst.
 	burstRatio = 10

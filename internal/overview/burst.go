@@ -91,7 +91,7 @@ func (r *Reader) burst(ctx context.Context, p *Picture, n int, forecast forecast
 	return f, true, nil
 }
 
-// findFar counts what is due in more than a year, and finds one topic that has such.
+// findFar adds a finding for each of the mostLooked largest topics that has messages due in more than a year.
 func (r *Reader) findFar(ctx context.Context, p *Picture, topics []punctual.TopicStats) error {
 	from := p.All.AsOf.Add(year)
 	for _, t := range largest(topics, mostLooked) {

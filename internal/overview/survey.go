@@ -135,7 +135,8 @@ func (v *surveyed) places(edges []time.Time) []int {
 // dueCounts is what a survey counted for one topic, or for all.
 type dueCounts punctual.DueCounts
 
-// between counts ahead in steps whose edges stand at these places.
+// between returns the counts of d as an Ahead with the given edges. at has the index of each edge among those of the survey
+// (see places).
 func (d *dueCounts) between(q AheadQuery, now time.Time, edges []time.Time, at []int) *Ahead {
 	q.Topic = d.Topic
 	out := &Ahead{AheadQuery: q, AsOf: now, Edges: edges, Counts: make([]int64, q.Steps), Overdue: d.Overdue, Beyond: d.Beyond}

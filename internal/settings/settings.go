@@ -151,7 +151,8 @@ func (r *Setting) JSON(s *punctual.Settings) []byte {
 	return quoted
 }
 
-// FromJSON sets the setting in p to a JSON value; null leaves p as it is. The errors are those of Parse.
+// FromJSON sets the setting in p to a JSON value; null leaves p as it is. Its errors are ErrInvalid and name the
+// setting, as those of Parse do. For a value of another JSON type the error names the type that is expected.
 func (r *Setting) FromJSON(p *punctual.SettingsPatch, value []byte) error {
 	value = bytes.TrimSpace(value)
 	if string(value) == "null" {

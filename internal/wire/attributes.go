@@ -13,7 +13,7 @@ type Attributes struct {
 	Remember Given `json:"remember,omitzero"`
 }
 
-// attributesOf is a for JSON.
+// attributesOf returns the attributes of a message as they stand in JSON.
 func attributesOf(a storekit.Attributes) Attributes {
 	return Attributes{Remember: Given(DurationText(a.Remember))}
 }

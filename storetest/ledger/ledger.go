@@ -147,7 +147,7 @@ type Fact struct {
 	Event *EventFact `json:"8,omitempty"`
 }
 
-// EventFact is what an event says of the message ID of the topic whose companion events has it; At is in ms.
+// EventFact is one event of a companion T@events: what it says happened to the message with this ID in T. At is in ms.
 type EventFact struct {
 	Event  string               `json:"e"`
 	Topic  string               `json:"t"`

@@ -29,7 +29,7 @@ const (
 	storyReportEvery = 4 * time.Second
 	// storyReopen is when the store is closed and opened again.
 	storyReopen = 5 * time.Second
-	// storyAttempts is the topic's limit of attempts.
+	// storyAttempts is the limit of attempts of storyTopic.
 	storyAttempts = 3
 
 	// endWait bounds how long the story waits for its last message after its plan, endCheck is how often it counts what is
@@ -45,7 +45,7 @@ const (
 // storyGroups are the groups of closedTopic: the services that are told of a closed order.
 func storyGroups() []string { return []string{"billing", "mail"} }
 
-// storyBackoff is the topic's backoff.
+// storyBackoff is the backoff of storyTopic.
 func storyBackoff() punctual.Backoff {
 	return punctual.Backoff{Delays: []time.Duration{time.Second, 2 * time.Second}}
 }
