@@ -13,8 +13,9 @@ MODULES := metrics/punctualotel packaging
 # The race detector needs cgo. The tag spares the C compiler the compression of the database engine, a minute's work.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race -tags=pebblegozstd)
 
-# The compiler is faster with more memory. The tests run without, because some measure memory. make lint vets.
-GOTEST := GOGC=200 go test -exec='env -u GOGC' -vet=off -shuffle=on -timeout=25m
+# The compiler is faster with more memory, and the linker without what debuggers read. The tests run without the former, because some
+# measure memory. make lint vets.
+GOTEST := GOGC=200 go test -exec='env -u GOGC' -ldflags='-s -w' -vet=off -shuffle=on -timeout=25m
 LONG := go test -count=1 -timeout=0 -v
 
 # Tests that take minutes under the race detector and seconds without are called TestSlow. What they do concurrently is in other

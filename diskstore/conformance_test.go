@@ -1,6 +1,8 @@
 package diskstore
 
 import (
+	"os"
+	"regexp"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -69,7 +71,12 @@ func kill(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store
 	return openAt(t, "store", &Options{Clock: clock, fs: afterKill(old.(*Store).opt.fs.(*vfs.MemFS)), clearFrom: 1})
 }
 
-// TestSlowWithLittleMemory: nearly every message has to leave memory and to be loaded again, and nobody notices.
+// memoryGroups are the groups of the suite that make test runs with little memory: those about the order and the number of messages,
+// and about what becomes of a message that may be on disk alone.
+var memoryGroups = regexp.MustCompile("/(claim|wait|then|amend|attempts|fencing|clock|large|isolation|contract|reopen)/")
+
+// TestSlowWithLittleMemory: nearly every message has to leave memory and to be loaded again, and nobody notices. All groups of the
+// suite run in make torture.
 func TestSlowWithLittleMemory(t *testing.T) {
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: clock, MemoryBytes: 1})
@@ -79,7 +86,14 @@ func TestSlowWithLittleMemory(t *testing.T) {
 		closeStore(t, old)
 		return openAt(t, "store", &Options{fs: old.(*Store).opt.fs, Clock: clock, MemoryBytes: 1})
 	}
-	t.Run("conformance", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(again)) })
+	t.Run("conformance", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+			if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" && !memoryGroups.MatchString(t.Name()) {
+				t.Skip("skipped: only in make torture")
+			}
+			return open(t, clock)
+		}, storetest.WithReopen(again))
+	})
 	t.Run("random", func(t *testing.T) { random.Run(t, open, storetest.WithReopen(again)) })
 	t.Run("races", func(t *testing.T) { races.Run(t, open) })
 }

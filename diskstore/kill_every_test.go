@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,9 +24,13 @@ import (
 // happened too.
 func TestSlowKillAtEveryChange(t *testing.T) {
 	k := playAndCopy(t)
+	each := 4 // of so many kills, recovery is killed behind one
+	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
+		each = 10
+	}
 	for i, c := range k.copies {
 		k.checkCopy(t, c)
-		if c.done && i%4 == 0 {
+		if c.done && i%each == 0 {
 			for _, again := range k.copyRecovery(t, c) {
 				k.checkCopy(t, again)
 			}

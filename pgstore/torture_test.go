@@ -310,7 +310,7 @@ func TestKillChild(t *testing.T) {
 	}
 	c.Say(ledger.Working)
 	w := &ledger.Workload{
-		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
+		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: ledger.Pause(),
 		Deadlines: !strings.Contains(c.Store, noDeadlines), Worker: true, BigBodies: true, ClaimTopics: 1,
 	}
 	w.Run(context.Background())

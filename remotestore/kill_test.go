@@ -469,7 +469,7 @@ func TestKillClientChild(t *testing.T) {
 	}
 	c.Say(ledger.Working)
 	w := &ledger.Workload{
-		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
+		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: ledger.Pause(),
 		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1,
 	}
 	w.Run(context.Background())

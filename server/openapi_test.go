@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/punctualmq/punctual"
@@ -249,10 +250,23 @@ func TestExamplesOfRequests(t *testing.T) {
 	}
 }
 
+// descriptions has those that were read before, by their texts. Nobody changes them.
+var descriptions sync.Map
+
+// description returns that of the server. To read it anew for each request would be a fifth of all the work of the tests.
+func (r *rig) description() description {
+	text := string(r.openAPI)
+	known, ok := descriptions.Load(text)
+	if !ok {
+		known, _ = descriptions.LoadOrStore(text, describe(r.T, r.openAPI))
+	}
+	return known.(description)
+}
+
 // conforms fails unless the answer is one that the description allows. Every request of every test comes here.
 func (r *rig) conforms(req *http.Request, a answer) {
 	r.Helper()
-	d := describe(r.T, r.openAPI)
+	d := r.description()
 	c := &call{server: r.Server, r: req}
 	if c.findRoute() != nil {
 		return // what there is no route for has no description

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
@@ -81,7 +82,17 @@ func (r *rig) request(line, body string, headers ...string) *http.Request {
 func ask(h http.Handler, req *http.Request) answer {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, req)
+	if req.Method != http.MethodGet {
+		nextMillisecond()
+	}
 	return answer{w.Code, w.Header(), w.Body.String()}
+}
+
+// nextMillisecond returns when what was stored to be due at once is ready: its due time was rounded up to a whole millisecond.
+func nextMillisecond() {
+	for begin := time.Now().UnixMilli(); time.Now().UnixMilli() == begin; {
+		time.Sleep(50 * time.Microsecond)
+	}
 }
 
 // want fails unless the answer has the status, and holds the texts.

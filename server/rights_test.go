@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -129,25 +130,24 @@ func (s *shop) fill() {
 	}
 }
 
-// content is all that the store holds, but for when it was stored.
-func (s *shop) content() string {
+// content is all that the store holds.
+func (s *shop) content() (all []any) {
 	s.Helper()
 	topics, err := s.store.Topics(s.Context())
 	if err != nil {
 		s.Fatal(err)
 	}
-	var b strings.Builder
 	for _, topic := range topics {
-		fmt.Fprintf(&b, "%+v\n", topic)
+		all = append(all, topic)
 		for state := punctual.StateScheduled; state <= punctual.StateDead; state++ {
 			page, err := s.store.List(s.Context(), punctual.ListQuery{Topic: topic.Topic, State: state})
 			if err != nil {
 				s.Fatal(err)
 			}
-			fmt.Fprintf(&b, "%v: %+v\n", state, page)
+			all = append(all, page)
 		}
 	}
-	return b.String()
+	return all
 }
 
 // ask sends a request and returns the answer in words: its status, the codes of its errors, the topics that it names, and whether the store
@@ -178,7 +178,7 @@ func (s *shop) ask(method, target string, q request, h rights.Holder) string {
 			}
 		}
 	}
-	changed := s.content() != before
+	changed := !reflect.DeepEqual(s.content(), before)
 	if changed {
 		words = append(words, "changed")
 		s.fill()

@@ -24,11 +24,11 @@ func TestOneMessage(t *testing.T) {
 		}
 		r.ask("PUT /v1/topics/order.close/messages/A-17?in=1h", "again").want(t, http.StatusOK, `"duplicate"`, `"scheduled"`)
 		r.ask("PUT /v1/topics/order.close/messages/A-17?if_exists=fail", "again").problem(t, http.StatusConflict, "duplicate")
+		began := time.Now()
 		r.ask("POST /v1/topics/order.close/messages/A-17/reschedule?in=2h", "").want(t, http.StatusOK, `"rescheduled"`)
 		r.ask("POST /v1/topics/order.close/messages/A-17/reschedule", "").problem(t, http.StatusBadRequest, "invalid")
 		r.ask("POST /v1/topics/order.close/claim", "").want(t, http.StatusNoContent)
 
-		began := time.Now()
 		for d := (wire.ClaimAnswer{}); len(d.Messages) == 0; {
 			a := r.ask("POST /v1/topics/order.close/claim?wait=55s&max=10", "")
 			if a.status == http.StatusNoContent {

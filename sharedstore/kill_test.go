@@ -255,7 +255,7 @@ func TestKillOwnerChild(t *testing.T) {
 		c.Say(becameOwner)
 	}()
 	w := &ledger.Workload{
-		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
+		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: ledger.Pause(),
 		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1,
 	}
 	w.Run(context.Background())

@@ -164,7 +164,7 @@ func RunWorkload(t *testing.T, open func(*testing.T, storekit.Clock) punctual.St
 	for round := int64(1); time.Duration(round)*workloadRound <= lasts && !t.Failed(); round++ {
 		w := Workload{
 			Store: s, Process: round, Seed: seed + uint64(round), Emit: lines.add, Clock: clock.Now,
-			Pause: 2 * time.Millisecond, BigBodies: true, Deadlines: true, Worker: true, HoldClaims: true, PurgeLive: true, ClaimTopics: claimTopics,
+			Pause: Pause(), BigBodies: true, Deadlines: true, Worker: true, HoldClaims: true, PurgeLive: true, ClaimTopics: claimTopics,
 		}
 		ctx, end := context.WithTimeout(t.Context(), workloadRound)
 		w.Run(ctx)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
@@ -35,6 +36,15 @@ func FromEnv(t testing.TB, variable string, def int) int {
 		t.Fatalf("%s=%q: use a positive number", variable, text)
 	}
 	return n
+}
+
+// Pause is a Workload.Pause for the tests of stores: short in make torture, and longer in make test, where the workloads of many
+// packages share two cores. Calls are under way at every moment with either.
+func Pause() time.Duration {
+	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
+		return 8 * time.Millisecond
+	}
+	return 2 * time.Millisecond
 }
 
 // Child is what a child process that runs a workload is told.
