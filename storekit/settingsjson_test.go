@@ -16,23 +16,26 @@ import (
 
 // TestGoldenSettings: settings are encoded as the golden files have them, and every golden file can be decoded.
 func TestGoldenSettings(t *testing.T) {
-	for file, want := range map[string]punctual.Settings{
-		"testdata/settings-default.json": punctual.DefaultSettings(),
-		"testdata/settings-all.json": {
-			Lease: time.Minute, MaxAttempts: 7, Backoff: punctual.Backoff{Base: 1500 * time.Microsecond, Max: 90 * time.Minute, Jitter: 0.375},
-			DeadRetention: 48 * time.Hour, DedupeWindow: 1500 * time.Millisecond, EmitKeep: 24 * time.Hour, PushPaused: true, DeliveryPaused: true, Partitions: 256,
+	for file, change := range map[string]func(s *punctual.Settings){
+		"testdata/settings-default.json": func(*punctual.Settings) {},
+		"testdata/settings-all.json": func(s *punctual.Settings) {
+			s.Lease, s.MaxAttempts, s.Backoff = time.Minute, 7, punctual.Backoff{Base: 1500 * time.Microsecond, Max: 90 * time.Minute, Jitter: 0.375}
+			s.DeadRetention, s.DedupeWindow, s.PushPaused, s.DeliveryPaused, s.Partitions = 48*time.Hour, 1500*time.Millisecond, true, true, 256
 		},
-		"testdata/settings-finished.json": {
-			Lease: time.Minute, MaxAttempts: 7, Backoff: punctual.Backoff{Delays: []time.Duration{time.Second}}, DedupeWindow: time.Hour,
-			FinishedRetention: punctual.MaxFinishedRetention, EmitKeep: 24 * time.Hour, Partitions: 1,
+		"testdata/settings-finished.json": func(s *punctual.Settings) {
+			s.Lease, s.MaxAttempts, s.Backoff = time.Minute, 7, punctual.Backoff{Delays: []time.Duration{time.Second}}
+			s.DedupeWindow, s.FinishedRetention = time.Hour, punctual.MaxFinishedRetention
 		},
-		"testdata/settings-events.json": {
-			Lease: time.Minute, MaxAttempts: 7, Emit: punctual.EventDead | punctual.EventExpired | punctual.EventPushed, EmitKeep: 72 * time.Hour, Partitions: 1,
+		"testdata/settings-events.json": func(s *punctual.Settings) {
+			s.Lease, s.MaxAttempts, s.Backoff = time.Minute, 7, punctual.Backoff{}
+			s.Emit, s.EmitKeep = punctual.EventDead|punctual.EventExpired|punctual.EventPushed, 72*time.Hour
 		},
-		"testdata/settings-delays.json": {
-			Lease: 10 * time.Millisecond, MaxAttempts: 1, Backoff: punctual.Backoff{Delays: []time.Duration{0, 2 * time.Minute, 15 * time.Hour}}, EmitKeep: 24 * time.Hour, Partitions: 1,
+		"testdata/settings-delays.json": func(s *punctual.Settings) {
+			s.Lease, s.MaxAttempts, s.Backoff = 10*time.Millisecond, 1, punctual.Backoff{Delays: []time.Duration{0, 2 * time.Minute, 15 * time.Hour}}
 		},
 	} {
+		want := punctual.DefaultSettings() // so that a further setting changes nothing here
+		change(&want)
 		golden, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 func TestCancel(t *testing.T) {
@@ -163,11 +166,17 @@ func TestTopicsAndStats(t *testing.T) {
 	r.run("push", "u", "x", "--id", "b").ok()
 	r.kill("u")
 	r.run("topic", "pause", "u", "--push", "--delivery").ok()
-	const (
-		rules = `"settings":{"lease":"30s","max_attempts":10,"backoff":"exp:1s..1h,jitter=0.2","dead_retention":"0s","dedupe_window":"0s","finished_retention":"0s","emit":"none","emit_keep":"1d","partitions":1,"groups":[],`
-		lineT = `{"topic":"t","scheduled":1,"ready":0,"leased":0,"dead":0,"next_due":"2026-11-20T11:00:00.000Z","push_paused":false,"delivery_paused":false,` + rules + `"push_paused":false,"delivery_paused":false}}`
-		lineU = `{"topic":"u","scheduled":0,"ready":1,"leased":0,"dead":1,"next_due":"2026-11-20T10:00:00.000Z","push_paused":true,"delivery_paused":true,` + rules + `"push_paused":true,"delivery_paused":true}}`
-	)
+	rules := func(paused bool) string { // whatever settings there are
+		s := punctual.DefaultSettings()
+		s.PushPaused, s.DeliveryPaused = paused, paused
+		text, err := wire.Encode(wire.SettingsOf(s))
+		if err != nil || !strings.Contains(string(text), `"backoff":"exp:1s..1h,jitter=0.2"`) {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return `"settings":` + string(text)
+	}
+	lineT := `{"topic":"t","scheduled":1,"ready":0,"leased":0,"dead":0,"next_due":"2026-11-20T11:00:00.000Z","push_paused":false,"delivery_paused":false,` + rules(false) + `}`
+	lineU := `{"topic":"u","scheduled":0,"ready":1,"leased":0,"dead":1,"next_due":"2026-11-20T10:00:00.000Z","push_paused":true,"delivery_paused":true,` + rules(true) + `}`
 	r.run("topics", "--json").ok().printsJSON(lineT, lineU)
 	r.run("stats", "--json").ok().printsJSON(lineT, lineU)
 	r.run("stats", "u", "--json").ok().printsJSON(lineU)
