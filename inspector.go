@@ -202,6 +202,10 @@ type Settings struct {
 	// A companion topic has no groups, so that setting them there is ErrInvalid. Configure makes the topics of the groups.
 	// Allowed: none, or 1 to 32 names of 1 to 62 bytes of A-Z a-z 0-9 . _ - (MaxGroups, MaxGroupBytes). Default: none.
 	Groups []string
+	// LateAfter is how long a message of the topic may be ready before the console and "punctual top" warn that the topic is
+	// late. From sixty times as long on they call it bad. No delivery depends on LateAfter.
+	// Allowed: 1s to 366d (MaxFinishedRetention). Default: 10s.
+	LateAfter time.Duration
 }
 
 // Clone returns a copy of s that shares no memory with it.
@@ -212,7 +216,7 @@ func (s Settings) Clone() Settings {
 
 // DefaultSettings returns the settings of a topic that was never configured.
 func DefaultSettings() Settings {
-	return Settings{Lease: 30 * time.Second, MaxAttempts: 10, Backoff: DefaultBackoff(), EmitKeep: 24 * time.Hour, Partitions: 1}
+	return Settings{Lease: 30 * time.Second, MaxAttempts: 10, Backoff: DefaultBackoff(), EmitKeep: 24 * time.Hour, Partitions: 1, LateAfter: 10 * time.Second}
 }
 
 // SettingsPatch changes the settings whose field is not nil. A value that is not allowed is an ErrInvalid that names the
@@ -244,4 +248,6 @@ type SettingsPatch struct {
 	Partitions *int
 	// Groups changes Settings.Groups as a whole. Allowed: none, or 1 to 32 names of 1 to 62 bytes of A-Z a-z 0-9 . _ -.
 	Groups *[]string
+	// LateAfter changes Settings.LateAfter. Allowed: 1s to 366d.
+	LateAfter *time.Duration
 }

@@ -71,13 +71,10 @@ type Finding struct {
 }
 
 const (
-	// worthSaying is how long a message has to be ready before there is a finding about it. P11 and P14 allow a second each, and
-	// busy handlers add to that.
-	worthSaying = 10 * time.Second
 	// unread is how long an event waits before there is a finding that nobody reads the events of its topic.
 	unread = time.Minute
-	// veryLate is from when on lateness is bad and not only a warning.
-	veryLate = 10 * time.Minute
+	// veryLate is from how many times a topic's LateAfter on lateness is bad and not only a warning.
+	veryLate = 60
 	// mostOfKind bounds the findings of a kind that each topic may have (see fewest); one more finding sums up the others.
 	mostOfKind = 5
 	// burstRatio is how many times as many messages as on average have to be due in a step for a burst.
@@ -171,7 +168,7 @@ func fewest(o *Overview, of func(punctual.TopicStats, time.Time) (Finding, bool)
 
 func ofLate(t punctual.TopicStats, now time.Time) (Finding, bool) {
 	late, ok := lateness(t, now)
-	if !ok || late < worthSaying || t.Settings.DeliveryPaused {
+	if !ok || late < t.Settings.LateAfter || t.Settings.DeliveryPaused {
 		return Finding{}, false
 	}
 	f := Finding{Kind: KindLate, Severity: punctual.SeverityWarning, Topic: t.Topic, State: punctual.StateReady, Count: t.Ready, Late: late}
@@ -179,7 +176,7 @@ func ofLate(t punctual.TopicStats, now time.Time) (Finding, bool) {
 		f.Text = fmt.Sprintf("%s: %s events wait, the first for %s: nobody reads them", t.Topic, Grouped(t.Ready), Short(late))
 		return f, late >= unread
 	}
-	if late >= veryLate {
+	if late/veryLate >= t.Settings.LateAfter {
 		f.Severity = punctual.SeverityBad
 	}
 	f.Text = fmt.Sprintf("%s: the first of %s ready messages waits for %s", t.Topic, Grouped(t.Ready), Short(late))

@@ -592,21 +592,34 @@ func TestAttention(t *testing.T) {
 	})
 }
 
-// Three seconds are not worth saying, ten minutes are bad.
+// Three seconds are not worth saying, ten minutes are bad, unless the topic says that its messages may wait for longer.
 func TestHowLate(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", 0)
+		s.push("bulk", "1", 0)
+		patience := 5 * time.Minute
+		if _, err := s.Configure(t.Context(), "bulk", punctual.SettingsPatch{LateAfter: &patience}); err != nil {
+			t.Fatal(err)
+		}
+		const none, warning, bad = punctual.Severity(0), punctual.SeverityWarning, punctual.SeverityBad
 		for _, c := range []struct {
-			after time.Duration
-			want  punctual.Severity
-		}{{3 * time.Second, 0}, {10 * time.Second, punctual.SeverityWarning}, {10 * time.Minute, punctual.SeverityBad}} {
+			after   time.Duration
+			a, bulk punctual.Severity
+		}{
+			{3 * time.Second, none, none},
+			{10 * time.Second, warning, none},
+			{4 * time.Minute, warning, none},
+			{time.Minute, warning, warning},
+			{10 * time.Minute, bad, warning},
+			{5 * time.Hour, bad, bad},
+		} {
 			time.Sleep(c.after)
-			var got punctual.Severity
-			if o := s.read(); len(o.Attention) > 0 {
-				got = o.Attention[0].Severity
+			got := make(map[string]punctual.Severity)
+			for _, f := range s.read().Attention {
+				got[f.Topic] = f.Severity
 			}
-			if got != c.want {
-				t.Errorf("%v later: severity %q, want %q", c.after, got, c.want)
+			if got["a"] != c.a || got["bulk"] != c.bulk {
+				t.Errorf("%v later: severities %v, want %q and %q", c.after, got, c.a, c.bulk)
 			}
 		}
 	})

@@ -106,4 +106,12 @@ var Table = []*Setting{
 			form: names,
 		},
 	},
+	{
+		Name: "late_after", About: "how long a message may be ready before the topic counts as late", Quiet: true,
+		kind: &field[time.Duration]{
+			of:   func(s *punctual.Settings) *time.Duration { return &s.LateAfter },
+			in:   func(p *punctual.SettingsPatch) **time.Duration { return &p.LateAfter },
+			form: durations, least: time.Second, most: punctual.MaxFinishedRetention,
+		},
+	},
 }
