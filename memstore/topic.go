@@ -38,9 +38,11 @@ type message struct {
 	id, topic string
 	body      []byte            // nil when empty; never changed
 	headers   map[string]string // nil when empty; never changed
-	created   int64             // when the message was pushed, in Unix ms
-	delivered int64             // when its last lease began, in Unix ms
-	failures  []punctual.Failure
+	// attributes are those of the push, in whole milliseconds; never changed. The rules read Remember from lifecycle.Message.
+	attributes storekit.Attributes
+	created    int64 // when the message was pushed, in Unix ms
+	delivered  int64 // when its last lease began, in Unix ms
+	failures   []punctual.Failure
 
 	seq   uint64      // grows with each push, so that messages with equal times are claimed in the order of their pushes
 	queue *[]*message // the queue of its topic that the message is in: live or dead
@@ -53,6 +55,7 @@ func (m *message) public() punctual.Message {
 		ID: m.id, Topic: m.topic, Body: bytes.Clone(m.body), Headers: maps.Clone(m.headers), Created: storekit.FromMillis(m.created),
 	}
 	m.Fill(&out)
+	m.attributes.Set(&out)
 	return out
 }
 

@@ -35,6 +35,9 @@ func NewAttributes(m *punctual.NewMessage) Attributes { return Attributes{Rememb
 // AttributesOf returns the attributes of a stored message.
 func AttributesOf(m *punctual.Message) Attributes { return Attributes{Remember: m.Remember} }
 
+// Whole returns the attributes as a block has them, in whole milliseconds. None may be negative.
+func (a Attributes) Whole() Attributes { return Attributes{Remember: WholeMillis(a.Remember)} }
+
 // SetNew gives m the attributes a.
 func (a Attributes) SetNew(m *punctual.NewMessage) { m.Remember = a.Remember }
 
