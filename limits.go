@@ -39,6 +39,8 @@ const (
 	MaxLease = 24 * time.Hour
 	// MaxFinishedRetention is the longest Settings.FinishedRetention and NewMessage.Remember: a leap year.
 	MaxFinishedRetention = 366 * 24 * time.Hour
+	// MaxTimeout is the longest NewMessage.Timeout.
+	MaxTimeout = 30 * 24 * time.Hour
 )
 
 // MaxDue is the last time at which a message can be due (P9); a later due time is ErrInvalid.

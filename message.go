@@ -36,6 +36,8 @@ type Message struct {
 	// Remember is how long the ID stays in use after the message has finished, in whole milliseconds. 0 follows the topic's
 	// Settings.DedupeWindow.
 	Remember time.Duration
+	// Timeout is how long a handler may work on the message, in whole milliseconds. 0 leaves that to who handles it.
+	Timeout time.Duration
 }
 
 // State is where a message is in its life; see the picture in the package comment.

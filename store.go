@@ -168,6 +168,10 @@ type NewMessage struct {
 	// finished. It is rounded up to whole milliseconds and at most MaxFinishedRetention. 0, the default, follows the topic's
 	// setting.
 	Remember time.Duration
+	// Timeout is how long a handler may work on the message. A Worker ends the context of the handler then, in the place of its
+	// own timeouts; who claims without a Worker reads the time from Message.Timeout. It is rounded up to whole milliseconds and at
+	// most MaxTimeout; 0, the default, leaves the time to the Worker. A negative one is ErrInvalid.
+	Timeout time.Duration
 	// IfExists says what the push does when the ID is already in use. Default IfExistsKeep.
 	IfExists IfExists
 	// IfDue, with IfExistsReplace, replaces only a stored message whose Due is this instant, so that a program which has read

@@ -13,11 +13,15 @@ var attributeParams = []param{
 		name: "remember", in: inQuery, schema: length(),
 		text: "How long after the message finished a push with its ID is a duplicate; left out: as the topic says, or 24h with an Idempotency-Key.",
 	},
+	{name: "timeout", in: inQuery, schema: length(), text: "How long a handler may work on the message; left out: as the worker says."},
 }
 
 // attributes reads the parameters of attributeParams. Their errors name the parameter.
 func (c *call) attributes() (a storekit.Attributes, err error) {
-	a.Remember, err = c.duration("remember")
+	if a.Remember, err = c.duration("remember"); err != nil {
+		return a, err
+	}
+	a.Timeout, err = c.duration("timeout")
 	return a, err
 }
 
@@ -25,5 +29,6 @@ func (c *call) attributes() (a storekit.Attributes, err error) {
 func attributeMembers() map[string]object {
 	return map[string]object{
 		"Attributes.remember": length(),
+		"Attributes.timeout":  length(),
 	}
 }

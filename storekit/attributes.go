@@ -20,44 +20,61 @@ import (
 //	length    uvarint, the number of bytes of the value
 //	value     as the tag says:
 //	          1 remember: uvarint, ms, not 0
+//	          2 timeout: uvarint, ms, not 0
 //
 // A store keeps the bytes of a block as they came, so that the tags of a newer program survive a retry by an older one.
 type Attributes struct {
-	// Remember is NewMessage.Remember. In the block it is rounded up to whole milliseconds.
-	Remember time.Duration
+	// Remember is NewMessage.Remember and Timeout NewMessage.Timeout. In the block they are rounded up to whole milliseconds.
+	Remember, Timeout time.Duration
 }
 
-const tagRemember = 1
+const (
+	tagRemember = 1
+	tagTimeout  = 2
+)
 
 // NewAttributes returns the attributes of a message that is to be pushed.
-func NewAttributes(m *punctual.NewMessage) Attributes { return Attributes{Remember: m.Remember} }
+func NewAttributes(m *punctual.NewMessage) Attributes {
+	return Attributes{Remember: m.Remember, Timeout: m.Timeout}
+}
 
 // AttributesOf returns the attributes of a stored message.
-func AttributesOf(m *punctual.Message) Attributes { return Attributes{Remember: m.Remember} }
+func AttributesOf(m *punctual.Message) Attributes {
+	return Attributes{Remember: m.Remember, Timeout: m.Timeout}
+}
 
 // Whole returns the attributes as a block has them, in whole milliseconds. None may be negative.
-func (a Attributes) Whole() Attributes { return Attributes{Remember: WholeMillis(a.Remember)} }
+func (a Attributes) Whole() Attributes {
+	return Attributes{Remember: WholeMillis(a.Remember), Timeout: WholeMillis(a.Timeout)}
+}
 
 // SetNew gives m the attributes a.
-func (a Attributes) SetNew(m *punctual.NewMessage) { m.Remember = a.Remember }
+func (a Attributes) SetNew(m *punctual.NewMessage) { m.Remember, m.Timeout = a.Remember, a.Timeout }
 
 // Set gives m the attributes a.
-func (a Attributes) Set(m *punctual.Message) { m.Remember = a.Remember }
+func (a Attributes) Set(m *punctual.Message) { m.Remember, m.Timeout = a.Remember, a.Timeout }
 
 // check returns an ErrInvalid that says which attribute no push may have, or nil.
 func (a Attributes) check() error {
 	if a.Remember < 0 || a.Remember > punctual.MaxFinishedRetention {
 		return invalidf("ID remembered for %v: use at most %v, or 0 for the topic's window", a.Remember, punctual.MaxFinishedRetention)
 	}
+	if a.Timeout < 0 || a.Timeout > punctual.MaxTimeout {
+		return invalidf("timeout %v: use at most %v, or 0 for that of the worker", a.Timeout, punctual.MaxTimeout)
+	}
 	return nil
 }
 
 // Block returns the attributes as a block of bytes, nil for none. No attribute may be negative.
 func (a Attributes) Block() []byte {
-	if a == (Attributes{}) {
-		return nil
+	var block []byte
+	if a.Remember != 0 {
+		block = appendNumber(block, tagRemember, uint64(CeilDuration(a.Remember)))
 	}
-	return appendNumber(nil, tagRemember, uint64(CeilDuration(a.Remember)))
+	if a.Timeout != 0 {
+		block = appendNumber(block, tagTimeout, uint64(CeilDuration(a.Timeout)))
+	}
+	return block
 }
 
 func appendNumber(b []byte, tag, value uint64) []byte {
@@ -87,10 +104,14 @@ func ReadAttributes(block []byte) (a Attributes, err error) {
 		last = tag
 		value := rest[n+m:][:length]
 		rest = rest[n+m+int(length):]
-		if tag == tagRemember {
-			if a.Remember, err = millisOf(value); err != nil {
-				return Attributes{}, fmt.Errorf("attributes: tag %d: %w", tag, err)
-			}
+		switch tag {
+		case tagRemember:
+			a.Remember, err = millisOf(value)
+		case tagTimeout:
+			a.Timeout, err = millisOf(value)
+		}
+		if err != nil {
+			return Attributes{}, fmt.Errorf("attributes: tag %d: %w", tag, err)
 		}
 	}
 	return a, nil

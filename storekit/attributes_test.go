@@ -18,6 +18,8 @@ func TestAttributesHaveOneForm(t *testing.T) {
 	}{
 		{Attributes{}, "", Attributes{}},
 		{Attributes{Remember: 24 * time.Hour}, "010480b89929", Attributes{Remember: 24 * time.Hour}},
+		{Attributes{Timeout: time.Minute}, "0203e0d403", Attributes{Timeout: time.Minute}},
+		{Attributes{Remember: 1, Timeout: 1}, "010101020101", Attributes{Remember: time.Millisecond, Timeout: time.Millisecond}},
 		{Attributes{Remember: 1}, "010101", Attributes{Remember: time.Millisecond}},
 		{Attributes{Remember: punctual.MaxFinishedRetention}, "01058090dee675", Attributes{Remember: punctual.MaxFinishedRetention}},
 	} {
@@ -44,7 +46,7 @@ func TestAttributesOfANewerProgram(t *testing.T) {
 }
 
 func TestDamagedAttributes(t *testing.T) {
-	whole := append(Attributes{Remember: 24 * time.Hour}.Block(), 2, 1, 'x')
+	whole := append(Attributes{Remember: 24 * time.Hour}.Block(), 9, 1, 'x')
 	for n := 1; n < len(whole); n++ {
 		if n == len(whole)-3 { // the block of the first attribute alone
 			continue

@@ -117,6 +117,8 @@ func badNumbers(s *harness) {
 		"too many attempts":     {MaxAttempts: punctual.MaxAttemptsLimit + 1},
 		"a negative expiry":     {ExpireAfter: -1},
 		"a negative Remember":   {Remember: -1},
+		"a negative Timeout":    {Timeout: -1},
+		"too long a Timeout":    {Timeout: punctual.MaxTimeout + 1},
 		"too long a Remember":   {Remember: punctual.MaxFinishedRetention + 1},
 		"an unknown IfExists":   {IfExists: 4},
 	} {

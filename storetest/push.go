@@ -39,6 +39,7 @@ func pushComesBack(s *harness) {
 	m := punctual.NewMessage{
 		Topic: orders, ID: "o-1", Body: []byte(`{"order":1}`), Headers: map[string]string{"trace": "abc", "empty": ""},
 		Delay: time.Minute, MaxAttempts: 7, ExpireAfter: time.Hour, DropExpired: true, Remember: 1500 * time.Microsecond,
+		Timeout: 2500 * time.Microsecond,
 	}
 	r := s.push(m)
 	if r.ID != m.ID || r.Topic != m.Topic || !r.Due.Equal(noon.Add(time.Minute)) {
@@ -75,6 +76,9 @@ func (s *harness) wantMessage(got punctual.Message, m punctual.NewMessage, creat
 	}
 	if want := storekit.WholeMillis(m.Remember); got.Remember != want {
 		s.fail("%s is remembered for %v; want %v", m.ID, got.Remember, want)
+	}
+	if want := storekit.WholeMillis(m.Timeout); got.Timeout != want {
+		s.fail("%s has a timeout of %v; want %v", m.ID, got.Timeout, want)
 	}
 	if got.MaxAttempts != m.MaxAttempts {
 		s.fail("%s has MaxAttempts %d; want %d", m.ID, got.MaxAttempts, m.MaxAttempts)

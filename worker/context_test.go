@@ -158,16 +158,27 @@ func TestHandlerContextDeadline(t *testing.T) {
 		for _, topic := range []string{"own", "usual", "none"} {
 			r.push(topic, topic)
 		}
+		for id, topic := range map[string]string{"short": "own", "long": "usual", "bounded": "none"} {
+			timeout := map[string]time.Duration{"short": time.Second, "long": 20 * time.Minute, "bounded": 10 * time.Minute}[id]
+			if _, err := r.store.Push(t.Context(), []punctual.NewMessage{{Topic: topic, ID: id, Timeout: timeout}}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
-		if n, err := w.Drain(ctx); n != 3 || err != nil {
+		if n, err := w.Drain(ctx); n != 6 || err != nil {
 			t.Errorf("drain: %d, %v", n, err)
 		}
-		seen.want(t, "own: 30m0s true", "usual: 1m0s true", "none: 30m0s true")
+		got := seen.all()
+		slices.Sort(got)
+		want := []string{"bounded: 10m0s true", "long: 20m0s true", "none: 30m0s true", "own: 30m0s true", "short: 1s true", "usual: 1m0s true"}
+		if !slices.Equal(got, want) {
+			t.Errorf("the contexts end like %q; want %q", got, want)
+		}
 		r.push("none", "none")
 		r.runs(w)
 		synctest.Wait()
-		if got := seen.all()[3:]; !slices.Equal(got, []string{"none: 0s false"}) {
+		if got := seen.all()[6:]; !slices.Equal(got, []string{"none: 0s false"}) {
 			t.Errorf("without a limit: %q", got)
 		}
 		r.stops(w)

@@ -130,8 +130,8 @@ func (w *Worker) begin(s *session, got *claimed) []*message {
 		m.delivery, m.lease, m.attempt = d, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token}, d.Attempt
 		m.route, m.length, m.stop = w.routes[d.Topic], d.LeaseUntil.Sub(d.Delivered), s.handlers
 		m.received = got.received
-		if m.route.timeout > 0 {
-			m.timeout = got.received.Add(m.route.timeout)
+		if d := m.mayTake(); d > 0 {
+			m.timeout = got.received.Add(d)
 		}
 		left := d.LeaseUntil.Sub(got.clock)
 		m.renewAt, m.endsAt = got.received.Add(left/3), got.received.Add(left)

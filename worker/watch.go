@@ -24,7 +24,7 @@ func (w *Worker) watch(ctx context.Context, s *session) {
 func (w *Worker) endOverdue(now time.Time) {
 	timedOut, expired := w.inflight.overdue(now)
 	for _, m := range timedOut {
-		m.ctx.end(context.DeadlineExceeded, m.route.timedOut)
+		m.ctx.end(context.DeadlineExceeded, errorf(context.DeadlineExceeded, "the handler ran longer than its timeout of %v", m.mayTake()))
 	}
 	for _, m := range expired {
 		w.loseRunning(m, errorf(punctual.ErrLeaseLost, "not renewed within %v", m.length), false)
@@ -51,6 +51,14 @@ func (f *inflight) overdue(now time.Time) (timedOut, expired []*message) {
 		f.ends.notLaterThan(m.nextEnd())
 	}
 	return timedOut, expired
+}
+
+// mayTake returns how long the handler of m may run, by the message or else by its route; 0 and less is without end.
+func (m *message) mayTake() time.Duration {
+	if m.delivery.Timeout > 0 {
+		return m.delivery.Timeout
+	}
+	return m.route.timeout
 }
 
 // nextEnd returns when the watcher has to check m next: at the end of its lease or at its timeout, whichever is earlier.

@@ -84,7 +84,7 @@ type Config struct {
 	// so it need not be as long as a handler takes. When a worker dies, its messages are delivered again once their leases
 	// end. Default 0: as the topic's settings say.
 	Lease time.Duration
-	// Timeout is how long a handler may run unless its Handle says otherwise. After that its context ends with
+	// Timeout is how long a handler may run unless its Handle or the message (punctual.Timeout) says otherwise. After that its context ends with
 	// context.DeadlineExceeded and its lease is not renewed any more, so that a stuck handler does not hold its message
 	// for ever. It occupies its slot until it returns. Default 1 h; a negative Timeout sets no limit.
 	Timeout time.Duration
@@ -200,8 +200,6 @@ type route struct {
 	timeout time.Duration // negative: no limit
 	// duty reports that the handler is that of a duty.
 	duty bool
-	// timedOut is the cause with which the context of a handler ends at its timeout.
-	timedOut error
 }
 
 // New returns a worker on s. A nil configuration stands for the defaults. A malformed
@@ -259,7 +257,7 @@ func MaxSlots(n int) HandleOption {
 	})
 }
 
-// Timeout overrides Config.Timeout for one topic; a negative d sets no limit.
+// Timeout overrides Config.Timeout for one topic; a negative d sets no limit. A message with a punctual.Timeout has its own.
 func Timeout(d time.Duration) HandleOption {
 	return handleOption(func(r *route) error {
 		if d == 0 {
@@ -304,7 +302,6 @@ func (w *Worker) register(topic string, h punctual.Handler, opts []HandleOption)
 			return err
 		}
 	}
-	r.timedOut = errorf(context.DeadlineExceeded, "the handler ran longer than its timeout of %v", r.timeout)
 	if w.cfg.check() == nil {
 		for i := len(w.cfg.Middleware) - 1; i >= 0; i-- {
 			r.handler = w.cfg.Middleware[i](r.handler)

@@ -192,7 +192,7 @@ func printedJSON(t *testing.T) map[string]string {
 func printMessages(t *testing.T, keep func(string, ...result)) {
 	r := newRig(t)
 	r.run("topic", "set", "t", "--dedupe-window", "1d", "--finished-retention", "1d").ok()
-	rich := []string{"push", "t", "x", "--json", "--max-attempts", "3", "--expire", "1h", "--drop-expired", "--remember", "1h", "--header", "k=v"}
+	rich := []string{"push", "t", "x", "--json", "--max-attempts", "3", "--expire", "1h", "--drop-expired", "--remember", "1h", "--timeout", "5m", "--header", "k=v"}
 	keep("push", r.run(append(rich, "--id", "a")...).ok(), r.run("push", "t", "x", "--json", "--id", "a").ok(),
 		r.run("push", "t", "x", "--json", "--id", "a", "--if-exists", "replace").ok())
 	lines := "{\"topic\":\"t\",\"id\":\"binary\",\"body_base64\":\"/w==\",\"headers\":{\"k\":\"v\"}}\n{}\n"

@@ -26,13 +26,13 @@ func TestPushPrintsTheIDAlone(t *testing.T) {
 func TestPushTakesEveryFlag(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "orders", "x", "--at", "2026-11-20T12:00:00.0001Z", "--id", "o-1", "--header", "a=1", "--header", "b=2=3",
-		"--max-attempts", "3", "--expire", "1h", "--drop-expired", "--remember", "24h", "--json").ok().
+		"--max-attempts", "3", "--expire", "1h", "--drop-expired", "--remember", "24h", "--timeout", "5m", "--json").ok().
 		printsJSON(`{"id":"o-1","topic":"orders","due":"2026-11-20T12:00:00.001Z","result":"stored"}`)
 	m := r.get("orders", "o-1")
 	if m.Remember != 24*time.Hour {
 		t.Errorf("stored with Remember %v, want 24h", m.Remember)
 	}
-	r.run("get", "o-1", "--json").ok().contains(`"remember":"1d"`)
+	r.run("get", "o-1", "--json").ok().contains(`"remember":"1d"`, `"timeout":"5m"`)
 	if m.Headers["a"] != "1" || m.Headers["b"] != "2=3" || m.MaxAttempts != 3 || !m.DropExpired || !m.Expires.Equal(m.Due.Add(time.Hour)) {
 		t.Errorf("stored %+v", m)
 	}

@@ -11,16 +11,21 @@ type Attributes struct {
 	// Remember is the message's own duplicate window: how long after its end a push with the same ID is a duplicate. Left out means
 	// the topic's.
 	Remember Given `json:"remember,omitzero"`
+	// Timeout is how long a handler may work on the message. Left out means that it decides itself.
+	Timeout Given `json:"timeout,omitzero"`
 }
 
 // attributesOf returns the attributes of a message as they stand in JSON.
 func attributesOf(a storekit.Attributes) Attributes {
-	return Attributes{Remember: Given(DurationText(a.Remember))}
+	return Attributes{Remember: Given(DurationText(a.Remember)), Timeout: Given(DurationText(a.Timeout))}
 }
 
 // read is the attributes as a store takes and returns them, or an ErrInvalid that names the member.
 func (a Attributes) read() (out storekit.Attributes, err error) {
-	out.Remember, err = ParseDurationText("remember", string(a.Remember))
+	if out.Remember, err = ParseDurationText("remember", string(a.Remember)); err != nil {
+		return out, err
+	}
+	out.Timeout, err = ParseDurationText("timeout", string(a.Timeout))
 	return out, err
 }
 
@@ -39,8 +44,12 @@ type Attribute struct{ Name, Value string }
 
 // AttributesToShow returns those attributes of a message that are set.
 func AttributesToShow(m *punctual.Message) (shown []Attribute) {
-	if a := storekit.AttributesOf(m); a.Remember != 0 {
+	a := storekit.AttributesOf(m)
+	if a.Remember != 0 {
 		shown = append(shown, Attribute{"remember", DurationText(a.Remember)})
+	}
+	if a.Timeout != 0 {
+		shown = append(shown, Attribute{"timeout", DurationText(a.Timeout)})
 	}
 	return shown
 }
@@ -49,5 +58,8 @@ func AttributesToShow(m *punctual.Message) (shown []Attribute) {
 func (w *jsonWriter) attributes(a storekit.Attributes) {
 	if a.Remember != 0 {
 		w.text(`,"remember":`, DurationText(a.Remember))
+	}
+	if a.Timeout != 0 {
+		w.text(`,"timeout":`, DurationText(a.Timeout))
 	}
 }
