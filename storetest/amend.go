@@ -426,7 +426,7 @@ func (s *harness) wantEmpty(topic, when string) {
 	}
 }
 
-// deleteTraceless: the ID of a deleted message is free at once, and no story is kept, whatever topic and message ask for.
+// deleteTraceless: the ID of a deleted message is free at once, and no finished record is kept, whatever topic and message ask for.
 // What was remembered or kept before stays.
 func deleteTraceless(s *harness) {
 	s.inspector()
@@ -443,7 +443,7 @@ func deleteTraceless(s *harness) {
 		s.wantPush(s.try(m), punctual.PushReplaced, at.name)
 		s.outcome(remove(orders, x), nil, isScheduled)
 		if _, err := s.keeper(); err == nil {
-			s.noStory(x, "deleted")
+			s.noRecord(x, "deleted")
 		}
 		s.wantPush(s.try(order(x, 0)), punctual.PushStored, "deleted")
 		d := s.one(orders)

@@ -92,7 +92,7 @@ func TestStoreWithoutStories(t *testing.T) {
 			}
 		}
 		if lossy && failed == 0 {
-			t.Error("a store that keeps no stories took the setting, and the suite did not show it")
+			t.Error("a store that keeps no finished records took the setting, and the suite did not show it")
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/compare"
 )
 
-// finishedCases: is the story of a finished message kept, as long as the topic asks and no longer?
+// finishedCases: is the finished record of a finished message kept, as long as the topic asks and no longer?
 func finishedCases() []testCase {
 	return []testCase{
 		{"refused where none is kept", p13, finishedRefused},
@@ -24,7 +24,7 @@ func finishedCases() []testCase {
 		{"does not hold the ID", p7, finishedFree},
 		{"remembered and kept", p7, finishedRemembered},
 		{"of the last one with the ID", p13, finishedAgain},
-		{"no story of what is not finished", p13, finishedNot},
+		{"no finished record of what is not finished", p13, finishedNot},
 		{"gone with its topic", p13, finishedDeleted},
 		{"many in one call", p13, finishedMany},
 		{"malformed and unknown", p13, finishedMalformed},
@@ -43,7 +43,7 @@ func finishedCases() []testCase {
 
 func (s *harness) keeper() (punctual.FinishedKeeper, error) { return compare.Keeper(s.ctx, s.store) }
 
-// keep has the stories of a topic kept, or skips the case when the store keeps none.
+// keep has the finished records of a topic kept, or skips the case when the store keeps none.
 func (s *harness) keep(topic string, d time.Duration) {
 	s.Helper()
 	if _, err := s.keeper(); err != nil {
@@ -52,12 +52,12 @@ func (s *harness) keep(topic string, d time.Duration) {
 	s.configure(topic, punctual.SettingsPatch{FinishedRetention: &d})
 }
 
-// story is that of orders/ID, which must be kept.
-func (s *harness) story(id string) punctual.Finished {
+// record is the finished record of orders/ID, which must be kept.
+func (s *harness) record(id string) punctual.Finished {
 	s.Helper()
 	k, err := s.keeper()
 	if err != nil {
-		s.fail("the store keeps stories no more: %v", err)
+		s.fail("the store keeps finished records no more: %v", err)
 	}
 	f, err := k.Finished(s.ctx, orders, id)
 	if err != nil {
@@ -66,27 +66,27 @@ func (s *harness) story(id string) punctual.Finished {
 	return f
 }
 
-// noStory: none is kept of orders/ID; when says in which situation.
-func (s *harness) noStory(id, when string) {
+// noRecord: none is kept of orders/ID; when says in which situation.
+func (s *harness) noRecord(id, when string) {
 	s.Helper()
 	k, err := s.keeper()
 	if err != nil {
-		s.fail("the store keeps stories no more: %v", err)
+		s.fail("the store keeps finished records no more: %v", err)
 	}
 	_, err = k.Finished(s.ctx, orders, id)
 	s.wantErr(err, punctual.ErrNotFound, "%s, Finished of %s/%s", when, orders, id)
 }
 
-// wantStory compares the story of orders/ID.
-func (s *harness) wantStory(want punctual.Finished, when string) {
+// wantRecord compares the finished record of orders/ID.
+func (s *harness) wantRecord(want punctual.Finished, when string) {
 	s.Helper()
-	if d := compare.Finished(s.story(want.ID), want, false); d != "" {
-		s.fail("the story of %s/%s, %s: %s", want.Topic, want.ID, when, d)
+	if d := compare.Finished(s.record(want.ID), want, false); d != "" {
+		s.fail("the finished record of %s/%s, %s: %s", want.Topic, want.ID, when, d)
 	}
 }
 
-// storyOfX is that of orders/x, pushed at noon, due at once and ended now, kept for an hour.
-func (s *harness) storyOfX(how punctual.Outcome) punctual.Finished {
+// recordOfX is that of orders/x, pushed at noon, due at once and ended now, kept for an hour.
+func (s *harness) recordOfX(how punctual.Outcome) punctual.Finished {
 	s.Helper()
 	now := s.now()
 	return punctual.Finished{
@@ -110,9 +110,9 @@ func finishedRefused(s *harness) {
 func finishedDefault(s *harness) {
 	s.keep(mails, time.Hour)
 	bringAcked(s)
-	s.noStory(x, "in a topic that keeps none")
+	s.noRecord(x, "in a topic that keeps none")
 	bringCancelled(s)
-	s.noStory(x, "in a topic that keeps none")
+	s.noRecord(x, "in a topic that keeps none")
 }
 
 func finishedEnds(s *harness) {
@@ -164,21 +164,21 @@ func finishedEnds(s *harness) {
 		s := newHarness(s.T, s.promise, s.opener)
 		s.keep(orders, time.Hour)
 		end.finish(s)
-		want := s.storyOfX(end.outcome)
+		want := s.recordOfX(end.outcome)
 		if end.leased {
 			want.Attempt, want.Delivered = 1, noon
 		}
 		if end.ranOut {
 			want.Failures = []punctual.Failure{{Attempt: 1, At: s.now(), Error: storekit.LeaseRanOut}}
 		}
-		s.wantStory(want, name)
+		s.wantRecord(want, name)
 		s.wantState(orders, x, punctual.StateNone)
 		s.checkSound()
 		if s.opener.reopen == nil {
 			continue
 		}
 		s.reopen()
-		s.wantStory(want, name+" and reopened")
+		s.wantRecord(want, name+" and reopened")
 		s.checkSound()
 	}
 }
@@ -202,12 +202,12 @@ func finishedLate(s *harness) {
 	s.advance(3 * time.Second)
 	s.done(d, punctual.SettleExtend, time.Hour)
 	s.ack(d)
-	want := s.storyOfX(punctual.OutcomeAcked)
+	want := s.recordOfX(punctual.OutcomeAcked)
 	want.FirstDue, want.Due = noon.Add(time.Minute), noon.Add(time.Minute+11500*time.Millisecond)
 	want.Attempt, want.Delivered = 1, delivered
-	s.wantStory(want, "snoozed and acked")
-	if f := s.story(x); f.ReadyFor() != 2*time.Second || f.TotalLate() != 13500*time.Millisecond {
-		s.fail("a story says it was ready for %v, late %v in all; want 2s, 13.5s", f.ReadyFor(), f.TotalLate())
+	s.wantRecord(want, "snoozed and acked")
+	if f := s.record(x); f.ReadyFor() != 2*time.Second || f.TotalLate() != 13500*time.Millisecond {
+		s.fail("a finished record says it was ready for %v, late %v in all; want 2s, 13.5s", f.ReadyFor(), f.TotalLate())
 	}
 }
 
@@ -221,18 +221,18 @@ func finishedFailures(s *harness) {
 	d = s.one(orders)
 	s.advance(time.Second)
 	s.ack(d)
-	want := s.storyOfX(punctual.OutcomeAcked)
+	want := s.recordOfX(punctual.OutcomeAcked)
 	want.Due, want.Attempt, want.Delivered = noon.Add(time.Second), 3, second
 	want.Failures = []punctual.Failure{{Attempt: 1, At: noon, Error: "no route"}, {Attempt: 2, At: second, Error: storekit.LeaseRanOut}}
-	s.wantStory(want, "acked with the third attempt")
+	s.wantRecord(want, "acked with the third attempt")
 
 	// What was given back is nobody's any more.
 	s.push(punctual.NewMessage{Topic: orders, ID: "y"})
 	d = s.one(orders)
 	s.settleAs(punctual.Settlement{Topic: orders, ID: "y", Token: d.Token, Verb: punctual.SettleRetry, Delay: time.Hour, Error: "no route"})
 	s.outcome(cancel(orders, "y"), nil, isRetried)
-	if f := s.story("y"); !f.Delivered.IsZero() || f.Attempt != 1 || len(f.Failures) != 1 || f.ReadyFor() != 0 || f.TotalLate() != 0 {
-		s.fail("the story of a message that was retried and cancelled: %+v; want no delivery, attempt 1, one failure", f)
+	if f := s.record("y"); !f.Delivered.IsZero() || f.Attempt != 1 || len(f.Failures) != 1 || f.ReadyFor() != 0 || f.TotalLate() != 0 {
+		s.fail("the finished record of a message that was retried and cancelled: %+v; want no delivery, attempt 1, one failure", f)
 	}
 }
 
@@ -240,15 +240,15 @@ func finishedForgotten(s *harness) {
 	s.keep(orders, time.Hour)
 	bringAcked(s)
 	s.advance(time.Hour - time.Millisecond)
-	s.story(x)
+	s.record(x)
 	s.advance(2 * time.Millisecond)
-	s.noStory(x, "an hour after it finished")
+	s.noRecord(x, "an hour after it finished")
 	s.checkSound()
 	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(punctual.MaxFinishedRetention)})
-	s.noStory(x, "after its time was over and a longer one was asked for")
+	s.noRecord(x, "after its time was over and a longer one was asked for")
 	bringAcked(s)
-	if f := s.story(x); !f.KeptUntil.Equal(f.At.Add(punctual.MaxFinishedRetention)) {
-		s.fail("a story is kept until %v; want %v later than %v", f.KeptUntil, punctual.MaxFinishedRetention, f.At)
+	if f := s.record(x); !f.KeptUntil.Equal(f.At.Add(punctual.MaxFinishedRetention)) {
+		s.fail("a finished record is kept until %v; want %v later than %v", f.KeptUntil, punctual.MaxFinishedRetention, f.At)
 	}
 }
 
@@ -258,14 +258,14 @@ func finishedFixed(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(time.Duration(0))})
 	s.push(order("y", 0))
 	s.ack(s.one(orders))
-	s.noStory("y", "after the topic keeps none any more")
+	s.noRecord("y", "after the topic keeps none any more")
 	s.advance(time.Hour - time.Millisecond)
-	s.story(x)
+	s.record(x)
 	s.advance(2 * time.Millisecond)
-	s.noStory(x, "an hour after it finished")
+	s.noRecord(x, "an hour after it finished")
 }
 
-// finishedKeptAgain: a topic that kept stories, keeps none, and is to keep them again does so, whether or not anything
+// finishedKeptAgain: a topic that kept finished records, keeps none, and is to keep them again does so, whether or not anything
 // was changed in between.
 func finishedKeptAgain(s *harness) {
 	for n := range 2 {
@@ -274,14 +274,14 @@ func finishedKeptAgain(s *harness) {
 		if n > 0 {
 			s.push(order("none", 0))
 			s.ack(s.one(orders))
-			s.noStory("none", "in a topic that keeps none just then")
+			s.noRecord("none", "in a topic that keeps none just then")
 		}
 		s.keep(orders, time.Hour)
 		id := fmt.Sprint("again-", n)
 		s.push(order(id, 0))
 		s.ack(s.one(orders))
-		if f := s.story(id); f.Outcome != punctual.OutcomeAcked {
-			s.fail("the story of %s: %+v; want acked", id, f)
+		if f := s.record(id); f.Outcome != punctual.OutcomeAcked {
+			s.fail("the finished record of %s: %+v; want acked", id, f)
 		}
 	}
 }
@@ -289,17 +289,17 @@ func finishedKeptAgain(s *harness) {
 func finishedFree(s *harness) {
 	s.keep(orders, time.Hour)
 	bringAcked(s)
-	want := s.storyOfX(punctual.OutcomeAcked)
+	want := s.recordOfX(punctual.OutcomeAcked)
 	want.Attempt, want.Delivered = 1, noon
 	s.advance(time.Second)
 	for i, on := range []punctual.IfExists{punctual.IfExistsKeep, punctual.IfExistsFail, punctual.IfExistsReplaceDead, punctual.IfExistsReplace} {
 		s.wantPush(s.try(second(on)), punctual.PushStored, isAcked)
 		s.wantState(orders, x, punctual.StateScheduled)
-		s.wantStory(want, "while its ID is used again")
+		s.wantRecord(want, "while its ID is used again")
 		s.outcome(cancel(orders, x), nil, isScheduled)
-		want = s.storyOfX(punctual.OutcomeCancelled)
+		want = s.recordOfX(punctual.OutcomeCancelled)
 		want.Created, want.Due, want.FirstDue = s.now(), s.now().Add(2*time.Hour), s.now().Add(2*time.Hour)
-		s.wantStory(want, fmt.Sprint("cancelled, for the time ", i+1))
+		s.wantRecord(want, fmt.Sprint("cancelled, for the time ", i+1))
 		s.advance(time.Second)
 	}
 }
@@ -309,9 +309,9 @@ func finishedRemembered(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{DedupeWindow: ptr(2 * time.Hour)})
 	bringAcked(s)
 	s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, "acked, remembered and kept")
-	s.story(x)
+	s.record(x)
 	s.advance(time.Hour + time.Millisecond)
-	s.noStory(x, "an hour after it finished, while its ID is remembered")
+	s.noRecord(x, "an hour after it finished, while its ID is remembered")
 	s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, "acked and remembered")
 	s.wantPush(s.try(second(punctual.IfExistsReplace)), punctual.PushStored, "acked and remembered")
 	s.outcome(cancel(orders, x), nil, isScheduled)
@@ -320,8 +320,8 @@ func finishedRemembered(s *harness) {
 	s.outcome(cancel(orders, x), nil, isScheduled)
 	s.advance(2 * time.Minute)
 	s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushStored, "cancelled and forgotten")
-	if f := s.story(x); f.Outcome != punctual.OutcomeCancelled {
-		s.fail("the story of a cancelled message says %q", f.Outcome)
+	if f := s.record(x); f.Outcome != punctual.OutcomeCancelled {
+		s.fail("the finished record of a cancelled message says %q", f.Outcome)
 	}
 }
 
@@ -331,19 +331,19 @@ func finishedAgain(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(time.Hour)})
 	s.push(punctual.NewMessage{Topic: orders, ID: x})
 	s.outcome(cancel(orders, x), nil, isReady)
-	want := s.storyOfX(punctual.OutcomeCancelled)
-	s.wantStory(want, "finished for the second time")
+	want := s.recordOfX(punctual.OutcomeCancelled)
+	s.wantRecord(want, "finished for the second time")
 	s.advance(time.Hour + time.Millisecond)
-	s.noStory(x, "an hour after its message was cancelled, and less than two after an earlier one was acked,")
+	s.noRecord(x, "an hour after its message was cancelled, and less than two after an earlier one was acked,")
 	s.checkSound()
-	// The other way round: the first story's time ends while the second one's lasts.
+	// The other way round: the time of the first record ends while the second one's lasts.
 	bringAcked(s)
 	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(3 * time.Hour)})
 	s.push(punctual.NewMessage{Topic: orders, ID: x})
 	s.outcome(cancel(orders, x), nil, isReady)
 	s.advance(2 * time.Hour)
-	if f := s.story(x); f.Outcome != punctual.OutcomeCancelled {
-		s.fail("the story of the second of two says %q; want %q", f.Outcome, punctual.OutcomeCancelled)
+	if f := s.record(x); f.Outcome != punctual.OutcomeCancelled {
+		s.fail("the finished record of the second of two says %q; want %q", f.Outcome, punctual.OutcomeCancelled)
 	}
 }
 
@@ -374,7 +374,7 @@ func finishedNot(s *harness) {
 		s := newHarness(s.T, s.promise, s.opener)
 		s.keep(orders, time.Hour)
 		bring(s)
-		s.noStory(x, name)
+		s.noRecord(x, name)
 		s.checkSound()
 	}
 }
@@ -382,17 +382,17 @@ func finishedNot(s *harness) {
 func finishedDeleted(s *harness) {
 	s.keep(orders, time.Hour)
 	bringAcked(s)
-	s.story(x)
+	s.record(x)
 	if n, err := s.inspector().DeleteTopic(s.ctx, orders); err != nil || n != 0 {
-		s.fail("DeleteTopic of a topic with a story alone: %d, %v; want 0", n, err)
+		s.fail("DeleteTopic of a topic with a finished record alone: %d, %v; want 0", n, err)
 	}
-	s.noStory(x, "after its topic was deleted")
+	s.noRecord(x, "after its topic was deleted")
 	s.checkSound()
 	s.push(order(x, 0))
-	s.noStory(x, "after its topic was deleted and came again")
+	s.noRecord(x, "after its topic was deleted and came again")
 	s.keep(orders, time.Hour)
 	s.ack(s.one(orders))
-	s.story(x)
+	s.record(x)
 }
 
 // finishedMany finishes in every way in one call each: what is large goes in several steps.
@@ -420,14 +420,14 @@ func finishedMany(s *harness) {
 	s.cancelAll(orders, cancelled...)
 	for i := range n {
 		for _, how := range []punctual.Outcome{punctual.OutcomeAcked, punctual.OutcomeCancelled} {
-			if f := s.story(fmt.Sprintf("%s-%d", how, i)); f.Outcome != how || !f.At.Equal(noon) {
-				s.fail("the story of %s says %q at %v; want %q at %v", f.ID, f.Outcome, f.At, how, noon)
+			if f := s.record(fmt.Sprintf("%s-%d", how, i)); f.Outcome != how || !f.At.Equal(noon) {
+				s.fail("the finished record of %s says %q at %v; want %q at %v", f.ID, f.Outcome, f.At, how, noon)
 			}
 		}
 	}
 	s.advance(time.Hour + time.Millisecond)
-	s.noStory("acked-0", "an hour later")
-	s.noStory(fmt.Sprint("cancelled-", n-1), "an hour later")
+	s.noRecord("acked-0", "an hour later")
+	s.noRecord(fmt.Sprint("cancelled-", n-1), "an hour later")
 }
 
 func finishedMalformed(s *harness) {
@@ -442,7 +442,7 @@ func finishedMalformed(s *harness) {
 	s.wantErr(err, punctual.ErrInvalid, "Finished of an empty ID")
 	_, err = k.Finished(s.ctx, "never-heard-of", x)
 	s.wantErr(err, punctual.ErrNotFound, "Finished in an unknown topic")
-	s.noStory(x, "before there was such a message")
+	s.noRecord(x, "before there was such a message")
 	want := s.settings(orders)
 	for _, bad := range []time.Duration{-1, punctual.MaxFinishedRetention + 1, 1<<63 - 1} {
 		_, err := s.inspector().Configure(s.ctx, orders, punctual.SettingsPatch{FinishedRetention: &bad})

@@ -767,10 +767,10 @@ func thenBeside(s *harness) {
 	if _, err := s.keeper(); err == nil {
 		s.keep(orders, time.Hour)
 		d := bringLeased(s)
-		want := s.storyOfX(punctual.OutcomeAcked)
+		want := s.recordOfX(punctual.OutcomeAcked)
 		want.Attempt, want.Delivered = 1, noon
 		s.follow(d, punctual.SettleAck, again(punctual.IfExistsKeep))
-		s.wantStory(want, "acked with itself as a follow-up")
+		s.wantRecord(want, "acked with itself as a follow-up")
 		s.wantState(orders, x, punctual.StateScheduled)
 	}
 	t := newHarness(s.T, s.promise, s.opener)

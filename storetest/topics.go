@@ -61,7 +61,7 @@ func (s *harness) defaults() punctual.Settings {
 }
 
 // everySetting changes all fields of the settings, also those that are added later. It leaves out those that the
-// store cannot change: Partitions in any case, FinishedRetention in a store that keeps no stories, and those of events in one
+// store cannot change: Partitions in any case, FinishedRetention in a store that keeps no finished records, and those of events in one
 // that tells of none.
 func everySetting(s *harness) punctual.SettingsPatch {
 	s.Helper()

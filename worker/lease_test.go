@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -566,6 +567,49 @@ func TestWorkerStuckHandlerDoesNotHoldItsMessage(t *testing.T) {
 		r.wantGone("t", "b")
 		r.wantLog("lease of the message is lost", 1)
 		r.stops(stuck)
+	})
+}
+
+// TestWorkerSlowConsumers: where messages fall due faster than handlers take them, the backlog stays in the store: the worker has
+// leases of what it handles and of little more. Messages are late, and each is handled once.
+func TestWorkerSlowConsumers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		const slots, messages = 3, 300
+		w := r.worker(worker.Config{Concurrency: slots})
+		inspector, err := punctual.As[punctual.Inspector](r.store.Store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var done, latest, mostLeased int64 // guarded by mu
+		w.Handle("t", handlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
+			stats, err := inspector.Stats(ctx, "t")
+			if err != nil || d.Attempt != 1 {
+				t.Errorf("%s: attempt %d, %v", d.ID, d.Attempt, err)
+			}
+			mu.Lock()
+			done++
+			latest, mostLeased = max(latest, int64(d.Late())), max(mostLeased, stats.Leased)
+			mu.Unlock()
+			time.Sleep(10 * time.Second)
+			return nil
+		}))
+		for i := range messages {
+			r.push("t", fmt.Sprint(i))
+		}
+		r.runs(w)
+		time.Sleep(messages/slots*10*time.Second + time.Minute)
+		r.stops(w)
+		if done != messages {
+			t.Errorf("P1, P3: %d messages were handled; want %d", done, messages)
+		}
+		if behind := time.Duration(latest); behind < 15*time.Minute {
+			t.Errorf("this test shows nothing: the last message was %v late", behind)
+		}
+		if mostLeased > 2*slots {
+			t.Errorf("%d slots had %d leases", slots, mostLeased)
+		}
 	})
 }
 

@@ -186,7 +186,7 @@ func finishedOrder(a, b punctual.Finished) int {
 	return cmp.Or(a.KeptUntil.Compare(b.KeptUntil), strings.Compare(a.ID, b.ID))
 }
 
-// Finished says in what a story differs from what it should be. With lost, it may have lost when the lease began.
+// Finished says in what a finished record differs from what it should be. With lost, it may have lost when the lease began.
 func Finished(got, want punctual.Finished, lost bool) string {
 	switch {
 	case got.ID != want.ID || got.Topic != want.Topic:
