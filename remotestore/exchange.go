@@ -48,31 +48,11 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 		timer := time.AfterFunc(r.wait+s.opt.Timeout, func() { end(errTimeout) })
 		defer timer.Stop()
 	}
-	var connected, reused atomic.Bool
-	fail := func(err error) error {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		err = fmt.Errorf("%s: %w", e.name, err)
-		if connected.Load() {
-			return lost{err}
-		}
-		return unsent{err}
-	}
+	x := &sentCopy{request: r, to: e, ctx: ctx}
 	client, err := e.choose(ctx, r.again)
 	if err != nil {
-		return nil, fail(err)
+		return nil, x.fail(err)
 	}
-	// When the transport asks for a second connection, the server has not begun the request on the first one.
-	trace := &httptrace.ClientTrace{
-		GetConn: func(string) { connected.Store(false) },
-		GotConn: func(got httptrace.GotConnInfo) { connected.Store(true); reused.Store(got.Reused) },
-	}
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), r.method, e.base+r.path, bytes.NewReader(body))
-	if err != nil {
-		return nil, unsent{err}
-	}
-	req.Header = header
 	if r.onLine != nil {
 		header.Set("Accept", wire.TypeNDJSON)
 	}
@@ -83,33 +63,79 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 	if keys := s.answered.take(); keys != "" {
 		header.Set(wire.HeaderAnswered, keys)
 	}
+	resp, err := x.send(client, header, body)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // its error does not matter: the body was read to its end, or is of no use any more
+	return x.read(resp)
+}
+
+// sentCopy is one copy of a request on its way to a server and back.
+type sentCopy struct {
+	*request
+	to  *endpoint
+	ctx context.Context
+	// connected tells that a connection has the copy, so that the server may have begun the request. reused tells that the
+	// connection had other requests before.
+	connected, reused atomic.Bool
+}
+
+// fail returns err, or why the context ended, as a lost where the server may have begun the request, and else as an unsent.
+func (x *sentCopy) fail(err error) error {
+	if cause := context.Cause(x.ctx); cause != nil {
+		err = cause
+	}
+	err = fmt.Errorf("%s: %w", x.to.name, err)
+	if x.connected.Load() {
+		return lost{err}
+	}
+	return unsent{err}
+}
+
+// send sends the copy, and sends it again on another connection as long as the server says that it ended the connection without
+// having begun the request. The caller closes the body of the answer.
+func (x *sentCopy) send(client *http.Client, header http.Header, body []byte) (*http.Response, error) {
+	// When the transport asks for a second connection, the server has not begun the request on the first one.
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { x.connected.Store(false) },
+		GotConn: func(got httptrace.GotConnInfo) { x.connected.Store(true); x.reused.Store(got.Reused) },
+	}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(x.ctx, trace), x.method, x.to.base+x.path, bytes.NewReader(body))
+	if err != nil {
+		return nil, unsent{err}
+	}
+	req.Header = header
 	resp, err := client.Do(req)
 	for err == nil && resp.Header.Get(wire.HeaderNotBegun) != "" {
-		if err = resp.Body.Close(); err == nil && !reused.Load() {
-			return nil, unsent{fmt.Errorf("%s: the server ends connections without a request on them", e.name)}
+		if err = resp.Body.Close(); err == nil && !x.reused.Load() {
+			return nil, unsent{fmt.Errorf("%s: the server ends connections without a request on them", x.to.name)}
 		}
 		if err == nil {
 			req.Body, err = req.GetBody()
 		}
 		if err == nil {
-			resp, err = client.Do(req) // on another connection, because the server has ended this one
+			resp, err = client.Do(req)
 		}
 	}
 	if err != nil {
-		if ctx.Err() == nil {
-			e.forget()
+		if x.ctx.Err() == nil {
+			x.to.forget()
 		}
-		return nil, fail(withoutURL(err))
+		return nil, x.fail(withoutURL(err))
 	}
-	defer func() { _ = resp.Body.Close() }() // its error does not matter: the body was read to its end, or is of no use any more
-	instance := resp.Header.Get(wire.HeaderInstance)
+	return resp, nil
+}
+
+// read reads an answer: line by line or as it comes for a request that takes it so, and else as a whole.
+func (x *sentCopy) read(resp *http.Response) (*response, error) {
 	out := &response{status: resp.StatusCode, contentType: resp.Header.Get("Content-Type")}
-	if r.onLine != nil && resp.StatusCode == http.StatusOK {
-		return out, readLines(resp.Body, r.onLine, fail)
+	if x.onLine != nil && resp.StatusCode == http.StatusOK {
+		return out, readLines(resp.Body, x.onLine, x.fail)
 	}
-	if r.onBody != nil && resp.StatusCode == http.StatusOK {
-		if err := r.onBody(resp.Body, resp.ContentLength); err != nil {
-			return nil, fail(err)
+	if x.onBody != nil && resp.StatusCode == http.StatusOK {
+		if err := x.onBody(resp.Body, resp.ContentLength); err != nil {
+			return nil, x.fail(err)
 		}
 		return out, nil
 	}
@@ -117,15 +143,16 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 	if n := resp.ContentLength; n > 0 {
 		answer.Grow(int(min(n, answerAtOnce)) + bytes.MinRead) // not for all of it, because the rest may never come
 	}
-	if _, err = answer.ReadFrom(io.LimitReader(resp.Body, maxAnswer+1)); err != nil {
-		return nil, fail(err)
+	if _, err := answer.ReadFrom(io.LimitReader(resp.Body, maxAnswer+1)); err != nil {
+		return nil, x.fail(err)
 	}
 	out.body = answer.Bytes()
 	if len(out.body) > maxAnswer {
-		return nil, fail(fmt.Errorf("the answer has more than %d bytes", maxAnswer))
+		return nil, x.fail(fmt.Errorf("the answer has more than %d bytes", maxAnswer))
 	}
 	if out.status/100 == 2 || out.problem() != nil { // the answer comes from a Punctual server and not from a proxy
-		e.instance.Store(&instance)
+		instance := resp.Header.Get(wire.HeaderInstance)
+		x.to.instance.Store(&instance)
 	}
 	return out, nil
 }
