@@ -34,6 +34,7 @@ func thenCases() []testCase {
 		{"delays count from the settlement", p2, thenDelays},
 		{"without IDs", p7, thenNamed},
 		{"items of a call in order", p13, thenInOrder},
+		{"before a later item for the message", p4, thenBeforeLater},
 		{"results of a call", p13, thenBatch},
 		{"an ack in the same call loses its lease", p4, thenTakesLease},
 		{"creates its topic", p13, thenCreates},
@@ -762,6 +763,22 @@ func thenWakesDue(s *harness) {
 }
 
 // thenBeside: what is kept of the settled message does not depend on its follow-ups.
+// thenBeforeLater: a settlement takes effect before a later one of the same message in its call, also when the topic of its follow-up
+// has to be made first.
+func thenBeforeLater(s *harness) {
+	s.follows(punctual.ReachFamily)
+	for _, v := range []punctual.Verb{punctual.SettleAck, punctual.SettleSnooze, punctual.SettleDiscard} {
+		for _, later := range []punctual.Verb{punctual.SettleAck, punctual.SettleRelease} {
+			t := newHarness(s.T, s.promise, s.opener)
+			d := bringLeased(t)
+			t.settleTogether([]punctual.Settlement{followed(d, v, billed(0)), {Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: later}}, nil, punctual.ErrLeaseLost)
+			if got := t.one(bills); got.ID != billed(0).ID {
+				t.fail("%s with a follow-up brought %s", v, got.ID)
+			}
+		}
+	}
+}
+
 func thenBeside(s *harness) {
 	s.follows(punctual.ReachFamily)
 	if _, err := s.keeper(); err == nil {

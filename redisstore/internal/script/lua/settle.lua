@@ -9,7 +9,7 @@
 -- Reply {now, micros, version, notified, place, status, place, status ...}, with more as follow.lua says
 --       place is that of a settlement among those given, from 0; one that is not named was done
 --       status 1 lease lost, 2 cancelled, 3 due too far ahead, 4 nothing was done: the states are too long for one script,
---       and the caller sends these settlements again
+--       or an earlier settlement of the ID waits for a topic; the caller sends these settlements again
 local ACK, RETRY, SNOOZE, DISCARD, RELEASE, EXTEND = 1, 2, 3, 4, 5, 6
 
 local out = reply(NEVER)
@@ -253,15 +253,22 @@ if follow then
   local failed = follow.room()
   if failed then return failed end
 end
-local answers, decided = {}, false
+-- answers.undecided has the IDs whose settlement waits for a topic to be looked up. Further settlements of these IDs are left for
+-- the next script, too, because the items of a call take effect in order. (A script may have 200 local variables.)
+local answers, decided = {undecided = {}}, false
 for place = 0, #ids - 1 do
-  local status, at, state = settle_place(place)
+  local status, at, state = 4, nil, nil
+  if not answers.undecided[ids[place + 1]] then status, at, state = settle_place(place) end
   if status then
     local n = #answers
     answers[n + 1], answers[n + 2] = place, status
     if at then answers[n + 3], answers[n + 4] = at, state end
   end
-  decided = decided or not (status and follow and follow.to_look_up(status))
+  if status and (status == 4 or follow and follow.to_look_up(status)) then
+    answers.undecided[ids[place + 1]] = true
+  else
+    decided = true
+  end
 end
 for _, place in ipairs(left) do
   local n = #answers
