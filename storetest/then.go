@@ -762,7 +762,6 @@ func thenWakesDue(s *harness) {
 	})
 }
 
-// thenBeside: what is kept of the settled message does not depend on its follow-ups.
 // thenBeforeLater: a settlement takes effect before a later one of the same message in its call, also when the topic of its follow-up
 // has to be made first.
 func thenBeforeLater(s *harness) {
@@ -779,6 +778,7 @@ func thenBeforeLater(s *harness) {
 	}
 }
 
+// thenBeside: what is kept of the settled message does not depend on its follow-ups.
 func thenBeside(s *harness) {
 	s.follows(punctual.ReachFamily)
 	if _, err := s.keeper(); err == nil {
