@@ -1,7 +1,6 @@
 package diskstore
 
 import (
-	"os"
 	"regexp"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 	"github.com/punctualmq/punctual/storetest/races"
 	"github.com/punctualmq/punctual/storetest/random"
 	"github.com/punctualmq/punctual/storetest/transitions"
@@ -88,7 +88,7 @@ func TestSlowWithLittleMemory(t *testing.T) {
 	}
 	t.Run("conformance", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
-			if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" && !memoryGroups.MatchString(t.Name()) {
+			if !ledger.Tortured() && !memoryGroups.MatchString(t.Name()) {
 				t.Skip("skipped: only in make torture")
 			}
 			return open(t, clock)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // TestSlowKillAtEveryChange plays one history that uses leases in every way, and copies the files
@@ -25,7 +25,7 @@ import (
 func TestSlowKillAtEveryChange(t *testing.T) {
 	k := playAndCopy(t)
 	each := 4 // of so many kills, recovery is killed behind one
-	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
+	if !ledger.Tortured() {
 		each = 10
 	}
 	for i, c := range k.copies {

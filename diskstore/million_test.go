@@ -5,7 +5,6 @@ package diskstore
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // TestSlowMillionDueAtOnce is not run under the race detector, which makes it ten times slower. A million messages due in one
@@ -21,7 +21,7 @@ import (
 func TestSlowMillionDueAtOnce(t *testing.T) {
 	const batch = 5000
 	n, memory := 100_000, int64(2<<20)
-	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") != "" {
+	if ledger.Tortured() {
 		n, memory = 1_000_000, 16<<20
 	}
 	clock := storekit.NewManualClock(testStart)

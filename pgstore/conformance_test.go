@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +40,7 @@ func onePool(t *testing.T) (storetest.Open, storetest.Reopen) {
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		t.Helper()
 		// A connection that listens costs the server more than most cases, so only those have one that are about waiting claims.
-		listen := strings.Contains(t.Name(), "/wait/") || strings.Contains(t.Name(), "/clock/") || os.Getenv("PUNCTUAL_TORTURE_CYCLES") != ""
+		listen := strings.Contains(t.Name(), "/wait/") || strings.Contains(t.Name(), "/clock/") || ledger.Tortured()
 		return openStore(t, pool, &Options{Schema: emptySchema(t, pool), clock: clock, NoListen: !listen})
 	}
 	again := func(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {

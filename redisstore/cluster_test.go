@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 	"github.com/punctualmq/punctual/storetest/duties"
+	"github.com/punctualmq/punctual/storetest/ledger"
 
 	"github.com/punctualmq/punctual/storetest/races"
 )
@@ -38,12 +39,12 @@ func TestSlowCluster(t *testing.T) {
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openStore(t, client, &Options{Prefix: fresh(), clock: clock, slack: slack})
 	}
-	if tortured() {
+	if ledger.Tortured() {
 		t.Run("suite", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(reopen)) })
 	}
 	t.Run("partitions", func(t *testing.T) {
 		divided := func(t *testing.T, clock storekit.Clock) punctual.Store {
-			if !tortured() && (!clusterGroups.MatchString(t.Name()) || perVerb.MatchString(t.Name())) {
+			if !ledger.Tortured() && (!clusterGroups.MatchString(t.Name()) || perVerb.MatchString(t.Name())) {
 				t.Skip("skipped: only in make torture")
 			}
 			return openStore(t, client, &Options{Prefix: fresh(), Partitions: 4, clock: clock, slack: slack})

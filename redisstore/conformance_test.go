@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"os"
 	"regexp"
 	"sync/atomic"
 	"testing"
@@ -52,9 +51,6 @@ func TestSlowWorkload(t *testing.T) {
 	ledger.RunWorkload(t, openFresh, 8*time.Second, 1)
 }
 
-// tortured tells whether make torture runs the tests.
-func tortured() bool { return os.Getenv("PUNCTUAL_TORTURE_CYCLES") != "" }
-
 func openFresh(t *testing.T, clock storekit.Clock) punctual.Store {
 	t.Helper()
 	return openStore(t, connect(t, shared), &Options{Prefix: fresh(), clock: clock})
@@ -76,7 +72,7 @@ func TestSlowPartitions(t *testing.T) {
 		return openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4, clock: clock})
 	}
 	of := storetest.WithPartitions(func(id string) int { return keys.Home(id, 4) })
-	if tortured() {
+	if ledger.Tortured() {
 		t.Run("suite", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(reopen), of) })
 	}
 	t.Run("random", func(t *testing.T) { random.Run(t, open, storetest.WithReopen(reopen), of) })
@@ -96,17 +92,17 @@ func TestSlowGeneralCases(t *testing.T) {
 		open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 			return openStore(t, connect(t, shared), &Options{Prefix: fresh(), clock: clock, general: general})
 		}
-		if every == 1 || tortured() {
+		if every == 1 || ledger.Tortured() {
 			t.Run(name+", suite", func(t *testing.T) {
 				storetest.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
-					if !tortured() && !generalGroups.MatchString(t.Name()) {
+					if !ledger.Tortured() && !generalGroups.MatchString(t.Name()) {
 						t.Skip("skipped: only in make torture")
 					}
 					return open(t, clock)
 				})
 			})
 		}
-		if every != 1 || tortured() {
+		if every != 1 || ledger.Tortured() {
 			t.Run(name+", random", func(t *testing.T) { random.Run(t, open) })
 		}
 	}

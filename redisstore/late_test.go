@@ -18,6 +18,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // What a copy can do that arrives when its caller has given up: nothing, once its deadline is past by the
@@ -166,7 +167,7 @@ func TestSlowClockStepsBetweenCopies(t *testing.T) {
 	for turn, v := range everyCall() {
 		for i, step := range steps {
 			for j, then := range []time.Duration{0, steps[len(steps)-1-i], 2 * time.Hour} {
-				if !tortured() && (turn+i+j)%3 != 0 {
+				if !ledger.Tortured() && (turn+i+j)%3 != 0 {
 					continue
 				}
 				t.Run(fmt.Sprint(v.name, " ", step, " ", then), func(t *testing.T) {

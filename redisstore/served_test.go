@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual/server"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 	"github.com/punctualmq/punctual/storetest/races"
 	"github.com/punctualmq/punctual/storetest/random"
 )
@@ -24,7 +25,7 @@ func TestSlowServed(t *testing.T) {
 	t.Parallel()
 	var sv serving
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
-		if !tortured() && !first.MatchString(t.Name()) {
+		if !ledger.Tortured() && !first.MatchString(t.Name()) {
 			t.Skip("skipped: only in make torture")
 		}
 		return sv.open(t, clock)
@@ -33,7 +34,7 @@ func TestSlowServed(t *testing.T) {
 }
 
 func TestServedRandomHistories(t *testing.T) {
-	if !tortured() {
+	if !ledger.Tortured() {
 		t.Skip("skipped: only in make torture")
 	}
 	t.Parallel()

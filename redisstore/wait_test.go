@@ -19,6 +19,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // twoProcesses is two Stores on the same data: one only claims, the other does all else. So
@@ -58,7 +59,7 @@ func TestSlowTwoProcesses(t *testing.T) {
 	t.Parallel()
 	waits := regexp.MustCompile("/(claim|wait|clock|together|isolation|close)/")
 	storetest.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
-		if !tortured() && !waits.MatchString(t.Name()) {
+		if !ledger.Tortured() && !waits.MatchString(t.Name()) {
 			t.Skip("skipped: only in make torture")
 		}
 		o := &Options{Prefix: fresh(), clock: clock}

@@ -2,7 +2,6 @@ package remotestore_test
 
 import (
 	"net"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 	"github.com/punctualmq/punctual/storetest/races"
 	"github.com/punctualmq/punctual/storetest/random"
 )
@@ -25,7 +25,7 @@ func TestSlowOverDisk(t *testing.T) {
 	t.Parallel()
 	var sd servedDisks
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
-		if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" && !first.MatchString(t.Name()) {
+		if !ledger.Tortured() && !first.MatchString(t.Name()) {
 			t.Skip("skipped: only in make torture")
 		}
 		return sd.open(t, clock)
@@ -39,7 +39,7 @@ func TestRacesOverDisk(t *testing.T) {
 }
 
 func TestRandomOverDisk(t *testing.T) {
-	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
+	if !ledger.Tortured() {
 		t.Skip("skipped: only in make torture")
 	}
 	t.Parallel()

@@ -1,7 +1,6 @@
 package remotestore_test
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 	"github.com/punctualmq/punctual/storetest/races"
 	"github.com/punctualmq/punctual/storetest/random"
 )
@@ -21,7 +21,7 @@ func TestRaces(t *testing.T)               { races.Run(t, overMemory, storetest.
 
 // TestStoreOverSocket has a few cases of the suite, all of them in make torture.
 func TestStoreOverSocket(t *testing.T) {
-	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
+	if !ledger.Tortured() {
 		races.Run(t, overSocket, storetest.WithLossyClaims())
 		return
 	}

@@ -60,6 +60,9 @@ func (r *rig) ask(line, body string, headers ...string) answer {
 	req := r.request(line, body, headers...)
 	a := ask(r.Server, req)
 	r.conforms(req, a)
+	if req.Method != http.MethodGet {
+		nextMillisecond()
+	}
 	return a
 }
 
@@ -82,9 +85,6 @@ func (r *rig) request(line, body string, headers ...string) *http.Request {
 func ask(h http.Handler, req *http.Request) answer {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, req)
-	if req.Method != http.MethodGet {
-		nextMillisecond()
-	}
 	return answer{w.Code, w.Header(), w.Body.String()}
 }
 

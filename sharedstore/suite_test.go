@@ -2,7 +2,6 @@ package sharedstore_test
 
 import (
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual/sharedstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 	"github.com/punctualmq/punctual/storetest/races"
 )
 
@@ -19,7 +19,7 @@ import (
 func TestSlowOverOwner(t *testing.T) {
 	t.Parallel()
 	var p pairs
-	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
+	if !ledger.Tortured() {
 		storetest.RunReopen(t, p.open, p.reopen)
 		return
 	}

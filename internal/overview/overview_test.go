@@ -597,8 +597,8 @@ func TestHowLate(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", 0)
 		s.push("bulk", "1", 0)
-		patience := 5 * time.Minute
-		if _, err := s.Configure(t.Context(), "bulk", punctual.SettingsPatch{LateAfter: &patience}); err != nil {
+		lateAfter := 5 * time.Minute
+		if _, err := s.Configure(t.Context(), "bulk", punctual.SettingsPatch{LateAfter: &lateAfter}); err != nil {
 			t.Fatal(err)
 		}
 		const none, warning, bad = punctual.Severity(0), punctual.SeverityWarning, punctual.SeverityBad

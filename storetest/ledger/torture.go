@@ -41,11 +41,14 @@ func FromEnv(t testing.TB, variable string, def int) int {
 // Pause is a Workload.Pause for the tests of stores: short in make torture, and longer in make test, where the workloads of many
 // packages share two cores. Calls are under way at every moment with either.
 func Pause() time.Duration {
-	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
-		return 8 * time.Millisecond
+	if Tortured() {
+		return 2 * time.Millisecond
 	}
-	return 2 * time.Millisecond
+	return 8 * time.Millisecond
 }
+
+// Tortured tells whether make torture runs the tests, so that they try all that make test tries in part.
+func Tortured() bool { return os.Getenv("PUNCTUAL_TORTURE_CYCLES") != "" }
 
 // Child is what a child process that runs a workload is told.
 type Child struct {
