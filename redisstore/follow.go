@@ -17,14 +17,14 @@ import (
 )
 
 // A settlement and its follow-ups are one script (lua/follow.lua), so all that they touch is in one hash slot: that of the partition
-// of the settled message. In it are this partition of the topic, of the companions of the topic, and of the topic that it is a
-// companion of itself. An ID of another home is not reached, nor is another topic.
+// of the settled message. In this slot are the partitions with the same number of all topics of a family: of a topic and its
+// companions. An ID with another home is not reached, nor is a topic of another family.
 //
-// A script that finds a topic missing changes nothing for that settlement. Unless another follow-up refuses it, the store then
-// makes the topic and sends the settlement again. So a settlement that fails makes no topic.
+// A script that finds the topic of a follow-up missing changes nothing for that settlement. Unless the settlement is refused because
+// of another follow-up, the store then makes the topic and sends the settlement again. So a settlement that is refused makes no topic.
 
-// Reaches tells whether a follow-up is within reach of a settlement; see storekit.Reacher. It goes by what this process
-// knows of the topic, so after a deletion the settlement itself may say otherwise.
+// Reaches reports whether a follow-up is within reach of a settlement; see storekit.Reacher. The answer comes from what this
+// process knows of the topic, so after a deletion the settlement itself may be answered otherwise.
 func (s *Store) Reaches(ctx context.Context, topic, id string, m *punctual.NewMessage) (bool, error) {
 	return call(ctx, s, "reaches", "from "+topic, cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)), func() (bool, error) {
 		from, _ := storekit.Companion(topic)
@@ -40,8 +40,8 @@ func (s *Store) Reaches(ctx context.Context, topic, id string, m *punctual.NewMe
 	})
 }
 
-// What lua/follow.lua says of a follow-up, beside what push.lua says of a message. A status is followUp times the number of the
-// follow-up, from 1, and one of these or of those.
+// The statuses with which lua/follow.lua refuses a settlement because of a follow-up. A status is followUp times the number of the
+// follow-up, from 1, plus one of these or one of those of push.lua.
 const (
 	followUp = 16
 
@@ -50,15 +50,15 @@ const (
 	followVersion = 12
 )
 
-// following is what a call of Settle has to know of its follow-ups. It is nil for a call without any.
+// following is what a call of Settle has to know of its follow-ups. A call without any has nil in its place.
 type following struct {
 	s  *Store
 	ss []punctual.Settlement
-	// layouts are those of the topics of settlements with follow-ups, by which the homes of IDs are told.
+	// layouts has, by topic, the layouts of the topics of settlements with follow-ups, from which the homes of IDs follow.
 	layouts map[string]*topics.Layout
-	// read has the topics whose layouts were read for this call, and not just known before.
+	// read has the topics whose layouts this call has read anew because a follow-up was not in reach.
 	read map[string]bool
-	// ids are the IDs of the follow-ups of each settlement; those that the caller left out are made up.
+	// ids has, by settlement, the IDs of the follow-ups; those that the caller left out are made up.
 	ids map[int][]string
 	key *keyed // nil for a call without a key
 	// unknown has, for settlements that are to be sent again, the topic that must be looked up before.
@@ -67,15 +67,15 @@ type following struct {
 	refusals map[string]int
 }
 
-// followed is what a chunk of settlements has of follow-ups: their topics beside that of the settlements, in the order of KEYS, and
-// their number.
+// followed describes the follow-ups of a chunk of settlements: topics are those beside the topic of the settlements, in the order of
+// KEYS, and n is the number of follow-ups.
 type followed struct {
 	topics []string
 	n      int
 }
 
-// newFollowing returns what is known of the follow-ups of some settlements, or nil if they have none. Settlements whose follow-ups
-// cannot be reached get their error in results, and are not among the items that it returns.
+// newFollowing returns what is known of the follow-ups of some settlements, or nil if they have none, and the items that are to be
+// sent. Settlements whose follow-ups cannot be reached get their error in results, and are not among these items.
 func (s *Store) newFollowing(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed) (*following, []int, error) {
 	if !slices.ContainsFunc(items, func(i int) bool { return len(ss[i].Then) > 0 }) {
 		return nil, items, nil
@@ -88,8 +88,8 @@ func (s *Store) newFollowing(ctx context.Context, ss []punctual.Settlement, item
 	return f, left, err
 }
 
-// prepareAll prepares settlements, and returns those that are to be sent. With a key an error ends the whole call: otherwise a copy
-// of the call might have other items in its scripts, and other records.
+// prepareAll prepares settlements, and returns those that are to be sent. In a call with a key an error ends the whole call, because
+// otherwise a copy of the call might have other items in its scripts, and so other records.
 func (f *following) prepareAll(ctx context.Context, items []int, results []error) ([]int, error) {
 	left := items[:0]
 	for _, i := range items {
@@ -107,8 +107,8 @@ func (f *following) prepareAll(ctx context.Context, items []int, results []error
 	return left, nil
 }
 
-// prepare makes up the IDs of follow-ups that are left out, or returns why one of the follow-ups is not in reach. The layout by which
-// that is told may be out of date, so it is read anew before something is refused.
+// prepare makes up the IDs of follow-ups that are left out, or returns why one of the follow-ups is not in reach. The layout that is
+// known of the topic may be out of date, so it is read anew before a follow-up is refused.
 func (f *following) prepare(ctx context.Context, i int) (unreachable, err error) {
 	x := &f.ss[i]
 	if len(x.Then) == 0 {
@@ -136,7 +136,7 @@ func (f *following) reach(i int, l *topics.Layout) ([]string, error) {
 	x := &f.ss[i]
 	family, _ := storekit.Companion(x.Topic)
 	home, ids := keys.OfToken(x.Token), make([]string, len(x.Then))
-	// A token of another partition than that of the message was never given for it: the script says so.
+	// If the token is from another partition than that of the message, it was never given for the message, and the script will say so.
 	sure := l.Exists() && keys.Home(x.ID, l.Size()) == home
 	for n := range x.Then {
 		m := &x.Then[n]
@@ -221,6 +221,34 @@ func (f *following) add(c *route.Chunk[*followed], i int) {
 	}
 }
 
+// wave returns the first of some items, those that may be sent side by side. The scripts of different topics do not wait for each
+// other, so an item waits for the next wave if a script of another topic touches a message that its own script touches. For
+// example, a discard in orders with the follow-up x in orders@bills, and behind it a discard of x itself. The waves follow from
+// the content of the call alone, so that a copy of it has the same.
+func (f *following) wave(items []int) []int {
+	if f == nil { // each script touches only messages of its own topic
+		return items
+	}
+	type message struct{ topic, id string }
+	by := make(map[message]string) // the topic of the items that touch a message
+	for n, i := range items {
+		x := &f.ss[i]
+		touched := []message{{x.Topic, x.ID}}
+		for t := range x.Then {
+			touched = append(touched, message{x.Then[t].Topic, f.ids[i][t]})
+		}
+		for _, m := range touched {
+			if topic, ok := by[m]; ok && topic != x.Topic {
+				return items[:n]
+			}
+		}
+		for _, m := range touched {
+			by[m] = x.Topic
+		}
+	}
+	return items
+}
+
 // pack makes the arguments of follow.lua.
 func (f *following) pack(c *route.Chunk[*followed]) []any {
 	args := []any{len(c.Note.topics), f.layouts[c.Partition.Topic].Version, nil}
@@ -262,7 +290,7 @@ func (f *following) partitions(c *route.Chunk[*followed]) (out []keys.Partition)
 	return out
 }
 
-// thenBytes counts the follow-ups of a settlement against the limit of a script.
+// thenBytes returns what the follow-ups of a settlement count against the limit of a script.
 func thenBytes(x *punctual.Settlement) (n int) {
 	for i := range x.Then {
 		n += restBytes(&x.Then[i])
@@ -292,9 +320,10 @@ func (f *following) refused(i int, status, due, state int64) error {
 }
 
 // toLookUp adds to seen what must be looked up before a settlement is sent again: its own topic, if that has another version, or all
-// topics of its follow-ups that are not there. An answer that is given again tells how the topics are now.
+// topics of its follow-ups that are not there. others has the versions of these topics, which are the present ones also in an answer
+// that is given again.
 func (f *following) toLookUp(i int, own mismatch, others, seen map[string]mismatch) {
-	if f == nil || f.unknown[i] == "" { // it is left for another reason
+	if f == nil || f.unknown[i] == "" { // the settlement is left for another reason
 		return
 	}
 	if f.unknown[i] == f.ss[i].Topic {
@@ -311,7 +340,7 @@ func (f *following) toLookUp(i int, own mismatch, others, seen map[string]mismat
 // again looks up the topics that partitions did not know, or knew in another version than this process, and returns which of
 // the settlements that were left are to be sent again. seen has the version that the partition of such a topic had.
 func (f *following) again(ctx context.Context, left []int, seen map[string]mismatch, results []error) []int {
-	if len(seen) == 0 { // so it is where f is nil
+	if len(seen) == 0 { // always so where f is nil
 		return left
 	}
 	errs := f.lookUp(ctx, seen)
@@ -335,7 +364,7 @@ func (f *following) again(ctx context.Context, left []int, seen map[string]misma
 	return items
 }
 
-// failed returns why a topic of a settlement could not be looked up, or nil.
+// failed returns why a topic of a settlement that waits for a lookup could not be looked up, or nil.
 func (f *following) failed(i int, errs map[string]error) error {
 	if f.unknown[i] == "" {
 		return nil
@@ -374,7 +403,7 @@ func (f *following) lookUp(ctx context.Context, seen map[string]mismatch) map[st
 	return errs
 }
 
-// notSent is the error of a settlement that was not sent because something before it failed with err.
+// notSent returns the error of a call, or of one of its settlements, that was not sent because a lookup before it failed with err.
 func notSent(err error) error {
 	if punctual.Definite(err) {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -425,6 +426,38 @@ func TestFollowUpsForManyNewTopics(t *testing.T) {
 	}
 	if names, err := s.TopicNames(t.Context(), punctual.NameQuery{Prefix: "orders@"}); err != nil || len(names) != len(ms) {
 		t.Errorf("there are %d companions, %v; want %d", len(names), err, len(ms))
+	}
+}
+
+// P13: a settlement waits for an earlier one of its call that touches the same message, and is not sent when nobody knows what became
+// of the earlier one. Otherwise the earlier settlement could take effect behind the later one.
+func TestNothingOvertakesAnUnknownSettlement(t *testing.T) {
+	server := redisrig.Start(t)
+	s, p := openBehind(t, server, &Options{Prefix: fresh(), clock: storekit.NewManualClock(time.Unix(1_800_000_000, 0))})
+	bill := punctual.NewMessage{Topic: "orders@bills", ID: "x", Due: time.Unix(1, 0)}
+	ds := held(t, s, "a", "x")
+	if rs, err := s.Push(t.Context(), []punctual.NewMessage{bill}); err != nil || rs[0].Err != nil {
+		t.Fatal(rs, err)
+	}
+	bills, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{bill.Topic}, Max: 1, Lease: time.Hour})
+	if err != nil || len(bills) != 1 {
+		t.Fatal(bills, err)
+	}
+	ofBills := func(words []string) bool { return runs(script.Settle)(words) && strings.Contains(words[3], "@bills") }
+	lost, sent := p.Lose(route.Tries, ofBills), p.Count(runs(script.Settle))
+	bill.IfExists = punctual.IfExistsReplaceDead
+	errs, err := s.Settle(t.Context(), []punctual.Settlement{then(bills[0], punctual.SettleDiscard), then(ds[0], punctual.SettleAck), then(ds[1], punctual.SettleAck, bill)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.Happened()
+	wantIndeterminate(t, "the discard whose answers were lost", errs[0])
+	if errs[1] != nil {
+		t.Errorf("an ack that touches another message: %v; want nil", errs[1])
+	}
+	wantDefinite(t, "the ack whose follow-up may replace the discarded message", errs[2], punctual.ErrUnreachable)
+	if n := sent.Seen(); n != route.Tries+1 {
+		t.Errorf("settle.lua was sent %d times; want %d for the discard and 1 for the ack of a", n, route.Tries)
 	}
 }
 

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -16,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// What settle.lua says of a settlement that was not simply done.
+// The statuses with which settle.lua answers for a settlement that was not simply done.
 const (
 	settleLost      = 1
 	settleCancelled = 2
@@ -24,7 +25,7 @@ const (
 	settleAnew      = 4
 )
 
-// Settle finishes, gives back, gives up or extends leases; see punctual.Store.
+// Settle acks, retries, snoozes, discards, releases or extends leased messages; see punctual.Store.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	return call(ctx, s, "settle", "", storekit.Plain(storekit.CheckBatch(len(ss))), func() ([]error, error) {
 		key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfSettle(ss) })
@@ -35,9 +36,8 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	})
 }
 
-// settle is Settle within a call that is under way. What was too much for its script is asked for anew. The loop ends,
-// because a script decides at least its first settlement unless a topic has to be looked up, which again does before the
-// next round.
+// settle is Settle within a call that is under way. It stops at the first wave of which something is not known, so that nothing
+// of a later wave can overtake it.
 func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed) ([]error, error) {
 	results := make([]error, len(ss))
 	items := make([]int, 0, len(ss))
@@ -50,24 +50,54 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 	if err != nil {
 		return nil, err
 	}
-	some := false // have an answer
+	some := false // some settlements have an answer
 	for len(items) > 0 {
-		left, seen, err := s.settleItems(ctx, ss, items, results, key, f)
+		wave := f.wave(items)
+		answered, err := s.settleWave(ctx, ss, slices.Clone(wave), results, key, f)
+		some = some || answered
 		if err != nil && !some {
 			return nil, err
 		}
-		if err != nil {
+		items = items[len(wave):]
+		if err = cmp.Or(err, unknown(results, wave)); err != nil {
 			for _, i := range items {
-				results[i] = settleError(&ss[i], err)
+				results[i] = settleError(&ss[i], route.NotSent(err))
 			}
 			break
 		}
-		items, some = f.again(ctx, left, seen, results), true
 	}
 	return results, nil
 }
 
-// checkSettlement refuses a settlement that is not acceptable whatever the store's clock says. settle.lua checks delays.
+// unknown is the error of an item that may have taken effect, or may yet, if there is one.
+func unknown(results []error, items []int) error {
+	for _, i := range items {
+		if results[i] != nil && !punctual.Definite(results[i]) {
+			return results[i]
+		}
+	}
+	return nil
+}
+
+// settleWave asks for settlements that may be sent side by side. What was too much for its script is asked for anew. The loop ends,
+// because a script decides at least its first settlement unless a topic has to be looked up, which again does before the
+// next round. After an error the items without an answer have it in results; answered reports whether others have one.
+func (s *Store) settleWave(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed, f *following) (answered bool, err error) {
+	for len(items) > 0 {
+		left, seen, err := s.settleItems(ctx, ss, items, results, key, f)
+		if err != nil {
+			for _, i := range items {
+				results[i] = settleError(&ss[i], err)
+			}
+			return answered, err
+		}
+		items, answered = f.again(ctx, left, seen, results), true
+	}
+	return answered, nil
+}
+
+// checkSettlement refuses a settlement that is not acceptable whatever the store's clock says. settle.lua checks delays, which
+// count from that clock.
 func (s *Store) checkSettlement(x *punctual.Settlement) error {
 	if err := storekit.CheckSettlement(x, s.opt.MaxBody); err != nil {
 		return err
@@ -83,8 +113,8 @@ func (s *Store) checkSettlement(x *punctual.Settlement) error {
 	return nil
 }
 
-// settleItems asks for some of the settlements, and returns those that are to be asked for anew, and the
-// topics that must be looked up before they are sent again. f is nil if there are no follow-ups.
+// settleItems sends some of the settlements, and returns those that are to be sent again, and the topics that
+// must be looked up before that. f is nil if there are no follow-ups.
 func (s *Store) settleItems(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed, f *following) (left []int, seen map[string]mismatch, err error) {
 	g := route.NewChunks[*followed](s.route)
 	if f != nil {
@@ -149,8 +179,8 @@ func keysOf(ps []keys.Partition) (all []any) {
 	return all
 }
 
-// settleBytes counts against the limit of a script. An ack counts no state, because it writes none, and settle.lua itself
-// bounds how many states it reads for finished records.
+// settleBytes returns what a settlement counts against the limit of a script. An ack counts no state, because it writes none, and
+// settle.lua itself bounds how many bytes of states it reads for acks.
 func settleBytes(x *punctual.Settlement) int {
 	n := thenBytes(x)
 	if x.Verb != punctual.SettleAck {
@@ -199,7 +229,7 @@ func onlyAcks(ss []punctual.Settlement, items []int) bool {
 	return true
 }
 
-// packAcks packs acks for settle.lua: each token once, with the IDs that it is of.
+// packAcks packs acks for settle.lua: once for each run of acks with the same token, with the IDs of the run.
 func packAcks(ss []punctual.Settlement, items []int) []byte {
 	size, runs := record.PackedBytes, 0
 	for n, i := range items {
@@ -245,8 +275,8 @@ func packSettle(ss []punctual.Settlement, items []int) []byte {
 	return b
 }
 
-// settleDelay is the delay in ms, or what stands for the topic's backoff: -1, less the chance
-// of this message.
+// settleDelay returns the delay in ms, or what stands for the topic's backoff: -1, less a random
+// number from 0 to 1 for the jitter.
 func settleDelay(x *punctual.Settlement) float64 {
 	if x.Delay == punctual.UseBackoff && x.Verb == punctual.SettleRetry {
 		return -1 - rand.Float64()

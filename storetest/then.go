@@ -35,6 +35,7 @@ func thenCases() []testCase {
 		{"without IDs", p7, thenNamed},
 		{"items of a call in order", p13, thenInOrder},
 		{"before a later item for the message", p4, thenBeforeLater},
+		{"items of a call in order across topics", p13, thenInOrderAcross},
 		{"results of a call", p13, thenBatch},
 		{"an ack in the same call loses its lease", p4, thenTakesLease},
 		{"creates its topic", p13, thenCreates},
@@ -775,6 +776,29 @@ func thenBeforeLater(s *harness) {
 				t.fail("%s with a follow-up brought %s", v, got.ID)
 			}
 		}
+	}
+}
+
+// thenInOrderAcross: the order of a call holds between the topics of a family, too. A follow-up that replaces a dead message only is
+// stored behind a discard of that message, and leaves the message as it is before the discard. A store that sends the topics side
+// by side goes wrong in one of the two orders, so both are tried, several times.
+func thenInOrderAcross(s *harness) {
+	s.follows(punctual.ReachFamily)
+	for try := range 12 {
+		t := newHarness(s.T, s.promise, s.opener)
+		m := billed(0)
+		t.push(m)
+		held := t.one(bills)
+		discard := punctual.Settlement{Topic: held.Topic, ID: held.ID, Token: held.Token, Verb: punctual.SettleDiscard}
+		m.IfExists = punctual.IfExistsReplaceDead
+		ack := followed(bringLeased(t), punctual.SettleAck, m)
+		if try%2 == 0 {
+			t.settleTogether([]punctual.Settlement{discard, ack}, nil, nil)
+			t.wantState(bills, bill, punctual.StateReady)
+			continue
+		}
+		t.settleTogether([]punctual.Settlement{ack, discard}, nil, nil)
+		t.wantState(bills, bill, punctual.StateDead)
 	}
 }
 

@@ -12,10 +12,11 @@ import (
 )
 
 // Chunks divides the items of a call into chunks: each has items of one partition, and no more than one script may take. Run sends
-// them. Each partition has a queue of chunks, in which the items keep their order; one script of a queue follows another.
+// the chunks. Each partition has a queue of chunks, in which the items keep their order; the scripts of a queue run one after the
+// other.
 //
-// Nodes are asked side by side. Where several nodes are asked, one that does not answer for a second is not waited for (P14).
-// Its items have an error then, and its answers are dropped when they come.
+// Nodes are asked side by side. Where several nodes are asked, Run does not wait for one that does not answer for a second (P14).
+// The items of that node have an error then, and its answers are dropped when they come.
 //
 // N is what the caller keeps with each chunk. A Chunks is for one goroutine.
 type Chunks[N any] struct {
@@ -26,12 +27,12 @@ type Chunks[N any] struct {
 	// has returned.
 	Ask func(ctx context.Context, c *Chunk[N], args []any) (take func() error, err error)
 	// Fits, unless nil, reports whether a script with the items of c may have item i as well. The limits of package script hold in
-	// any case. A chunk of one item is always sent.
+	// any case. The first item of a chunk needs to fit neither.
 	Fits func(c *Chunk[N], i int) bool
 
 	all []*Chunk[N]
-	// last is the chunk that an item was added to last, which is the last one of its partition. tails has the last chunk of
-	// each other partition; it is nil for most calls, which have one partition.
+	// last is the chunk to which the latest item was added; it is the last one of its partition. tails has the last chunk of each
+	// other partition, and is nil for most calls, because these have one partition.
 	last  *Chunk[N]
 	tails map[wait.Part]*Chunk[N]
 
@@ -47,11 +48,11 @@ type Chunk[N any] struct {
 	Note N
 
 	bytes int
-	first bool      // of its partition
-	next  *Chunk[N] // of its partition
+	first bool      // it is the first chunk of its partition
+	next  *Chunk[N] // the next one of its partition
 	node  string
 
-	begun bool  // guarded by Chunks.mu until Run returns: it may have been sent
+	begun bool  // guarded by Chunks.mu until Run returns: the chunk may have been sent; see Chunks.begin
 	ended bool  // guarded by Chunks.mu until Run returns: Err is final
 	Err   error // guarded by Chunks.mu until Run returns: why there is no answer
 }
@@ -62,7 +63,7 @@ func NewChunks[N any](r *Router) *Chunks[N] { return &Chunks[N]{r: r} }
 // Empty reports whether nothing was added.
 func (g *Chunks[N]) Empty() bool { return len(g.all) == 0 }
 
-// All are the chunks, in the order in which their first items were added.
+// All returns the chunks, in the order in which their first items were added.
 func (g *Chunks[N]) All() []*Chunk[N] { return g.all }
 
 // Add adds item i to the queue of a partition, and returns its chunk. bytes counts against the limit of a script.
@@ -107,7 +108,7 @@ func (g *Chunks[N]) Run(ctx context.Context) {
 	g.leave()
 }
 
-// runQueue sends the chunks of a partition, c first. Those after one that failed have a definite error, because they were
+// runQueue sends the chunks of a partition, beginning with c. Those after one that failed get a definite error, because they are
 // not sent.
 func (g *Chunks[N]) runQueue(ctx context.Context, c *Chunk[N], late func()) {
 	var failed error
@@ -127,23 +128,23 @@ func (g *Chunks[N]) runQueue(ctx context.Context, c *Chunk[N], late func()) {
 		take, err := g.Ask(ctx, c, args)
 		call.End(err == nil)
 		if err = g.end(c, take, err); err != nil {
-			failed = notSent(err)
+			failed = NotSent(err)
 		}
 	}
 }
 
-// begin packs a chunk, unless Run has returned: then the items are the caller's again.
+// begin packs a chunk. It reports false, and packs nothing, if Run has returned, because the items are the caller's again then.
 func (g *Chunks[N]) begin(c *Chunk[N]) ([]any, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if g.left {
 		return nil, false
 	}
-	c.begun = true // only the goroutine of the queue writes it while left is false
+	c.begun = true // under RLock, because while left is false only the goroutine of the queue reads or writes it
 	return g.Pack(c), true
 }
 
-// end takes in what became of a chunk, unless Run has returned.
+// end takes in what became of a chunk, unless Run has returned, and returns the error of the chunk.
 func (g *Chunks[N]) end(c *Chunk[N], take func() error, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -157,7 +158,7 @@ func (g *Chunks[N]) end(c *Chunk[N], take func() error, err error) error {
 	return err
 }
 
-// leave gives the chunks that have no answer yet their error, because Run does not wait for their nodes.
+// leave gives each chunk that has no answer yet an error, because Run does not wait for its node any more.
 func (g *Chunks[N]) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -174,16 +175,16 @@ func (g *Chunks[N]) leave() {
 	}
 }
 
-// notSent is the error of the chunks that were queued after one that failed with err.
-func notSent(err error) error {
+// NotSent is the error of what was not sent because something before it in the call failed with err. The result is definite.
+func NotSent(err error) error {
 	if punctual.Definite(err) {
 		return err
 	}
 	return fmt.Errorf("not sent, because what stood before it got no answer: %w (%v)", punctual.ErrUnreachable, err)
 }
 
-// Worst returns the error of a call in which no item surely took effect: one that is not definite counts more
-// than one that is.
+// Worst returns the error of a whole call in which a and b happened: the one that is not definite if the other is definite, and
+// otherwise a, or b if a is nil.
 func Worst(a, b error) error {
 	if a == nil || b != nil && punctual.Definite(a) && !punctual.Definite(b) {
 		return b
@@ -191,8 +192,8 @@ func Worst(a, b error) error {
 	return a
 }
 
-// Outcome is the error of the whole call, when nothing of it took effect for sure. Else it gives each item that has no
-// answer its error.
+// Outcome returns the error of the whole call if no chunk got an answer. Otherwise it returns nil, after it has called refuse with
+// the error of each item that has no answer.
 func (g *Chunks[N]) Outcome(refuse func(i int, err error)) error {
 	var all error
 	done := false
@@ -214,7 +215,7 @@ func (g *Chunks[N]) Outcome(refuse func(i int, err error)) error {
 	return nil
 }
 
-// part is the partition as package wait names it.
+// part returns the partition as package wait names it.
 func (c *Chunk[N]) part() wait.Part {
 	return wait.Part{Topic: c.Partition.Topic, Number: c.Partition.Number}
 }
