@@ -27,8 +27,8 @@ const (
 	// ReachNone: the store has no follow-ups.
 	ReachNone Reach = iota
 	// ReachFamily: a topic and its companions reach each other. The message may be in any of them, and so may the follow-up. In
-	// a topic of several partitions only IDs in the partition of the message are reached, which those with the same stem always are:
-	// the stem is the part of an ID before its first "~" (storekit.Stem). A follow-up without an ID gets one within reach.
+	// a topic of several partitions a message reaches only IDs in its own partition. IDs with the same stem, which is the part
+	// before the first "~" (storekit.Stem), always lie in one partition. A follow-up without an ID gets one within reach.
 	ReachFamily
 	// ReachAny: every topic and every ID.
 	ReachAny
@@ -39,9 +39,8 @@ var reachNames = [...]string{"none", "family", "any"}
 // String returns "none", "family" or "any".
 func (r Reach) String() string { return name(reachNames[:], int(r)) }
 
-// TopicNamer is an optional interface of stores that can name their topics without counting messages, which Inspector.Topics
-// does. As[TopicNamer] finds it. A process that has to find certain topics again and again, such as the companions that need a
-// duty, asks it.
+// TopicNamer is an optional interface of stores that can name their topics without counting messages, unlike Inspector.Topics.
+// As[TopicNamer] finds it. A process uses it to find certain topics again and again, such as the companions that need a duty.
 type TopicNamer interface {
 	// TopicNames returns the names of the topics that q selects, sorted. An empty result is an empty slice.
 	TopicNames(ctx context.Context, q NameQuery) ([]string, error)

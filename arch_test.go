@@ -18,8 +18,9 @@ import (
 	"testing/fstest"
 )
 
-// The form of the code, as a test. The rules read the .go files themselves. A test that asked "go list" would pass
-// from the test cache after a forbidden import had come in. The cache does not see what a child process reads.
+// Tests of the form of the code: what each package may import, and what its files may contain. They read the .go files
+// themselves. A test that asked "go list" would pass from the test cache after a forbidden import had come in, because the
+// cache does not see what a child process reads.
 
 const modulePath = "github.com/punctualmq/punctual"
 
@@ -31,8 +32,8 @@ type rule struct {
 	outside []string
 }
 
-// architecture says what each package may import. Arrows point one way: towards the
-// root, which knows no store and no network. A row has its package, and a package its row.
+// architecture says what each package may import. Imports lead one way: towards the root, which knows no store and no network.
+// Each package has a row, and each row a package (checkPackages, TestSlowArchitecturePageShowsTheTable).
 var architecture = map[string]rule{
 	".":                  {ours: []string{"internal/batch", "internal/cron", "internal/schedule"}},
 	"worker":             {ours: []string{".", "storekit", "internal/batch", "internal/cron", "internal/duties"}},
@@ -170,7 +171,7 @@ var architecture = map[string]rule{
 // a test may import anything; the compiler refuses cycles.
 var testModules = []string{"pgregory.net/rapid", "go.uber.org/goleak", "github.com/creack/pty"}
 
-// drawers are names that say nothing of what is inside.
+// drawers are names that no package may have, because they say nothing of what is inside.
 var drawers = []string{"util", "utils", "common", "base", "helper", "helpers", "misc"}
 
 func TestSlowArchitecture(t *testing.T) {
@@ -245,7 +246,7 @@ func ignoredDir(fsys fs.FS, name string) bool {
 	return err == nil
 }
 
-// checkSources returns a sentence for each rule broken, in the order of the files.
+// checkSources returns a sentence for each rule broken: first by the files, in their order, and then by the packages.
 func checkSources(sources []source, table map[string]rule) []string {
 	var complaints []string
 	for _, s := range sources {
@@ -261,7 +262,7 @@ func checkSources(sources []source, table map[string]rule) []string {
 func checkImports(s source, table map[string]rule) []string {
 	allowed, inTable := table[s.dir()]
 	if !inTable {
-		return nil // checkPackages complains once
+		return nil // checkPackages complains about the package, once
 	}
 	var complaints []string
 	for _, spec := range s.ast.Imports {
@@ -334,7 +335,7 @@ func moduleOf(target string, modules []string) string {
 	return ""
 }
 
-// checkForm looks at what no file but a test may contain.
+// checkForm returns a sentence for each func init and each TODO of a file, which only tests may have.
 func checkForm(s source) []string {
 	var complaints []string
 	for _, decl := range s.ast.Decls {
@@ -384,7 +385,7 @@ func checkEmbedding(sources []source) []string {
 	return complaints
 }
 
-// checkPackages looks at each package as a whole.
+// checkPackages returns a sentence for each package that has no row in the table, a name that says nothing, or no package comment.
 func checkPackages(sources []source, table map[string]rule) []string {
 	type pkg struct{ name, comment string }
 	packages := map[string]*pkg{}
@@ -425,8 +426,7 @@ func commentStart(pkg string) string {
 	return "Package " + pkg + " "
 }
 
-// The checks themselves, on made-up modules: each must be able to fail, and must let
-// the right thing pass.
+// The checks of checkSources on made-up modules: each must be able to fail, and must let the right thing pass.
 func TestArchitectureChecks(t *testing.T) {
 	table := map[string]rule{
 		".":     {outside: []string{"example.org/id/v2"}},

@@ -11,14 +11,15 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// opaque is a wrapper that hides what the store below is, and shown one that shows it.
+// opaque is a wrapper without an Unwrap, so that the other interfaces of the store below are hidden.
 type opaque struct{ punctual.Store }
 
+// shown is a wrapper that shows the store below by its Unwrap.
 type shown struct{ punctual.Store }
 
 func (s shown) Unwrap() punctual.Store { return s.Store }
 
-// repeater is a wrapper that is a Repeater itself.
+// repeater is a wrapper that shows the store below and is a Repeater itself.
 type repeater struct{ shown }
 
 func (repeater) Repeats() time.Duration { return time.Minute }

@@ -1,6 +1,7 @@
 package punctual
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,15 +89,15 @@ type Bulk struct {
 	// that all messages get the same due time.
 	When When
 	// ID names a shift, 1 to 128 printable ASCII bytes, so that it is made once: for a day, another call with the ID continues the
-	// shift, or does nothing when it is complete. It is for programs whose answer may get lost after the last message was
-	// moved. With another change an ID is ErrInvalid, because that may be repeated anyway.
+	// shift, or does nothing when it is complete. The ID is for programs whose answer may get lost after the last message was
+	// moved. With any other change an ID is ErrInvalid, because such a change may be repeated without one.
 	ID string
 	// DryRun counts what the bulk would change, and changes nothing.
 	DryRun bool
 	// Rate is the most changes in a second. 0, the default, sets no bound.
 	Rate int
-	// Progress, if not nil, is called with the report so far, on the caller's goroutine: before each call of the store that
-	// changes messages, and at the end.
+	// Progress, if not nil, is called with the report so far, on the caller's goroutine: before the changes of a page, or of a
+	// part of one, are sent to the store, and once more when the whole list has been read without an error.
 	Progress func(BulkReport)
 }
 
@@ -109,7 +110,8 @@ type BulkItem struct {
 
 // BulkReport says what a bulk has done. The counts are those of one call, without the calls that it continues.
 type BulkReport struct {
-	// Looked is how many messages were read, and Matched how many of them the Selection selects.
+	// Looked is how many messages were read, and Matched how many of them the bulk is to change. Messages that were pushed after
+	// it began, and those that a reschedule finds at the new due time already, are in Looked alone.
 	Looked, Matched int64
 	// Done is how many were changed; in a dry run none is.
 	Done int64
@@ -119,7 +121,7 @@ type BulkReport struct {
 	Changed int64
 	// Gone is how many were finished or removed since they were read.
 	Gone int64
-	// Failed is how many the store refused, such as a shift beyond MaxDue, and Failure the first of these errors.
+	// Failed is how many the store refused with ErrInvalid, such as a shift beyond MaxDue, and Failure the first of these errors.
 	Failed  int64
 	Failure error
 	// First are the first messages selected, at most 10.
@@ -144,7 +146,7 @@ type BulkReport struct {
 //
 // Bulk needs a store that is an Inspector; with any other it returns ErrUnsupported. Arguments that do not fit each other are
 // ErrInvalid, and then nothing is changed. Any other error is about the call of the store that failed, and the report counts
-// what was changed before.
+// what was changed before. Of the changes that were sent together with the failed one, later ones may have been made, too.
 func (q *Queue) Bulk(ctx context.Context, b Bulk) (BulkReport, error) {
 	i, err := q.inspector()
 	if err != nil {
@@ -391,19 +393,18 @@ func (r *bulkRun) flush(ctx context.Context) error {
 	}
 	as := r.pending
 	r.pending = r.pending[:0]
-	// The error of the call counts the answers with an error, which are looked at one by one here.
+	// A BatchError of the call is dropped, because the answers that have an error are counted one by one below.
 	answers, err := inParts(ctx, r.Do.String(), r.queue.amends, as,
 		func(_ Amendment, err error) Amended { return Amended{Err: err} }, func(a Amended) error { return a.Err })
 	if len(answers) < len(as) {
 		return err
 	}
+	var stop error
 	for i, answer := range answers {
 		r.queue.observer.amended(ctx, as[i], answer, 0)
-		if err := r.count(answer.Err); err != nil {
-			return err
-		}
+		stop = cmp.Or(stop, r.count(answer.Err))
 	}
-	return nil
+	return stop
 }
 
 // reported returns a report for Progress, which may keep it.

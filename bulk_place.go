@@ -13,15 +13,16 @@ import (
 )
 
 // A shift that was stopped must not begin anew, because it would move again what it has moved already. So it keeps its place in
-// the store, in the companion topic bulk of the topic: a message whose ID is a hash of the shift and whose body says where the
-// window begins that is being changed. Nobody claims that message.
+// the store, in the companion topic bulk of the topic: a message whose ID is Bulk.ID or a hash of the shift, and whose body says
+// where the window begins that is being changed. Nobody claims that message.
 //
 // The place of a window is stored before the first of its messages is moved. After a kill the window is read again, and some of
 // its messages may have been moved. So the window is narrower than the shift is long: whatever was moved has left it, in the
 // direction from which the list comes. For example, a shift by +1 h reads from the latest message down, and of the window from
 // 11:00 to 12:00 each message that was moved is due after 12:00.
 
-// BulkMemory is how long the place of a shift that was stopped is kept, counted from the start of the shift.
+// BulkMemory is how long the place of a shift counts, from the start of the shift. A call that comes later begins anew. The message
+// with the place stays in the companion topic until a later call with the same shift or ID replaces or cancels it.
 const BulkMemory = 24 * time.Hour
 
 // bulkPlace is where a bulk is in its list.
@@ -127,13 +128,16 @@ func (r *bulkRun) storePlace(ctx context.Context, complete bool) error {
 	return nil
 }
 
-// finish notes that a shift with an ID is complete, and removes the place of one without.
+// finish notes that a shift with an ID is complete, also if no message was to be moved, so that a repetition moves none of those that
+// were pushed since. It removes the place of a shift without an ID, if one was stored.
 func (r *bulkRun) finish(ctx context.Context) error {
-	if r.version.IsZero() || r.DryRun {
+	switch {
+	case r.DryRun:
 		return nil
-	}
-	if r.ID != "" {
+	case r.ID != "":
 		return r.storePlace(ctx, true)
+	case r.version.IsZero():
+		return nil
 	}
 	topic, id := r.placeName()
 	as, err := r.queue.store.Amend(ctx, []Amendment{{Change: ChangeCancel, Topic: topic, ID: id, IfDue: r.version}})

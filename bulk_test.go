@@ -17,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// bulkQueue is a queue on a store in memory within a synctest bubble.
+// bulkQueue returns a queue on a store in memory that goes by the program's clock, which in a synctest bubble is that of the bubble.
 func bulkQueue(t *testing.T) *punctual.Queue {
 	s := memstore.New(nil)
 	t.Cleanup(func() { _ = s.Close() })
@@ -36,7 +36,7 @@ func pushAll(t *testing.T, q *punctual.Queue, ms ...punctual.NewMessage) {
 	}
 }
 
-// dues returns the due times of the topic's messages by ID, as the time from the beginning of the test.
+// dues returns the due times of the messages of the topic visits by ID, as the time since begin.
 func dues(t *testing.T, q *punctual.Queue, begin time.Time) map[string]time.Duration {
 	t.Helper()
 	out := make(map[string]time.Duration)
@@ -92,8 +92,8 @@ func TestBulkShift(t *testing.T) {
 	}
 }
 
-// A shift that is stopped at any call of the store, and called again, moves no message twice and misses none. The same shift
-// later is a new one.
+// A shift that is stopped at any of its calls of Amend, and called again, moves no message twice and misses none. The same shift
+// later is a new one. A shift with an ID is made once, and the ID does not count for another shift.
 func TestSlowBulkShiftContinues(t *testing.T) {
 	for by, calls := range map[time.Duration]int{time.Hour: 3, 90 * time.Second: 7, -90 * time.Second: 7} {
 		for stop := 1; stop <= calls; stop++ {
@@ -147,7 +147,8 @@ func TestSlowBulkShiftContinues(t *testing.T) {
 
 var errStopped = errors.New("stopped")
 
-// stoppingStore carries out an Amend and then fails, as if the process had been killed before the answer.
+// stoppingStore carries out each Amend. In place of the answer to the left-th one it returns errStopped, as if the process had been
+// killed before the answer came.
 type stoppingStore struct {
 	*memstore.Store
 	left int
@@ -213,7 +214,7 @@ func TestBulkSelects(t *testing.T) {
 	}
 }
 
-// The dead are selected by reason and by the text of their latest failure; a requeue meets none twice, though one dies again at once.
+// Dead messages are selected by the text of their latest failure, by the reason of their death, and by their state alone.
 func TestBulkRequeue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := bulkQueue(t)
@@ -266,7 +267,8 @@ func TestBulkReschedule(t *testing.T) {
 	}
 }
 
-// What others do to the messages while a bulk runs stays as they have left it, and is counted by what it was.
+// Messages that others change while a bulk runs stay as the others have left them. The report counts a message that was moved as Changed,
+// one that was cancelled as Gone, and one that the store refuses to move as Failed.
 func TestBulkBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &meddlingStore{Store: memstore.New(nil)}
@@ -373,7 +375,7 @@ func TestBulkRefuses(t *testing.T) {
 	}
 }
 
-// Random messages and shifts, stopped at random calls, against what each message should have become.
+// Random shifts of random messages are stopped at random calls and continued. In the end each message has been moved once.
 func TestSlowBulkRandomShifts(t *testing.T) {
 	r := rand.New(rand.NewPCG(seedrig.Of(t), 0))
 	for range 15 {
@@ -394,7 +396,7 @@ func TestSlowBulkRandomShifts(t *testing.T) {
 			if r.IntN(2) == 0 {
 				by = -by
 			}
-			// With an ID the last answer may be lost as well.
+			// The shift has an ID, so that it may also be stopped at the last of its calls of Amend.
 			b := punctual.Bulk{Do: punctual.BulkShift, By: by, ID: "a", Select: punctual.Selection{Topic: "visits"}}
 			for {
 				s.left = 1 + r.IntN(6)
@@ -414,7 +416,7 @@ func TestSlowBulkRandomShifts(t *testing.T) {
 	}
 }
 
-// Of two calls with the same shift at the same time one stops, and no message is moved twice. Other shifts go on beside them.
+// Of two calls with the same shift at the same time one stops, and no message is moved twice.
 func TestBulkShiftTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &meddlingStore{Store: memstore.New(nil)}
@@ -443,7 +445,57 @@ func TestBulkShiftTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// A place that is older than a day is not continued: the shift begins anew. A place that cannot be read is an error that says what to do.
+// A shift with an ID that met no message is made all the same: a repetition does not move a message that was pushed since.
+func TestBulkShiftOfNothingIsMadeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := bulkQueue(t)
+		begin := time.Now()
+		b := punctual.Bulk{Do: punctual.BulkShift, By: time.Hour, ID: "night"}
+		if r := bulk(t, q, b); r.Matched != 0 || !r.Continued.IsZero() {
+			t.Fatalf("%+v; want a new shift of no message", r)
+		}
+		time.Sleep(time.Minute)
+		pushAll(t, q, punctual.NewMessage{ID: "a", Delay: time.Hour})
+		if r := bulk(t, q, b); r.Matched != 0 || !r.Continued.Equal(begin) {
+			t.Errorf("the same shift again: %+v; want it to be complete since %v", r, begin)
+		}
+		if got := dues(t, q, begin)["a"]; got != time.Hour+time.Minute {
+			t.Errorf("a is due %v after the begin, want %v", got, time.Hour+time.Minute)
+		}
+	})
+}
+
+// halfStore carries out each Amend, and in place of the answer for b says that nobody knows it.
+type halfStore struct {
+	*memstore.Store
+}
+
+func (s *halfStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	out, err := s.Store.Amend(ctx, as)
+	for i := range out {
+		if as[i].ID == "b" {
+			out[i].Err = fmt.Errorf("b: %w", punctual.ErrIndeterminate)
+		}
+	}
+	return out, err
+}
+
+// An answer that stops a bulk does not hide the answers behind it: they are counted, and the Observer is told of them.
+func TestBulkCountsBehindTheAnswerThatStopsIt(t *testing.T) {
+	s := &halfStore{memstore.New(nil)}
+	defer s.Close()
+	told := make(map[string]bool)
+	q := punctual.NewQueue(s, &punctual.QueueConfig{Observer: &punctual.Observer{
+		OnAmend: func(_ context.Context, a punctual.Amendment, _ punctual.Amended, _ time.Duration) { told[a.ID] = true },
+	}})
+	pushAll(t, q, punctual.NewMessage{ID: "a", Delay: time.Hour}, punctual.NewMessage{ID: "b", Delay: 2 * time.Hour}, punctual.NewMessage{ID: "c", Delay: 3 * time.Hour})
+	r, err := q.Bulk(t.Context(), punctual.Bulk{Do: punctual.BulkCancel, Select: punctual.Selection{Topic: "visits"}})
+	if !errors.Is(err, punctual.ErrIndeterminate) || r.Done != 2 || len(told) != 3 {
+		t.Errorf("%+v, %v, told of %v; want a and c done, b unknown, and all three told", r, err, told)
+	}
+}
+
+// A place that is a day old is not continued: the shift begins anew. A place that cannot be read is an error that says what to do.
 func TestBulkShiftAfterADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stoppingStore{Store: memstore.New(nil)}

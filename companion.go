@@ -1,6 +1,7 @@
 package punctual
 
-// The ends of the names of companions that Punctual itself makes, behind the name of their topic.
+// The ends of the names of companions that Punctual itself makes, behind the name of their topic. GroupTopic names the companions of
+// groups, and storekit.OutTopic those with follow-ups to forward.
 const (
 	// ScheduleSuffix: reports@cron has the recurring schedules of reports, each of them a message.
 	ScheduleSuffix = "@cron"

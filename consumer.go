@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// ConsumerReporter is an optional interface of stores that know who claims messages and who holds their leases: a server's
-// store, which sees all calls, and a store whose calls go through a server. As[ConsumerReporter] finds it. Other stores do
-// not know, because a lease does not say who holds it.
+// ConsumerReporter is an optional interface of stores that know who claims messages and who holds their leases: of those whose
+// calls go through a server, such as remotestore, because the server sees all calls. As[ConsumerReporter] finds it. Other stores
+// do not know, because a lease does not say who holds it. A server.Server has the method, too.
 type ConsumerReporter interface {
 	// Consumers returns the consumers of a topic, and none for a topic that nobody consumes. A store behind a server that
 	// cannot tell returns ErrUnsupported.
@@ -32,14 +32,15 @@ type Consumer struct {
 	User, Address, Name string
 	// Waiting is the number of the consumer's claims that are under way.
 	Waiting int
-	// Leases is the number of messages that the consumer holds now.
+	// Leases is the number of messages that the consumer holds now, as far as the process sees: a lease that was ended by others,
+	// for instance by a purge, counts until it would have run out.
 	Leases int
 	// NextEnd is when the first of those leases ends; zero when there is none.
 	NextEnd time.Time
 	// Claimed and Settled count the messages that the consumer claimed and settled in the last five minutes, the present
-	// minute included. A lease that ran out does not count as settled.
+	// minute included. A release does not count as settled, and neither does a lease that ran out.
 	Claimed, Settled int64
-	// LastSeen is when the consumer last claimed or settled.
+	// LastSeen is when the consumer last began or ended a claim, or settled or extended a lease.
 	LastSeen time.Time
 }
 

@@ -32,7 +32,7 @@
 //	r, err := q.Push(ctx, "order.close", body, punctual.ID("order-17"), punctual.In(30*time.Minute))
 //
 // When Push returns without an error, the message is as durable as the store promises.
-// Options say when ([In], [At], [Level], [Spread]), under which [ID], and what else holds for
+// Options say when ([In], [At], [AtLocal], [Level], [Spread]), under which [ID], and what else holds for
 // the message ([Header], [MaxAttempts], [Expire]). A push whose ID is already in use keeps the first message, so a push
 // with an ID may be repeated safely. If the first message is dead, the push fails with [ErrDuplicate], because a dead
 // message would not be delivered. With [Replace] the new message takes the place of the first; with [FailIfExists] the
@@ -57,8 +57,8 @@
 //	due, err := q.Reschedule(ctx, "order.close", "order-17", punctual.In(2*time.Hour))
 //
 // A message that was given up on is dead. The store keeps it, with the reason and its history, until [Queue.Requeue]
-// schedules it again, somebody purges it, or its topic's DeadRetention is over. Lists, counts, the forecast and the settings
-// of topics are the [Inspector] of a store, which [As] finds.
+// schedules it again, somebody purges, deletes or replaces it, or its topic's DeadRetention is over. Lists, counts, the
+// forecast and the settings of topics are the [Inspector] of a store, which [As] finds.
 //
 // # Handle
 //
@@ -76,8 +76,9 @@
 //
 // # Errors
 //
-// Every error wraps one of the errors in [ErrorKinds] or an error of package context. [Definite] tells whether the
-// operation certainly did not happen:
+// Every error wraps one of the errors in [ErrorKinds] or an error of package context. Only the errors of a program's own
+// code, such as a [Codec], are returned as they are, with a sentence in front. [Definite] tells whether the operation
+// certainly did not happen:
 //
 //	_, err := q.Push(ctx, "order.close", body, punctual.ID("order-17"))
 //	switch {

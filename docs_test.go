@@ -18,9 +18,9 @@ import (
 	"testing"
 )
 
-// The documents, held to the code: what they name exists, and what they show is so.
+// Tests that hold the documents, and the comments in the code, to the code: what they name exists.
 
-// Every relative link in a document leads somewhere.
+// Every relative link in a document leads to a file that exists, and its anchor to a heading there.
 func TestLinksInDocuments(t *testing.T) {
 	anchorsOf := make(map[string][]string)
 	for _, page := range pages(t) {
@@ -47,7 +47,8 @@ func TestLinksInDocuments(t *testing.T) {
 	}
 }
 
-// A file of Go, Lua or SQL that a comment names is there. One named without folders is beside, above or below the comment's own file.
+// A file of Go, Lua or SQL that a comment names exists. One named without folders is beside, above or below the comment's own file;
+// a comment in the root may name a file anywhere.
 func TestSlowFilesNamedInComments(t *testing.T) {
 	folders := make(map[string][]string) // of each file's name
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
@@ -85,7 +86,7 @@ func TestSlowFilesNamedInComments(t *testing.T) {
 // fileInProse finds the name of a file, with or without folders, that does not belong to an address.
 var fileInProse = regexp.MustCompile(`(?:^|[\s(])((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?:go|lua|sql))\b`)
 
-// proseOfComments are the paragraphs of the comments in all modules, by the file that has them.
+// proseOfComments are the paragraphs of the comments in the Go files of all modules and in the scripts, by the file that has them.
 func proseOfComments(t *testing.T) map[string][]string {
 	t.Helper()
 	prose := make(map[string][]string)
@@ -132,7 +133,7 @@ func blockParagraphs(blocks []comment.Block) []string {
 	return all
 }
 
-// scripts are the files in Lua and SQL.
+// scripts are the files in Lua and SQL, without those for tests (testdata).
 func scripts(t *testing.T) []string {
 	t.Helper()
 	var out []string
@@ -159,7 +160,7 @@ var (
 	codeQuote     = regexp.MustCompile("`[^`]*`")
 )
 
-// Every test, file in Go, Lua or SQL, and member of a type that a document names in code quotes exists.
+// Every test, file in Go, Lua or SQL, and member of a type of this module that a document names in code quotes exists.
 func TestSlowNamesInDocuments(t *testing.T) {
 	sources, err := ownSources()
 	if err != nil {
@@ -200,7 +201,7 @@ var (
 	quotedMember = regexp.MustCompile(`\x60(?:[a-z]+\.)?([A-Za-z]+)\.([A-Za-z]+)(?:\([^\x60]*\))?\x60`)
 )
 
-// noteNames notes the file's functions by name, and its methods and fields as Type.name.
+// noteNames notes the file's functions by name and its methods and fields as Type.name in exists, and its types in types.
 func noteNames(file *ast.File, exists, types map[string]bool) {
 	for _, decl := range file.Decls {
 		if f, ok := decl.(*ast.FuncDecl); ok {
@@ -254,7 +255,7 @@ func receiver(f *ast.FuncDecl) string {
 	}
 }
 
-// Each Chinese page says what its English twin says: the same parts, code, links and tables.
+// Each Chinese page has the same blocks of code, links, names of tests, headings and rows of tables as the English page.
 func TestTranslationsAgree(t *testing.T) {
 	pairs := 0
 	for _, page := range pages(t) {
@@ -270,7 +271,7 @@ func TestTranslationsAgree(t *testing.T) {
 	}
 }
 
-// The Chinese pages and the console use the words of docs/glossary.md, and none of those that stood for the same thing before.
+// The Chinese pages and the console do not use the words that stood for the same thing before docs/glossary.md had others.
 func TestChineseWords(t *testing.T) {
 	glossary := readText(t, "docs/glossary.md")
 	instead := map[string]string{"推送": "存入", "重新排期": "重新入队", "话题": "主题"}
@@ -327,8 +328,8 @@ func samePage(t *testing.T, english, chinese string) {
 	compare("rows of tables and headings", func(s string) []string { return rowStart.FindAllString(s, -1) })
 }
 
-// sameTarget is a link as it would stand on the English page, without the heading, which is translated where the page is. The
-// link to the other language is the same on both.
+// sameTarget returns a link in a form that is the same for a page and its translation: as it would stand on the English page, and
+// without the anchor, because headings are translated. The link to the page in the other language becomes one fixed text.
 func sameTarget(english, l string) string {
 	l = strings.Replace(l, chineseSuffix, ".md", 1)
 	if page, _, found := strings.Cut(l, ".md#"); found && !strings.Contains(l, "://") {
@@ -443,8 +444,8 @@ func usedModules(t *testing.T, sources []source, gomod string) map[string]bool {
 	return used
 }
 
-// The go line of go.mod is what those who import Punctual must have: no more than a module that we
-// import asks for.
+// The go line of go.mod asks for no later version of Go than the modules that go.mod requires, because whoever imports Punctual
+// must have that version.
 func TestGoLineIsTheLowest(t *testing.T) {
 	gomod := readText(t, "go.mod")
 	ours := goLine.FindStringSubmatch(gomod)
@@ -625,8 +626,8 @@ func pageRows(page string) map[string]string {
 	return rows
 }
 
-// A doc comment that begins with the name of something else is left from before a renaming. Prose that begins in lower case, such
-// as a path, begins with something that is no name in Go or with one of a few words.
+// A doc comment does not begin with the name of something else, as one does that was forgotten at a renaming. A first word in lower
+// case counts as a name, unless it is part of a path or one of a few words that may begin a comment.
 func TestCommentsBeginWithTheirNames(t *testing.T) {
 	sources, err := ownSources()
 	if err != nil {
@@ -669,5 +670,5 @@ func TestCommentsBeginWithTheirNames(t *testing.T) {
 	}
 }
 
-// firstName is a word in lower case, as a name in Go may be, with which a text begins.
+// firstName finds a word at the beginning of a text that starts in lower case and may be a name in Go.
 var firstName = regexp.MustCompile(`^[a-z][A-Za-z0-9]*\b(?:[^/.\-]|$)`)

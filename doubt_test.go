@@ -51,7 +51,7 @@ func TestBatchErrorsAreHonest(t *testing.T) {
 	}
 }
 
-// renewing is a store whose renewals of leases fail while they are to.
+// renewing is a store whose renewals of leases fail while fails returns true.
 type renewing struct {
 	*memstore.Store
 	fails  func() bool
@@ -66,7 +66,7 @@ func (s *renewing) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 	return s.Store.Settle(ctx, ss)
 }
 
-// A pass outlasts renewals that fail for less than a lease. It ends when its lease may have run out, because another process may be at it.
+// A pass goes on while renewals fail for less than a lease. It ends when its lease may have run out, because another process may make one.
 func TestReconcileRenewals(t *testing.T) {
 	for _, x := range []struct {
 		from, until, took time.Duration // when renewals fail, and how long the pass takes
@@ -111,11 +111,11 @@ func TestReconcileRenewals(t *testing.T) {
 	}
 }
 
-// outage is a store that does not answer for a while.
+// outage is a store whose pushes fail while gone returns true, as if the store did not answer.
 type outage struct {
 	*memstore.Store
 	gone  func() bool
-	calls atomic.Int64 // during the outage
+	calls atomic.Int64 // the pushes that failed
 }
 
 func (s *outage) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
@@ -126,8 +126,8 @@ func (s *outage) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual
 	return s.Store.Push(ctx, ms)
 }
 
-// A store that does not answer for a day is asked seldom, and at its beginning soon. When the store is back the next pass comes within about
-// a minute, or Every if that is shorter.
+// Reconcile asks a store that does not answer for a day soon at first, and then seldom. When the store is back the next pass comes within one
+// and a half minutes, or one and a half times Every if that is shorter.
 func TestReconcileBacksOff(t *testing.T) {
 	for _, every := range []time.Duration{5 * time.Minute, 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestReconcileBacksOff(t *testing.T) {
 			length := 24 * time.Hour
 			s := &outage{Store: memstore.New(nil), gone: func() bool { return time.Since(start) < length }}
 			ctx, cancel := context.WithCancel(t.Context())
-			var told []time.Duration // of the first minute
+			var told []time.Duration // when errors were reported in the first ten seconds
 			var back time.Duration
 			reports := int64(0)
 			err := punctual.Reconcile(ctx, punctual.NewQueue(s, nil), &punctual.Reconciliation{
@@ -177,7 +177,7 @@ func TestReconcileBacksOffAnew(t *testing.T) {
 		s := &outage{Store: memstore.New(nil), gone: func() bool { return since() < time.Hour || since() > 2*time.Hour }}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
 		defer cancel()
-		var second []time.Duration // errors of the second outage
+		var second []time.Duration // when the errors of the second outage were reported
 		err := punctual.Reconcile(ctx, punctual.NewQueue(s, nil), &punctual.Reconciliation{
 			Topic: orderTopic, Every: 5 * time.Minute,
 			List: func(context.Context, string) ([]punctual.NewMessage, string, error) { return nil, "", nil },

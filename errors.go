@@ -9,8 +9,9 @@ import (
 )
 
 // The vocabulary of errors. Every error that Punctual returns wraps one of these or an error of package context, so that
-// errors.Is finds it in the library, in the command line and over a server alike. For each of them Definite tells whether the
-// operation certainly did not happen.
+// errors.Is finds it in the library, in the command line and over a server alike. Only the errors of a program's own code, such
+// as a Codec or QueueConfig.Prepare, are passed on with a sentence in front. For each of the vocabulary Definite tells whether
+// the operation certainly did not happen.
 
 // Errors of a request that is wrong in itself. The store changed nothing.
 var (
@@ -23,7 +24,8 @@ var (
 )
 
 // Errors that come from the state of a message or topic. What the call asked for was not done. A call that ends with
-// ErrLeased or ErrCancelled may have had another effect, which those two describe; with the others nothing was changed.
+// ErrLeased or ErrCancelled may have had another effect, which those two describe. With the others nothing was changed, except
+// that a reschedule with ErrNotFound may have ended a message that was cancelled under a lease (Store.Amend).
 var (
 	// ErrNotFound: there is no such message or topic.
 	ErrNotFound = errors.New("not found")
@@ -31,8 +33,8 @@ var (
 	// with IfExistsFail.
 	ErrDuplicate = errors.New("ID is already in use")
 	// ErrLeaseLost: the token of a settlement is not the current one. The lease was settled already, other than by an extension;
-	// or the message was claimed again, so that somebody else may work on it; or it was replaced, purged or deleted. Once the
-	// lease has run out, a reschedule or a cancel ends it, too.
+	// or the message was claimed again, so that somebody else may work on it; or a claim has ended it after the lease; or it was
+	// replaced, purged or deleted. Once the lease has run out, a reschedule or a cancel ends the lease, too.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrCancelled: the message of a settlement was cancelled while it was leased, so it gets no further attempt. A retry,
 	// snooze or release that returns ErrCancelled has ended the message as cancelled; an extension that returns it has left
@@ -54,7 +56,8 @@ var (
 var (
 	// ErrClosed: the store, queue or worker was closed; nothing was changed.
 	ErrClosed = errors.New("closed")
-	// ErrOverloaded: too many calls or bytes are under way; nothing was changed. Try again later.
+	// ErrOverloaded: too much is under way already, such as calls, bytes or another copy of the store; nothing was changed. Try
+	// again later.
 	ErrOverloaded = errors.New("overloaded")
 	// ErrUnreachable: no server answers. Nothing was changed, because the call was never sent or only reads. Try again
 	// later.
@@ -80,8 +83,8 @@ var (
 	// broke before the answer came. Repeat the call with the same IDs, or read the messages.
 	//
 	// On a store behind a network the operation may also happen later, because the network can hold a request back. On Redis
-	// the next call of the same process prevents that; the calls of other processes are safe from it after 15 s
-	// (docs/promises.md).
+	// the next call of the same process to the same partition prevents that; the calls of other processes are safe from it after
+	// 15 s (docs/promises.md).
 	ErrIndeterminate = errors.New("may or may not have happened")
 )
 

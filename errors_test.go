@@ -122,7 +122,7 @@ func TestErrorCodeAndDefinite(t *testing.T) {
 	}
 }
 
-// docs/errors.md holds the vocabulary as a table, row for row.
+// docs/errors.md has the vocabulary as a table, with a row for each kind.
 func TestErrorsDocument(t *testing.T) {
 	doc, err := os.ReadFile("docs/errors.md")
 	if err != nil {

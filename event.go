@@ -93,11 +93,11 @@ type Event struct {
 	Attempt int
 	// At is the time of the event by the store's clock.
 	At time.Time
-	// Created is when the message was pushed, FirstDue when it was due for the first time, and Due when its last attempt was
-	// due. Beside EventRetried, Due is when the next attempt is due.
+	// Created is when the message was pushed, FirstDue when it was due for the first time, and Due the due time that it had at the
+	// event: of the attempt that the event ended, or of the next attempt. Beside EventRetried, Due is when the next attempt is due.
 	Created, FirstDue, Due time.Time
-	// Delivered is when the last attempt began, zero when the message was not leased at the event. A store that was opened anew
-	// under the lease may have lost it.
+	// Delivered is when the last attempt began. It is zero when the message never had a lease, or had given it back before the
+	// event. A store that was opened anew under the lease may have lost it.
 	Delivered time.Time
 	// Count, beside EventMissed and EventSkipped alone, is how many times of a schedule the event tells of. FirstDue is the first
 	// of these times and Due the last one, to which ID would have belonged.
@@ -118,7 +118,7 @@ type eventBody struct {
 	FirstDue  *int64      `json:"first_due"`
 	Due       *int64      `json:"due"`
 	Delivered *int64      `json:"delivered"`
-	// Those of schedules, which no store writes.
+	// Count and Why are members of the events of schedules, which a Scheduler writes and no store.
 	Count int64            `json:"count"`
 	Why   OccurrenceStatus `json:"why"`
 }
@@ -128,7 +128,7 @@ type eventBody struct {
 //	{"event":"dead","topic":"orders","id":"A-17","reason":"discarded","attempt":2,"at":1795176000000,
 //	 "created":…,"first_due":…,"due":…,"delivered":…}
 //
-// with times in Unix milliseconds. Only a dead event has a reason, and delivered is there only if the message was leased.
+// with times in Unix milliseconds. Only a dead event has a reason, and delivered is there only where Event.Delivered is not zero.
 // The events missed and skipped have count in the place of attempt, created and delivered, and skipped has why as well.
 // ParseEvent passes over members that it does not know, because a later release may add some. A body that is no event, such
 // as that of a message which somebody has pushed into the companion, is an ErrInvalid; an event with a name that this

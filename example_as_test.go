@@ -8,7 +8,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// A store can be more than a Store. As finds what it is, also below a wrapper that shows the store which it wraps.
+// A store may have optional interfaces beside Store. As finds them, also below a wrapper that shows the store which it wraps.
 func ExampleAs() {
 	ctx := context.Background()
 	store := memstore.New(nil)

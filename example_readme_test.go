@@ -25,7 +25,7 @@ func TestReadmeShowsThisCode(t *testing.T) {
 	}
 }
 
-// The lateness that the README tells is that of docs/performance.md.
+// The lateness that both README pages name is that of docs/performance.md.
 func TestReadmeFigures(t *testing.T) {
 	measured := readText(t, "docs/performance.md")
 	for load, forms := range map[string][2]string{
@@ -43,7 +43,8 @@ func TestReadmeFigures(t *testing.T) {
 	}
 }
 
-// A clone is all that a reader of the README needs. Its targets of make exist, and its version of Go is that of the module.
+// Both README pages begin with a clone, the demo and the installation, in this order. The target of make that they name exists, and the
+// version of Go that they name is that of the module.
 func TestReadmeBegins(t *testing.T) {
 	makefile := readText(t, "Makefile")
 	_, rest, _ := strings.Cut(readText(t, "go.mod"), "\ngo ")

@@ -20,7 +20,7 @@ type orderRow struct {
 	status string
 }
 
-// unpaid is, with the last number of the page before in $1,
+// unpaid stands for this query, where $1 is the last number of the page before:
 //
 //	SELECT number, placed FROM orders
 //	WHERE status = 'unpaid' AND number > $1 ORDER BY number LIMIT 1000
@@ -35,7 +35,7 @@ func (t ordersTable) unpaid(after string) []orderRow {
 	return page[:min(len(page), 1000)]
 }
 
-// paid is
+// paid stands for this query, where $1 has the numbers:
 //
 //	SELECT number FROM orders WHERE number = ANY($1) AND status = 'paid'
 func (t ordersTable) paid(numbers []string) []string {

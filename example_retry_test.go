@@ -38,7 +38,7 @@ func ExampleRetryDelays() {
 		fmt.Println("not stored:", err)
 		return
 	}
-	for range 25 * 60 { // look once a minute, for 25 hours
+	for range 25 * 60 { // handle what is due once a minute, for 25 hours
 		if _, err := w.Drain(ctx); err != nil {
 			fmt.Println(err)
 			return

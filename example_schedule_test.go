@@ -42,7 +42,7 @@ func ExampleQueue_PutSchedule() {
 	fmt.Println(info.Words)
 	for _, next := range info.Next[:2] {
 		clock.Set(next.Due)
-		for range 2 { // Drain takes what is due when it begins
+		for range 2 { // the first Drain stores the occurrence and handles it, and the second finds nothing due
 			if _, err := w.Drain(ctx); err != nil {
 				fmt.Println(err)
 				return

@@ -36,7 +36,8 @@ type Finished struct {
 	Outcome Outcome
 	// At is the store's clock when the message ended.
 	At time.Time
-	// Created, FirstDue and Due are those of the message when it ended; Due is the due time of its last attempt.
+	// Created, FirstDue and Due are those of the message when it ended. Due is the due time of the attempt that ended it, or of the
+	// next attempt if the message was cancelled while it waited for that.
 	Created  time.Time
 	FirstDue time.Time
 	Due      time.Time
@@ -72,10 +73,10 @@ func (f *Finished) TotalLate() time.Duration {
 
 // FinishedQuery asks for one page of a topic's finished records.
 //
-// The records are listed in the order of KeptUntil, then of the ID, because every store already has them in that order. It is
-// the order in which the messages finished, unless Settings.FinishedRetention was changed while they did: a record that is kept
-// for a day then stands before the record of an earlier message that is kept for a week. From, To and Outcome select the right
-// records all the same.
+// The records are listed in the order of KeptUntil, then of the ID, because stores have them in that order to remove them when
+// their time is over. It is the order in which the messages finished, unless Settings.FinishedRetention was changed while they
+// did: a record that is kept for a day then stands before the record of an earlier message that is kept for a week. From, To and
+// Outcome select the right records all the same.
 type FinishedQuery struct {
 	Topic string
 	// From and To bound Finished.At: From is the first time included, To the first one excluded. The zero Time sets no bound.
@@ -84,7 +85,7 @@ type FinishedQuery struct {
 	// Outcome selects the messages that ended in this way; empty selects all.
 	Outcome Outcome
 	// Limit is the size of the page, 1 to 10000; 0 means 100. A page may have fewer records, even none, while FinishedPage.Next
-	// says where the list continues, because for one page a store reads about 10,000 records at most, selected or not.
+	// says where the list continues, because a store may stop when it has read about 10,000 records for the page, selected or not.
 	Limit int
 	// After is the FinishedPage.Next of the page before; empty starts at the beginning.
 	After string

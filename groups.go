@@ -5,7 +5,7 @@ package punctual
 // at its push and not found among the dead ones later.
 
 // CopiesFit reports whether the copies of m are small enough however many groups the topic has, which is so for nearly every
-// message. Of others CheckCopies tells, once the settings of the topic are known.
+// message. For any other message CheckCopies decides, once the settings of the topic are known.
 func CopiesFit(m *NewMessage) bool { return copyBytes(m)*MaxGroups <= MaxThenBytes }
 
 // CheckCopies returns an ErrTooLarge if the copies of m for the groups of its topic would have more than MaxThenBytes together,

@@ -21,10 +21,12 @@ import (
 //	Follow(err, ms...)     as err says, with ms stored in the same step
 //	Settled(verb)          nothing: the handler has settled the message itself
 //	any other error        delivered again when the topic's backoff says; counts as an attempt
-//	a panic, a Goexit      as any other error, with the stack in its history
+//	a panic                as any other error, with the panic's value and stack in its history
+//	a Goexit               as any other error
 //
 // A Snooze, SnoozeUntil, RetryAfter, Discard, Follow or Settled that is wrapped in another error counts as well (errors.As); of
-// several the outermost one counts.
+// several the outermost one counts. A handler that returns the error of its ctx because the worker's time to stop is up gives its
+// message back: the attempt does not count.
 //
 // ctx ends when the work is no longer wanted, and context.Cause(ctx) says why:
 //
@@ -32,6 +34,8 @@ import (
 //	ErrCancelled               no further attempt will be made
 //	context.DeadlineExceeded   the handler's timeout is over
 //	ErrClosed                  the worker was stopped and its time is up
+//
+// In a Drain of a Worker ctx also ends with the context of Drain, whose cause it then has.
 //
 // A message may be delivered more than once. A handler must bear that, or use Delivery.Token as a fence.
 type Handler interface {
@@ -167,7 +171,7 @@ type Decision struct {
 	Due time.Time
 	// Then are the messages of Follow, for Settlement.Then; none for SettleRetry.
 	Then []NewMessage
-	// Err is what the handler returned. After Follow(nil, ...) and Settled it is not nil although the verb is SettleAck.
+	// Err is what the handler returned. After Follow(nil, ...) and Settled(SettleAck) it is not nil although the verb is SettleAck.
 	Err error
 }
 

@@ -7,9 +7,11 @@ import (
 )
 
 // Inspector is an optional interface of stores that can list and count their messages, and change the settings of topics.
-// The command line and the console use it; As[Inspector] finds it. Each answer is true of one instant of the store's clock,
-// and may be out of date when it arrives. All methods are safe for concurrent use. They check their arguments in the order
-// that Store describes: a closed or failed store comes first, then an ended context, then a malformed argument.
+// The command line and the console use it; As[Inspector] finds it. An answer is true of one instant of the store's clock, and
+// may be out of date when it arrives. Where the documentation of a store says so, as that of redisstore does for topics of
+// several partitions, an answer is put together from several instants. All methods are safe for concurrent use. They check their
+// arguments in the order that Store describes: a closed or failed store comes first, then an ended context, then a malformed
+// argument.
 type Inspector interface {
 	// Get returns one message in any state, or ErrNotFound.
 	Get(ctx context.Context, topic, id string) (Info, error)
@@ -53,8 +55,8 @@ type ListQuery struct {
 	Topic string
 	// State is required.
 	State State
-	// Reason selects the messages that are dead for this reason; empty selects all. It needs StateDead. A store reads about
-	// 10,000 messages at most for one page. So where few of many messages are selected, a page may have fewer messages than
+	// Reason selects the messages that are dead for this reason; empty selects all. It needs StateDead. A store may stop when it
+	// has read about 10,000 messages for one page. So where few of many messages are selected, a page may have fewer messages than
 	// Limit, even none, while Page.Next says where the list continues.
 	Reason DeathReason
 	// From and To bound the time by which List orders: From is the first time included, To the first one excluded. The zero

@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// A slow or failing topic delays no other one by more than 1 s (P14): of one Queue. Each test shows
-// first that one topic hangs, then what became of the others.
+// The calls of a Queue for a topic that hangs delay those for other topics by at most 1 s (P14). Each test first shows that the
+// call for the hung topic hangs, and then that the calls for the other topics return.
 
 // healthy are the topics beside the hung one.
 var healthy = []string{"a", "b", "c"}

@@ -37,7 +37,8 @@ const (
 	// MinLease and MaxLease are the shortest and the longest lease.
 	MinLease = 10 * time.Millisecond
 	MaxLease = 24 * time.Hour
-	// MaxFinishedRetention is the longest Settings.FinishedRetention and NewMessage.Remember: a leap year.
+	// MaxFinishedRetention is the longest Settings.FinishedRetention and NewMessage.Remember: a leap year. It also bounds
+	// Settings.EmitKeep and Settings.LateAfter.
 	MaxFinishedRetention = 366 * 24 * time.Hour
 	// MaxTimeout is the longest NewMessage.Timeout.
 	MaxTimeout = 30 * 24 * time.Hour

@@ -5,8 +5,8 @@ import "time"
 // Message is what a store keeps and a handler receives. Times are whole
 // milliseconds in UTC. A Message that a store returned belongs to the caller.
 type Message struct {
-	// ID names the message within its topic: 1 to 128 printable ASCII bytes,
-	// a time-ordered ULID unless the pusher chose one.
+	// ID names the message within its topic: 1 to 128 printable ASCII bytes. Unless the pusher chose one it is a ULID, which is
+	// ordered by time unless the push came with a key by which it can be sent again (storekit.IDOfKey).
 	ID string
 	// Topic is the name of the topic that the message was pushed to.
 	Topic string
@@ -20,23 +20,23 @@ type Message struct {
 	// FirstDue is the due time of the first attempt: the one that the push, or the last reschedule or requeue, asked for. A
 	// retry or snooze leaves it as it is.
 	FirstDue time.Time
-	// Attempt is the number of deliveries so far, this one included. A delivery that ended with a snooze or a release does
-	// not count.
+	// Attempt is the number of deliveries since the push or the last requeue, this one included. A delivery that ended with a
+	// snooze or a release does not count.
 	Attempt int
 	// MaxAttempts is the most attempts that the message gets (P6). 0 follows the topic's setting.
 	MaxAttempts int
 	// Created is the store's clock when the message was pushed.
 	Created time.Time
 	// Expires is the instant from which the message is not delivered any more; zero means that it does not expire. It is
-	// NewMessage.ExpireAfter after FirstDue, so that a reschedule moves it and a retry does not. An expiry that would lie
-	// beyond MaxDue is the millisecond after MaxDue.
+	// NewMessage.ExpireAfter after FirstDue, so that a reschedule or requeue moves it and a retry does not. An expiry that would
+	// lie beyond MaxDue is the millisecond after MaxDue.
 	Expires time.Time
 	// DropExpired has the message dropped when it expires; otherwise it becomes dead with ReasonExpired.
 	DropExpired bool
 	// Remember is how long the ID stays in use after the message has finished, in whole milliseconds. 0 follows the topic's
 	// Settings.DedupeWindow.
 	Remember time.Duration
-	// Timeout is how long a handler may work on the message, in whole milliseconds. 0 leaves that to who handles it.
+	// Timeout is how long a handler may work on the message, in whole milliseconds. 0 leaves that to whoever handles it.
 	Timeout time.Duration
 }
 
@@ -54,7 +54,8 @@ const (
 	StateReady
 	// StateLeased is a message that somebody works on under an unexpired lease.
 	StateLeased
-	// StateDead is a message that was given up on, kept until requeued or purged.
+	// StateDead is a message that was given up on. The store keeps it until somebody requeues, purges, deletes or replaces it,
+	// or until the topic's Settings.DeadRetention is over.
 	StateDead
 )
 
@@ -83,7 +84,7 @@ const (
 	ReasonDiscarded DeathReason = "discarded"
 	// ReasonAttemptsUsedUp: as many attempts were made as MaxAttempts allows.
 	ReasonAttemptsUsedUp DeathReason = "attempts used up"
-	// ReasonExpired: its expiry passed before it was delivered.
+	// ReasonExpired: its expiry had passed when a claim encountered it, before its first delivery or before a later one.
 	ReasonExpired DeathReason = "expired"
 )
 
@@ -96,7 +97,7 @@ type Failure struct {
 	// encounters the message, so the lease itself ended earlier.
 	At time.Time
 	// Error is the text that the holder of the lease gave, at most MaxErrorBytes of it; "lease ran out" when the lease ended
-	// without a word of its holder.
+	// without a settlement.
 	Error string
 }
 

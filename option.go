@@ -10,9 +10,9 @@ import (
 
 // Compose builds a message from options, for PushMany. The order of options of different kinds does not matter. Of two
 // options of the same kind the later one counts, so that a caller can override defaults: Header options of different names
-// add up, and of two with one name the later one counts. Compose returns ErrInvalid for a nil option, for an option whose
-// comment says so, and for a delay (In, Level) together with an instant (At, AtLocal). Bounds that the store checks, such as
-// that of a negative delay, are checked at the push.
+// add up, and of two with one name the later one counts. Compose returns ErrInvalid for a nil option, for one that cannot be
+// meant, such as Level(19), an empty ID or the zero Time, and for a delay (In, Level) together with an instant (At, AtLocal).
+// The push, not Compose, refuses what every store checks, such as a negative delay.
 func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) {
 	m := NewMessage{Topic: topic, Body: body}
 	var spread spreadOption
@@ -44,7 +44,7 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 }
 
 // A PushOption sets a field of a message that is to be pushed. The options are In, At, AtLocal, Level, Spread, ID,
-// Replace, ReplaceIfDue, ReplaceDead, FailIfExists, Remember, Header, Headers, MaxAttempts, Expire and DropExpired.
+// Replace, ReplaceIfDue, ReplaceDead, FailIfExists, Remember, Timeout, Header, Headers, MaxAttempts, Expire and DropExpired.
 type PushOption interface {
 	applyPush(m *NewMessage) error
 }
@@ -179,7 +179,7 @@ func FailIfExists() PushOption { return ifExists(IfExistsFail) }
 
 func ifExists(v IfExists) PushOption {
 	return pushOption(func(m *NewMessage) error {
-		m.IfExists = v
+		m.IfExists, m.IfDue = v, time.Time{}
 		return nil
 	})
 }
@@ -213,7 +213,7 @@ func Header(name, value string) PushOption {
 	})
 }
 
-// Headers adds the headers in h. Nothing is changed in h, and the caller must not change it before the push.
+// Headers adds the headers in h. Push and Compose copy them and change nothing in h, which the caller must not change before that.
 func Headers(h map[string]string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		for name, value := range h {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,12 @@ func TestComposeSetsEveryField(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	m := compose(t, punctual.At(at), punctual.ID("order-1"), punctual.Header("a", "1"),
 		punctual.Headers(map[string]string{"b": "2", "c": "3"}), punctual.MaxAttempts(4),
-		punctual.Expire(time.Hour), punctual.DropExpired(), punctual.Replace(), punctual.Remember(time.Minute))
+		punctual.Expire(time.Hour), punctual.DropExpired(), punctual.ReplaceIfDue(at), punctual.Remember(time.Minute), punctual.Timeout(time.Second))
+	for v, f := reflect.ValueOf(m), 0; f < v.NumField(); f++ {
+		if name := v.Type().Field(f).Name; v.Field(f).IsZero() && name != "Delay" { // a message has a Due or a Delay
+			t.Errorf("no option sets %s", name)
+		}
+	}
 	if m.Topic != "t" || string(m.Body) != "body" || m.ID != "order-1" {
 		t.Errorf("topic, body, ID: %q %q %q", m.Topic, m.Body, m.ID)
 	}
@@ -43,8 +49,11 @@ func TestComposeSetsEveryField(t *testing.T) {
 	if m.Remember != time.Minute {
 		t.Errorf("remembered for %v: want %v", m.Remember, time.Minute)
 	}
-	if m.IfExists != punctual.IfExistsReplace {
-		t.Errorf("if exists %v: want IfExistsReplace", m.IfExists)
+	if m.IfExists != punctual.IfExistsReplace || !m.IfDue.Equal(at) {
+		t.Errorf("if exists %v, if due %v: want IfExistsReplace, %v", m.IfExists, m.IfDue, at)
+	}
+	if m.Timeout != time.Second {
+		t.Errorf("timeout %v: want 1 s", m.Timeout)
 	}
 }
 
@@ -78,9 +87,15 @@ func TestComposeLaterOfOneKindCounts(t *testing.T) {
 	if !m.Due.IsZero() || m.Delay != time.Minute || m.IfExists != punctual.IfExistsFail || m.ID != "b" || m.Headers["k"] != "2" {
 		t.Errorf("got %+v", m)
 	}
+	for name, last := range map[string]punctual.PushOption{"Replace": punctual.Replace(), "FailIfExists": punctual.FailIfExists(), "ReplaceDead": punctual.ReplaceDead()} {
+		if m, err := punctual.Compose("t", nil, punctual.ReplaceIfDue(noon), last); err != nil || !m.IfDue.IsZero() {
+			t.Errorf("%s behind ReplaceIfDue: IfDue %v, %v; want it to take the place of the condition", name, m.IfDue, err)
+		}
+	}
 }
 
-// A delay and an instant are not of one kind: which of them was meant cannot be told.
+// A delay and an instant are not of one kind, so that the later one does not count: Compose refuses both together, because it cannot know
+// which of them was meant.
 func TestComposeRefusesDelayWithInstant(t *testing.T) {
 	at := punctual.At(time.Unix(1, 0))
 	for name, opts := range map[string][]punctual.PushOption{
@@ -154,7 +169,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// What the store refuses is for the store to refuse; an option must not mend it.
+// An option does not mend a value that the store refuses, so that the caller learns of the mistake.
 func TestOptionsHideNothingFromTheStore(t *testing.T) {
 	for name, opts := range map[string][]punctual.PushOption{
 		"negative delay":             {punctual.In(-time.Second)},
@@ -192,13 +207,12 @@ func TestSpread(t *testing.T) {
 	})
 }
 
-// Of 1000 draws from [0,d), each quarter gets about 250; fewer than 100 in one of
-// them has a chance of less than 1e-30.
+// Of 1000 draws from [0,d), each quarter gets about 250. The chance that a quarter gets fewer than 100 is less than 1e-30.
 func TestSpreadIsEven(t *testing.T) {
 	const d = 4 * time.Second
 	var quarters [4]int
 	for range 1000 {
-		m := compose(t, punctual.Spread(d), punctual.In(time.Hour)) // in either order
+		m := compose(t, punctual.Spread(d), punctual.In(time.Hour)) // TestSpread also has the other order
 		quarters[(m.Delay-time.Hour)/time.Second]++
 	}
 	for i, n := range quarters {

@@ -15,16 +15,18 @@ import (
 
 // Queue is the client of programs that push messages. It stores messages, and cancels, reschedules, requeues and deletes
 // them. Concurrent calls for single messages share batches: the calls that arrive while one batch is on its way to the
-// store form the next batch, and a call that comes alone is sent at once. No timer is involved. A call that comes alone with a
-// context that can never end, such as context.Background, calls the store on the caller's goroutine, which costs less. All
-// methods are safe for concurrent use; calls made one after the other take effect in that order.
+// store form the next batch, and a call that comes alone is sent at once. No timer holds a call back. A call that comes alone
+// with a context that can never end, such as context.Background, calls the store on the caller's goroutine, which costs less.
+// All methods are safe for concurrent use; calls made one after the other take effect in that order, unless the context of one
+// ends before its answer.
 //
 // A call whose context ends while it waits for its batch to be sent certainly did nothing. When the context ends after the
 // store has been given the batch, the error wraps ErrIndeterminate, because the operation may or may not have happened;
 // repeat it with the same ID, or read the message with Get. Since a batch serves many callers, the values of a caller's
 // context do not reach the store.
 //
-// A Queue that is no longer used need not be closed: Close only waits for calls under way.
+// A Queue that is no longer used need not be closed, because Close does no more than refuse further calls and wait for those
+// under way.
 type Queue struct {
 	store    Store
 	observer *Observer
@@ -50,7 +52,7 @@ type QueueConfig struct {
 	Observer *Observer
 	// Prepare, if not nil, is called with each message before it is pushed, on the caller's goroutine and with its context.
 	// It may change m, for example add the headers of a trace; m.Headers is a map of this message alone and not nil. An error
-	// refuses the message. Prepare is called from many goroutines at once.
+	// refuses the message, and in a PushMany all messages of the call. Prepare is called from many goroutines at once.
 	Prepare func(ctx context.Context, m *NewMessage) error
 }
 
@@ -60,8 +62,8 @@ const (
 	// maxBatchBytes is the most bytes of one call of the store, unless a single message is larger, so that small messages do
 	// not wait long behind a batch of large ones.
 	maxBatchBytes = 4 << 20
-	// lateBatch is how long a call of the store may take before the waiting calls are sent without its end, and the topics of
-	// the late call go in batches of their own (P14).
+	// lateBatch is how long a call of the store may take before the calls that wait are sent without waiting for its end, and the
+	// topics of the late call get batches of their own (P14).
 	lateBatch = 200 * time.Millisecond
 	// itemBytes is how much memory an item is counted with beside its body, headers and names.
 	itemBytes = 256
@@ -158,8 +160,9 @@ func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
 	}
 	if err != nil {
 		r = notPushed(m, err)
-	} else if r.Err != nil {
-		err = operation("push", r.Err)
+	}
+	if err = r.Err; err != nil {
+		err = operation("push", err)
 	}
 	q.observer.pushed(ctx, r, time.Since(start))
 	return r, err
@@ -168,9 +171,10 @@ func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
 // PushMany stores many messages, in order, and returns a result for each, in the same order. The result of a refused message
 // has its Err set; the other messages are stored all the same.
 //
-// The error is nil only if every message was stored or kept. Otherwise it is a *BatchError that says how many were not, or,
-// if nothing was sent to the store, the error for which nothing was sent, with nil results. More than QueueConfig.MaxBatch
-// messages, or 4 MiB, are sent in several calls of the store, and a call that fails does not stop the next one.
+// The error is nil only if every message was stored or kept. Otherwise it is a *BatchError that says how many were not, or, if
+// the Queue refuses the call as a whole, because it is closed or Prepare has failed, the error that says so, with nil results.
+// More than QueueConfig.MaxBatch messages, or 4 MiB, are sent in several calls of the store, and a call that fails does not stop
+// the next one.
 func (q *Queue) PushMany(ctx context.Context, ms []NewMessage) ([]PushResult, error) {
 	if err := q.refused(); err != nil {
 		return nil, err
@@ -225,8 +229,8 @@ func (q *Queue) pushAll(ctx context.Context, ms []NewMessage) ([]PushResult, err
 	return tooLarge, NewBatchError("push", errs)
 }
 
-// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic. The settings are read for a
-// large message alone; if they cannot be, the push says what is wrong with the store.
+// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic. It reads the settings only for a
+// large message. If they cannot be read it returns nil, because the push then says what is wrong with the store.
 func (q *Queue) copiesFit(ctx context.Context, m *NewMessage) error {
 	if CopiesFit(m) {
 		return nil
@@ -245,7 +249,7 @@ func (q *Queue) copiesFit(ctx context.Context, m *NewMessage) error {
 	return nil
 }
 
-// refused returns why the Queue cannot work at all, or nil. Because every method asks it first, the zero Queue
+// refused returns why the Queue cannot work at all, or nil. Every method asks it before it uses the store, so that the zero Queue
 // returns an error instead of a panic.
 func (q *Queue) refused() error {
 	if q == nil || q.store == nil && q.refusal == nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // The methods of Queue that list and count messages and change the settings of topics. They need a store that is an
-// Inspector; with any other store they return ErrUnsupported.
+// Inspector, and Finished and ListFinished one that is a FinishedKeeper; with any other store they return ErrUnsupported.
 
 func (q *Queue) inspector() (Inspector, error) {
 	if err := q.refused(); err != nil {
@@ -129,7 +129,7 @@ func (q *Queue) RequeueAll(ctx context.Context, lq ListQuery, w When) (n int, er
 			ids[k] = m.ID
 		}
 		rs, err := q.RequeueMany(ctx, lq.Topic, ids, w)
-		if len(rs) != len(ids) {
+		if len(rs) == 0 && err != nil {
 			return n, err
 		}
 		var failure error

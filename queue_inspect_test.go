@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The zero Queue and Topic are errors that say what to do, and no panics.
+// The methods of a zero or nil Queue or Topic return ErrInvalid and do not panic.
 func TestZeroQueueAndTopic(t *testing.T) {
 	ctx := t.Context()
 	for name, q := range map[string]*punctual.Queue{"zero": {}, "nil": nil} {
@@ -39,10 +39,12 @@ func TestZeroQueueAndTopic(t *testing.T) {
 				t.Errorf("%s queue: %s: %v; want ErrInvalid", name, call, err)
 			}
 		}
+		var listed []error
 		for _, err := range q.List(ctx, punctual.ListQuery{Topic: "t", State: punctual.StateReady}) {
-			if !errors.Is(err, punctual.ErrInvalid) {
-				t.Errorf("%s queue: List: %v; want ErrInvalid", name, err)
-			}
+			listed = append(listed, err)
+		}
+		if len(listed) != 1 || !errors.Is(listed[0], punctual.ErrInvalid) {
+			t.Errorf("%s queue: List: %v; want ErrInvalid alone", name, listed)
 		}
 	}
 	for name, o := range map[string]*punctual.Topic[int]{"zero": {}, "nil": nil} {
@@ -62,7 +64,8 @@ func TestZeroQueueAndTopic(t *testing.T) {
 
 func second2[T any](_ T, err error) error { return err }
 
-// Two callers who configure different settings at the same time do not undo each other.
+// Two callers who configure different settings at the same time do not undo each other. Configure can also empty a list, and refuses
+// a setting that is not allowed.
 func TestQueueConfigure(t *testing.T) {
 	q, _ := newQueue(t, nil)
 	ctx := t.Context()
@@ -119,7 +122,7 @@ func TestQueueListAndRequeueAll(t *testing.T) {
 	}
 }
 
-// emptyFirst is a store whose lists begin with an empty page, as those by reason may.
+// emptyFirst is a store whose lists begin with an empty page, as lists with a ListQuery.Reason may.
 type emptyFirst struct{ *memstore.Store }
 
 func (s emptyFirst) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
@@ -149,6 +152,9 @@ func TestQueueGoesOnBehindAnEmptyPage(t *testing.T) {
 		t.Errorf("%d messages are listed; want 1", n)
 	}
 	query.Reason = punctual.ReasonExpired
+	if _, err := q.RequeueAll(t.Context(), query, punctual.Level(99)); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("RequeueAll of no message at a level that does not exist: %v; want ErrInvalid", err)
+	}
 	if n, err := q.RequeueAll(t.Context(), query, punctual.In(0)); n != 0 || err != nil {
 		t.Errorf("requeued %d, %v of those that expired; want none", n, err)
 	}

@@ -11,11 +11,12 @@ import (
 	"github.com/punctualmq/punctual/internal/schedule"
 )
 
-// The methods of Queue for recurring schedules. They need a store that is an Inspector and has follow-ups (Abilities.Follow);
-// with any other store they return ErrUnsupported. QueueConfig.Prepare is not called for schedules and their occurrences, whether
-// a duty stores them or RunSchedule and Backfill do.
+// The methods of Queue for recurring schedules. They need a store that is an Inspector, except for DeleteSchedule, and those that
+// put, pause, resume and skip need one that also has follow-ups (Abilities.Follow); with any other store they return
+// ErrUnsupported. QueueConfig.Prepare is not called for schedules and their occurrences, whether a duty stores them or RunSchedule
+// and Backfill do.
 
-// editTries is how often an edit reads a schedule again that was changed meanwhile.
+// editTries is how often an edit reads a schedule at most, because somebody else has changed it between its reading and its storing.
 const editTries = 20
 
 // PutSchedule stores a schedule, or gives the one with this topic and name another definition. It returns PushStored for a new
@@ -26,7 +27,8 @@ const editTries = 20
 // the former definition that have come and are not stored yet still count, so that none is lost between a change and a duty.
 //
 // A definition that is wrong or has no time any more is an ErrInvalid that names the place, ErrTooLarge if it is too long;
-// nothing is changed then. ErrOverloaded says that the definition was changed four times while no duty stored what had come.
+// nothing is changed then. ErrOverloaded says that the times of the definition were changed four times already while no duty
+// stored what had come.
 func (q *Queue) PutSchedule(ctx context.Context, s Schedule) (PushStatus, error) {
 	d, err := s.definition()
 	if err != nil {
@@ -48,9 +50,9 @@ func (q *Queue) PutSchedule(ctx context.Context, s Schedule) (PushStatus, error)
 	})
 }
 
-// PauseSchedule pauses a schedule until ResumeSchedule. What is stored already is not touched; DeliveryPaused pauses a topic. by
-// and note say who did it and why, for those who list schedules; both may be empty. A schedule that is paused already gets the
-// new note. ErrNotFound: there is no such schedule.
+// PauseSchedule pauses a schedule until ResumeSchedule. Occurrences that are stored already are delivered all the same, unless the
+// topic is paused (Settings.DeliveryPaused). by and note say who paused the schedule and why, for those who list schedules; both
+// may be empty. A schedule that is paused already gets the new by and note. ErrNotFound: there is no such schedule.
 func (q *Queue) PauseSchedule(ctx context.Context, topic, name, by, note string) error {
 	const most = 1000
 	if len(by)+len(note) > most {
@@ -177,7 +179,7 @@ func (q *Queue) Backfill(ctx context.Context, topic, name string, from, to time.
 		return b, nil
 	}
 	results, err := inParts(ctx, "push", q.pushes, ms, notPushed, func(r PushResult) error { return r.Err })
-	var errs []error
+	errs := make([]error, len(results))
 	for i, p := range results {
 		q.observer.pushed(ctx, p, 0)
 		switch dead := errors.Is(p.Err, ErrDuplicate); {
@@ -191,7 +193,7 @@ func (q *Queue) Backfill(ctx context.Context, topic, name string, from, to time.
 				b.Times[i].Status = OccurrenceFinished
 			}
 		default:
-			errs = append(errs, p.Err)
+			errs[i] = p.Err
 		}
 	}
 	if len(results) == 0 {
@@ -213,10 +215,11 @@ type ScheduleInfo struct {
 	Paused *SchedulePause
 	// Ended is set when no time comes any more, because of Until, Limit or the years in Spec.
 	Ended bool
-	// Overdue is the time that has come and is not decided yet; zero when there is none. One that stays tells that no duty runs.
+	// Overdue is the time that has come and is not decided yet; zero when there is none. A time that stays here shows that no duty
+	// runs.
 	Overdue time.Time
 	// Problem says why there are no Words and no Next, or why the schedule does not come: this program does not know the zone, a
-	// newer program has written the schedule, or its message is dead. PutSchedule mends the last.
+	// newer program has written the schedule, the message is no schedule, or it is dead. PutSchedule mends the last.
 	Problem string
 }
 
@@ -238,7 +241,7 @@ type SchedulePause struct {
 
 // ScheduleQuery selects schedules.
 type ScheduleQuery struct {
-	// Topic is the topic of the schedules. Empty stands for all topics; the store then has to be a TopicNamer or an Inspector.
+	// Topic is the topic of the schedules. Empty stands for all topics that have schedules.
 	Topic string
 	// Next and Last are how many times ahead and how many of the latest times each ScheduleInfo has, 0 to 10,000 and 0 to 20.
 	// Each of Last whose occurrence was stored costs a call or two of the store.
@@ -312,7 +315,7 @@ func (q *Queue) Schedules(ctx context.Context, sq ScheduleQuery) iter.Seq2[Sched
 	}
 }
 
-// scheduleTopics returns the topics that sq selects and that have schedules, and the store's clock.
+// scheduleTopics returns sq.Topic, or all topics that have schedules if that is empty, and the store's clock.
 func (q *Queue) scheduleTopics(ctx context.Context, sq ScheduleQuery) (topics []string, now int64, err error) {
 	if sq.Next < 0 || sq.Next > MaxBackfill || sq.Last < 0 || sq.Last > 20 {
 		return nil, 0, invalidf("schedules with %d times ahead and %d of the latest: use 0 to %d and 0 to 20", sq.Next, sq.Last, MaxBackfill)
@@ -410,8 +413,8 @@ func (q *Queue) scheduleNow(ctx context.Context) (int64, error) {
 	return now.UnixMilli(), err
 }
 
-// readSchedule returns the message of a schedule and what it says. With an error about what the message says, the Info has an
-// ID all the same.
+// readSchedule returns the message of a schedule and the record in it. If the message is there and its record cannot be read,
+// readSchedule returns the Info, which has an ID, with the error.
 func (q *Queue) readSchedule(ctx context.Context, topic, name string) (Info, *schedule.Record, error) {
 	if err := checkScheduleName(topic, name); err != nil {
 		return Info{}, nil, err
@@ -431,7 +434,7 @@ func (q *Queue) readSchedule(ctx context.Context, topic, name string) (Info, *sc
 	return m, r, nil
 }
 
-// changeSchedule edits a schedule that is there. change returns whether it has changed anything.
+// changeSchedule edits a schedule, and returns an ErrNotFound if there is none. change reports whether it has changed anything.
 func (q *Queue) changeSchedule(ctx context.Context, topic, name string, change func(*schedule.Record, int64, *cron.Zones) (bool, error)) error {
 	var zones cron.Zones
 	_, err := q.editSchedule(ctx, topic, name, &zones, func(r *schedule.Record, now int64) (*schedule.Record, error) {
@@ -454,7 +457,7 @@ func (q *Queue) editSchedule(ctx context.Context, topic, name string, zones *cro
 	if err := q.canFollow(ctx, &about); err != nil {
 		return PushNone, err
 	}
-	remembered := false // the topic remembers the ID of a schedule that was cancelled
+	remembered := false // the companion remembers the ID of a schedule whose message was cancelled
 	for range editTries {
 		now, err := q.scheduleNow(ctx)
 		if err != nil {
@@ -531,11 +534,13 @@ func scheduleMessage(topic, name string, r *schedule.Record, zones *cron.Zones) 
 	if err != nil {
 		return NewMessage{}, err
 	}
-	// A duty that is killed between its claim and its ack has counted an attempt. So there is no bound that matters.
+	// MaxAttempts is as high as it can be, because each duty that is killed between its claim and its ack has used an attempt, and
+	// a schedule must not become dead by that.
 	return NewMessage{Topic: topic + ScheduleSuffix, ID: name, Body: body, Due: timeOf(due), MaxAttempts: MaxAttemptsLimit}, nil
 }
 
-// pushPrepared is pushOne without QueueConfig.Prepare, on the caller's goroutine: schedules change seldom, and need no batches.
+// pushPrepared is pushOne without QueueConfig.Prepare and without a batch, because schedules change seldom. It calls the store on the
+// caller's goroutine.
 func (q *Queue) pushPrepared(ctx context.Context, m NewMessage) (PushResult, error) {
 	start := time.Now()
 	rs, err := inParts(ctx, "push", q.pushes, []NewMessage{m}, notPushed, func(r PushResult) error { return r.Err })
@@ -550,7 +555,7 @@ func (q *Queue) pushPrepared(ctx context.Context, m NewMessage) (PushResult, err
 	return r, nil
 }
 
-// selects tells whether q selects a topic.
+// selects reports whether q selects a topic.
 func (q NameQuery) selects(topic string) bool {
 	return len(topic) >= len(q.Prefix)+len(q.Suffix) && topic[:len(q.Prefix)] == q.Prefix && topic[len(topic)-len(q.Suffix):] == q.Suffix
 }

@@ -72,7 +72,8 @@ func claimOne(t *testing.T, q *punctual.Queue, topic string) punctual.Delivery {
 	return ds[0]
 }
 
-// wantMoved takes the answer of a reschedule or requeue.
+// wantMoved returns a function that checks the answer of a reschedule or requeue: its error, and that it has a due time if and only if
+// there is no error.
 func wantMoved(t *testing.T, want error) func(time.Time, error) {
 	return func(due time.Time, err error) {
 		t.Helper()
@@ -164,7 +165,8 @@ func TestQueueManyByID(t *testing.T) {
 	wantCodes(t, outs, err, "", "", "not_found", "", "")
 }
 
-// wantCodes compares the codes of all answers, and the error of the call with them.
+// wantCodes checks the code of each answer, and that the error of the call is a BatchError that says so. want has at least one failure
+// and one success.
 func wantCodes(t *testing.T, outs []punctual.Amended, err error, want ...string) {
 	t.Helper()
 	if len(outs) != len(want) {
@@ -217,7 +219,7 @@ func TestQueuePushMany(t *testing.T) {
 	}
 }
 
-// The error of a call with many cannot be overlooked when one item failed, and is definite only if all did.
+// PushMany returns an error when a single item failed, so that nobody overlooks it. The error is definite only if all items failed.
 func TestQueueManyErrors(t *testing.T) {
 	q, _ := newQueue(t, nil)
 	ctx := t.Context()
@@ -252,7 +254,7 @@ func TestQueueManyErrors(t *testing.T) {
 	}
 }
 
-// Stores name the operation in their errors or do not: either way the queue says it once.
+// The errors of a store may begin with the name of the operation or not. Either way the error of the queue has that name at most once.
 func TestQueueNamesTheOperationOnce(t *testing.T) {
 	ctx := t.Context()
 	one := punctual.NewMessage{Topic: "t", ID: "a"}
@@ -273,7 +275,7 @@ func TestQueueNamesTheOperationOnce(t *testing.T) {
 			_, alone := q.PushMany(ctx, []punctual.NewMessage{one})
 			_, many := q.PushMany(ctx, []punctual.NewMessage{one, one})
 			for call, err := range map[string]error{"Push": single, "PushMany of one": alone, "PushMany of two": many} {
-				if err == nil || strings.Count(err.Error(), "push: ") > 1 || !strings.Contains(err.Error(), "no route") || !errors.Is(err, punctual.ErrUnreachable) {
+				if err == nil || strings.Count(err.Error(), "push: ") != 1 || !strings.Contains(err.Error(), "no route") || !errors.Is(err, punctual.ErrUnreachable) {
 					t.Errorf("%s, failed %s that says %q: %v", call, name, text, err)
 				}
 			}
@@ -329,7 +331,7 @@ func TestQueuePushManyContextEnds(t *testing.T) {
 	}
 }
 
-// The body is the caller's again after return, even when the store still reads it.
+// A caller may change the body once Push has returned, even when the store still reads the message, because the queue has a copy.
 func TestQueuePushKeepsItsOwnBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read, body := make(chan struct{}), []byte("mine")
@@ -484,8 +486,7 @@ func TestQueueObserver(t *testing.T) {
 	}
 }
 
-// Single pushes from many goroutines share calls to the store, and each gets the ID of
-// its own message.
+// Of single pushes from many goroutines each gets the ID of its own message, and all messages are stored.
 func TestQueueManyPushers(t *testing.T) {
 	q, _ := newQueue(t, nil)
 	var wg sync.WaitGroup

@@ -39,8 +39,8 @@ type Reconciliation struct {
 	// LeaseTopic is the topic of the message whose lease says which process makes the pass. All processes that reconcile a
 	// topic share it, and nothing else may use it. Default Topic with ".reconcile" behind it.
 	LeaseTopic string
-	// Report, if not nil, is called by Reconcile after each pass of this process, and for each error of the store while
-	// Reconcile waits until this process may make the pass.
+	// Report, if not nil, is called by Reconcile after each pass of this process, unless the end of ctx has cut the pass short, and
+	// for each error of the store while Reconcile waits until this process may make the pass.
 	Report func(r Reconciled, err error)
 }
 
@@ -64,7 +64,8 @@ type Reconciled struct {
 	// Examined counts the stored messages whose IDs Unwanted was given, Unwanted the IDs that it returned.
 	Examined, Unwanted int64
 	// Cancelled counts the unwanted messages that were cancelled, Leased those on which somebody works; they get no further
-	// attempt. The other unwanted messages had finished meanwhile. A dry run cancels nothing.
+	// attempt. The other unwanted messages had finished or died meanwhile, or the error of the pass says why they were not
+	// cancelled. A dry run cancels nothing.
 	Cancelled, Leased int64
 
 	// PushedIDs and CancelledIDs are the IDs of the first messages that were pushed and cancelled, or in a dry run would be,
@@ -80,7 +81,7 @@ const (
 	defaultReconcileEvery  = 5 * time.Minute
 	defaultReconcileWindow = 10 * time.Minute
 	minReconcile           = time.Second
-	// reconcileLease is the lease under which a process makes a pass. After the process has died, another one waits so long.
+	// reconcileLease is the lease under which a process makes a pass. After the process has died, another one waits at most so long.
 	reconcileLease = 30 * time.Second
 	// reconcilePause is how long Reconcile waits after a first error before it claims again, give or take a half. Each
 	// further error doubles the wait, up to reconcileRetry or Every, whichever is shorter. A pass that failed is made again
@@ -101,18 +102,22 @@ const (
 // shorter. While the store does not answer, Reconcile asks it less and less often, in the end about once a minute, or once in
 // Every if that is shorter.
 //
-// Reconcile returns an error when r is not valid, or when waiting does not help because the store was closed, has failed or is
-// damaged. It pushes and cancels through q, so that the Observer of q sees the repairs. The store must be an Inspector.
+// Reconcile returns an error when r is not valid, or when waiting does not help: because q or the store was closed, or because the
+// store has failed, is damaged, or refuses as invalid or unsupported what Reconcile asks of it. It pushes and cancels through q,
+// so that the Observer of q sees the repairs. The store must be an Inspector.
 func Reconcile(ctx context.Context, q *Queue, r *Reconciliation) error {
 	c, err := r.checked(q)
 	if err != nil {
 		return fmt.Errorf("reconcile: %w", err)
 	}
 	for wait := reconcilePause; ctx.Err() == nil; {
-		err := c.turn(ctx, q)
+		passed, err := c.turn(ctx, q)
 		if err == nil || ctx.Err() != nil {
 			wait = reconcilePause
 			continue
+		}
+		if passed {
+			return err
 		}
 		err = fmt.Errorf("reconcile %s: wait for the turn: %w", c.Topic, err)
 		c.Report(Reconciled{}, err)
@@ -190,19 +195,21 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // turn waits, for Every at most, until this process gets the lease of the pass, and then makes the pass and reports it. The
-// error is one of the store while turn waits.
-func (r *Reconciliation) turn(ctx context.Context, q *Queue) error {
+// error is one of the store while turn waits. With passed it is that of the pass, after which no other pass can succeed because q
+// was closed.
+func (r *Reconciliation) turn(ctx context.Context, q *Queue) (passed bool, err error) {
 	if err := r.keepTurn(ctx, q); err != nil {
-		return err
+		return false, err
 	}
 	ds, err := q.store.Claim(ctx, Claim{Topics: []string{r.LeaseTopic}, Max: 1, Wait: r.Every, Lease: reconcileLease})
 	if err != nil || len(ds) == 0 {
-		return err
+		return false, err
 	}
 	done, err := r.passUnderLease(ctx, q, &ds[0])
 	next := Settlement{Topic: ds[0].Topic, ID: ds[0].ID, Token: ds[0].Token, Verb: SettleSnooze, Delay: r.Every}
+	closed := errors.Is(err, ErrClosed)
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, closed:
 		next.Verb, next.Delay = SettleRelease, 0 // another process goes on at once
 	case err != nil:
 		next.Delay = min(r.Every, reconcileRetry)
@@ -213,13 +220,16 @@ func (r *Reconciliation) turn(ctx context.Context, q *Queue) error {
 	if settleErr == nil {
 		settleErr = errs[0]
 	}
-	if settleErr != nil && ctx.Err() == nil { // the lease runs out, or somebody else has it
+	if settleErr != nil && ctx.Err() == nil { // nothing is lost: the lease runs out, or another process has one already
 		err = errors.Join(err, fmt.Errorf("reconcile %s: end of the turn: %w", r.Topic, settleErr))
 	}
 	if ctx.Err() == nil || err == nil {
 		r.Report(done, err)
 	}
-	return nil
+	if closed {
+		return true, err
+	}
+	return false, nil
 }
 
 // keepTurn stores the message that is claimed for a pass, unless it is stored already, and makes it due within Every.
@@ -342,9 +352,9 @@ func (p *reconcilePass) pushMissing(ctx context.Context) (refused error) {
 	}
 }
 
-// pushPage pushes the missing messages of one page. It has Window/2 for that, since the records that List reads may already be
-// Window/2 old: a message that finished after they were read is then still remembered as finished. refusal is the first error
-// of a message, err one of the whole page.
+// pushPage pushes the missing messages of one page. It has Window/2 for that, since the records that List reads may show a state
+// that is Window/2 old already: a message that finished after that state is then still remembered. refusal is the first error of
+// a message, err one of the whole page.
 func (p *reconcilePass) pushPage(ctx context.Context, after string) (next string, refusal, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Window/2, errorf(context.DeadlineExceeded, "the page took longer than half of Window, %v: list less at once, or make Window longer", p.Window/2))
 	defer cancel()

@@ -24,8 +24,8 @@ type lossyStore struct {
 
 	mu     sync.Mutex
 	random *rand.Rand // guarded by mu
-	part   float64    // guarded by mu: which part is lost
-	lost   []string   // guarded by mu: their IDs
+	part   float64    // guarded by mu: which part of the pushes is lost, 0 to 1
+	lost   []string   // guarded by mu: the IDs of the lost messages
 }
 
 func (s *lossyStore) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
@@ -144,7 +144,8 @@ func deliverAll(t *testing.T, s punctual.Store, orders *table) {
 	}
 }
 
-// 30 % of all pushes are lost, those of Reconcile as well. Every order is closed all the same: once, and not early.
+// 30 % of all pushes are lost, those of Reconcile as well. Every order is closed all the same: once, not early, and at most a second
+// after its time.
 func TestSlowReconcileWhenPushesAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &lossyStore{Store: memstore.New(nil), topic: orderTopic, random: rand.New(rand.NewPCG(1, 2)), part: 0.3}
@@ -198,7 +199,8 @@ func TestSlowReconcileWhenPushesAreLost(t *testing.T) {
 	})
 }
 
-// What a push of a listed message meets, and what becomes of it.
+// A pass pushes a listed message only where none is stored or remembered, or where a dead one is to be replaced. A dry run counts
+// the same, except that it cannot see remembered IDs, and pushes nothing.
 func TestReconcileMeets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
@@ -298,7 +300,7 @@ func TestReconcileFinishedMeanwhile(t *testing.T) {
 			t.Errorf("the order was closed %d times", n)
 		}
 
-		// What is older than half the window is not believed.
+		// A page that takes longer than half of Window is refused.
 		orders.place("order-1", time.Now())
 		r.List = func(ctx context.Context, after string) ([]punctual.NewMessage, string, error) {
 			page, next, err := orders.unpaid(ctx, after)
@@ -312,7 +314,7 @@ func TestReconcileFinishedMeanwhile(t *testing.T) {
 	})
 }
 
-// What should not be pending is cancelled, what the table does not know stays.
+// Messages that should not be pending are cancelled. Messages that the table does not know stay.
 func TestReconcileCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
@@ -432,7 +434,7 @@ func TestReconcileByOneOfMany(t *testing.T) {
 	})
 }
 
-// mortalStore is a process's way to a store. When the process is dead its calls do not arrive.
+// mortalStore is the store as one process reaches it. Once the process is dead its pushes and settlements do not arrive.
 type mortalStore struct {
 	*memstore.Store
 	dead atomic.Bool
@@ -452,7 +454,7 @@ func (s *mortalStore) Settle(ctx context.Context, ss []punctual.Settlement) ([]e
 	return s.Store.Settle(ctx, ss)
 }
 
-// A shorter interval counts at once, a dead turn is revived, and a store that cannot recover ends Reconcile.
+// A shorter interval counts at once, and a Queue or a store that was closed ends Reconcile.
 func TestReconcileTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
@@ -474,6 +476,17 @@ func TestReconcileTurns(t *testing.T) {
 		if err := punctual.Reconcile(second, q, r); err != nil || passes != 3 {
 			t.Errorf("%d passes, %v; want two more in 150 s", passes, err)
 		}
+		missing := func(context.Context, string) ([]punctual.NewMessage, string, error) {
+			return []punctual.NewMessage{{ID: "a", Due: time.Now()}}, "", q.Close(t.Context())
+		}
+		ended, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		closed := *r
+		closed.List = missing
+		if err := punctual.Reconcile(ended, q, &closed); !errors.Is(err, punctual.ErrClosed) || ended.Err() != nil {
+			t.Errorf("with a Queue that is closed in a pass: %v after %v; want ErrClosed before the context ends", err, ended.Err())
+		}
+		q = punctual.NewQueue(s, nil)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -510,7 +523,7 @@ func TestReconcileFailingList(t *testing.T) {
 	})
 }
 
-// A reconciliation that cannot be is refused with what to do, before anything is stored.
+// A reconciliation with fields that are not valid is refused, and so is one whose List returns what cannot be reconciled.
 func TestReconcileRefuses(t *testing.T) {
 	q := punctual.NewQueue(memstore.New(nil), nil)
 	due := time.Now()

@@ -24,15 +24,15 @@ import (
 //
 // An occurrence is a message like any other, with retries, dead letters and all settings of its topic. Its ID is
 // NAME~20261120T080000Z, with the time in UTC, its Due is that time (later with a Spread), and the headers HeaderSchedule and
-// HeaderOccurrence say the same.
+// HeaderOccurrence have the name and the time as well.
 type Schedule struct {
 	// Topic is the topic of the occurrences. It is not a companion.
 	Topic string
 	// Name names the schedule within its topic: 1 to MaxScheduleName of A-Z a-z 0-9 . _ : -
 	Name string
 	// Spec says when the schedule comes: a cron expression of 5 fields (minute, hour, day of month, month, day of week), 6
-	// with the second in front or 7 with the year behind; a nickname such as @daily; or "@every 90s". Several expressions are
-	// divided by ";". docs/schedules.md has the grammar.
+	// with the second in front, or 7 with the second in front and the year behind; a nickname such as @daily; or "@every 90s".
+	// Several expressions are divided by ";". docs/schedules.md has the grammar.
 	Spec string
 	// Zone is the IANA name of the zone whose clock Spec and Except mean, such as Europe/Berlin. Default UTC.
 	Zone string
@@ -137,8 +137,8 @@ const (
 	// MissedLatest stores one occurrence for all of them, with the last of the times, unless a later one is in time. A schedule
 	// for every hour that comes back after a day has one occurrence at once, and 23 are counted as missed.
 	MissedLatest Missed = iota
-	// MissedAll stores an occurrence for each, 50 in a step. With OverlapSkip only the first is stored, because the next one then
-	// overlaps with it.
+	// MissedAll stores an occurrence for each, at most 50 in a step. With OverlapSkip only the first is stored, because the next
+	// one then overlaps with it.
 	MissedAll
 	// MissedNone stores none.
 	MissedNone
@@ -281,7 +281,7 @@ func (s *Schedule) wrong(err error) error {
 	return s.errorf(kind, "%v", err)
 }
 
-// Same tells whether s and t say the same, so that a PutSchedule of one where the other is stored changes nothing. Neither may be
+// Same reports whether s and t say the same, so that a PutSchedule of one where the other is stored changes nothing. Neither may be
 // one that PutSchedule refuses.
 func (s Schedule) Same(t Schedule) bool {
 	d, err := s.definition()
@@ -300,8 +300,8 @@ type ScheduleTimes struct {
 }
 
 // Preview returns the first n times, 0 to 10,000, at which s comes after the instant named, and needs no store. The Topic and
-// Name of s may be empty; with a Spread they decide how much later s comes. A Schedule that PutSchedule would refuse is the
-// same error.
+// Name of s may both be empty; with a Spread they decide how much later s comes. A Schedule that PutSchedule would refuse is the
+// same error, except that the bytes of Topic are not checked.
 func (s Schedule) Preview(after time.Time, n int) (ScheduleTimes, error) {
 	if n < 0 || n > MaxBackfill {
 		return ScheduleTimes{}, invalidf("preview of %d times: use 0 to %d", n, MaxBackfill)
@@ -321,7 +321,7 @@ func (s Schedule) Preview(after time.Time, n int) (ScheduleTimes, error) {
 	return preview(s.Topic, s.Name, r, n, &zones)
 }
 
-// preview returns the ScheduleTimes of a stored schedule.
+// preview returns the ScheduleTimes of a record, with its next n times.
 func preview(topic, name string, r *schedule.Record, n int, zones *cron.Zones) (ScheduleTimes, error) {
 	s := Schedule{Topic: topic, Name: name}
 	t, err := r.Read(zones)
@@ -357,7 +357,8 @@ type Occurrence struct {
 type OccurrenceStatus string
 
 // What became of an occurrence, as far as the store knows. Beside these it is a State of its message, "scheduled", "ready",
-// "leased" or "dead", or the Outcome in the record of the finished message, "acked", "cancelled" or "expired".
+// "leased" or "dead", or the Outcome in the record of the finished message, "acked", "cancelled" or "expired". In a
+// BackfillReport it may be OccurrenceStored.
 const (
 	// OccurrenceFinished: it was stored, and neither its message nor a record of it is there any more. A topic with a
 	// FinishedRetention keeps records.
@@ -382,13 +383,14 @@ func occurrenceID(name string, at int64) string {
 	return name + "~" + timeOf(at).Format("20060102T150405Z")
 }
 
-// manualID is the ID of an occurrence that somebody asked for at an instant. Its milliseconds keep it apart from those of the
-// Spec.
+// manualID is the ID of an occurrence that RunSchedule stores at an instant. Its milliseconds keep it apart from the IDs of the times
+// of the Spec.
 func manualID(name string, at int64) string {
 	return name + "~" + timeOf(at).Format("20060102T150405.000Z")
 }
 
-// occurrence is the message of the time at. manual is the HeaderManual; empty leaves it out.
+// occurrence is the message of the time at, which is due at due; both are Unix milliseconds. manual is the HeaderManual; empty leaves
+// it out.
 func occurrence(topic, name, id string, d *schedule.Definition, at, due int64, manual string) NewMessage {
 	headers := make(map[string]string, len(d.Headers)+3)
 	maps.Copy(headers, d.Headers)

@@ -64,7 +64,7 @@ func (r *cronRig) claim(topic string) []punctual.Delivery {
 	return ds
 }
 
-// settle does with a schedule what the duty decides, and returns the error of the settlement.
+// settle has the duty decide about a schedule, settles the schedule's message as the duty says, and returns the error of the settlement.
 func (r *cronRig) settle(d *punctual.Delivery) error {
 	r.Helper()
 	how := punctual.DecisionOf(r.duty.Handle(r.Context(), d))
@@ -87,7 +87,7 @@ func (r *cronRig) tick(topic string) {
 	}
 }
 
-// at lets the clock reach a time of the day of friday, or of one after it, and runs the duty.
+// at sets the clock to a time of the day that is so many days after friday, and runs the duty.
 func (r *cronRig) at(topic string, day int, clock string) {
 	r.Helper()
 	c, err := time.Parse("15:04:05", clock)
@@ -358,7 +358,7 @@ func TestBackfill(t *testing.T) {
 	ctx := t.Context()
 	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Except: []string{"11-19"}})
 	r.at("sync", 0, "09:00:00")
-	r.handle("sync", punctual.SettleDiscard) // 9:00 is dead
+	r.handle("sync", punctual.SettleDiscard) // so that the occurrence of 9:00 is dead
 	from, to := friday.AddDate(0, 0, -2).Add(12*time.Hour), friday.Add(30*time.Minute)
 	b, err := r.queue.Backfill(ctx, "sync", "hourly", from, to, true)
 	if err != nil || len(b.Times) != 3+10 || b.Stored+b.Kept != 0 || b.Times[0].ID != "hourly~20261118T210000Z" || b.Times[3].ID != "hourly~20261120T000000Z" {
@@ -386,7 +386,34 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
-// The schedules of all topics, in the order in which they come.
+// dropsNine stores each pushed message but the one of nine o'clock, whose answer it loses.
+type dropsNine struct {
+	*memstore.Store
+}
+
+func (s *dropsNine) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	rs, err := s.Store.Push(ctx, ms)
+	for i := range rs {
+		if rs[i].ID == "hourly~20261120T090000Z" {
+			rs[i].Err = fmt.Errorf("%s: %w", rs[i].ID, punctual.ErrNoSpace)
+		}
+	}
+	return rs, err
+}
+
+// P13: the error of a Backfill of which one occurrence failed says so, and is not definite, because the others were stored.
+func TestBackfillOfWhichOneFails(t *testing.T) {
+	r := newCronRig(t)
+	r.clock.Set(friday.Add(2 * time.Hour))
+	q := punctual.NewQueue(&dropsNine{r.store}, nil)
+	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	b, err := q.Backfill(t.Context(), "sync", "hourly", friday, friday.Add(2*time.Hour), false)
+	if !errors.Is(err, punctual.ErrNoSpace) || punctual.Definite(err) || !strings.Contains(err.Error(), "1 of 2 failed") || b.Stored != 1 {
+		t.Errorf("%+v, %v (definite %v); want 1 of 2 stored and an error that is not definite", b, err, punctual.Definite(err))
+	}
+}
+
+// Schedules yields the schedules of all topics, of one topic, or those that Select selects, in the order in which they come.
 func TestListSchedules(t *testing.T) {
 	r := newCronRig(t)
 	r.put(punctual.Schedule{Topic: "b", Name: "late", Spec: "0 11 * * *"})
@@ -427,10 +454,12 @@ func TestListSchedules(t *testing.T) {
 	if got := list(punctual.ScheduleQuery{Topic: "nowhere"}); got != nil {
 		t.Errorf("got %q", got)
 	}
+	var refusals []error
 	for _, err := range r.queue.Schedules(t.Context(), punctual.ScheduleQuery{Last: 21}) {
-		if !errors.Is(err, punctual.ErrInvalid) {
-			t.Errorf("21 of the latest: %v", err)
-		}
+		refusals = append(refusals, err)
+	}
+	if len(refusals) != 1 || !errors.Is(refusals[0], punctual.ErrInvalid) {
+		t.Errorf("21 of the latest: %v; want ErrInvalid alone", refusals)
 	}
 }
 
@@ -483,7 +512,7 @@ func TestOneOfTwoDuties(t *testing.T) {
 	r.wantStored("sync")
 }
 
-// An edit that raced with another one is made anew on what that has left, so that none is lost.
+// An edit that meets another one is made again on the schedule that the other one has stored, so that none is lost.
 func TestEditsAtOnce(t *testing.T) {
 	r := newCronRig(t)
 	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
@@ -506,7 +535,8 @@ func TestEditsAtOnce(t *testing.T) {
 	}
 }
 
-// What the topic refuses waits, and is missed in the end; nothing is lost and nothing stops.
+// While the topic refuses pushes, its times wait. Afterwards they count as missed when they are late, and the schedule goes on. The
+// schedules of a topic that is deleted go with it.
 func TestTopicsThatTakeNothing(t *testing.T) {
 	r := newCronRig(t)
 	ctx := t.Context()
@@ -549,7 +579,7 @@ func TestDeadOccurrenceWithTheSameID(t *testing.T) {
 	r.wantStored("sync", "hourly~20261120T090000Z")
 }
 
-// A duty leaves what it does not know to others, and says so.
+// A duty that cannot read a schedule, or does not know its zone, snoozes it for other processes, and the error says so.
 func TestLeftToOthers(t *testing.T) {
 	for name, body := range map[string]string{
 		"zone":        `{"v":1,"spec":"0 9 * * *","zone":"Mars/Base","grace":60000,"state":{"created":1,"changed":1,"revision":1,"next":{"at":1795165200000}}}`,
@@ -577,13 +607,13 @@ func TestLeftToOthers(t *testing.T) {
 				t.Errorf("%+v", info)
 			}
 			if err := r.queue.PauseSchedule(t.Context(), "sync", "x", "", ""); (err == nil) != (name == "zone") {
-				t.Errorf("pause: %v", err) // which needs no zone
+				t.Errorf("pause: %v", err) // a pause needs no zone, and only the schedule of the case zone can be read
 			}
 		})
 	}
 }
 
-// Clocks that step: back, nothing is stored twice; forward, what lies between was missed.
+// When the clock steps back, no occurrence is stored twice. When it steps forward by a day, MissedAll stores all times in between.
 func TestClockSteps(t *testing.T) {
 	r := newCronRig(t)
 	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow})
@@ -667,7 +697,7 @@ func TestSlowEverySecondForDays(t *testing.T) {
 	}
 }
 
-// settingsAway is a store whose settings cannot be read while away.
+// settingsAway is a store whose settings cannot be read while away is true.
 type settingsAway struct {
 	*memstore.Store
 	away bool
@@ -714,9 +744,9 @@ func TestMissedTimesAreToldOnceTheSettingsCanBeRead(t *testing.T) {
 	}
 }
 
-// TestSlowOccurrencesOfSchedules lets a few schedules live through random hours on a store in memory: duties that lose their
-// leases, pauses, skips, changes, late duties, consumers that ack or give up. In the end the store has had exactly the IDs that
-// the specifications give, each once.
+// TestSlowOccurrencesOfSchedules has six schedules, one after the other, live through random hours on a store in memory: with
+// changes of the Spec, duties that die and lose their leases, late duties, and consumers that ack or give up. In the end the store
+// has had exactly the IDs that the Specs give, each once.
 func TestSlowOccurrencesOfSchedules(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seedrig.Of(t), 1))
 	for range 6 {

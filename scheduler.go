@@ -29,7 +29,7 @@ type Scheduler struct {
 	zones *cron.Zones
 
 	mu sync.Mutex
-	// swept is when the events of a topic were looked through for expired ones. Guarded by mu.
+	// swept has, for each topic, when sweep last removed its expired events. Guarded by mu.
 	swept map[string]time.Time
 }
 
@@ -44,9 +44,9 @@ const (
 	troubleDelay = time.Second
 )
 
-// Handle decides about the times of the schedule d that have come, by the store's clock at the claim. What it returns acks d with
-// the occurrences and the schedule itself as follow-ups, or snoozes it. So an error other than of a Follow says why nothing was
-// decided, and the schedule comes again by itself.
+// Handle decides about the times of the schedule d that have come, by the store's clock at the claim. It returns a Follow, which
+// acks d with the occurrences and the schedule itself as follow-ups, or a Snooze with the reason why nothing was decided. After a
+// Snooze the schedule's message is delivered again by itself.
 func (s *Scheduler) Handle(ctx context.Context, d *Delivery) error {
 	topic, ok := strings.CutSuffix(d.Topic, ScheduleSuffix)
 	if !ok {
@@ -93,7 +93,7 @@ func (s *Scheduler) Handle(ctx context.Context, d *Delivery) error {
 	return Follow(nil, append(then, self)...)
 }
 
-// leaveToOthers snoozes d, because another process may know what this one does not.
+// leaveToOthers returns the error that snoozes d for strangeDelay, because another process may know what this one does not.
 func leaveToOthers(d *Delivery, err error) error {
 	return fmt.Errorf("schedule %s is left to other processes: %w: %w", d.ID, err, Snooze(strangeDelay))
 }
@@ -195,11 +195,12 @@ type scheduleEvent struct {
 	Why      OccurrenceStatus `json:"why,omitempty"`
 }
 
-// sweepEvery is how often a Scheduler looks for events of a topic that have expired.
+// sweepEvery is the least time between two sweeps of a topic by a Scheduler.
 const sweepEvery = time.Minute
 
-// sweep drops the events of a topic that nobody has taken for as long as they are kept. A store does so itself when it tells of
-// something, and a topic may tell of schedules alone. What fails is tried again a while later, and delays no occurrence.
+// sweep drops the events of a topic that nobody has taken for as long as they are kept. A store drops them itself when it stores an
+// event, but the only events of a topic may be those of its schedules, which the Scheduler stores. A sweep that fails is repeated
+// after sweepEvery, and its error is dropped, so that it delays no occurrence.
 func (s *Scheduler) sweep(ctx context.Context, look Inspector, topic string, now time.Time, keep time.Duration) {
 	s.mu.Lock()
 	due := now.Sub(s.swept[topic]) >= sweepEvery

@@ -9,8 +9,8 @@ import (
 	"testing/fstest"
 )
 
-// TestRandomTestsHaveASeed holds tests, and the suite in storetest, to generators with a seed, because a random test that fails once and
-// cannot be repeated helps nobody.
+// TestRandomTestsHaveASeed fails for each random number in tests, and in the suite in storetest, that comes from no seed or from the time,
+// because a random test that fails once and cannot be repeated helps nobody.
 func TestRandomTestsHaveASeed(t *testing.T) {
 	sources, err := ownSources()
 	if err != nil {

@@ -96,8 +96,8 @@ type Store interface {
 
 	// Settle lets the holders of leases finish their messages, give them back, give up on them, or extend their leases. An
 	// item whose token is not the current one of its message fails with ErrLeaseLost and changes nothing (P4). A token stays
-	// current after its lease has run out. It ends when the message is claimed again, settled other than by an extension,
-	// replaced, purged or deleted. Once the lease has run out, a reschedule or a cancel ends it, too.
+	// current after its lease has run out. It ends when the message is claimed again or ended by a claim, settled other than by
+	// an extension, replaced, purged or deleted. Once the lease has run out, a reschedule or a cancel ends it, too.
 	//
 	// A cancel under a lease leaves the token current. SettleAck and SettleDiscard then succeed as without the cancel.
 	// SettleRetry, SettleSnooze and SettleRelease end the message, SettleExtend leaves the lease as it is; all four return
@@ -140,8 +140,8 @@ type NewMessage struct {
 	// Topic is required: 1 to 128 bytes of [A-Za-z0-9._:/-]. A companion topic has "@" and 1 to 64 bytes of [A-Za-z0-9._-]
 	// behind that, as in orders@events; see Store.
 	Topic string
-	// ID names the message within its topic: 1 to 128 printable ASCII bytes. When it is empty the store makes a new
-	// time-ordered ID (storekit.NewID).
+	// ID names the message within its topic: 1 to 128 printable ASCII bytes. When it is empty the store makes a ULID: one that is
+	// ordered by time (storekit.NewID), or one that follows from the key of a push that can be sent again (storekit.IDOfKey).
 	ID string
 	// Body is at most as long as the store allows, by default 1 MiB (DefaultMaxBody). An empty Body is stored as nil.
 	Body []byte
@@ -169,8 +169,8 @@ type NewMessage struct {
 	// setting.
 	Remember time.Duration
 	// Timeout is how long a handler may work on the message. A Worker ends the context of the handler then, in the place of its
-	// own timeouts; who claims without a Worker reads the time from Message.Timeout. It is rounded up to whole milliseconds and at
-	// most MaxTimeout; 0, the default, leaves the time to the Worker. A negative one is ErrInvalid.
+	// own timeouts; whoever claims without a Worker reads the time from Message.Timeout. It is rounded up to whole milliseconds
+	// and at most MaxTimeout; 0, the default, leaves the time to the Worker. A negative one is ErrInvalid.
 	Timeout time.Duration
 	// IfExists says what the push does when the ID is already in use. Default IfExistsKeep.
 	IfExists IfExists
@@ -227,8 +227,8 @@ type PushResult struct {
 	// an ErrInvalid or ErrTooLarge it may then be empty.
 	ID    string
 	Topic string
-	// Due is the due time of the message that is stored now: of the new one, or of the one that was kept. It is zero when
-	// the ID is that of a finished message.
+	// Due is the due time of the message that is stored now: of the new one, or of the one that was kept. It is zero when the
+	// message was refused, and when the push was a duplicate of a finished message.
 	Due time.Time
 	// Status is what became of the message; PushNone when Err is set.
 	Status PushStatus
@@ -376,7 +376,8 @@ type Amended struct {
 	//   - ErrLeased: somebody works on the message. After a cancel it gets no further attempt; a reschedule has changed
 	//     nothing.
 	//   - ErrNotFound: a cancel or reschedule found no scheduled, ready or leased message with this ID, or a requeue or
-	//     delete found none in any state.
+	//     delete found none in any state. A reschedule also returns it for a message that was cancelled under a lease which has
+	//     run out, and ends that message.
 	//   - ErrChanged: the message is due at another instant than IfDue; nothing was changed.
 	//   - ErrNotDead: the message to requeue is scheduled, ready or leased.
 	//   - another error of the vocabulary; then nothing was changed, unless Definite(Err) is false.

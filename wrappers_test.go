@@ -21,8 +21,9 @@ import (
 //	hidden  it is a wrapper without an Unwrap, and no more than a Store for this interface
 //	-       it is no wrapper, and does not have it
 //
-// The test reads the interfaces and the stores from the source. So whoever adds an interface has to decide for each wrapper,
-// and whoever adds a wrapper for each interface. In sharedstore.Store the consumers come from the server beside the directory.
+// TestStoresAndTheirInterfaces reads the interfaces and the stores from the source. So whoever adds an interface has to decide for
+// each wrapper, and whoever adds a wrapper for each interface. In sharedstore.Store the consumers come from the server of the
+// process that owns the directory.
 const storeTable = `
                         Inspector Checker Examiner FinishedKeeper Backuper DurabilityReporter SpaceReporter ConsumerReporter Surveyor AbilityReporter TopicNamer storekit.Repeater storekit.Reacher
 
@@ -50,8 +51,8 @@ storetest/duties.standing  shown    shown   shown    shown          shown    sho
 storetest/duties.stopping  shown    shown   shown    shown          shown    shown              shown         shown            shown    shown           shown      shown           shown
 `
 
-// notOfStores are the exported interfaces of the root and of storekit that a user implements and no store has. An interface
-// that is not listed here is one of stores.
+// notOfStores are the exported interfaces of the root and of storekit that a user implements and no store has. Any other exported
+// interface there that has an exported method and no type parameter counts as one of stores.
 var notOfStores = []string{"Handler", "Codec", "storekit.Clock"}
 
 func TestStoresAndTheirInterfaces(t *testing.T) {
@@ -64,7 +65,7 @@ func TestStoresAndTheirInterfaces(t *testing.T) {
 	}
 }
 
-// CONTRIBUTING tells whoever writes a store which optional interfaces there are.
+// CONTRIBUTING.md names all optional interfaces of stores in its section for those who write a store.
 func TestContributingNamesInterfaces(t *testing.T) {
 	_, section, _ := strings.Cut(readText(t, "CONTRIBUTING.md"), "## Add a store")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -243,7 +244,7 @@ func (ts types) nameOf(s source, e ast.Expr) string {
 	return ""
 }
 
-// exported tells whether a user of the module may name the type.
+// exported reports whether the root or storekit exports the type.
 func (ts types) exported(name string) bool {
 	return unicode.IsUpper(rune(ts.specs[name].Name.Name[0])) && (ts.in[name].dir() == "." || ts.in[name].dir() == "storekit")
 }
@@ -274,7 +275,8 @@ func (ts types) storeInterfaces() map[string][]string {
 	return found
 }
 
-// madeOf names the types whose methods an interface has because it embeds them, and the type that another name stands for.
+// madeOf returns the names of the interfaces that an interface embeds. For a type that is declared as another type it returns the name
+// of that one.
 func (ts types) madeOf(s source, e ast.Expr) []string {
 	form, ok := e.(*ast.InterfaceType)
 	if !ok {
@@ -311,12 +313,12 @@ func (ts types) methodsOf(name string) []string {
 	return all
 }
 
-// missing are those of the methods that a type has not.
+// missing returns those of the methods that a type does not have.
 func (ts types) missing(name string, methods []string) []string {
 	return slices.DeleteFunc(slices.Clone(methods), func(m string) bool { return slices.Contains(ts.methods[name], m) })
 }
 
-// wraps tells whether a type is a struct with a field that holds any store.
+// wraps reports whether a type is a struct with a field whose type is an interface with all methods of Store.
 func (ts types) wraps(name string, ofStores map[string][]string) bool {
 	form, ok := ts.specs[name].Type.(*ast.StructType)
 	return ok && slices.ContainsFunc(form.Fields.List, func(f *ast.Field) bool {
@@ -330,7 +332,7 @@ func (ts types) wraps(name string, ofStores map[string][]string) bool {
 	})
 }
 
-// place is what punctual.As finds of an interface over a store.
+// place returns the word of storeTable for a store and an interface with these methods.
 func (ts types) place(name string, methods []string, wraps bool) string {
 	switch {
 	case len(ts.missing(name, methods)) == 0:
@@ -343,7 +345,7 @@ func (ts types) place(name string, methods []string, wraps bool) string {
 	return "hidden"
 }
 
-// The checks themselves, on a made-up module: each must be able to fail.
+// The checks of checkStores and checkEmbedding on a made-up module: each must be able to fail, and must let the right thing pass.
 func TestStoreChecks(t *testing.T) {
 	const (
 		contract = "// Package punctual is.\npackage punctual\ntype Store interface { Push(); Close() }\ntype Surveyor interface { Survey() }\n" +
