@@ -8,7 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// ackPath is how acks of a topic begin. The statement of each leaves what it cannot do, which a transaction then carries out
+// ackPath is how acks of a topic begin. The statement of a path leaves what it cannot do, and a transaction then carries that out
 // (settleAny). So a path that does not fit costs time and nothing else.
 type ackPath uint8
 
@@ -18,11 +18,11 @@ const (
 	ackTells                  // by a transaction, because the topic tells of acks
 )
 
-// ackPaths remembers the paths of topics, as they were read last. Claims, and transactions that lock messages, read the settings
-// of topics.
+// ackPaths remembers the paths of topics as this process has learned them last: by claims, by transactions that lock messages, and by
+// acks.
 type ackPaths struct {
-	known atomic.Pointer[map[string]ackPath] // without those that remove; nil while there is none; what it points to never changes
-	mu    sync.Mutex                         // held by whoever stores another one
+	known atomic.Pointer[map[string]ackPath] // without topics of path ackRemoves; nil at first; the map that it points to never changes
+	mu    sync.Mutex                         // held by whoever stores another map
 }
 
 // of returns the path of a topic, as far as is known.
@@ -34,7 +34,7 @@ func (p *ackPaths) of(topic string) ackPath {
 	return (*known)[topic]
 }
 
-// pathOf is the path that the settings of a topic ask for. claim.sql has the same rule.
+// pathOf returns the path that the settings of a topic ask for. claim.sql has the same rule.
 func pathOf(set *punctual.Settings) ackPath {
 	switch {
 	case set.Emit&punctual.EventAcked != 0:
@@ -45,8 +45,8 @@ func pathOf(set *punctual.Settings) ackPath {
 	return ackRemoves
 }
 
-// learn takes in the path that the settings of a topic ask for. Where they ask for none, messages may ask for ackKeeps by
-// themselves (see keeps), so that the topic stays there until an ack has found nothing to keep.
+// learn takes in the path that the settings of a topic ask for. If that is ackRemoves, single messages may still need ackKeeps (see
+// keeps), so a topic of that path stays there until an ack has found nothing to keep.
 func (p *ackPaths) learn(topic string, path ackPath) {
 	if path == ackRemoves && p.of(topic) == ackKeeps {
 		return
@@ -61,7 +61,7 @@ func (p *ackPaths) keeps(topic string) {
 	}
 }
 
-// keepsNot takes in that all messages of an ack by ack_keep.sql were removed and nothing was kept.
+// keepsNot takes in that an ack by ack_keep.sql has removed all its messages and found nothing to keep.
 func (p *ackPaths) keepsNot(topic string) {
 	if p.of(topic) == ackKeeps {
 		p.set(topic, ackRemoves)

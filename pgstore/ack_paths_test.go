@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// P7: what stays of an acked message does not depend on how its ack begins, which is what the store remembers of the topic and
-// may be old.
+// P7: what stays of an acked message does not depend on the path by which its ack begins. The store remembers that path for each topic, and
+// what it remembers may be out of date.
 func TestAcksByEachPath(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -27,7 +27,7 @@ func TestAcksByEachPath(t *testing.T) {
 		}
 		remembers := kind == "own" || set.DedupeWindow != nil
 		for _, path := range []ackPath{ackRemoves, ackKeeps, ackTells} {
-			for round := range 2 { // the second by what the first has taught
+			for round := range 2 { // the second ack takes the path that the store has learned by the first
 				id := fmt.Sprint(path, round)
 				m := punctual.NewMessage{Topic: kind, ID: id, Due: longDue}
 				if kind == "own" {
@@ -64,7 +64,8 @@ func TestAcksByEachPath(t *testing.T) {
 	wantNoProblem(t, s)
 }
 
-// What a store remembers of a topic follows its settings and its messages, and it goes back where nothing is to be kept any more.
+// The path that a store remembers for a topic follows the topic's settings and its messages, and goes back to ackRemoves where nothing is to
+// be kept any more.
 func TestAckPaths(t *testing.T) {
 	var p ackPaths
 	step := func(what string, do func(), want ackPath) {

@@ -119,7 +119,8 @@ func settleAll(t *testing.T, s *Store, ds ...punctual.Delivery) []error {
 	return errs
 }
 
-// An ack of a message that somebody moves has to try again, and then finishes it where it is. Each of a batch has its own answer.
+// An ack of a message that somebody moves has to be tried again, and then finishes the message where it is. Each ack of a batch has its own
+// answer.
 func TestAckOfAMessageThatMoves(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -285,7 +286,7 @@ func TestSettleBesideAHeldMessage(t *testing.T) {
 	}
 }
 
-// P4: a settlement under a token that is not the current one is lost at once, also while somebody holds the message.
+// P4: a settlement under a token that is not the current one gets ErrLeaseLost, and not ErrOverloaded, also while somebody holds the message.
 func TestStaleTokenOfAHeldMessage(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})

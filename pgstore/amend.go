@@ -24,7 +24,7 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	})
 }
 
-// amendOwn amends messages in a transaction of the store's own, which waits for a lock of a message no longer than lockWait.
+// amendOwn amends messages in a transaction of the store's own, which waits for each lock no longer than lockWait.
 func (c *amending) amendOwn(ctx context.Context, lockWait time.Duration, part []int) error {
 	var l *locked
 	var write *changes
@@ -43,7 +43,7 @@ func (c *amending) amendOwn(ctx context.Context, lockWait time.Duration, part []
 	return err
 }
 
-// amending is a call of Amend.
+// amending is a call of Amend, AmendManyTx, CancelTx or RescheduleTx.
 type amending struct {
 	s   *Store
 	as  []punctual.Amendment
@@ -84,7 +84,7 @@ func (c *amending) amend(l *locked, part []int) *changes {
 	return write
 }
 
-// decide adds to write what becomes of a message that somebody names, and returns that caller's answer.
+// decide adds to write what becomes of the message that an amendment names, and returns the answer to the amendment.
 func (c *amending) decide(i int, l *locked, write *changes) punctual.Amended {
 	a := &c.as[i]
 	due, err := lifecycle.AmendDue(a, time.UnixMicro(l.micros))

@@ -14,9 +14,9 @@ import (
 )
 
 // BenchmarkLife pushes, claims and acks messages of 200 bytes that are due, so many at a time, through one connection. Beside the
-// time it tells what the server spends on each of the three, in microseconds of CPU for a message, what a life writes to the log
-// in bytes, and which share of the updates needed no index (hot). The time of a machine that others use says little, the server's
-// CPU more, and that of the connection's backend alone most: of that it tells the lower quartile of the calls (backend).
+// time it reports what the server spends on each of the three, in microseconds of CPU for a message, what a life writes to the log
+// in bytes, and which share of the updates made no new index entry (hot). The time of a machine that others use says little, the server's
+// CPU more, and the CPU of the connection's backend alone most; of the latter it reports the lower quartile of the calls (backend).
 //
 // The variants: "held" has 5,000 leases under way, and "named" gives the messages IDs of its own in no order, as an application does.
 func BenchmarkLife(b *testing.B) {
@@ -92,7 +92,7 @@ type benchedLife struct {
 	spent  [3]time.Duration // by pushes, claims and acks
 
 	backend int                // the process of the connection
-	calls   [3][]time.Duration // its processor time for each push, claim and ack
+	calls   [3][]time.Duration // the processor time of that process for each push, claim and ack
 }
 
 func (l *benchedLife) round() {
@@ -110,8 +110,8 @@ func (l *benchedLife) spend(of int, f func()) {
 	l.spent[of] += l.cpu() - before
 }
 
-// backendCPU is the processor time of the connection's backend, to the nanosecond. The backend may still end what it does behind
-// its answer.
+// backendCPU returns the processor time of the connection's backend, in nanoseconds. The backend may still be at work for a moment after
+// its answer, which then counts for the next call.
 func (l *benchedLife) backendCPU() time.Duration {
 	var ns int64
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", l.backend))

@@ -8,16 +8,17 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Amendments, settlements other than acks, and pushes of an ID that is in use go the same way: a transaction locks the messages and
-// reads their facts, storekit/lifecycle decides what becomes of each, and the transaction writes that. Other changes are single
-// statements, which decide in SQL.
+// Amendments, pushes of an ID that is in use, and the settlements that ack.sql and ack_keep.sql do not carry out go the same way: a
+// transaction locks the messages and reads their facts, storekit/lifecycle decides what becomes of each, and the transaction writes
+// that. The same holds for the messages that a claim ends in a topic that tells of it. All other changes are made by statements that
+// decide in SQL.
 
 // locked is the messages of a part that a transaction has locked, with the settings of their topics and the time of the change.
 type locked struct {
 	micros   int64 // the store's clock, read when all locks were held
 	now      int64 // the same in ms
 	rows     map[name]*row
-	settings map[string]*punctual.Settings                // of the topics that there are
+	settings map[string]*punctual.Settings                // those of the topics that exist
 	decode   func(text []byte) (punctual.Settings, error) // that of the store
 }
 
@@ -25,13 +26,13 @@ func (s *Store) newLocked() *locked {
 	return &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings), decode: s.settings.Decode}
 }
 
-// lockNames locks the messages of a part. x holds the statements that come before, such as the one that keeps topics from being
-// deleted.
+// lockNames locks the messages of a part by lock.sql. x holds the statements that come before, such as the one that keeps topics from
+// being deleted.
 func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, nameOf func(i int) name) (*locked, error) {
 	return s.lockBy(ctx, to, "lock", x, part, nameOf, nil)
 }
 
-// lockBy does what lockNames does, with the statement that the caller names. more, if not nil, adds statements that follow it in
+// lockBy does what lockNames does, with the statement that the caller names. more, if not nil, adds statements that follow that one in
 // the same step.
 func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *step, part []int, nameOf func(i int) name, more func(x *step, topics, ids []string)) (*locked, error) {
 	l := s.newLocked()
@@ -75,17 +76,18 @@ func (l *locked) readSettings(rows scanner) error {
 	return err
 }
 
-// changes collects what becomes of locked messages, as the arguments of update.sql, save_finished.sql, remove.sql and remember.sql.
+// changes collects what becomes of locked messages and of follow-ups, for the statements update.sql, save_finished.sql, remove.sql,
+// remember.sql and replace.sql, and the events of that.
 type changes struct {
 	s          *Store
 	updated    []*row
-	failures   [][]byte // what each updated message gets added to its history; nil is nothing
+	failures   [][]byte // the entry that each updated message gets added to its history; nil is none
 	recorded   []*row   // messages that finish, of which a finished record is kept
-	lastly     [][]byte // what each record gets added to the history of its message; nil is nothing
+	lastly     [][]byte // the entry that each record has behind the history of its message; nil is none
 	removed    []*row   // messages of which no row stays
 	remembered []*row   // messages that finish, whose row stays as that of a remembered ID
-	refused    bool     // an item is answered by what was found and not by a change
-	events     []told
+	refused    bool     // an item is answered by what was found and not by a change, so the commit is to wait for the disk
+	events     []toldEvent
 
 	// Follow-ups to be stored, as indices in then.push; see followUps.
 	inserted []int    // their IDs are free
@@ -96,7 +98,7 @@ type changes struct {
 
 func (s *Store) changes() *changes { return &changes{s: s} }
 
-// apply collects what was decided about a message, whose facts are those after the decision. r may be nil if d is Stay.
+// apply collects what was decided about a message. The facts in r are those after the decision. r may be nil if d.To is Stay.
 func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, now int64) {
 	if d.To == lifecycle.Stay {
 		return

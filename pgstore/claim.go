@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// claimBytes bounds the bodies of one claim, over all its topics. The first message of each topic may go beyond it, and ends the claim.
+// claimBytes bounds the bodies of one claim, over all its topics. The first message that a run of claim.sql reads may go beyond it, which
+// ends the claim.
 const claimBytes = 16 << 20
 
 // Claim leases due messages; see punctual.Store.
@@ -28,8 +29,8 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	})
 }
 
-// claimAside claims what is due. A context that ends breaks no connection at once, since that would leave leases that
-// nobody holds: the answer is awaited for a little while. When none comes the error says so, beside the context's.
+// claimAside claims what is due. When ctx ends it still waits for the answer for answerGrace, because a connection that broke at once would
+// leave leases that nobody holds. When no answer comes, the error is ErrIndeterminate beside the context's.
 func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	aside, end := outliving(ctx)
 	defer end()
@@ -43,7 +44,7 @@ func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.De
 	return nil, ctx.Err()
 }
 
-// claimDue leases what is due, up to c.Max. An error that follows the first lease ends the claim early.
+// claimDue leases what is due, up to c.Max. An error after the first lease ends the claim early, and what was leased is returned.
 func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	topics, err := s.dueTopics(ctx, c)
 	if err != nil {
@@ -81,7 +82,8 @@ func countOf(ds []punctual.Delivery, topic string) (n int) {
 	return n
 }
 
-// dueTopics are those of several topics that have something due, in their order. One alone need not be asked.
+// dueTopics returns those of several topics that have something due, in the order given. A single topic is returned unread, because
+// claim.sql finds out by itself whether it has something due.
 func (s *Store) dueTopics(ctx context.Context, c punctual.Claim) ([]string, error) {
 	if len(c.Topics) == 1 {
 		return c.Topics, nil
@@ -93,7 +95,7 @@ func (s *Store) dueTopics(ctx context.Context, c punctual.Claim) ([]string, erro
 	return slices.DeleteFunc(slices.Clone(c.Topics), func(t string) bool { return next[t] > now }), nil
 }
 
-// nextDue reads the next due time of each topic, which is when it next needs attention, and the clock, all in ms.
+// nextDue reads the next due time of each topic, which is when a message of it next needs attention, and the clock, all in ms.
 func (s *Store) nextDue(ctx context.Context, seen map[string]readState) (now int64, next map[string]int64, err error) {
 	var micros int64
 	topics, starts := slices.Sorted(maps.Keys(seen)), make([]int64, len(seen))
@@ -122,8 +124,8 @@ func (s *Store) nextDue(ctx context.Context, seen map[string]readState) (now int
 	return micros / 1000, next, nil
 }
 
-// nextDueOf is when to read a topic again, in ms, by an answer that was given at the time micros: when its next message is
-// due, or just after what the answer covers if that has no message.
+// nextDueOf returns when to read a topic again, in ms, by an answer that was given at micros: when its next message is due, or, if next is
+// nil, just after the scanAhead that the answer covers.
 func nextDueOf(next *int64, micros int64) int64 {
 	if next == nil {
 		return micros/1000 + scanAhead.Milliseconds() + 1
@@ -131,8 +133,8 @@ func nextDueOf(next *int64, micros int64) int64 {
 	return *next
 }
 
-// claimTopic leases up to n messages of a topic. It stops early, and says so, when they are as many bytes as the claim has room for, which
-// becomes less by them.
+// claimTopic leases up to n messages of a topic, and subtracts their bytes from room. It stops early and returns full when the claim has no
+// room for the next message.
 func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, n int, room *int64) (found []punctual.Delivery, full bool, err error) {
 	for n > 0 {
 		limit := min(n, partItems)
@@ -163,13 +165,13 @@ type claimed struct {
 	seen, taken   int
 	undeliverable []string // the IDs of messages that must end
 	ack           *ackPath // how acks of the topic begin; nil where there is no such topic or its delivery is paused
-	next          *int64   // when the next message needs attention, if that is soon and fewer were seen than asked for
+	next          *int64   // when the next message needs attention, if that is within scanAhead and fewer were seen than asked for
 	ds            []punctual.Delivery
 	unreadable    []error // one for each message that was leased and cannot be read
 }
 
-// claimSome runs claim.sql once. A message that cannot be read keeps its lease until that runs out. It is dead when
-// its attempts are used up, so it holds up no other one.
+// claimSome runs claim.sql once, and ends what that has found undeliverable. A message that cannot be read keeps its lease until that runs
+// out, and is dead when its attempts are used up. So it holds up no other message.
 func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, limit int, room int64) (*claimed, error) {
 	var length *int64
 	if c.Lease > 0 {
@@ -200,7 +202,7 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 		at = got.micros / 1000
 	}
 	s.waits.endRead(topic, at, got.scanStart(seen.scanStart), seen)
-	// Those claimed are in the order of RETURNING, which is none.
+	// The server returns what it has leased in no order.
 	slices.SortFunc(got.ds, func(a, b punctual.Delivery) int {
 		return cmp.Or(a.LeaseUntil.Compare(b.LeaseUntil), strings.Compare(a.ID, b.ID))
 	})
@@ -210,14 +212,15 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 	return got, nil
 }
 
-// scanBack is how far behind now a scan start stays at least, because the pushes of the last moments may not be committed yet.
+// scanBack is how far a reading leaves the scan start behind the clock at least, because the pushes of the last moments may not be
+// committed yet.
 const scanBack = 2 * time.Second
 
 func behind(micros int64) int64 { return micros/1000 - scanBack.Milliseconds() }
 
-// scanStart returns the next scan start of the topic: before it the claim has left no message. A claim reserves all messages that it reads, unless
-// they have too many bytes in all or some are undeliverable; then the scan start stays where it was. LeaseUntil is still the time
-// by which scan found the messages in order.
+// scanStart returns the next scan start of the topic, before which the claim has left no message that it could see. A claim leases all
+// messages that it reads, unless they have too many bytes in all or some are undeliverable; then the scan start stays at from. LeaseUntil of
+// a delivery is here still the place of the message in its topic, as scan has set it.
 func (g *claimed) scanStart(from int64) int64 {
 	switch {
 	case g.taken < g.seen || len(g.undeliverable) > 0:
@@ -245,8 +248,8 @@ func (s *Store) learnAcks(topic string, got *claimed) {
 // undeliverableAhead is how many messages undeliverable.sql reads.
 const undeliverableAhead = 200
 
-// endUndeliverable ends the messages that a claim of up to limit has found undeliverable. If the claim has met nothing else, it
-// also ends the undeliverable ones behind them.
+// endUndeliverable ends the messages that a claim of up to limit has found undeliverable. If the claim has met nothing else, and limit is
+// less than undeliverableAhead, it also ends the undeliverable messages behind them.
 func (s *Store) endUndeliverable(ctx context.Context, topic string, found *claimed, limit int, scanStart int64) error {
 	ids := found.undeliverable
 	if len(found.ds) == 0 && len(found.unreadable) == 0 && limit < undeliverableAhead {
@@ -271,7 +274,7 @@ func distinctIDs(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// endMessages ends messages that a claim has found undeliverable.
+// endMessages ends messages that a claim has found undeliverable: by end.sql, or by endAndTell if the topic tells of such ends.
 func (s *Store) endMessages(ctx context.Context, topic string, ids []string) error {
 	var tells bool
 	err := s.write(ctx, func() *step {
@@ -283,7 +286,7 @@ func (s *Store) endMessages(ctx context.Context, topic string, ids []string) err
 	return s.endAndTell(ctx, topic, ids)
 }
 
-// endAndTell does what end.sql does, in a topic that tells of it.
+// endAndTell does what end.sql does, and stores the events, for a topic that tells of such ends.
 func (s *Store) endAndTell(ctx context.Context, topic string, ids []string) error {
 	all := make([]int, len(ids))
 	for i := range all {
@@ -310,7 +313,8 @@ func (s *Store) endAndTell(ctx context.Context, topic string, ids []string) erro
 	return err
 }
 
-// scan reads a row of claim.sql. Until all are sorted LeaseUntil is where the message stood in its topic.
+// scan reads a row of claim.sql. It puts the place of the message in its topic into LeaseUntil, by which claimSome sorts the messages
+// before it sets the end of the lease.
 func (g *claimed) scan(rows scanner, topic string) error {
 	var id *string
 	var place, due, first, created, expires, remember *int64
@@ -347,7 +351,8 @@ func (g *claimed) scan(rows scanner, topic string) error {
 	return nil
 }
 
-// stillHeld is the answer of a claim: what it still holds, or why it has found no more if that is nothing.
+// stillHeld returns the answer of a claim: the messages whose leases hold still, or, if there is none, broke, the error that has ended the
+// claim.
 func (s *Store) stillHeld(ctx context.Context, found []punctual.Delivery, begun time.Time, broke error) ([]punctual.Delivery, error) {
 	if errors.Is(broke, punctual.ErrIndeterminate) && s.opt.gaveBack != nil {
 		s.opt.gaveBack(ctx, nil)
@@ -359,7 +364,8 @@ func (s *Store) stillHeld(ctx context.Context, found []punctual.Delivery, begun 
 	return held, nil
 }
 
-// withoutLapsed gives back what may have no lease any more by now: the answer was long under way, or the process was paused.
+// withoutLapsed gives back the messages whose leases may have run out by now, because the answer was long under way or the process was
+// paused. It returns the others.
 func (s *Store) withoutLapsed(ctx context.Context, found []punctual.Delivery, begun time.Time) []punctual.Delivery {
 	if len(found) == 0 {
 		return found
@@ -383,7 +389,8 @@ func (s *Store) withoutLapsed(ctx context.Context, found []punctual.Delivery, be
 	return held
 }
 
-// giveBack releases leases whose claim has left; their attempts do not count. What cannot be given back runs out.
+// giveBack releases leases that no caller of Claim learns of, so that their attempts do not count. A lease that cannot be given back runs
+// out.
 func (s *Store) giveBack(ds []punctual.Delivery) {
 	if len(ds) == 0 {
 		return

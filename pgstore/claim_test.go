@@ -169,8 +169,8 @@ func TestClaimBesideAChange(t *testing.T) {
 	}
 }
 
-// TestExpiredEndInBatches: a claim of one message behind 1,000 that have expired takes a number of round trips that is far below theirs.
-// Each statement of a claim has a connection of the pool of its own, so the pool counts them.
+// TestExpiredEndInBatches: a claim of one message behind 1,000 that have expired takes far fewer than 1,000 round trips. A claim takes a
+// connection from the pool for each step, so the pool's count of that is the number of round trips.
 func TestExpiredEndInBatches(t *testing.T) {
 	t.Parallel()
 	const expired = 1000
@@ -200,7 +200,7 @@ func TestExpiredEndInBatches(t *testing.T) {
 	}
 }
 
-// TestLaterExpiredStay: a claim does not end what has expired and stands behind what it delivers, since it has not come to that.
+// TestLaterExpiredStay: a claim does not end the expired messages behind the one that it delivers, because it has not come to them.
 func TestLaterExpiredStay(t *testing.T) {
 	t.Parallel()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))

@@ -8,23 +8,23 @@ import (
 )
 
 // clock is what this process knows of the store's clock, which is that of the server (P8). Statements are given the latest
-// time that this process has heard, so that nobody here sees the clock run backwards. Between two answers the
-// machine's clock only measures how long to sleep; no message's fate depends on it.
+// time that this process has heard, so that nobody here sees the clock run backwards. Between two answers the process measures by the
+// machine's clock how much time has passed: it sleeps by that, and puts such a guess into new IDs. The server alone decides what is due.
 type clock struct {
 	// fake is the time of a test, in place of the server's; nil otherwise.
 	fake storekit.Clock
 
 	mu     sync.Mutex
-	latest int64     // guarded by mu: the latest time heard, in µs
-	answer int64     // guarded by mu: the time that an answer gave, in µs
-	heard  time.Time // guarded by mu: when that answer came
-	stored int64     // guarded by mu: what the store's table said last, in µs
+	latest int64     // guarded by mu: the latest time heard, or read from the table store, in µs
+	answer int64     // guarded by mu: the time by the answer that guesses count from, in µs
+	heard  time.Time // guarded by mu: when that answer came, by the machine's clock
+	stored int64     // guarded by mu: the latest time that the table store was known to hold on the server's timeline, in µs
 }
 
 // freshFor is how long an answer's time is preferred to that of a later one which took longer to arrive.
 const freshFor = 10 * time.Second
 
-// args are the first arguments of every statement that reads the clock. The time of a test is rounded up to µs, but not
+// args returns the first two arguments of every statement that reads the clock. The time of a test is rounded up to µs, but not
 // into the next millisecond.
 func (c *clock) args() (latest int64, fake *int64) {
 	if c.fake != nil {
@@ -46,20 +46,20 @@ func (c *clock) hear(micros int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.latest = max(c.latest, micros)
-	// The answer that came back fastest is the most exact: by it, the clock is furthest ahead.
+	// Guesses count from the answer that came back fastest, because that one is the most exact. By it the clock is furthest ahead.
 	if micros >= c.answer+here.Sub(c.heard).Microseconds() || here.Sub(c.heard) > freshFor {
 		c.answer, c.heard = micros, here
 	}
 }
 
-// latestMicros is the latest time heard, in µs.
+// latestMicros returns the latest time heard, in µs.
 func (c *clock) latestMicros() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.latest
 }
 
-// guess is what the store's clock probably says now, in µs.
+// guess returns what the store's clock probably says now, in µs.
 func (c *clock) guess() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,10 +69,11 @@ func (c *clock) guess() int64 {
 	return max(c.latest, c.answer+time.Since(c.heard).Microseconds())
 }
 
-// longestSleep bounds a sleep; whoever wakes reads the clock again.
+// longestSleep bounds a sleep; whoever wakes looks at the clock again.
 const longestSleep = time.Hour
 
-// after wakes when the store's clock has probably reached a time in ms, or after an hour.
+// after returns a channel that receives when the store's clock has probably reached a time, in ms, or after longestSleep, and what ends the
+// wait early. With the clock of a test longestSleep does not count.
 func (c *clock) after(ms int64) (<-chan time.Time, func()) {
 	if c.fake != nil {
 		return c.fake.After(time.UnixMilli(ms))
@@ -85,14 +86,21 @@ func (c *clock) after(ms int64) (<-chan time.Time, func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// kept records what the store's table says, in µs.
+// kept records how far the clock is in the table store, as it was read or written, in µs.
 func (c *clock) kept(micros int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.latest, c.stored = max(c.latest, micros), max(c.stored, micros)
 }
 
-// keptMicros is what the store's table said last.
+// forgetKept forgets how far the clock was in the table store, because the server that has taken over may not know of that.
+func (c *clock) forgetKept() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stored = 0
+}
+
+// keptMicros returns the latest time that the table store was known to hold on the server's timeline, in µs.
 func (c *clock) keptMicros() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -42,7 +42,6 @@ func TestClocksStandAtOneTime(t *testing.T) {
 	o := &Options{Migrate: true, OwnPool: true, NoListen: true}
 	one, other := openStore(t, newPool(t, server), o), openStore(t, newPool(t, server), o)
 	stepClock(t, server, -time.Hour)
-	// One has heard of half a second more than the other, which is less than what its duties write down while the clock moves.
 	stands := max(one.clock.latestMicros(), other.clock.latestMicros())
 	if err := one.writeClockAt(t.Context(), stands); err != nil {
 		t.Fatal(err)
@@ -50,6 +49,7 @@ func TestClocksStandAtOneTime(t *testing.T) {
 	waitUntil(t, "both know the time that is written down", func() bool {
 		return one.clock.keptMicros() == stands && other.clock.keptMicros() == stands
 	})
+	// One hears of half a second more than the other. As long as the clock moves, that is too little to be written down.
 	ahead := stands + 500_000
 	one.clock.hear(ahead)
 	waitUntil(t, "both clocks stand at one time", func() bool {
@@ -62,8 +62,8 @@ func TestClocksStandAtOneTime(t *testing.T) {
 	}
 }
 
-// P8: no process sees the clock behind what it has heard, or behind what another one has written down. All that reads the clock goes by
-// it.
+// P8: no process sees the clock behind what it has heard, or behind what another one has written down. That holds for everything that reads
+// the clock.
 func TestClockNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -55,7 +55,7 @@ func TestColumnsOfSettings(t *testing.T) {
 	}
 }
 
-// columnsOf are the columns that the statement names in the group of part, each in a match of word.
+// columnsOf returns the columns that a statement names: each match of word in what the group of part matches in the file.
 func columnsOf(t *testing.T, file, part, word string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)

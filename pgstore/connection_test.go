@@ -24,10 +24,10 @@ import (
 // breaker breaks the connections of a pool at a message of the test's choice.
 type breaker struct {
 	mu     sync.Mutex
-	words  [][]byte   // guarded by mu: what the message contains; nil for none to come
-	behind bool       // guarded by mu: the server carries it out, and its answer is lost
-	hangs  bool       // guarded by mu: its connection carries nothing from there on, and nobody learns of it
-	done   int        // guarded by mu: how often that has happened
+	words  [][]byte   // guarded by mu: what the message contains at which to break; nil when none is to come
+	behind bool       // guarded by mu: the server carries the message out, and its answer is lost
+	hangs  bool       // guarded by mu: instead of breaking, the connection carries nothing from there on, and nobody learns of it
+	done   int        // guarded by mu: how often a connection was broken, or made to hang
 	hung   []net.Conn // guarded by mu: connections that hang
 }
 
@@ -55,14 +55,15 @@ func (b *breaker) closeHung() {
 	}
 }
 
-// count is how many connections were broken.
+// count returns how many connections were broken, or made to hang.
 func (b *breaker) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.done
 }
 
-// breakAt has the next message that contains all words break its connection: before it is sent, or behind what the server answers.
+// breakAt has the next message that contains all words break its connection: before the message is sent, or, with behind, when the server
+// has answered.
 func (b *breaker) breakAt(behind bool, words ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,7 +73,7 @@ func (b *breaker) breakAt(behind bool, words ...string) {
 	}
 }
 
-// happened fails the test unless the connection that was to break has broken.
+// happened fails the test unless n connections have been broken so far, or made to hang.
 func (b *breaker) happened(t *testing.T, n int) {
 	t.Helper()
 	if done := b.count(); done != n {
@@ -97,7 +98,8 @@ func (b *breaker) breaks(message []byte) (breaks, behind, hangs bool) {
 	return true, b.behind, b.hangs
 }
 
-// openBreaking opens a store whose connections break as the breaker says. Its messages have the texts of their statements.
+// openBreaking opens a store whose connections break as the breaker says. Its messages to the server contain the texts of their statements,
+// because it prepares none.
 func openBreaking(t *testing.T, server *pgrig.Server, o Options) (*Store, *breaker) {
 	t.Helper()
 	b := &breaker{}
@@ -122,7 +124,7 @@ func openBreaking(t *testing.T, server *pgrig.Server, o Options) (*Store, *break
 	return s, b
 }
 
-// breaking is one connection of theirs.
+// breaking is a connection that its breaker may break.
 type breaking struct {
 	net.Conn
 	b      *breaker
@@ -147,8 +149,8 @@ func (c *breaking) Write(message []byte) (int, error) {
 	return c.Conn.Write(message)
 }
 
-// Read of a broken connection awaits that the server is ready for the next transaction, and then fails. While a write takes
-// long the driver reads beside it. So what a read brings may be the beginning of the answer that is to be lost.
+// Read of a connection that is to break waits until the server is ready for the next transaction, and then fails. While a write takes
+// long the driver reads beside it. So what such a read brings may be the beginning of the answer that is to be lost.
 func (c *breaking) Read(into []byte) (int, error) {
 	var answer io.Reader = c.Conn
 	if !c.broken.Load() {
@@ -211,8 +213,8 @@ func TestLostCommit(t *testing.T) {
 		t.Errorf("P7: the same push again: %v, %v; want a duplicate", r.Status, err)
 	}
 
-	// The next ones take several steps, of which the last one has the commit.
-	if _, err := push("chosen", punctual.IfExistsReplace); err != nil { // the driver describes COMMIT
+	// A cancel takes several steps, of which the last one has the commit.
+	if _, err := push("chosen", punctual.IfExistsReplace); err != nil { // so that the driver has described COMMIT before
 		t.Fatal(err)
 	}
 	cancel := func(id string) error {
@@ -283,8 +285,8 @@ func TestUnsentCommit(t *testing.T) {
 	}
 }
 
-// P13: a push that takes several transactions may break behind the first. What that has stored is reported as stored, and the error is
-// that of the others alone.
+// P13: a push that takes several transactions may break at a later one. What the earlier ones have stored is reported as stored, and the
+// error is that of the other messages alone.
 func TestPushBreaksHalfWay(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []bool{false, true} {
@@ -321,7 +323,7 @@ func TestPushBreaksHalfWay(t *testing.T) {
 	}
 }
 
-// Each connection that the server ends is made again: a claim that waits goes on, and so does what listens.
+// Each connection that the server ends is made again: a claim that waits goes on, and the store listens again.
 func TestTerminatedBackends(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "fsync=off")
@@ -354,7 +356,7 @@ func TestTerminatedBackends(t *testing.T) {
 	}
 }
 
-// claimStubbornly waits for a message of orders, again when its connection broke.
+// claimStubbornly waits for a message of orders, and claims again when its connection breaks.
 func claimStubbornly(s *Store) ([]punctual.Delivery, error) {
 	for {
 		ds, err := s.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Wait: time.Minute, Lease: time.Hour})
@@ -372,7 +374,7 @@ func awaitListeners(t *testing.T, server *pgrig.Server, n int) {
 	})
 }
 
-// waitUntil waits for a condition, which it names.
+// waitUntil asks again and again whether a condition holds, for two minutes at most. what names the condition.
 func waitUntil(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -408,11 +410,11 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// takeConnections takes all that the server has, also those that the store's pool had. The server frees one of those only
+// takeConnections takes all connections that the server allows, also those that the store's pool had. The server frees one of those only
 // a while after the pool has closed it.
 func takeConnections(t *testing.T, s *Store, server *pgrig.Server) (held []*pgx.Conn) {
 	t.Helper()
-	alone := 0 // how often in a row there was no connection but ours; the last one's place is free a moment later
+	alone := 0 // how often in a row there was no connection but ours, because the place of one that has ended is free only a moment later
 	waitUntil(t, "nobody else has a connection", func() bool {
 		s.pool.Reset()
 		before := len(held)
@@ -441,8 +443,8 @@ func takeConnections(t *testing.T, s *Store, server *pgrig.Server) (held []*pgx.
 	return held
 }
 
-// P14, P13: somebody who holds a message's row, and a role that waits only so long. The call is refused definitely, and passes when
-// the row is free.
+// P14, P13: somebody holds a message's row, and the role of the store waits for a short time only. An ack and a cancel are refused
+// definitely, and a claim passes the row by. The ack passes when the row is free.
 func TestTimeoutsOfRole(t *testing.T) {
 	t.Parallel()
 	for _, setting := range []string{"lock_timeout", "statement_timeout"} {
@@ -493,8 +495,8 @@ func TestTimeoutsOfRole(t *testing.T) {
 	}
 }
 
-// A server may begin to refuse changes on connections that stay open, as one that was made a standby. That is a
-// definite error, and work goes on when it is over.
+// A server may begin to refuse changes on connections that stay open, as one does that was made a standby. That is a
+// definite error, and work goes on when the server takes changes again.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "fsync=off")
@@ -520,8 +522,8 @@ func TestReadOnly(t *testing.T) {
 	})
 }
 
-// P13: a server that ends a connection while it prepares the statements of a call has been sent nothing to carry out. That is a definite
-// error.
+// P13: a server that ends a connection while it prepares the statements of a call has been sent nothing to carry out. So the error is
+// definite.
 func TestEndedWhilePreparing(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -550,10 +552,10 @@ func TestEndedWhilePreparing(t *testing.T) {
 		}
 		defer func() { _ = tx.Rollback(context.Background()) }()
 		var holding int
-		// To prepare a statement the server needs a lock of its tables.
 		if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&holding); err != nil {
 			t.Fatal(err)
 		}
+		// To prepare a statement the server needs locks of its tables.
 		if _, err := tx.Exec(t.Context(), inSchema("LOCK TABLE punctual.message, punctual.topic IN ACCESS EXCLUSIVE MODE", s.opt.Schema)); err != nil {
 			t.Fatal(err)
 		}
@@ -575,7 +577,7 @@ func TestEndedWhilePreparing(t *testing.T) {
 	}
 }
 
-// P13: a database that is gone is no answer about a message.
+// P13: when the database is gone, the error says that, and not that a message is not found.
 func TestDatabaseGone(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "fsync=off")
@@ -606,7 +608,8 @@ func TestDatabaseGone(t *testing.T) {
 	})
 }
 
-// Errors of the server are no answers about messages and topics: whoever gets one of those believes that the message is not there, or done.
+// P13: no error of the server is explained as an answer about a message or a topic, because whoever gets such an answer believes that the
+// message is not there, or done.
 func TestFaultsSayNothingOfMessages(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults {

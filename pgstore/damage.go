@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// damage is which messages could not be read since the store was opened.
+// damage counts the messages that claims could not read since the store was opened.
 type damage struct {
 	mu    sync.Mutex
 	count int   // guarded by mu; a message counts with each claim that met it
 	last  error // guarded by mu
 }
 
-// met takes note of messages that a claim has met and could not read.
+// met counts and logs messages that a claim has met and could not read.
 func (d *damage) met(unreadable []error, log *slog.Logger) {
 	if len(unreadable) == 0 {
 		return
@@ -26,7 +26,7 @@ func (d *damage) met(unreadable []error, log *slog.Logger) {
 	}
 }
 
-// seen is how many were met, and why the last one could not be read.
+// seen returns how often a claim has met such a message, and why the last one could not be read.
 func (d *damage) seen() (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

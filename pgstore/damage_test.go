@@ -64,7 +64,7 @@ func TestSlowDamagedMessage(t *testing.T) {
 	}
 }
 
-// A message that has lost its reason of death is still dead: it is not delivered, shown as dead, and may be requeued.
+// A message that has lost its reason of death is still dead: it is not delivered, it is shown as dead, and it may be requeued.
 func TestDeadWithoutAReason(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, shared)

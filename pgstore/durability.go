@@ -7,31 +7,31 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// What the server gives, as promise P1 counts it. docs/durability.md has the table.
+// Which class of durability (P1) the server gives. docs/durability.md has the table.
 
 // oldest is the first version of PostgreSQL that will do.
 const oldest = 130000
 
-// server is what decides about durability.
+// server is what server.sql reads: the settings that decide about durability, and what else Open and Examine look at.
 type server struct {
 	version          int
 	standby          bool
-	fsync, pages     string // full_page_writes
+	fsync, pages     string // fsync and full_page_writes
 	commit, standbys string // synchronous_commit and synchronous_standby_names of the session
 	readOnly         string
-	backend          int64
 }
 
 func (s *Store) readServer(ctx context.Context) (v server, err error) {
 	err = s.read(ctx, func() *step {
 		return s.step().add("server", nil, func(rows scanner) error {
-			return rows.Scan(&v.version, &v.standby, &v.fsync, &v.pages, &v.commit, &v.standbys, &v.backend, &v.readOnly)
+			return rows.Scan(&v.version, &v.standby, &v.fsync, &v.pages, &v.commit, &v.standbys, &v.readOnly)
 		})
 	})
 	return v, err
 }
 
-// class is what the server gives to a store whose transactions set at least needs, and why not more.
+// class returns the class that the server gives to a store whose transactions raise synchronous_commit to needs, and what to set for
+// a higher one.
 func (v *server) class(needs string) (d punctual.Durability, why string) {
 	commit := v.commit
 	if commit == "off" || needs == "on" && commit != "remote_apply" {
@@ -50,8 +50,8 @@ func (v *server) class(needs string) (d punctual.Durability, why string) {
 	return punctual.Replicated, ""
 }
 
-// checkServer reads the settings of the server, and keeps the durability that they give. When the store opens, it refuses a server
-// that does not give enough; later, pushes are refused.
+// checkServer reads the settings of the server, and keeps the durability that they give. A server that is too old or a standby is an
+// error. One that does not give enough is an error while the store opens; later on pushes are refused.
 func (s *Store) checkServer(ctx context.Context) error {
 	v, err := s.readServer(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Store) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// refuses is the error for a class that was asked for and is not given, or nil. More than was asked for will do.
+// refuses returns the error for a class that was asked for and is not given, or nil. A higher class than was asked for will do.
 func (s *Store) refuses(got punctual.Durability, why string) error {
 	want := s.opt.Durability
 	if want == "" || want == got || want == punctual.Volatile || want == punctual.Fsync && got == punctual.Replicated {
@@ -87,7 +87,7 @@ func (s *Store) refuses(got punctual.Durability, why string) error {
 	return fmt.Errorf("the server gives %q, not %q: %s: %w", got, want, why, punctual.ErrDurability)
 }
 
-// refusal is why pushes are refused, or nil.
+// refusal returns why pushes are refused, or nil.
 func (s *Store) refusal() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

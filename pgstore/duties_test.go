@@ -9,13 +9,13 @@ import (
 	"github.com/punctualmq/punctual/storetest/duties"
 )
 
-// TestSlowDuties copies for groups and forwards follow-ups over this store.
+// TestSlowDuties has copies made for groups, and follow-ups forwarded, over this store.
 func TestSlowDuties(t *testing.T) {
 	t.Parallel()
 	duties.Run(t, openSerializable)
 }
 
-// TestSlowKillDuties kills processes while they do so.
+// TestSlowKillDuties kills processes while they do these duties.
 func TestSlowKillDuties(t *testing.T) {
 	t.Parallel()
 	address := func(*testing.T) string {

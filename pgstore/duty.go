@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// tickEvery is how often the clock is written down and the tables are checked.
+	// tickEvery is how often the tables are checked, and the clock is written down if it has moved.
 	tickEvery = time.Second
 	// checkEvery is how often the server's settings are checked, and what is past its retention is removed.
 	checkEvery = 30 * time.Second
-	// restored is how far the clock in the tables may go back. With synchronous_commit=off a crash takes up to three
-	// wal_writer_delay, of 10 s at most each.
+	// restored is how far the clock in the tables may go back before the store stops. With synchronous_commit=off a crash of the server
+	// takes back up to three wal_writer_delay, of 10 s at most each.
 	restored = 30 * time.Second
-	// sweepItems bounds what one statement removes.
+	// sweepItems bounds the rows of one kind that one statement of a sweep or a purge removes.
 	sweepItems = 5000
 	// writeClockTimeout bounds how long Close waits for a server that does not answer.
 	writeClockTimeout = 2 * time.Second
 )
 
-// watch checks the tables each tickEvery, and the server each checkEvery, until close.
+// watch checks the tables each tickEvery, and each checkEvery checks the server and sweeps, until Close.
 func (s *Store) watch() {
 	every := s.opt.checkEvery
 	if every == 0 {
@@ -50,7 +50,8 @@ func (s *Store) watch() {
 	}
 }
 
-// checkTables proves that the tables are still those that were opened, and exchanges clocks with other processes through them.
+// checkTables checks that the tables are still those that were opened, and stops the store if they are not. Through the table store it also
+// exchanges clocks with other processes.
 func (s *Store) checkTables(ctx context.Context) error {
 	d, err := s.readStore(ctx)
 	if err != nil {
@@ -60,17 +61,21 @@ func (s *Store) checkTables(ctx context.Context) error {
 	case d.identity != s.data.identity:
 		return s.calls.Fail(fmt.Errorf("the tables in schema %s are those of another store than was opened: %w", s.opt.Schema, punctual.ErrStoreFailed))
 	case d.timeline == s.data.timeline && d.micros < last-restored.Microseconds():
-		// A promotion, which begins another timeline, may go back by what the standby did not have.
 		return s.calls.Fail(fmt.Errorf("the tables in schema %s are older than what this process has seen, as after a backup was restored: open the store again: %w", s.opt.Schema, punctual.ErrStoreFailed))
+	}
+	if d.timeline != s.data.timeline {
+		// A promotion begins another timeline. The clock may have gone back by what the standby did not have, and keepClock writes it down
+		// anew.
+		s.clock.forgetKept()
 	}
 	s.data = d
 	s.clock.kept(d.micros)
 	return s.keepClock(ctx, d.server)
 }
 
-// keepClock writes down how far the clock was, if it has moved by a tick since any process last wrote it down. While the server's
-// clock is behind, the store's pauses. Then keepClock writes down any difference, so that all processes pause at the time of the
-// one that is ahead.
+// keepClock writes down how far the clock is, if it has moved by tickEvery since any process last wrote it down. server is the server's own
+// clock. While that is behind, the store's clock pauses. Then keepClock writes down any difference, so that all processes pause at the time
+// of the one that is ahead.
 func (s *Store) keepClock(ctx context.Context, server int64) error {
 	at := s.clock.latestMicros()
 	ahead := tickEvery.Microseconds()
@@ -91,8 +96,8 @@ func (s *Store) writeClockAt(ctx context.Context, at int64) error {
 	return err
 }
 
-// writeClock keeps the clock for the next process. When that fails, the next one begins with the server's own time, or what was
-// written in the last second.
+// writeClock writes the clock down for the next process. When that fails, the next process begins with what was written down before, or
+// with the server's own time if that is later.
 func (s *Store) writeClock() {
 	ctx, end := context.WithTimeout(context.Background(), writeClockTimeout)
 	defer end()
@@ -125,7 +130,7 @@ func (s *Store) sweep(ctx context.Context) error {
 	return nil
 }
 
-// numbers reads numbers of topics with the statement.
+// numbers reads the numbers of topics that the statement returns.
 func (s *Store) numbers(ctx context.Context, statement string, args []any) (found []int32, err error) {
 	err = s.read(ctx, func() *step {
 		found = nil
@@ -149,7 +154,7 @@ func (s *Store) sweepPastRetention(ctx context.Context, number int32) error {
 	return nil
 }
 
-// sweepTopic removes the messages and finished records of a deleted topic.
+// sweepTopic removes the messages and finished records of a deleted topic, and then forgets the topic.
 func (s *Store) sweepTopic(ctx context.Context, number int32) error {
 	for _, sweep := range []string{"topic_sweep", "finished_sweep"} {
 		if err := s.repeat(ctx, sweep, func() []any { return []any{number, sweepItems} }); err != nil {
@@ -159,7 +164,7 @@ func (s *Store) sweepTopic(ctx context.Context, number int32) error {
 	return s.write(ctx, func() *step { return s.step().add("topic_swept", []any{number}, nil) })
 }
 
-// repeat runs a statement that removes some rows until it finds none, each time in a transaction of its own.
+// repeat runs a statement that removes some rows, each time in a transaction of its own, until it finds none.
 func (s *Store) repeat(ctx context.Context, statement string, args func() []any) error {
 	for {
 		var n int64

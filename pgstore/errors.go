@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The codes of PostgreSQL's errors that something depends on.
+// Names of some codes of PostgreSQL's errors.
 const (
 	codeNotNull       = "23502"
 	codeReadOnly      = "25006"
@@ -18,19 +18,18 @@ const (
 	codeDeadlock      = "40P01"
 	codeNoTable       = "42P01"
 	codeNoSchema      = "3F000"
-	codeNoObject      = "42704"
 	codeLockTimeout   = "55P03"
 	codeUnique        = "23505"
 )
 
-// fault is a kind of error of the server, by the first letters of its code.
+// fault says what an error of the server means whose code begins with code.
 type fault struct {
 	code   string
 	kind   error
 	remedy string
 }
 
-// faults are the errors with which the server has certainly changed nothing. The first that fits counts.
+// faults are errors with which the server has certainly changed nothing. The first one that fits a code counts.
 var faults = []fault{
 	{codeSerialization, punctual.ErrOverloaded, "other transactions are in the way; try again"},
 	{codeDeadlock, punctual.ErrOverloaded, "other transactions are in the way; try again"},
@@ -41,7 +40,7 @@ var faults = []fault{
 	{"53300", punctual.ErrOverloaded, "the server has no connection left: raise max_connections or use fewer"},
 	{"53", punctual.ErrOverloaded, "the server is short of something; look at its log"},
 	{codeReadOnly, punctual.ErrUnreachable, "the server takes no changes, as a standby does: name the primary"},
-	{"57P03", punctual.ErrUnreachable, "the server is starting, stopping or recovering; try again"},
+	{"57P", punctual.ErrUnreachable, "the server ended the session, or is starting, stopping or recovering; try again"},
 	{codeNoTable, punctual.ErrStoreFailed, "a table of the store is gone: open the store again, or run punctual migrate up"},
 	{codeNoSchema, punctual.ErrStoreFailed, "the schema of the store is gone: open the store again, or run punctual migrate up"},
 	{"42501", punctual.ErrForbidden, "this role lacks a right; docs/format-postgres.md names those that are needed"},
@@ -60,11 +59,12 @@ type inUse struct{ error }
 
 func (i inUse) Unwrap() error { return i.error }
 
-// noPrepared is for a pooler, such as pgbouncer before 1.21, that gives each transaction another connection. That one
-// lacks the statements that were prepared on the last one.
+// noPrepared is the remedy where a pooler, such as pgbouncer before 1.21, gives each transaction another connection, which lacks the
+// statements that were prepared on the one before.
 const noPrepared = "a pooler is in between that carries no prepared statements: add default_query_exec_mode=cache_describe to the pool's URL"
 
-// explain says in the vocabulary what an error of the driver means. unknown is the kind of a lost answer.
+// explain says in the vocabulary of errors what an error of the driver means; unknown is the kind of error of a lost answer. An error
+// that means ErrStoreFailed also stops the store.
 func (s *Store) explain(err error, unknown error) error {
 	remedy, kind := meaning(err, unknown)
 	if errors.Is(kind, punctual.ErrStoreFailed) {
@@ -79,16 +79,16 @@ func (s *Store) explain(err error, unknown error) error {
 	return fmt.Errorf("%s: %w (%v)", remedy, kind, err)
 }
 
-// meaning is the kind of an error and what is to be said of it, which is nothing for those that say it themselves. What fails while the
-// driver prepares the statements of a step was not carried out.
+// meaning returns the kind of an error and what to tell the user. The remedy is "" for errors that say it themselves. A step that fails
+// while the driver prepares its statements was not carried out.
 func meaning(err, unknown error) (remedy string, kind error) {
-	var refused *pgconn.PgError
+	refused := serverError(err)
 	var dialled *pgconn.ConnectError
 	if errors.As(err, new(uncommitted)) || errors.As(err, new(unsent)) || errors.As(err, new(pgx.ErrPreprocessingBatch)) || pgconn.SafeToRetry(err) {
 		unknown = punctual.ErrUnreachable // nothing was changed
 	}
 	switch {
-	case errors.As(err, &refused):
+	case refused != nil:
 		return meaningOf(refused, errors.As(err, &dialled), unknown)
 	case saysItself(err):
 		return "", nil
@@ -102,8 +102,19 @@ func meaning(err, unknown error) (remedy string, kind error) {
 	return "the connection broke before the answer came", unknown
 }
 
-// meaningOf is meaning for what the server itself said. What it says in ending a connection may follow a commit, unless
-// it refused the connection in the first place.
+// serverError returns the error of the server that err wraps, or nil. Where a caller's transaction has another driver than pgx, it has the
+// code alone.
+func serverError(err error) *pgconn.PgError {
+	var refused *pgconn.PgError
+	var other interface{ SQLState() string }
+	if !errors.As(err, &refused) && errors.As(err, &other) {
+		refused = &pgconn.PgError{Code: other.SQLState()}
+	}
+	return refused
+}
+
+// meaningOf is meaning for an error that the server itself sent. If the server ended the connection with it, the transaction may have been
+// committed before. That cannot be so if the server refused the connection in the first place (connecting).
 func meaningOf(e *pgconn.PgError, connecting bool, unknown error) (remedy string, kind error) {
 	if e.Severity == "FATAL" || e.Severity == "PANIC" {
 		if !connecting {
@@ -125,7 +136,7 @@ func ended(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// saysItself reports whether an error is of the vocabulary already.
+// saysItself reports whether an error is one of the vocabulary already.
 func saysItself(err error) bool {
 	for _, k := range punctual.ErrorKinds() {
 		if errors.Is(err, k.Err) {

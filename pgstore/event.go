@@ -10,24 +10,24 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Events are messages of the companion events of a topic that tells of what happens to its messages (Settings.Emit). They are stored in the
-// transaction that makes the change. Single statements that change messages, such as ack.sql, leave those of a topic that tells of the
-// change, because package storekit makes the bodies of events; a transaction that locks and decides in Go follows then. Topics that tell of
-// nothing keep their statements.
+// The events of a topic that tells of what happens to its messages (Settings.Emit) are messages of its companion, such as orders@events.
+// They are stored in the transaction that makes the change. Package storekit makes their bodies. So single statements that change
+// messages, such as ack.sql, leave the messages of a topic that tells of the change, and a transaction that locks and decides in Go
+// follows. Topics that tell of nothing keep their single statements.
 
-// told is an event that is to be stored.
-type told struct {
+// toldEvent is an event that is to be stored.
+type toldEvent struct {
 	event punctual.Event
 	keep  int64 // in ms: EmitKeep of the topic
 }
 
 // topic returns the topic of the message that tells of the event.
-func (t told) topic() string { return storekit.EventTopic(t.event.Topic) }
+func (t toldEvent) topic() string { return storekit.EventTopic(t.event.Topic) }
 
 // tell collects an event of a message.
 func (c *changes) tell(n name, created int64, e punctual.Event, set *punctual.Settings) {
 	e.Topic, e.ID, e.Created = n.topic, n.id, storekit.FromMillis(created)
-	c.events = append(c.events, told{event: e, keep: storekit.CeilDuration(set.EmitKeep)})
+	c.events = append(c.events, toldEvent{event: e, keep: storekit.CeilDuration(set.EmitKeep)})
 }
 
 // tellOfPush collects the event of a message that is stored, if its topic tells of pushes.
@@ -39,7 +39,7 @@ func (c *changes) tellOfPush(n name, m *punctual.NewMessage, due int64, set *pun
 }
 
 // topicsOf returns the topics of events, each once.
-func topicsOf(events []told) []string {
+func topicsOf(events []toldEvent) []string {
 	all := make(map[string]bool)
 	for _, t := range events {
 		all[t.topic()] = true
@@ -50,7 +50,7 @@ func topicsOf(events []told) []string {
 // all returns the step that writes the changes and the events in a transaction of the store's own.
 func (c *changes) all() *step { return c.addEvents(c.step()) }
 
-// addEvents adds the statements that store the events in a transaction of the store's own, which makes their topics if need be.
+// addEvents adds the statements that store the events in a transaction of the store's own and make their topics if need be.
 func (c *changes) addEvents(x *step) *step {
 	if len(c.events) == 0 {
 		return x
@@ -62,7 +62,7 @@ func (c *changes) addEvents(x *step) *step {
 	return x.add("events", c.s.eventArgs(c.events), nil)
 }
 
-// addSweeps adds the statements that drop the first events of the topics that nobody has taken in time.
+// addSweeps adds the statements that drop the first events of the topics that nobody has taken in time; see storekit.EventMessage.
 func (c *changes) addSweeps(x *step, topics []string) {
 	for _, topic := range topics {
 		x.add("end_events", c.s.writing(topic), nil)
@@ -70,7 +70,7 @@ func (c *changes) addSweeps(x *step, topics []string) {
 }
 
 // eventArgs returns the arguments of events.sql.
-func (s *Store) eventArgs(events []told) []any {
+func (s *Store) eventArgs(events []toldEvent) []any {
 	n := len(events)
 	topics, bodies, at, keep := make([]string, n), make([][]byte, n), make([]int64, n), make([]int64, n)
 	for i := range events {
@@ -80,7 +80,8 @@ func (s *Store) eventArgs(events []told) []any {
 	return []any{topics, bodies, at, keep, s.epoch.Load().number}
 }
 
-// tell stores the events in the caller's transaction. A topic that does not exist is made aside if possible, as that of a push is.
+// tell stores the events in the caller's transaction. A topic that does not exist is made on another connection if possible, as for a
+// push.
 func (w *callersWay) tell(ctx context.Context, _ stepper, c *changes) error {
 	for left := c.events; len(left) > 0; {
 		topics := topicsOf(left)
@@ -99,13 +100,13 @@ func (w *callersWay) tell(ctx context.Context, _ stepper, c *changes) error {
 		if err := w.s.createTopics(ctx, w, missing, 0); err != nil {
 			return err
 		}
-		left = slices.DeleteFunc(slices.Clone(left), func(t told) bool { return !slices.Contains(missing, t.topic()) })
+		left = slices.DeleteFunc(slices.Clone(left), func(t toldEvent) bool { return !slices.Contains(missing, t.topic()) })
 	}
 	return nil
 }
 
 // told notifies of events that were stored.
-func (w *waits) told(events []told) {
+func (w *waits) told(events []toldEvent) {
 	first := make(map[string]int64)
 	for _, t := range events {
 		first[t.topic()] = storekit.Millis(t.event.At)

@@ -51,7 +51,7 @@ func wantEvents(t *testing.T, s *Store, topic, when string, want ...string) {
 	}
 }
 
-// Statements know the bits of events that are theirs.
+// Each statement that tests bits of emit has the bits of the events that it is about, and no other statement tests any.
 func TestBitsOfEvents(t *testing.T) {
 	want := map[string]punctual.Events{
 		"sql/ack.sql": punctual.EventAcked, "sql/ack_keep.sql": punctual.EventAcked, "sql/claim.sql": punctual.EventAcked,
@@ -129,8 +129,8 @@ func TestEventsInCallersTransaction(t *testing.T) {
 	}
 }
 
-// At repeatable read and serializable an event in a companion that was deleted or made since the snapshot is a serialization failure. It
-// would be stored under a number that no topic has.
+// At repeatable read and serializable an event in a companion that was deleted or made since the snapshot is a serialization failure. In a
+// companion that was deleted it would otherwise be stored under a number that no topic has.
 func TestEventsBehindTheSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, level := range stricter {
@@ -161,8 +161,8 @@ func TestEventsBehindTheSnapshot(t *testing.T) {
 	}
 }
 
-// P14: the first events of a topic, which make its companion, come at the same time, and each is told once. A caller's transaction that has
-// made the companion and stays open keeps nobody waiting.
+// P14: the first events of a topic come at the same time, beside a caller's transaction that has needed the companion first and stays open.
+// None of them fails, and each ack is told of once.
 func TestFirstEvents(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -234,8 +234,8 @@ func TestEventsBesideADeletion(t *testing.T) {
 	}
 }
 
-// What a topic keeps of finished messages is the same whether it tells of them or not, also of those that a claim ends: the failure of a
-// lease that ran out is in the finished record.
+// What a topic keeps of messages that a claim ends is the same whether it tells of them or not: the failure of the lease that ran out is in
+// the finished record, and the ID is remembered.
 func TestFinishedRecordsOfTellingTopics(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})

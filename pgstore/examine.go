@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// How an examination measures, and the limits from which on it warns.
+// How an examination measures, and the limits beyond which it warns.
 const (
 	slowPing        = 10 * time.Millisecond
 	pings           = 5
@@ -21,13 +21,14 @@ const (
 	poolSpare       = 4 // connections of a pool beside those that handlers hold
 )
 
-// Examine says what a store on this pool would stand on, without opening one; see punctual.Examiner. Of the options Schema and
-// Durability count. It is for stores that refuse to open; an open one has a method of the same name.
+// Examine says what a store on this pool would stand on, without opening one; see punctual.Examiner. Of the options only Schema and
+// Durability count. It is for stores that refuse to open; an open store has a method of the same name.
 func Examine(ctx context.Context, pool *pgxpool.Pool, o *Options) ([]punctual.Finding, error) {
 	s, err := newStore(pool, o)
 	if err != nil {
 		return nil, fmt.Errorf("examine postgres store: %w", err)
 	}
+	defer s.reserve.close()
 	return s.examine(ctx)
 }
 
@@ -40,7 +41,7 @@ func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 	return s.examine(ctx)
 }
 
-// examine asks the server, and puts what it says in order.
+// examine asks the server, and makes findings of what the server answers.
 func (s *Store) examine(ctx context.Context) ([]punctual.Finding, error) {
 	x := &examination{s: s}
 	for _, examine := range []func(context.Context) error{x.server, x.latency, x.health, x.tables} {
@@ -68,7 +69,7 @@ type examination struct {
 
 func (x *examination) add(f punctual.Finding) { x.findings = append(x.findings, f) }
 
-// server examines what decides about durability.
+// server examines version, role and durability of the server.
 func (x *examination) server(ctx context.Context) error {
 	v, err := x.s.readServer(ctx)
 	if err != nil {
@@ -120,7 +121,7 @@ func (x *examination) latency(ctx context.Context) error {
 	return nil
 }
 
-// health searches for what keeps dead rows from being removed, and what runs out.
+// health searches for what keeps dead rows from being removed, and for what runs out, and reports the sizes of the tables.
 func (x *examination) health(ctx context.Context) error {
 	var version, autovacuum string
 	var oldestAge, prepared, slots, most, used, live, dead, bytes, finished, finishedBytes int64

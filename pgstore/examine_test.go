@@ -44,7 +44,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// Three pools are distinguished: one that was full, one that is too small, and one that is larger than the server allows.
+// Examine warns of three kinds of pools: one that was full, one that is too small, and one that is larger than the server allows.
 func TestExaminePool(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -73,7 +73,8 @@ func TestExaminePool(t *testing.T) {
 	}
 }
 
-// An old version of the tables, or none, is refused with what to do.
+// Open refuses where there are no tables, and says what to do, and refuses tables of a newer program. Migrate makes the tables, and changes
+// nothing when it is called again.
 func TestOpenNeedsTables(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, shared)
@@ -121,7 +122,7 @@ func TestMigrateTogether(t *testing.T) {
 	}
 }
 
-// A server that cannot give a class is refused with the setting that would.
+// A server that cannot give a class is refused, with the name of the setting to change.
 func TestDurabilityRefused(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, shared)

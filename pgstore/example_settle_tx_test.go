@@ -49,8 +49,8 @@ func ExampleStore_SettleTx() {
 		})
 	})
 	if err != nil {
-		// Nothing is changed. After punctual.ErrLeaseLost somebody else closes the order; otherwise the lease stays, and the message is
-		// delivered again when the lease ends.
+		// Nothing is changed, unless only the answer to the commit was lost. After punctual.ErrLeaseLost somebody else closes the order.
+		// Otherwise the lease stays, and the message is delivered again when the lease ends.
 		fmt.Println("not closed:", err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 // unpaid is what closes an order that nobody has paid.
 type unpaid struct{ Order int64 }
 
-// The order and the message that closes it exist together, or neither does: both are in one transaction. The one that marks the order
-// paid cancels the message.
+// The order and the message that closes it exist together, or neither does, because both are in one transaction. The transaction that marks
+// the order paid cancels the message.
 func ExampleStore_PushTx() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, "postgres://localhost/shop")
@@ -63,14 +63,14 @@ func ExampleStore_PushTx() {
 	}
 }
 
-// With database/sql a transaction goes to SQL, whatever the driver.
+// A transaction of database/sql is handed over by SQL, whatever its driver is.
 func ExampleSQL() {
 	closeLater := func(ctx context.Context, db *sql.DB, store *pgstore.Store, order string) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback() }() // does nothing behind a commit
+		defer func() { _ = tx.Rollback() }() // does nothing after a commit
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (number) VALUES ($1)", order); err != nil {
 			return err
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// failovers names the variable that asks for so many; without it there are none, because each takes a copy of the server.
+// failovers names the environment variable that says how many failovers to make. Without it there are none, because each takes a copy of
+// the server.
 const failovers = "PUNCTUAL_FAILOVERS"
 
 // P1 to P8: processes work with class replicated while primaries are killed and their synchronous standbys take over, again and again.
@@ -40,7 +41,7 @@ func TestSlowReplicatedKills(t *testing.T) {
 		old := k.server
 		timeline := doIt(t, old, timelineOf)
 		k.outage(old.Kill, replica.Promote)
-		// The next standby is a new one, so nobody is waited for until then.
+		// The next standby is a new one. Until it is there, commits must not wait for a standby.
 		doIt(t, replica, "set synchronous_commit = local", "alter system set synchronous_standby_names = ''", "select pg_reload_conf()")
 		k.server = replica
 		if again := doIt(t, replica, timelineOf); again == timeline {

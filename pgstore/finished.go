@@ -27,7 +27,7 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	})
 }
 
-// finished reads a finished record; f is nil if none is kept.
+// finished reads a finished record; f is nil if there is none.
 func (s *Store) finished(ctx context.Context, topic, id string) (f *punctual.Finished, err error) {
 	err = s.read(ctx, func() *step {
 		f = nil
@@ -49,7 +49,7 @@ func (s *Store) scanFinished(rows scanner, topic, id string) (*punctual.Finished
 	return &f.Finished, f.decode()
 }
 
-// finishedRow is a row of the table finished as it is read: decode puts the columns into the record.
+// finishedRow is a row of the table finished as it is read. decode puts its columns into the record.
 type finishedRow struct {
 	punctual.Finished
 	micros, ended, until, created, first, due int64
@@ -57,7 +57,7 @@ type finishedRow struct {
 	failures                                  [][]byte
 }
 
-// columns are where the clock and the columns of a record go, without topic and ID.
+// columns returns where the clock and the columns of a record go, but for topic and ID.
 func (f *finishedRow) columns() []any {
 	return []any{&f.micros, &f.Outcome, &f.ended, &f.until, &f.created, &f.first, &f.due, &f.leased, &f.Attempt, &f.failures}
 }
@@ -85,7 +85,7 @@ func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (pun
 	})
 }
 
-// listFinished reads a page. The statement returns one record more than the page may have, which shows whether there is another page.
+// listFinished reads a page. The statement returns up to one record more than the page may have, which shows whether there is another page.
 func (s *Store) listFinished(ctx context.Context, q *punctual.FinishedQuery, after storekit.FinishedPlace) (page punctual.FinishedPage, err error) {
 	first, last := storekit.FinishedSpan(q, 0) // the statement has the clock
 	statement := "list_finished"
@@ -101,7 +101,7 @@ func (s *Store) listFinished(ctx context.Context, q *punctual.FinishedQuery, aft
 	}
 	looks := storekit.ReadLimit
 	if q.From.IsZero() && q.To.IsZero() && q.Outcome == "" {
-		looks = q.Limit + 1 // each record is one of the query
+		looks = q.Limit + 1 // the query selects every record
 	}
 	err = s.read(ctx, func() *step {
 		page = punctual.FinishedPage{Records: []punctual.Finished{}}

@@ -24,7 +24,7 @@ func noFinished(t *testing.T, s *Store, topic, id, when string) {
 	}
 }
 
-// count is the number of rows of a table of the store.
+// count returns the number of rows of a table of the store.
 func count(t *testing.T, s *Store, table string) (n int) {
 	t.Helper()
 	if err := s.pool.QueryRow(t.Context(), inSchema("SELECT count(*) FROM punctual."+table, s.opt.Schema)).Scan(&n); err != nil {
@@ -64,7 +64,7 @@ func TestFinishedRecordOfACancelInATransaction(t *testing.T) {
 	}
 }
 
-// The first end of a message counts. An ack beside a cancel in a transaction leaves the record of the one that took effect.
+// The first end of a message counts: an ack beside a cancel in a caller's transaction leaves the finished record of the one that took effect.
 func TestFinishedRecordOfTheEndThatTookEffect(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {
@@ -104,7 +104,7 @@ func TestFinishedRecordOfTheEndThatTookEffect(t *testing.T) {
 	}
 }
 
-// Stories are removed when their time is over, or with their topic.
+// Finished records are removed when their retention is over, or with their topic.
 func TestFinishedRecordsAreSwept(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -157,7 +157,7 @@ func TestSlowDamagedFinishedRecord(t *testing.T) {
 	}
 }
 
-// TestMigrateFromVersion1: what version 1 has stored is there in this one, and a lease that it gave is still good.
+// TestMigrateFromVersion1: what version 1 has stored is there after the migration, and a lease that version 1 gave still holds.
 func TestMigrateFromVersion1(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, shared)

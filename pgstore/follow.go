@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// A settlement with follow-ups takes a transaction of its own kind. It locks the settled messages and whatever has the IDs
+// Settlements with follow-ups take a transaction of another kind. It locks the settled messages and whatever has the IDs
 // of the follow-ups by lock.sql, all in the order of topic and ID, decides about all of them, and only then writes anything.
 // So a settlement that is refused leaves the others of its transaction as they are, and two settlements whose follow-ups
 // cross do not wait for each other in a circle. New messages are inserted after the locks were taken, in the same order. If
@@ -23,11 +23,11 @@ type followUps struct {
 	s        *Store
 	ss       []punctual.Settlement
 	first    []int // the index in push of the first follow-up of each settlement
-	push     *push // its messages have absolute due times once they are decided
+	push     *push // the follow-ups as messages of a push; one that is to be stored has an absolute due time once that is decided
 	refusing error // why the store takes no pushes, or nil
 }
 
-// followUpsOf gives an ID to those follow-ups that have none.
+// followUpsOf collects the follow-ups of the settlements, and gives an ID to those that have none.
 func (s *Store) followUpsOf(ss []punctual.Settlement) *followUps {
 	f := &followUps{s: s, ss: ss, first: make([]int, len(ss)), push: &push{s: s}, refusing: s.refusal()}
 	now := time.UnixMicro(s.clock.guess())
@@ -77,9 +77,9 @@ func (f *followUps) topics(part []int) []string {
 	return f.push.topics(all)
 }
 
-// decide adds to write what becomes of the follow-ups of a settlement, which takes effect, and returns the indices in push of those that
-// are to be stored. own is what has the ID of the settled message then. If one of the follow-ups is refused, it adds nothing and returns the
-// error of the settlement.
+// decide adds to write what becomes of the follow-ups of the i-th settlement, for which lifecycle.Settle has returned no error. It returns
+// the indices in push of those that are to be stored. own is what has the ID of the settled message after the settlement. If one of the
+// follow-ups is refused, decide adds nothing and returns the error of the settlement.
 func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *changes) (stored []int, err error) {
 	if f.refusing != nil {
 		return nil, storekit.FollowUpError(0, f.refusing)
@@ -120,7 +120,7 @@ func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *change
 	return stored, nil
 }
 
-// tell adds to write the events of follow-ups that are to be stored.
+// tell adds to write the events of follow-ups that are to be stored, as far as their topics tell of pushes.
 func (f *followUps) tell(stored []int, l *locked, write *changes) {
 	for _, k := range stored {
 		m := &f.push.ms[k]
@@ -151,7 +151,7 @@ func (c *settling) apart(all [][]int) (divided [][]int) {
 	return divided
 }
 
-// settleWithFollowUps carries out a part of settlements that have follow-ups.
+// settleWithFollowUps carries out a part all of whose settlements have follow-ups.
 func (c *settling) settleWithFollowUps(ctx context.Context, part []int) error {
 	ctx, end := within(ctx)
 	defer end()
@@ -181,8 +181,8 @@ func (c *settling) settleWithFollowUps(ctx context.Context, part []int) error {
 	return err
 }
 
-// settleOwn carries out settlements in a transaction of the store's own. If topics of follow-ups do not exist yet, it does nothing and
-// returns them.
+// settleOwn carries out settlements in a transaction of the store's own. If topics of follow-ups do not exist yet, it changes nothing and
+// returns these topics.
 func (c *settling) settleOwn(ctx context.Context, lockWait time.Duration, part []int) (unknown []string, err error) {
 	var l *locked
 	var write *changes
@@ -212,7 +212,7 @@ func (c *settling) settleOwn(ctx context.Context, lockWait time.Duration, part [
 var errIDTaken = fmt.Errorf("somebody pushes the ID of a follow-up again and again; try again: %w", punctual.ErrOverloaded)
 
 // lockAndDecide locks the messages of a part and what has the IDs of its follow-ups, and decides about all of them. x holds the statements
-// that come before. prove, if not nil, makes sure of the messages that were not found.
+// that come before. prove, if not nil, makes sure that the messages that were not found are not there.
 func (c *settling) lockAndDecide(ctx context.Context, to stepper, x *step, part []int, prove func(l *locked) error) (*locked, *changes, error) {
 	var names []name
 	for _, i := range part {
@@ -251,7 +251,7 @@ func indices(names []name) (all []int) {
 	return all
 }
 
-// insert stores follow-ups whose IDs are free, and returns those that it has stored: all, unless another transaction has taken an ID.
+// insert stores follow-ups whose IDs were free, and returns those that it has stored: all, unless another transaction has taken an ID.
 func (f *followUps) insert(ctx context.Context, to stepper, all []int) (rows []stored, err error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -283,9 +283,9 @@ func (f *followUps) resultsOf(part []int) (rs []punctual.PushResult) {
 	return rs
 }
 
-// lostOf answers those settlements of a group that have lost their lease, and returns the others beside held, the error with which a
-// transaction that waits for somebody's lock has ended. A token that is not the current one never becomes it, so its holder need not
-// wait (P4).
+// lostOf answers those settlements of a group that have lost their lease, and returns the others beside held, the error with which the
+// transaction of the group has ended because it waited too long for somebody's lock. A token that is not the current one never becomes
+// the current one again, so its holder need not wait (P4).
 func (c *settling) lostOf(ctx context.Context, group []int, held error) (left []int, err error) {
 	topics, ids, tokens := make([]string, len(group)), make([]string, len(group)), make([]int64, len(group))
 	for at, i := range group {

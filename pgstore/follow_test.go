@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// settlement is what the holder of d does with its message, and what is stored in the same step.
+// settlement returns the settlement of d by a verb, with follow-ups.
 func settlement(d punctual.Delivery, verb punctual.Verb, then ...punctual.NewMessage) punctual.Settlement {
 	return punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: verb, Then: then}
 }
@@ -118,7 +119,7 @@ func crossFollowUps(t *testing.T, s *Store, round int, how punctual.IfExists) {
 	all.Wait()
 }
 
-// A settlement that is refused leaves those beside it in its call, and is carried out with none of its follow-ups.
+// A settlement that is refused does not stop those beside it in its call, and neither it nor any of its follow-ups takes effect.
 func TestRefusedFollowUpBesideOthers(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -162,12 +163,20 @@ func TestRefusedFollowUpBesideOthers(t *testing.T) {
 	}
 }
 
-// P14: a transaction holds the ID of a follow-up, or the message of a settlement that has one. The others of the call are settled, and the
-// answer for that one is definite. When the transaction is over it is settled.
+// P14: a transaction holds the ID of a follow-up of one settlement, or the message of that settlement. The other settlements of the call take
+// effect, and the answer to that one is definite. When the transaction is over that one takes effect, too.
 func TestFollowUpBesideAHeldID(t *testing.T) {
 	t.Parallel()
 	const all = 8
-	for name, how := range holdings {
+	cases := maps.Clone(holdings)
+	cases["its message"] = func(ctx context.Context, s *Store, tx pgx.Tx) error {
+		held, err := tx.Exec(ctx, inSchema("SELECT FROM punctual.message WHERE id = '7' FOR UPDATE", s.opt.Schema))
+		if err == nil && held.RowsAffected() != 1 {
+			err = fmt.Errorf("%d messages are locked", held.RowsAffected())
+		}
+		return err
+	}
+	for name, how := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -198,7 +207,7 @@ func TestFollowUpBesideAHeldID(t *testing.T) {
 			wantMessage(t, s, "bills", "7", punctual.StateLeased)
 			stale := ss[7]
 			stale.Token--
-			if err := settleOne(t, s, stale); !errors.Is(err, punctual.ErrLeaseLost) {
+			if err := settleOne(t, s, stale); name != "its message" && !errors.Is(err, punctual.ErrLeaseLost) {
 				t.Errorf("P4: that settlement under an old token: %v; want ErrLeaseLost", err)
 			}
 			if err := tx.Commit(t.Context()); err != nil {
@@ -258,8 +267,25 @@ func tracedStore(t *testing.T, other *Store, before func(s *Store, statements []
 	return opened
 }
 
-// Somebody takes the ID of a follow-up between the locks of a settlement and its insert. The settlement begins anew and finds the ID in use,
-// so it keeps that message, or is refused, and no other follow-up of it stays.
+// pausedBefore opens a store beside another one, on the same tables. Before the store sends a statement for the nth time, it closes paused and
+// waits until goOn is called. So a test can change what a call has passed by and is about to try again.
+func pausedBefore(t *testing.T, other *Store, nth int64, statement string) (s *Store, paused <-chan struct{}, goOn func()) {
+	t.Helper()
+	reached, released := make(chan struct{}), make(chan struct{})
+	goOn = sync.OnceFunc(func() { close(released) })
+	var sent atomic.Int64
+	s = tracedStore(t, other, func(s *Store, statements []string) {
+		if slices.Contains(statements, s.sql.text(statement)) && sent.Add(1) == nth {
+			close(reached)
+			<-released
+		}
+	})
+	t.Cleanup(goOn)
+	return s, reached, goOn
+}
+
+// Somebody takes the ID of a follow-up between the locks of a settlement and its insert. The settlement begins anew and finds the ID in use.
+// So, as IfExists says, it keeps that message or replaces it, or it is refused and none of its other follow-ups stays.
 func TestFollowUpWhoseIDIsTakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"own transaction", "caller's transaction"} {
@@ -320,7 +346,7 @@ func TestFollowUpWhoseIDIsTakenMeanwhile(t *testing.T) {
 }
 
 // P11: a follow-up wakes a claim that waits in this process, and one in another process. The clocks are paused, so nothing else does; the
-// other process learns of it by a notification.
+// other process learns of the follow-up by a notification.
 func TestFollowUpWakesClaims(t *testing.T) {
 	t.Parallel()
 	for _, another := range []bool{false, true} {
@@ -358,7 +384,8 @@ func TestFollowUpWakesClaims(t *testing.T) {
 	}
 }
 
-// A call that has settlements with follow-ups in many topics, and plain ones between them, in more than one part.
+// All settlements of a call take effect that has some with follow-ups in many topics, and plain ones between them, so that it takes several
+// parts.
 func TestManyFollowUps(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})

@@ -9,20 +9,20 @@ import (
 )
 
 // Another transaction may hold a message of a call: for instance, an application has pushed its ID or changed it in a transaction of its
-// own, and leaves that open. Such a message must not hold up the other messages of the call (P14). There are two ways, because only one
-// of them can tell which messages are held.
+// own, and leaves that open. Such a message must not hold up the other messages of the call (P14). There are two ways to that end.
 //
-// Settlements without follow-ups skip locked rows (lock_free.sql) and so learn at once which messages are held. The other items
+// Calls of Settle without follow-ups skip locked rows (lock_free.sql) and so learn at once which messages are held. The other items
 // are done by then, and their answers wait for nothing but the held ones, so settling.settleAny tries those again for a short
 // time only.
 //
-// Pushes, amendments and settlements with follow-ups have to wait: an ID that was stored and is not committed yet is seen by
-// nobody, and only an insert that runs into it waits. They wait for a bounded time (lock_timeout), and its end rolls back
-// everything that the transaction did. So besideHeld repeats the items in halves until the held ones are by themselves, which
-// takes longer.
+// Pushes, amendments and settlements with follow-ups wait for locks. A push has to: an ID that another transaction has stored and
+// not committed is seen by nobody, and only an insert that runs into the ID waits. The wait is bounded (lock_timeout), and its end rolls
+// back everything that the transaction did, without a word on which message is held. So besideHeld repeats the items in halves until
+// the held ones are by themselves, which takes longer.
 
 const (
 	// heldAlone is how long a message waits for the transaction that holds it, if the call has no other message that waits for the answer.
+	// A transaction that stores events, or makes a topic for a caller's transaction, waits for each lock as long.
 	heldAlone = time.Second
 
 	// heldBeside is how long a settlement without follow-ups waits, if other items of the call are done.
@@ -33,12 +33,12 @@ const (
 	// heldFirst is the first lock timeout in besideHeld, when all items of a part are tried together. Transactions that end
 	// within it cost no halving.
 	heldFirst = 200 * time.Millisecond
-	// heldHalf is the longest lock timeout of a half.
+	// heldHalf is the longest lock timeout of a half, as long as more than a single item is left.
 	heldHalf = 20 * time.Millisecond
-	// heldUntil is when besideHeld gives up an item that is known to be held, if the call has others. It counts from the
-	// beginning.
+	// heldUntil is when besideHeld gives up an item that is known to be held, if the call has others. The time counts from the
+	// beginning of besideHeld.
 	heldUntil = 600 * time.Millisecond
-	// heldSearch is when the items of a half are given up together although some of them may be free. It is far longer than
+	// heldSearch is when besideHeld gives up the items of a half together, although some of them may be free. It is far longer than
 	// heldUntil, because a slow server delays the halving.
 	heldSearch = 5 * time.Second
 )
@@ -54,9 +54,10 @@ func (l lockTimeout) Unwrap() error { return l.error }
 // errLockTimeout is the kind of error with which the server ends a wait for a lock.
 var errLockTimeout error = lockTimeout{punctual.ErrOverloaded}
 
-// besideHeld carries out a part of a call whose items wait for locks; several says that the call has more than one. try
+// besideHeld carries out a part of a call whose items wait for locks; several says that the call has more than one item. try
 // carries out a group of items, waits for each lock no longer than lockWait, and returns beside an error the items that have
-// no answer yet. If these are the whole part, besideHeld returns the error; else it gives each of them its error by refuse.
+// no answer yet. If these are the whole part when besideHeld gives up, it returns the error; else it gives each of them its error by
+// refuse.
 func besideHeld(part []int, several bool, try func(lockWait time.Duration, group []int) (left []int, err error), refuse func(i int, err error)) error {
 	refuseAll := func(groups [][]int, err error) {
 		for _, group := range groups {
@@ -102,7 +103,7 @@ func besideHeld(part []int, several bool, try func(lockWait time.Duration, group
 	return nil
 }
 
-// halves divides items that were tried together. A single item stays a group.
+// halves divides items that were tried together into two groups. A single item stays one group.
 func halves(items []int) [][]int {
 	if len(items) == 1 {
 		return [][]int{items}
@@ -111,7 +112,7 @@ func halves(items []int) [][]int {
 	return [][]int{items[:half], items[half:]}
 }
 
-// nextLockWait returns the lock timeout of each of the groups, with so much time left for all of them.
+// nextLockWait returns the lock timeout for each of the groups, when left is the time for all of them.
 func nextLockWait(groups [][]int, left time.Duration) time.Duration {
 	if len(groups) == 1 && len(groups[0]) == 1 {
 		return max(left, time.Millisecond)

@@ -13,7 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// holdings are what a caller's transaction may have done with ID 7 of topic orders while it stays open.
+// holdings are what a caller's transaction may have done with ID 7 of the topic orders while it stays open.
 var holdings = map[string]func(ctx context.Context, s *Store, tx pgx.Tx) error{
 	"stored": func(ctx context.Context, s *Store, tx pgx.Tx) error {
 		_, err := s.PushTx(ctx, Pgx(tx), laterMessage("7"))
@@ -35,8 +35,8 @@ var holdings = map[string]func(ctx context.Context, s *Store, tx pgx.Tx) error{
 	},
 }
 
-// hold opens a transaction that holds ID 7 of topic orders. The topic itself is nobody's: a transaction that had made it would
-// hold up all pushes to it.
+// hold opens a transaction that holds something as how says, such as ID 7 of the topic orders. It makes the topic before, because a
+// transaction that had made the topic would hold up all pushes to it.
 func hold(t *testing.T, s *Store, how func(ctx context.Context, s *Store, tx pgx.Tx) error) pgx.Tx {
 	t.Helper()
 	makeTopic(t, s, "orders")
@@ -107,7 +107,7 @@ func TestPushBesideAHeldID(t *testing.T) {
 	}
 }
 
-// P14: the same through a Queue, whose pushes to a topic go together. All but the held one return while the transaction is open.
+// P14: the same through a Queue, which puts pushes to a topic into one batch. All but the held one succeed while the transaction is open.
 func TestQueuePushesBesideAHeldID(t *testing.T) {
 	t.Parallel()
 	const all = 20
@@ -152,12 +152,12 @@ func TestQueuePushesBesideAHeldID(t *testing.T) {
 	}
 }
 
-// P14: a call amends messages one of which a caller's transaction holds. The others are amended while it is open.
+// P14: a call amends messages one of which a caller's transaction holds. The others are amended while the transaction is open.
 func TestAmendBesideAHeldMessage(t *testing.T) {
 	t.Parallel()
 	const all = 20
 	for name, how := range holdings {
-		if name == "stored" { // a message that is not committed is not found
+		if name == "stored" { // an amendment does not find a message that is not committed
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

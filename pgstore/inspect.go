@@ -32,9 +32,8 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	})
 }
 
-// settled returns when all that was read until now is durable (P13). A message that is there is so already. One that
-// is gone may have been acked by a commit that did not wait for the disk. So may one that is missing from a list or a
-// count.
+// settled returns when all that was read until now is durable (P13). A message that is there is durable already. A message that
+// is gone, or is missing from a list or a count, may have been acked by a commit that did not wait for the disk.
 func (s *Store) settled(ctx context.Context) error {
 	var micros int64
 	err := s.read(ctx, func() *step {
@@ -46,7 +45,7 @@ func (s *Store) settled(ctx context.Context) error {
 	return err
 }
 
-// infos runs a statement that reads messages to be seen.
+// infos runs a statement that reads messages for a Get or a List.
 func (s *Store) infos(ctx context.Context, topic, statement string, args []any) (found []punctual.Info, err error) {
 	var micros int64
 	err = s.read(ctx, func() *step {
@@ -66,7 +65,7 @@ func (s *Store) infos(ctx context.Context, topic, statement string, args []any) 
 // scanInfo reads the clock and, after it, the columns of info.sql.
 func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) {
 	i := punctual.Info{Message: punctual.Message{Topic: topic}}
-	var r row // as far as the state depends on it
+	var r row // with the fields on which the state depends
 	var first, created int64
 	var expires, visibleAt, diedAt, remember *int64
 	var headers, attributes []byte
@@ -139,7 +138,7 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	return p, nil
 }
 
-// endOf is the bound of a range of times in ms; the zero time is none.
+// endOf returns the end of a range of times in ms. The zero time sets no end.
 func endOf(t time.Time) int64 {
 	if t.IsZero() {
 		return math.MaxInt64
@@ -168,7 +167,7 @@ func (p place) String() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.at, 10) + " " + p.id))
 }
 
-// parsePlace is the inverse of String; the empty text is before every place.
+// parsePlace is the inverse of String. The empty text is the place before every message.
 func parsePlace(text string) (place, error) {
 	if text == "" {
 		return place{at: math.MinInt64}, nil
@@ -203,7 +202,7 @@ func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, e
 
 func errNoTopic(name string) error { return fmt.Errorf("topic %s: %w", name, punctual.ErrNotFound) }
 
-// numberOf is the number of a topic, nil for all topics, and 0, which none has, for one that does not exist.
+// numberOf returns the number of a topic: nil for all topics, and 0, which no topic has, for one that does not exist.
 func (s *Store) numberOf(ctx context.Context, topic *string) (*int32, error) {
 	if topic == nil {
 		return nil, nil
@@ -248,7 +247,7 @@ func (s *Store) stats(ctx context.Context, topic *string) (all []punctual.TopicS
 	return all, err
 }
 
-// Forecast counts the messages due in steps ahead; see punctual.Inspector. It reads all live messages.
+// Forecast counts the messages due in steps ahead; see punctual.Inspector. It reads all live messages, or all those of q.Topic.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
 	return call(ctx, s, "forecast", "", storekit.CheckForecast(q), func() (punctual.Forecast, error) { return s.forecast(ctx, q) })
 }

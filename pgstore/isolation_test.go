@@ -15,11 +15,11 @@ import (
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
-// stricter are the levels other than that of the store's own transactions.
+// stricter are the isolation levels above that of the store's own transactions, which are read committed.
 var stricter = []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable}
 
-// newPoolAt returns a pool whose sessions have a level as their default, as a role or a database may give it to them. The test fails
-// when a transaction begins there that does not say its own level.
+// newPoolAt returns a pool whose sessions have an isolation level as their default, as a role or a database may give it to them. The test
+// fails when a transaction begins there that does not say its own level.
 func newPoolAt(t testing.TB, s *pgrig.Server, level pgx.TxIsoLevel) *pgxpool.Pool {
 	t.Helper()
 	c, err := pgxpool.ParseConfig(s.URL("postgres"))
@@ -35,7 +35,7 @@ func newPoolAt(t testing.TB, s *pgrig.Server, level pgx.TxIsoLevel) *pgxpool.Poo
 	return pool
 }
 
-// levelTracer sees all that goes to the server.
+// levelTracer fails the test when a transaction begins without its isolation level.
 type levelTracer struct{ t testing.TB }
 
 func (l levelTracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
@@ -48,7 +48,8 @@ func (l levelTracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data p
 func (levelTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (levelTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// TraceQueryStart sees what goes alone. A statement that is all of its transaction waits for nobody, so its level does not matter.
+// TraceQueryStart sees the statements that are sent alone. A statement that is all of its transaction waits for nobody, so the level does
+// not matter there.
 func (l levelTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if strings.HasPrefix(strings.ToLower(data.SQL), "begin") && !saysLevel(data.SQL) {
 		l.t.Errorf("P1: a transaction that does not say its isolation level begins with %s", data.SQL)
@@ -203,7 +204,7 @@ func TestAmendBehindTheSnapshot(t *testing.T) {
 			go func() {
 				pushed <- one(s.Push(context.Background(), []punctual.NewMessage{later("orders", "nobody", punctual.IfExistsFail)}))
 			}()
-			awaitBlocked(t, s, pid) // so the answer stays true
+			awaitBlocked(t, s, pid) // the push waits, so "not found" stays true until the transaction ends
 			if err := tx.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -220,7 +221,8 @@ func TestAmendBehindTheSnapshot(t *testing.T) {
 	}
 }
 
-// behindSnapshot begins a transaction that has a snapshot, and then has others change something that was as given before.
+// behindSnapshot pushes the message before, begins a transaction that takes its snapshot, and then calls change, by which others change
+// something that the snapshot does not show. It deletes the topics orders and new first, in case an earlier case has made them.
 func behindSnapshot(t *testing.T, s *Store, level pgx.TxIsoLevel, change func(context.Context, *Store) error, before punctual.NewMessage) pgx.Tx {
 	t.Helper()
 	for _, topic := range []string{"orders", "new"} {

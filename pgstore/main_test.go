@@ -18,11 +18,11 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// shared is the server that all tests use which do nothing to it; each store has a schema of its own there.
+// shared is the server of all tests that neither stop it nor change its settings. Each store has a schema of its own there.
 var shared *pgrig.Server
 
 func TestMain(m *testing.M) {
-	if ledger.IsChild() { // its server is another one, and whoever kills it would leave one of its own behind
+	if ledger.IsChild() { // the child uses the server of its parent; a server of its own would stay behind when the child is killed
 		os.Exit(m.Run())
 	}
 	os.Exit(pgrig.Run(m, &shared, func() error { return goleak.Find() }, "fsync=off", "max_connections=400"))
@@ -61,14 +61,14 @@ func makeTopic(t testing.TB, s *Store, topic string) {
 	}
 }
 
-// spares are schemas of stores that tests have closed. To empty one is much cheaper than to make one. The one that was used last
-// is used next, because connections have prepared the statements for it.
+// spares are schemas of stores that tests have closed, because it is much cheaper to empty a schema than to make one. The one that was used
+// last is used next, because connections have prepared the statements for it.
 type spares struct {
 	mu      sync.Mutex
 	schemas []spareSchema // guarded by mu
 }
 
-// spareSchema is a schema with the rows that were deleted from it since it was truncated.
+// spareSchema is a schema, and how many rows were deleted from it since its tables were last truncated.
 type spareSchema struct {
 	name    string
 	deleted int64
@@ -93,7 +93,7 @@ func (s *spares) put(x spareSchema) {
 	s.schemas = append(s.schemas, x)
 }
 
-// emptySchema returns a schema with the tables of a store and nothing in them. Others may have it when the test is over.
+// emptySchema returns a schema with the tables of a store and nothing in them. Another test may get it when this one is over.
 func emptySchema(t testing.TB, pool *pgxpool.Pool) string {
 	t.Helper()
 	ctx := context.Background()
@@ -144,5 +144,5 @@ func execAll(ctx context.Context, pool *pgxpool.Pool, text string) (rows int64, 
 	return rows, err
 }
 
-// fresh is a schema that nobody has used.
+// fresh returns the name of a schema that nobody has used.
 func fresh() string { return "t" + strings.ToLower(rand.Text()) }

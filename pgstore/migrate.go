@@ -16,14 +16,14 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A migration is a file that brings the tables from one version to the next. Those that were released never change.
+// migration is a file that brings the tables from one version to the next. What a released one does never changes.
 type migration struct {
 	version int
 	name    string
 	text    string
 }
 
-// migrations are all of them in order; the last one's version is this program's.
+// migrations returns all migrations in order. The version of the last one is the version that this program needs.
 func migrations(schema string) []migration {
 	names, err := fs.Glob(files, "migrations/*.sql")
 	if err != nil || len(names) == 0 {
@@ -42,24 +42,26 @@ func migrations(schema string) []migration {
 	return all
 }
 
-// Version is that of a store's tables and of this program.
+// Version says which version a store's tables have, and which this program needs.
 type Version struct {
 	// Tables is the version of the tables; 0 where there is no store.
 	Tables int
 	// Program is the version that this program needs.
 	Program int
-	// Pending are the names of the migrations between them.
+	// Pending are the names of the migrations that lead from Tables to Program, in order.
 	Pending []string
 }
 
-// Migrate brings the tables of a store to this program's version, and makes them where there are none. Of the options Schema
+// Migrate brings the tables of a store to this program's version, and makes them where there are none. Of the options only Schema
 // counts. Several processes may call it at once; each migration takes effect as a whole or not at all.
 //
 // A migration of tables that are in use waits for a lock for 100 ms at a time, because all other statements wait behind it. It tries again
-// each second until ctx ends, for 30 s where ctx has no deadline. Then it returns ErrOverloaded and has changed nothing.
+// each second until ctx ends, for 30 s where ctx has no deadline. Then Migrate returns ErrOverloaded. That migration has changed nothing,
+// and those before it stay applied.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, o *Options) error {
 	s, err := newStore(pool, o)
 	if err == nil {
+		defer s.reserve.close()
 		err = migrate(ctx, s)
 	}
 	if err != nil {
@@ -68,12 +70,13 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, o *Options) error {
 	return nil
 }
 
-// MigrationStatus says which version a store's tables have. Of the options Schema counts.
+// MigrationStatus says which version a store's tables have. Of the options only Schema counts.
 func MigrationStatus(ctx context.Context, pool *pgxpool.Pool, o *Options) (Version, error) {
 	s, err := newStore(pool, o)
 	if err != nil {
 		return Version{}, fmt.Errorf("migration status: %w", err)
 	}
+	defer s.reserve.close()
 	all := migrations(s.opt.Schema)
 	v := Version{Program: len(all)}
 	if v.Tables, err = s.version(ctx); err != nil {
@@ -88,11 +91,12 @@ func MigrationStatus(ctx context.Context, pool *pgxpool.Pool, o *Options) (Versi
 const (
 	// migrationLockWait bounds how long a migration waits for a lock on a table, because all statements that come meanwhile wait behind it.
 	migrationLockWait = 100 * time.Millisecond
-	// migrationPause is how long a migration then leaves the table to the statements.
+	// migrationPause is how long the migration then lets the statements pass before it tries again.
 	migrationPause = time.Second
 )
 
-// migrate applies what is pending, in one transaction for each migration. An advisory lock keeps others waiting.
+// migrate applies what is pending, in one transaction for each migration. An advisory lock keeps the migrations of other processes
+// waiting.
 func migrate(ctx context.Context, s *Store) error {
 	v, err := s.version(ctx)
 	if err != nil {
@@ -136,7 +140,7 @@ func isLockTimeout(err error) bool {
 	return errors.As(err, &refused) && refused.Code == codeLockTimeout
 }
 
-// tableUsers names the server's processes that use tables of the store, as far as that can be found out.
+// tableUsers names the server's processes that use tables of the store, or is "unknown" if that cannot be found out.
 func (s *Store) tableUsers(ctx context.Context) string {
 	var users *string
 	err := s.read(ctx, func() *step {
@@ -148,7 +152,7 @@ func (s *Store) tableUsers(ctx context.Context) string {
 	return *users
 }
 
-// apply applies a migration unless that was done. It returns the driver's error.
+// apply applies a migration unless it was applied before. It returns the driver's error as it is.
 func (s *Store) apply(ctx context.Context, m migration) error {
 	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1::integer, 0)", s.class); err != nil {
@@ -179,7 +183,7 @@ func (s *Store) apply(ctx context.Context, m migration) error {
 	})
 }
 
-// version is that of the tables; 0 where there is no store.
+// version returns the version of the tables; 0 where there is no store.
 func (s *Store) version(ctx context.Context) (v int, err error) {
 	err = s.again(ctx, func(ctx context.Context) error {
 		conn, err := s.acquire(ctx)
@@ -199,7 +203,7 @@ type querier interface {
 }
 
 func (s *Store) readVersion(ctx context.Context, from querier) (v int, err error) {
-	// By a snapshot: to_regclass may answer from a cache in which a table is missing that another process has made meanwhile.
+	// pg_class is read by a snapshot. to_regclass may answer from a cache, without a table that another process has made meanwhile.
 	const text = "SELECT EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migration')"
 	var there bool
 	if err := from.QueryRow(ctx, text, s.opt.Schema).Scan(&there); err != nil || !there {

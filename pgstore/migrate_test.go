@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// P14: a migration of tables that somebody reads is refused with who that is. The statements of others hardly wait behind it. It passes
-// when the reader has ended.
+// P14: a migration of tables that somebody reads is refused, and the error names the reader. The statements of others do not wait long
+// behind the migration, which passes when the reader has ended.
 func TestMigrateBesideAReader(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, shared)
@@ -66,7 +66,7 @@ func TestMigrateBesideAReader(t *testing.T) {
 	if err := Migrate(t.Context(), pool, o); err != nil {
 		t.Errorf("migration without a reader: %v", err)
 	}
-	// Where nothing is pending there is nothing to wait for, not even another migration.
+	// Where nothing is pending a migration waits for nobody, not even for somebody who has a table locked.
 	run(t, reader, inSchema("BEGIN; LOCK TABLE punctual.message", o.Schema))
 	if err := Migrate(ctx, pool, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("migration with a context that has ended: %v", err)

@@ -11,7 +11,7 @@ import (
 func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
 	return call(ctx, s, "topic names", "", nil, func() (names []string, err error) {
 		if strings.ContainsFunc(q.Prefix+q.Suffix, func(r rune) bool { return r < ' ' || r > '~' }) {
-			return []string{}, nil // which no name has; the server takes no text with a NUL
+			return []string{}, nil // no name has such a character, and the server takes no text with a NUL
 		}
 		err = s.read(ctx, func() *step {
 			names = []string{}

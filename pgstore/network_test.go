@@ -21,8 +21,8 @@ func poolOver(t *testing.T, w *netrig.Wire) *pgxpool.Pool {
 	return newPool(t, &pgrig.Server{Addr: w.Addr})
 }
 
-// P1, P13: the network carries nothing in one direction for longer than callers wait; then all arrives that was sent meanwhile. What was
-// stored is delivered, once.
+// P1, P13: the network carries nothing in one direction for longer than callers wait, and then all arrives that was sent meanwhile. Each
+// message is delivered once.
 func TestNetworkCut(t *testing.T) {
 	t.Parallel()
 	for _, d := range []netrig.Direction{netrig.ToServer, netrig.FromServer} {
@@ -35,7 +35,7 @@ func TestNetworkCut(t *testing.T) {
 			ctx, end := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			_, err := s.Push(ctx, []punctual.NewMessage{{Topic: "orders", ID: "in doubt"}})
 			end()
-			// The pool may have tried the connection first, with which the call ended before anything was sent.
+			// The pool may have tested the connection first, so that the call ended before anything of it was sent.
 			if punctual.ErrorCode(err) != punctual.ErrorCode(context.DeadlineExceeded) {
 				wantIndeterminate(t, "push over a network that was cut", err)
 			}
@@ -52,7 +52,7 @@ func TestNetworkCut(t *testing.T) {
 				}
 				return err == nil
 			})
-			// A repetition answers definitely: it is there, or it is stored now.
+			// The same push again has a definite answer: the message is there, or it is stored now.
 			rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "in doubt"}})
 			if err != nil || rs[0].Err != nil {
 				t.Errorf("P7: the push again: %+v, %v", rs, err)
@@ -72,7 +72,8 @@ func TestNetworkCut(t *testing.T) {
 	}
 }
 
-// listener is the port of a connection on which a store listens, as the server sees it, but for one; 0 while there is none.
+// listener returns the client's port of a connection on which a store listens, as the server sees it; 0 while there is none. The
+// connection with the port but does not count.
 func listener(t *testing.T, server *pgrig.Server, but int) int {
 	t.Helper()
 	out := doIt(t, server, fmt.Sprintf("select coalesce(max(client_port), 0) from pg_stat_activity where query = 'LISTEN \"punctual_due\"' and client_port <> %d", but))
@@ -83,8 +84,8 @@ func listener(t *testing.T, server *pgrig.Server, but int) int {
 	return port
 }
 
-// P11: a connection that listens and that the network has forgotten brings nothing. What others push is found all the same, and the
-// connection is made again.
+// P11: the network has forgotten the connection that listens, so no notification comes. What others push is found all the same, and the
+// store listens on another connection.
 func TestHalfOpenListener(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "fsync=off")
@@ -119,7 +120,7 @@ func TestHalfOpenListener(t *testing.T) {
 func TestUnreadListener(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "fsync=off")
-	// The connection is one as the store makes it, which nobody reads.
+	// The connection unread is made as the store makes the one that listens, but nobody reads from it.
 	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, heartbeat: time.Second})
 	unread, err := s.waits.others.connect()
 	if err != nil {
@@ -131,7 +132,7 @@ func TestUnreadListener(t *testing.T) {
 	}
 	pid := unread.PgConn().PID()
 	other := openStore(t, newPool(t, server), &Options{OwnPool: true})
-	conn, err := other.pool.Acquire(t.Context()) // a program for each query takes too long on a loaded machine
+	conn, err := other.pool.Acquire(t.Context()) // doIt would start a program for each query, which takes too long on a loaded machine
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestUnreadListener(t *testing.T) {
 		waited = waited || got == "ClientWrite"
 		return got == "gone"
 	})
-	// The log says what was not seen in time.
+	// If the wait was too short to be seen, the server's log tells of it.
 	if !waited && !strings.Contains(server.Log(), "could not send data to client: Connection timed out") {
 		t.Errorf("this test shows nothing: the server has not waited for the process to read; its log says:\n%s", server.Log())
 	}

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// notifyGap is the least time between two notifications of a process.
+	// notifyGap is how long a process pauses after it has sent all that is pending, mostly in one notification.
 	notifyGap = 2 * time.Millisecond
-	// notifyBytes bounds one; PostgreSQL takes less than 8000.
+	// notifyBytes bounds the payload of a notification; PostgreSQL takes less than 8000.
 	notifyBytes = 7000
-	// heartbeat is how often a connection that listens is tried.
+	// heartbeat is how often the connection that listens is pinged, and how long a ping and the making of the connection may take.
 	heartbeat = 10 * time.Second
 	// listenAgain is how long to wait before listening is tried again.
 	listenAgain = time.Second
@@ -36,7 +36,7 @@ type notifier struct {
 
 	mu      sync.Mutex
 	pending map[string]int64 // guarded by mu: topics to announce, with their times in ms
-	off     bool             // guarded by mu: notifications are not used, or do not come through
+	off     bool             // guarded by mu: no notifications are sent, because they are not used or do not come through
 }
 
 func (n *notifier) init(s *Store) {
@@ -60,8 +60,8 @@ func (n *notifier) close() {
 
 func (n *notifier) channel() string { return n.s.opt.Schema + "_due" }
 
-// add queues topics for the next notification, each with the time from which on a claim can find something there. Topics whose time
-// is not within scanAhead are left out.
+// add queues topics for the next notification, each with the time from which on a claim can find something there. It leaves out topics whose
+// time is more than scanAhead ahead.
 func (n *notifier) add(first map[string]int64) {
 	soon := n.s.clock.guess()/1000 + scanAhead.Milliseconds()
 	n.mu.Lock()
@@ -131,7 +131,7 @@ func (n *notifier) payloads() func(yield func(string) bool) {
 	}
 }
 
-// errPooler says that notifications do not come through.
+// errPooler says that notifications do not come through, because the connection has no session of its own.
 var errPooler = errors.New("a pooler is in between")
 
 // listen receives notifications until close, or until it turns out that they cannot come through.
@@ -183,7 +183,7 @@ func (n *notifier) listenOnce() error {
 	}
 }
 
-// begin has a connection listen.
+// begin has a connection listen. It returns errPooler if a pooler is in between.
 func (n *notifier) begin(conn *pgx.Conn) error {
 	var backend uint32
 	if err := conn.QueryRow(n.ctx, "SELECT pg_backend_pid()::bigint").Scan(&backend); err != nil {
@@ -192,7 +192,8 @@ func (n *notifier) begin(conn *pgx.Conn) error {
 	if backend != conn.PgConn().PID() {
 		return errPooler
 	}
-	// A process that pauses reads nothing. The server would wait for it inside a transaction, which keeps all dead rows.
+	// A process that is paused reads nothing, and the server would wait for it inside a transaction, which keeps dead rows from being
+	// removed. So the server is to end the connection after a while.
 	if _, err := conn.Exec(n.ctx, fmt.Sprintf("SET tcp_user_timeout = %d", 3*n.s.opt.heartbeat.Milliseconds())); err != nil {
 		return err
 	}
@@ -200,7 +201,7 @@ func (n *notifier) begin(conn *pgx.Conn) error {
 	return err
 }
 
-// connect dials as the pool does.
+// connect makes a connection beside the pool, with the pool's configuration.
 func (n *notifier) connect() (*pgx.Conn, error) {
 	ctx, end := context.WithTimeout(n.ctx, n.s.opt.heartbeat)
 	defer end()
@@ -214,7 +215,7 @@ func (n *notifier) connect() (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// hearUntil receives notifications until a time.
+// hearUntil receives notifications until a time. It returns an error if the connection breaks.
 func (n *notifier) hearUntil(conn *pgx.Conn, until time.Time) error {
 	ctx, end := context.WithDeadline(n.ctx, until)
 	defer end()
@@ -230,7 +231,8 @@ func (n *notifier) hearUntil(conn *pgx.Conn, until time.Time) error {
 	}
 }
 
-// hear acts on one notification. It ignores lines that it cannot read, because others may use the channel too.
+// hear acts on one notification, unless this process has sent it. It ignores lines that it cannot read, because others may use the channel
+// too.
 func (n *notifier) hear(payload string) {
 	sender, rest, _ := strings.Cut(payload, "\n")
 	if sender == n.sender {

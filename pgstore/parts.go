@@ -8,18 +8,18 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A call with many items is carried out in parts, in order, each in one transaction. No part names a message twice, so
-// its items may take effect together.
+// A call with many items is carried out in parts, in order, each in one transaction unless something is in the way. No two items of a
+// part name the same message, so they may take effect together.
 
 const (
-	// partItems bounds the messages that the items of a part name, unless it has one item.
+	// partItems is how many messages the items of a part name before no further item is added to the part.
 	partItems = 1000
-	// partBytes bounds its bodies, unless it has one item.
+	// partBytes bounds the bodies of a part, unless it has one item.
 	partBytes = 2 << 20
 )
 
-// parts divides the items with these indices; nameOf and size describe an item. If more is not nil, it returns further messages that
-// an item names.
+// parts divides the items with these indices; nameOf returns the message of an item, and size how many bytes of bodies it has. more, if not
+// nil, returns further messages that an item names: those of its follow-ups.
 func parts(indices []int, nameOf func(i int) name, size func(i int) int, more func(i int) []name) [][]int {
 	var all [][]int
 	var seen map[name]bool
@@ -71,7 +71,7 @@ func inParts(all [][]int, carryOut func(part []int) error, refuse func(i int, er
 	return nil
 }
 
-// notTried is the error of the items after a part that failed.
+// notTried returns the error of the items after a part that failed with err.
 func notTried(err error) error {
 	kind := punctual.ErrOverloaded
 	for _, k := range punctual.ErrorKinds() {

@@ -17,10 +17,10 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// access is a way to rows of a table: an index, and what its condition must name besides the first column.
+// access is a way to rows of a table: an index, and what the index condition must name besides the comparison of the topic.
 type access struct{ index, condition string }
 
-// inOrder are the statements that read a table by more than the ID, or by less, and how.
+// inOrder has the statements that reach rows of a table otherwise than by topic and ID, and the ways that they may take.
 var inOrder = map[string][]access{
 	"claim":                   {{"message_visible", "visible_at"}},
 	"undeliverable":           {{"message_visible", "visible_at"}},
@@ -44,11 +44,11 @@ var inOrder = map[string][]access{
 	"topic_swept":             {{"message_pkey", "topic"}, {"message_visible", "topic"}, {"finished_pkey", "topic"}, {"finished_forget", "topic"}},
 }
 
-// readsAll are statements that read all that a topic has, or all of everything, for those who ask for that.
+// readsAll are statements that read all messages or finished records of a topic, or of all topics.
 var readsAll = []string{"check", "check_coded", "check_finished", "forecast", "stats", "survey"}
 
-// TestPlans: whatever the server believes about the size of the tables, the plan that it keeps leads to each row by an index. So no
-// statement grows with the tables, or with the square of its batch.
+// TestPlans: whatever the server believes about the size of the tables, the plan that it keeps leads to each row by an index, unless the
+// statement is one that readsAll names. So the cost of no statement grows with the tables, or with the square of its batch.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -78,7 +78,7 @@ func TestPlans(t *testing.T) {
 			run(t, conn, inSchema("VACUUM ANALYZE punctual.message, punctual.finished, punctual.topic", s.opt.Schema))
 		}
 		for name := range s.sql {
-			if name != "info" && name != "finished_columns" && name != "insert" && name != "row" && name != "old_events" && name != "level" && !slices.Contains(readsAll, name) {
+			if name != "info" && name != "finished_columns" && name != "insert" && name != "purgeable" && name != "row" && name != "old_events" && name != "level" && !slices.Contains(readsAll, name) {
 				keptPlan(t, conn, s, name).each(func(n planNode) {
 					if problem := n.problem(name); problem != "" {
 						t.Errorf("tables %s: %s.sql %s: %+v", state.name, name, problem, n)
@@ -89,8 +89,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestPlansInCallersTransaction: there the statements have the plans of TestPlans too. The caller's settings are what they were behind
-// each call, also behind one whose context ends half way.
+// TestPlansInCallersTransaction: in a caller's transaction the statements have the plans of TestPlans, too. After each call the caller's
+// settings are what they were before, also after one whose context has ended half way.
 func TestPlansInCallersTransaction(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -103,7 +103,7 @@ func TestPlansInCallersTransaction(t *testing.T) {
 	}
 	leased, snoozed := leaseOne(t, s, "orders", "leased"), leaseOne(t, s, "orders", "snoozed")
 	tx, conn := callersConn(t, s)
-	// The server believes the tables to be so small that it is best to read all of them, and each statement to have run often.
+	// The server believes that the tables are so small that it is best to read all of them. It makes the plans that it would keep.
 	run(t, conn, inSchema("ANALYZE punctual.message, punctual.finished, punctual.topic", s.opt.Schema))
 	run(t, conn, "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan")
 	before := settingsOf(t, conn)
@@ -176,7 +176,7 @@ func TestPlansInCallersTransaction(t *testing.T) {
 				}
 				return tx.QueryContext(ctx, text, args...)
 			})))
-			// The call may need fewer statements than the first one, which had to make topics. Then nothing ended it.
+			// The call may need fewer statements than the first one, which had to make topics. Then nothing has ended this call early.
 			if !errors.Is(err, context.Canceled) && (err != nil || sent > stop && stop < statements-1) {
 				t.Errorf("%s, ended behind %d of %d statements: %v", name, stop, statements, err)
 			}
@@ -188,7 +188,7 @@ func TestPlansInCallersTransaction(t *testing.T) {
 	}
 }
 
-// callersConn is a connection for a caller's transaction, by database/sql and as the driver has it.
+// callersConn returns a connection for a caller's transaction, as database/sql has it and as pgx has it.
 func callersConn(t *testing.T, s *Store) (tx *sql.Conn, conn *pgx.Conn) {
 	t.Helper()
 	db := stdlib.OpenDBFromPool(s.pool)
@@ -204,14 +204,14 @@ func callersConn(t *testing.T, s *Store) (tx *sql.Conn, conn *pgx.Conn) {
 	return tx, conn
 }
 
-// queryFunc is a transaction of database/sql with something around each statement.
+// queryFunc is a function as an argument of SQL. By it tests look at each statement of a transaction, or hand over what is no transaction.
 type queryFunc func(ctx context.Context, text string, args ...any) (*sql.Rows, error)
 
 func (f queryFunc) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
 	return f(ctx, text, args...)
 }
 
-// settingsOf are all settings that hold on a connection, but for the one that the store raises.
+// settingsOf returns all settings that hold on a connection, but for synchronous_commit, which the store may raise.
 func settingsOf(t *testing.T, conn *pgx.Conn) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -222,13 +222,14 @@ func settingsOf(t *testing.T, conn *pgx.Conn) map[string]string {
 	return all
 }
 
-// changed are the settings that have another value than before.
+// changed returns the settings that have another value than before.
 func changed(before, after map[string]string) map[string]string {
 	maps.DeleteFunc(after, func(name, value string) bool { return before[name] == value })
 	return after
 }
 
-// TestPlanWithin: what a caller's transaction is given is what the store's own have.
+// TestPlanWithin: plan_within.sql changes the same settings in a caller's transaction as plan.sql does in the store's own, to the same
+// values.
 func TestPlanWithin(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -245,7 +246,8 @@ func TestPlanWithin(t *testing.T) {
 	}
 }
 
-// fillTables has the tables hold so many topics, and messages in some of them: live, dead and finished ones.
+// fillTables returns statements after which the tables hold so many topics, so many messages in some of them, live, dead and finished, and
+// so many finished records.
 func fillTables(s *Store, rows int) string {
 	return inSchema(fmt.Sprintf(`
 		INSERT INTO punctual.topic (name, settings, lease, max_attempts, dedupe_window, dead_retention, push_paused, delivery_paused)
@@ -270,7 +272,7 @@ func run(t *testing.T, conn *pgx.Conn, text string) (rows [][]byte) {
 	return rows
 }
 
-// keptPlan is the plan that the server makes for a statement without knowing its arguments, and keeps.
+// keptPlan returns the plan that the server makes for a statement without knowing its arguments, and keeps.
 func keptPlan(t *testing.T, conn *pgx.Conn, s *Store, name string) planNode {
 	t.Helper()
 	run(t, conn, "BEGIN; "+s.sql.text("plan"))
@@ -278,7 +280,7 @@ func keptPlan(t *testing.T, conn *pgx.Conn, s *Store, name string) planNode {
 	return explain(t, conn, s.sql.text(name))
 }
 
-// explain is the plan that the server makes of a statement under the settings of the transaction.
+// explain returns the plan that the server makes for a statement under the settings of the transaction.
 func explain(t *testing.T, conn *pgx.Conn, text string) planNode {
 	t.Helper()
 	params := 0
@@ -317,7 +319,7 @@ func (n planNode) each(f func(planNode)) {
 	}
 }
 
-// problem says why a step of a statement may take long, or nothing.
+// problem says why a step of a statement may take long, or returns "".
 func (n planNode) problem(statement string) string {
 	switch {
 	case n.Type == "Nested Loop" && strings.Contains(n.JoinFilter, " = ") && statement != "examine":

@@ -11,8 +11,10 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Purge removes messages without delivering them; see punctual.Inspector. It goes by the states that they have when it begins, and
-// takes effect in steps of at most 5000.
+// Purge removes messages without delivering them; see punctual.Inspector. It goes by the states that the messages have when it begins,
+// and takes effect in steps of at most 5000 messages. It passes by messages that other transactions hold, and in the end tries those again
+// until ctx ends, or for 30 s where ctx has no deadline. Then it returns ErrOverloaded, and ErrIndeterminate as well if it has removed
+// others.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
 	var n int64 // also beside an error
 	_, err := call(ctx, s, "purge", "of "+q.Topic, storekit.CheckTopic(q.Topic), func() (_ int64, err error) {
@@ -27,43 +29,104 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 	return n, err
 }
 
-// purge goes through a topic in steps.
+// purge goes through a topic in steps, and then repeats those that have passed by messages.
 func (s *Store) purge(ctx context.Context, q punctual.PurgeQuery) (total int64, err error) {
 	micros, err := s.tick(ctx)
 	if err != nil {
 		return 0, err
 	}
-	from, to, now := storekit.CeilMillis(q.From), endOf(q.To), micros/1000
-	at := &purged{last: new(string)} // before all
-	for at.last != nil {
-		statement, args := "purge_live", []any{q.Topic, int32(q.State), from, to, now, sweepItems, at.died, *at.last}
-		if q.State == punctual.StateDead {
-			statement, args = "purge_dead", append(args[:1], from, to, now, sweepItems, at.died, *at.last)
+	p := &purging{s: s, q: q, now: micros / 1000}
+	var again []*purged // where the steps begin that have passed by messages
+	for at := (&purged{last: new(string)}); at.last != nil; {
+		next, err := p.step(ctx, at)
+		if err != nil {
+			return p.total, err
 		}
-		if at, err = s.purgeSome(ctx, statement, args); err != nil {
-			return total, err
+		if next.passedBy() {
+			again = append(again, at)
 		}
-		total += int64(len(at.ids))
+		at = next
 	}
-	return total, nil
+	err = p.awaitHeld(ctx, again)
+	return p.total, err
+}
+
+// purging is a call of Purge.
+type purging struct {
+	s     *Store
+	q     punctual.PurgeQuery
+	now   int64 // when it began, in ms
+	total int64 // how many messages it has removed
+}
+
+// awaitHeld repeats steps until they pass by no message any more, or ctx ends. It holds no lock in between, so claims find the messages that
+// are to stay.
+func (p *purging) awaitHeld(ctx context.Context, again []*purged) error {
+	ctx, end := within(ctx)
+	defer end()
+	for pause := time.Millisecond; len(again) > 0; pause = min(2*pause, deletionPause) {
+		err := sleep(ctx, pause)
+		if err == nil {
+			again, err = p.repeat(ctx, again)
+		}
+		if ended(err) && !errors.Is(err, punctual.ErrIndeterminate) {
+			return fmt.Errorf("other transactions hold messages that are to be purged: end them, or try again: %w (%w)", punctual.ErrOverloaded, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repeat carries out steps once more, and returns those that have passed by messages again.
+func (p *purging) repeat(ctx context.Context, steps []*purged) (again []*purged, err error) {
+	for _, at := range steps {
+		next, err := p.step(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if next.passedBy() {
+			again = append(again, at)
+		}
+	}
+	return again, nil
+}
+
+// step carries out the step that goes on at a place, and returns where the next one goes on.
+func (p *purging) step(ctx context.Context, at *purged) (next *purged, err error) {
+	from, to := storekit.CeilMillis(p.q.From), endOf(p.q.To)
+	statement, args := "purge_live", []any{p.q.Topic, int32(p.q.State), from, to, p.now, sweepItems, at.died, *at.last}
+	if p.q.State == punctual.StateDead {
+		statement, args = "purge_dead", append(args[:1], from, to, p.now, sweepItems, at.died, *at.last)
+	}
+	next, err = p.s.purgeSome(ctx, statement, args)
+	if err == nil {
+		p.total += int64(len(next.ids))
+	}
+	return next, err
 }
 
 // purged is the answer of purge_live.sql and purge_dead.sql.
 type purged struct {
-	died   int64    // where to go on: a time of death, for the dead,
-	last   *string  // and an ID; nil when there is no more
-	number *int32   // the topic's
-	ids    []string // of the messages that were locked
+	died    int64    // where to go on: behind this time of death, for the dead,
+	last    *string  // and behind this ID; nil when there is no more
+	number  *int32   // the topic's
+	ids     []string // of the messages that were locked
+	fitting int64    // how many were to be locked
 }
 
-// purgeSome locks what a step of a purge removes, and then removes it. One statement cannot do both: it does not see the row
-// that a change has left for which it waited.
+// passedBy reports whether a step has left messages that others had locked, or have just changed.
+func (p *purged) passedBy() bool { return p.fitting > int64(len(p.ids)) }
+
+// purgeSome locks what a step of a purge removes, and then removes it. One statement cannot do both, because a statement that has locked a
+// row which was changed a moment ago does not see the version of the row that the change has left.
 func (s *Store) purgeSome(ctx context.Context, statement string, args []any) (found *purged, err error) {
 	var micros int64
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		found = &purged{}
 		x := s.step().add(statement, s.writing(args...), func(rows scanner) error {
-			return rows.Scan(&micros, &found.died, &found.last, &found.number, &found.ids)
+			return rows.Scan(&micros, &found.died, &found.last, &found.number, &found.ids, &found.fitting)
 		})
 		if err := tx.send(ctx, x); err != nil || len(found.ids) == 0 {
 			return nil, err
@@ -102,14 +165,15 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 }
 
 const (
-	// deletionLockWait is how long the deletion of a topic waits for a lock, at most. Pushes to topics that share its lock wait behind it.
+	// deletionLockWait is how long the deletion of a topic waits for a lock at a time. Pushes to topics that share the lock wait behind it.
 	deletionLockWait = 100 * time.Millisecond
-	// deletionPause is how long they go on then.
+	// deletionPause is how long the deletion then lets the pushes pass before it tries again. A purge that meets held messages pauses so long
+	// at most, too.
 	deletionPause = 200 * time.Millisecond
 )
 
-// dropTopic removes a topic and its companions, and counts what goes with them; numbers is empty where there is no such topic. It tries
-// again as long as a transaction is open that has pushed to one of them.
+// dropTopic removes a topic and its companions, and counts the messages that go with them; numbers is empty where there is no such topic. It
+// tries again until ctx ends, or for callTime, while a transaction is open that has pushed to one of the topics.
 func (s *Store) dropTopic(ctx context.Context, topic string) (numbers []int32, n int64, err error) {
 	ctx, end := within(ctx)
 	defer end()
@@ -125,8 +189,8 @@ func (s *Store) dropTopic(ctx context.Context, topic string) (numbers []int32, n
 	}
 }
 
-// dropTopicNow removes a topic and its companions unless a push to one of them is under way for longer than a moment. None is under way
-// meanwhile.
+// dropTopicNow removes a topic and its companions while no push to one of them is under way. If that takes a wait of more than
+// deletionLockWait, it changes nothing and returns errLockTimeout.
 func (s *Store) dropTopicNow(ctx context.Context, topic string) (numbers []int32, n int64, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		numbers, n = nil, 0

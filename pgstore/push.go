@@ -36,23 +36,23 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	})
 }
 
-// push is a call of Push.
+// push is a call of Push or PushManyTx, or the follow-ups of a call of Settle.
 type push struct {
 	s   *Store
 	ms  []punctual.NewMessage
 	out []punctual.PushResult
 
-	// lockWait is for how long the next transaction waits for a lock at most. It is 0 in a transaction of the caller's, which has a limit
-	// of its own.
+	// lockWait is for how long the next transaction waits for a lock at most. It is 0 in a transaction of the caller's, where the caller's
+	// own lock_timeout holds.
 	lockWait time.Duration
 	// prove makes sure that those of the messages that a transaction of the caller's has not found are not there. It is nil in one of the
 	// store's own.
 	prove func(ctx context.Context, l *locked, names []name) error
 
-	events []told // those that are committed
+	events []toldEvent // what the transactions so far have stored; Push notifies of them in the end
 }
 
-// pushOf checks messages, and gives an ID to those that have none.
+// pushOf checks messages, and gives an ID to those that pass and have none.
 func (s *Store) pushOf(ms []punctual.NewMessage) *push {
 	p := &push{s: s, ms: ms, out: make([]punctual.PushResult, len(ms))}
 	now := time.UnixMicro(s.clock.guess())
@@ -90,11 +90,11 @@ func (p *push) topics(part []int) []string {
 	return distinct(part, func(i int) string { return p.ms[i].Topic })
 }
 
-// share begins a step that keeps the topics of a part from being deleted.
+// share begins a step that keeps the topics of a part from being deleted until the transaction ends.
 func (p *push) share(part []int) *step { return p.s.shareTopics(p.topics(part), p.lockWait) }
 
-// shareTopics begins a step that keeps topics from being deleted. The transaction waits for a lock no longer than lockWait then, unless
-// that is 0.
+// shareTopics begins a step that keeps topics from being deleted until the transaction ends. From then on the transaction waits for a lock
+// no longer than lockWait, unless that is 0.
 func (s *Store) shareTopics(topics []string, lockWait time.Duration) *step {
 	return s.addShare(s.step(), topics, lockWait)
 }
@@ -123,13 +123,13 @@ func distinct(part []int, topicOf func(i int) string) []string {
 
 // way carries the steps of a push to the server: each in a transaction of the store's own, or all in one of the caller's.
 type way interface {
-	// write runs a step that is a transaction, or the next part of one.
+	// write runs a step: as a transaction of the store's own, or as the next part of the caller's.
 	write(ctx context.Context, build func() *step) error
 	// create runs a step that makes topics. It may be a transaction of its own, so that nobody else who needs one of them waits.
 	create(ctx context.Context, build func() *step) error
-	// transact runs f in a transaction of its own, or in that of the caller.
+	// transact runs f in a transaction of the store's own, or in that of the caller.
 	transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error
-	// tell stores events in the transaction of to.
+	// tell stores the events of c in the transaction whose steps to takes.
 	tell(ctx context.Context, to stepper, c *changes) error
 }
 
@@ -138,7 +138,7 @@ type stepper interface {
 	send(ctx context.Context, x *step) error
 }
 
-// push stores the messages of a part. It takes one step if all IDs are free, all topics exist, none of these tells of pushes, and
+// push stores the messages of a part. It takes one step if all IDs are free, all topics exist, none of the topics tells of pushes, and
 // no message has an IfDue. Beside an error it returns the messages that have no answer yet.
 func (p *push) push(ctx context.Context, w way, part []int) (left []int, err error) {
 	for left = part; len(left) > 0; {
@@ -180,31 +180,32 @@ func (p *push) push(ctx context.Context, w way, part []int) (left []int, err err
 	return nil, nil
 }
 
-// byCondition divides messages into those that may have a free ID, and those that must not be stored then (NewMessage.IfDue).
-func (p *push) byCondition(part []int) (free, bound []int) {
-	if !slices.ContainsFunc(part, p.bound) {
+// byCondition divides messages into those that are to be stored if their ID is free, and those that must not be stored then, because
+// they have an IfDue.
+func (p *push) byCondition(part []int) (free, conditional []int) {
+	if !slices.ContainsFunc(part, p.hasIfDue) {
 		return part, nil
 	}
 	for _, i := range part {
-		if p.bound(i) {
-			bound = append(bound, i)
+		if p.hasIfDue(i) {
+			conditional = append(conditional, i)
 		} else {
 			free = append(free, i)
 		}
 	}
-	return free, bound
+	return free, conditional
 }
 
-// bound reports whether a message is to be stored only in the place of one that is due at a certain time.
-func (p *push) bound(i int) bool { return !p.ms[i].IfDue.IsZero() }
+// hasIfDue reports whether a message is to be stored only in the place of one that is due at a certain time.
+func (p *push) hasIfDue(i int) bool { return !p.ms[i].IfDue.IsZero() }
 
-// reset makes err, which may be nil, the whole answer of a push. A try that was rolled back may have left another answer.
+// reset makes err, which may be nil, the whole answer for a message, because a try that was rolled back may have left another one.
 func (p *push) reset(i int, err error) {
 	r := &p.out[i]
 	*r = punctual.PushResult{ID: r.ID, Topic: r.Topic, Err: err}
 }
 
-// inserted is the answer of push.sql and of replace.sql, and what follows from that of push_new.sql.
+// inserted is the answer of push.sql or replace.sql, or what follows from the answer of push_new.sql.
 type inserted struct {
 	micros  int64
 	numbers map[string]int32 // of the topics that exist
@@ -236,8 +237,9 @@ func (g *inserted) scan(rows scanner) error {
 	return nil
 }
 
-// insert stores those messages of a part whose topic exists and takes pushes, and whose ID is free. It need not look for free IDs
-// where the store has made all of them, unless a transaction of the caller's would be ended by an ID that is in use.
+// insert stores those messages of a part whose topic exists, takes pushes and does not tell of them, and whose ID is free. Where the store
+// has made all IDs it uses push_new.sql, which does not look whether they are free. In a transaction of the caller's it uses push.sql in
+// any case, because with push_new.sql an ID that is in use after all would abort that transaction.
 func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error) {
 	got := newInserted()
 	if len(part) == 0 {
@@ -307,13 +309,13 @@ func newInserted() *inserted {
 	return &inserted{numbers: make(map[string]int32), paused: make(map[string]bool), tells: make(map[string]bool), due: make(map[stored]int64)}
 }
 
-// insertAndTell is insert for messages of topics that tell of pushes, in one transaction with the events. It returns those that it has not
-// stored, because their IDs are in use or something of their topic has changed.
+// insertAndTell is insert for messages of topics that tell of pushes, in one transaction with the events. It returns the messages that it
+// has not stored, because their IDs are in use, or because their topic was deleted or paused since.
 func (p *push) insertAndTell(ctx context.Context, w way, part []int) (rest []int, err error) {
 	if len(part) == 0 {
 		return nil, nil
 	}
-	var events []told
+	var events []toldEvent
 	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
 		rest = nil
 		got, l := newInserted(), p.s.newLocked()
@@ -339,8 +341,8 @@ func (p *push) insertAndTell(ctx context.Context, w way, part []int) (rest []int
 	return rest, err
 }
 
-// tellOf stores the events of messages that were stored at a time, in ms, as far as their topics tell of pushes. It returns the events.
-func (p *push) tellOf(ctx context.Context, w way, to stepper, part []int, l *locked, now int64) ([]told, error) {
+// tellOf stores the events of messages that were stored at now, in ms, as far as their topics tell of pushes. It returns the events.
+func (p *push) tellOf(ctx context.Context, w way, to stepper, part []int, l *locked, now int64) ([]toldEvent, error) {
 	c := p.s.changes()
 	for _, i := range part {
 		r := &p.out[i]
@@ -369,7 +371,7 @@ func (p *push) took(i int, got *inserted, status punctual.PushStatus) bool {
 	return false
 }
 
-// args returns the arguments of push.sql and replace.sql.
+// args returns the arguments that push.sql, push_new.sql and replace.sql share: all of replace.sql, and all but the last one of the others.
 func (p *push) args(part []int) []any {
 	n := len(part)
 	topics, ids, dues, delays := make([]string, n), make([]string, n), make([]*int64, n), make([]int64, n)
@@ -399,8 +401,8 @@ func (p *push) args(part []int) []any {
 	return p.s.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies, remember, attributes)
 }
 
-// createTopics makes those of the topics that do not exist, and those that they are companions of. It waits for a transaction that makes
-// one of them, lockWait at most, unless that is 0. None of them is deleted meanwhile, so no companion stays without its topic.
+// createTopics makes those of the topics that do not exist, and the topics that they are companions of. It waits for another transaction
+// that makes one of them, for lockWait at most unless that is 0. None of them is deleted meanwhile, so no companion stays without its topic.
 func (s *Store) createTopics(ctx context.Context, w way, topics []string, lockWait time.Duration) error {
 	topics = withParents(topics)
 	return w.create(ctx, func() *step {
@@ -408,7 +410,7 @@ func (s *Store) createTopics(ctx context.Context, w way, topics []string, lockWa
 	})
 }
 
-// withParents adds to topics those that they are companions of.
+// withParents adds to topics the topics that they are companions of.
 func withParents(topics []string) []string {
 	all := make(map[string]bool, len(topics))
 	for _, t := range topics {
@@ -418,20 +420,21 @@ func withParents(topics []string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// pushInUse pushes messages whose IDs were in use a moment ago, or have to be. It returns those whose ID has become free, or whose topic
-// was deleted, unless they are refused then: they are inserted again, outside this transaction, because an insert may wait for other
-// transactions and must not hold a row then that these want.
+// pushInUse pushes messages whose IDs were in use a moment ago, or have to be because of an IfDue. It locks whatever has the IDs. It
+// returns the messages whose ID has become free, or whose topic was deleted, meanwhile; those with an IfDue it refuses instead. The caller
+// inserts the returned ones outside this transaction, because an insert may wait for other transactions, which may want a row that this
+// transaction holds.
 func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, err error) {
 	if len(part) == 0 {
 		return nil, nil
 	}
-	var events []told
+	var events []toldEvent
 	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
 		gone, events = nil, nil
 		l, err := p.s.lockNames(ctx, to, p.share(part), part, p.name)
 		if err == nil && p.prove != nil {
-			_, bound := p.byCondition(part)
-			err = p.prove(ctx, l, namesOfAll(bound, p.name))
+			_, conditional := p.byCondition(part)
+			err = p.prove(ctx, l, namesOfAll(conditional, p.name))
 		}
 		if err != nil {
 			return err
@@ -443,7 +446,7 @@ func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, er
 			switch free := l.rows[p.name(i)] == nil; {
 			case set != nil && set.PushPaused:
 				p.reset(i, storekit.PausedError(p.ms[i].Topic))
-			case free && !p.bound(i):
+			case free && !p.hasIfDue(i):
 				gone = append(gone, i)
 			case p.decide(i, l):
 				replacing = append(replacing, i)
@@ -476,7 +479,7 @@ func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, er
 	return gone, err
 }
 
-// decide answers a push by what has its ID, and reports whether the message is to be stored.
+// decide answers for a message by what has its ID, and reports whether it is to be stored.
 func (p *push) decide(i int, l *locked) bool {
 	m, old := &p.ms[i], l.rows[p.name(i)]
 	return lifecycle.Push(m, old.holder(l.now, l.settings[m.Topic]), &p.out[i])

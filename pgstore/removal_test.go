@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestRemovalBehindAChange: an ack or a purge waits for a change of the same message under way, such as the extension
-// of its lease. It then removes the message in the state that the change has left.
+// TestRemovalBehindAChange: while a change of a message is under way, such as the extension of its lease, a purge and an ack pass by the
+// message and try again. Then they remove it in the state that the change has left.
 func TestRemovalBehindAChange(t *testing.T) {
 	t.Parallel()
 	ack := func(ctx context.Context, s *Store, d *punctual.Delivery) error {
@@ -28,44 +30,65 @@ func TestRemovalBehindAChange(t *testing.T) {
 		}
 		return err
 	}
-	for name, remove := range map[string]func(context.Context, *Store, *punctual.Delivery) error{"ack": ack, "ack, remembered": ack, "purge": purge} {
-		window := time.Duration(0)
-		if name == "ack, remembered" {
-			window = time.Hour
-		}
-		s := openFresh(t, nil).(*Store)
+	for name, c := range map[string]struct {
+		remove    func(context.Context, *Store, *punctual.Delivery) error
+		nth       int64 // the statement that is sent for the nth time tries again
+		statement string
+		window    time.Duration
+	}{
+		"ack":             {ack, 2, "lock_free", 0},
+		"ack, remembered": {ack, 2, "lock_free", time.Hour},
+		"purge":           {purge, 3, "purge_live", 0}, // the second step finds that there is no more
+	} {
+		other := openFresh(t, nil).(*Store)
 		ctx := t.Context()
-		if _, err := s.Configure(ctx, "t", punctual.SettingsPatch{DedupeWindow: &window}); err != nil {
+		if _, err := other.Configure(ctx, "t", punctual.SettingsPatch{DedupeWindow: &c.window}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Push(ctx, []punctual.NewMessage{{Topic: "t", ID: "a"}}); err != nil {
-			t.Fatal(err)
-		}
-		ds, err := s.Claim(ctx, punctual.Claim{Topics: []string{"t"}, Max: 1, Wait: time.Minute})
-		if err != nil || len(ds) != 1 {
-			t.Fatalf("claim: %d deliveries, %v", len(ds), err)
-		}
-		tx, err := s.pool.Begin(ctx)
+		d := leaseOne(t, other, "t", "a")
+		s, paused, goOn := pausedBefore(t, other, c.nth, c.statement)
+		tx, err := other.pool.Begin(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var changing int
-		if err := tx.QueryRow(ctx, "UPDATE "+s.opt.Schema+".message SET visible_at = visible_at + 1 RETURNING pg_backend_pid()").Scan(&changing); err != nil {
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+		if _, err := tx.Exec(ctx, inSchema("UPDATE punctual.message SET visible_at = visible_at + 1", s.opt.Schema)); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
-		go func() { done <- remove(ctx, s, &ds[0]) }()
-		if name == "purge" { // an ack skips the message, and tries again for a while
-			awaitBlocked(t, s, changing)
-		}
+		go func() { done <- untilFree(func() error { return c.remove(ctx, s, &d) }) }()
+		awaitAgain(t, name, paused, done)
 		if err := tx.Commit(ctx); err != nil {
 			t.Fatal(err)
 		}
+		goOn()
 		if err := <-done; err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if info, err := s.Get(ctx, "t", "a"); !errors.Is(err, punctual.ErrNotFound) {
 			t.Errorf("%s: the message is still there: %+v, %v", name, info, err)
+		}
+	}
+}
+
+// awaitAgain waits until a call is about to try again; see pausedBefore. It fails the test if the call ends before.
+func awaitAgain(t *testing.T, call string, paused <-chan struct{}, ended <-chan error) {
+	t.Helper()
+	select {
+	case <-paused:
+	case err := <-ended:
+		t.Fatalf("%s did not wait for the transaction that holds the message: %v", call, err)
+	case <-time.After(time.Minute):
+		t.Fatalf("this test shows nothing: %s has not met the message that is held", call)
+	}
+}
+
+// untilFree repeats a call that gives up because its message is held. The call may do so on a slow machine, which takes all the time that the
+// call has for its first try.
+func untilFree(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, errHeld) {
+			return err
 		}
 	}
 }
@@ -122,8 +145,8 @@ func TestChangeBehindAReplacement(t *testing.T) {
 	}
 }
 
-// TestPushHalfRefused: a push stores what nothing is in the way of, and then reads the messages whose IDs others have. When that
-// fails, those alone have the error: the others are stored (P13).
+// TestPushHalfRefused: a push stores the messages whose IDs are free, and then locks the messages that have the other IDs. When the latter
+// fails, the messages with these IDs alone have the error, and the others are stored (P13).
 func TestPushHalfRefused(t *testing.T) {
 	t.Parallel()
 	s := openFresh(t, nil).(*Store)
@@ -172,7 +195,8 @@ func awaitBlocked(t *testing.T, s *Store, pid int) {
 	awaitBlockedOr(t, s, pid, func() bool { return false })
 }
 
-// awaitBlockedOr is awaitBlocked for what may not wait, as it should: done reports that it did not.
+// awaitBlockedOr is awaitBlocked for a call that should wait and may fail to. It also returns when done reports that the call has ended
+// without waiting.
 func awaitBlockedOr(t *testing.T, s *Store, pid int, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
@@ -235,21 +259,20 @@ func TestTopicDeletedUnderAChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = tx.Rollback(t.Context()) }()
-			if _, err := tx.Exec(t.Context(), inSchema("SELECT FROM punctual.message WHERE id = 'a' FOR UPDATE", s.opt.Schema)); err != nil {
+			var holding int
+			if err := tx.QueryRow(t.Context(), inSchema("SELECT pg_backend_pid() FROM punctual.message WHERE id = 'a' FOR UPDATE", s.opt.Schema)).Scan(&holding); err != nil {
 				t.Fatal(err)
 			}
 			answer := make(chan error, 1)
-			go func() { answer <- c.do(s, d) }()
-			for waiting := 0; waiting == 0 && !c.leased; { // a settlement skips the message, and tries again
-				select {
-				case err := <-answer:
-					t.Fatalf("%s did not wait for who has the message locked: %v", name, err)
-				default:
-				}
-				err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%"+s.opt.Schema+"%'").Scan(&waiting)
-				if err != nil {
-					t.Fatal(err)
-				}
+			changing, paused, goOn := pausedBefore(t, s, 2, "lock_free")
+			go func() { answer <- untilFree(func() error { return c.do(changing, d) }) }()
+			if c.leased { // a settlement skips the message, and tries again
+				awaitAgain(t, name, paused, answer)
+			} else {
+				awaitBlockedOr(t, s, holding, func() bool { return len(answer) > 0 })
+			}
+			if len(answer) > 0 {
+				t.Fatalf("%s did not wait for the transaction that has the message locked: %v", name, <-answer)
 			}
 			if numbers, _, err := s.dropTopic(t.Context(), "orders"); err != nil || len(numbers) != 1 {
 				t.Fatalf("the topic was not deleted: %v, %v", numbers, err)
@@ -257,6 +280,7 @@ func TestTopicDeletedUnderAChange(t *testing.T) {
 			if err := tx.Rollback(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			goOn()
 			if err := <-answer; !errors.Is(err, c.want) {
 				t.Errorf("%s of a message whose topic was deleted meanwhile: %v, want %v", name, err, c.want)
 			}
@@ -264,8 +288,8 @@ func TestTopicDeletedUnderAChange(t *testing.T) {
 	}
 }
 
-// P1: the deletion of a topic waits for pushes to it that are under way, and takes their messages along. Otherwise a push could succeed
-// under the number of a topic that is gone.
+// P1: the deletion of a topic waits for pushes to the topic that are under way, and takes their messages along. Otherwise a push could
+// succeed under the number of a topic that is gone.
 func TestDeletionWaitsForPushes(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -301,18 +325,28 @@ func TestDeletionWaitsForPushes(t *testing.T) {
 	}
 }
 
-// A purge goes by the states when it begins: what is pushed, or dies, or becomes ready behind that, stays.
+// A purge goes by the states that messages have when it begins: a message that is pushed later, dies later or becomes ready later stays.
 func TestPurgeLeavesWhatCameLater(t *testing.T) {
 	t.Parallel()
 	clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	s := openFresh(t, clock).(*Store)
 	begun := clock.Now().UnixMilli()
 	pushOrders(t, s, 1, 0)
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "later", ID: "ready later", Delay: time.Second}}); err != nil {
+		t.Fatal(err)
+	}
 	clock.Advance(time.Second)
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "later"}, {Topic: "orders", ID: "dies later"}}); err != nil {
 		t.Fatal(err)
 	}
 	clock.Advance(time.Second)
+	if i, err := s.Get(t.Context(), "later", "ready later"); err != nil || i.State != punctual.StateReady {
+		t.Fatalf("this test shows nothing: the message that was to become ready is %v, %v", i.State, err)
+	}
+	ready := []any{"later", int32(punctual.StateReady), int64(math.MinInt64), int64(math.MaxInt64), begun, sweepItems, int64(0), ""}
+	if got, err := s.purgeSome(t.Context(), "purge_live", ready); err != nil || len(got.ids) > 0 {
+		t.Errorf("a purge of ready messages that began before a message became ready removes %v, %v; want none", got.ids, err)
+	}
 	for _, d := range claimN(t, s, 10) {
 		if d.ID == "dies later" {
 			if _, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: d.ID, Token: d.Token, Verb: punctual.SettleDiscard}}); err != nil {
@@ -327,5 +361,91 @@ func TestPurgeLeavesWhatCameLater(t *testing.T) {
 	dead := []any{"orders", int64(math.MinInt64), int64(math.MaxInt64), begun, sweepItems, int64(math.MinInt64), ""}
 	if got, err := s.purgeSome(t.Context(), "purge_dead", dead); err != nil || len(got.ids) > 0 {
 		t.Errorf("a purge that began before a message died removes %v, %v; want none", got.ids, err)
+	}
+}
+
+// P14: a transaction holds one of the messages that a purge is to remove. The purge removes the others while that is open, so it keeps no
+// lock of theirs, and the held one when the transaction is over.
+func TestPurgeBesideAHeldMessage(t *testing.T) {
+	t.Parallel()
+	const all = 20
+	for _, state := range []punctual.State{punctual.StateLeased, punctual.StateDead} {
+		t.Run(state.String(), func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+			pushOrders(t, s, all, 0)
+			for _, d := range claimN(t, s, all) {
+				if state == punctual.StateDead {
+					if err := settleOne(t, s, settlement(d, punctual.SettleDiscard)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			tx := hold(t, s, func(ctx context.Context, s *Store, tx pgx.Tx) error {
+				held, err := tx.Exec(ctx, inSchema("SELECT FROM punctual.message WHERE id = '7' FOR UPDATE", s.opt.Schema))
+				if err == nil && held.RowsAffected() != 1 {
+					err = fmt.Errorf("%d messages are locked", held.RowsAffected())
+				}
+				return err
+			})
+			type answer struct {
+				n   int64
+				err error
+			}
+			purged := make(chan answer, 1)
+			go func() {
+				n, err := s.Purge(context.Background(), punctual.PurgeQuery{Topic: "orders", State: state})
+				purged <- answer{n, err}
+			}()
+			waitUntil(t, "all messages but the held one are removed", func() bool { return count(t, s, "message") == 1 || len(purged) > 0 })
+			if len(purged) > 0 {
+				t.Fatalf("P14: a purge ended beside a message that is held: %+v", <-purged)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-purged; got.err != nil || got.n != all || count(t, s, "message") != 0 {
+				t.Errorf("when the transaction is over the purge answers %+v, and %d messages are left; want that all %d are removed", got, count(t, s, "message"), all)
+			}
+		})
+	}
+}
+
+// P13: a purge that ends while a message is held says so. The error is definite if the purge has removed nothing.
+func TestPurgeGivesUp(t *testing.T) {
+	t.Parallel()
+	for _, others := range []int64{0, 1} {
+		other := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+		tx := hold(t, other, holdings["locked"])
+		if others > 0 {
+			if _, err := other.Push(t.Context(), []punctual.NewMessage{laterMessage("other")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, paused, goOn := pausedBefore(t, other, 3, "purge_live") // the second step finds that there is no more
+		ctx, end := context.WithCancel(t.Context())
+		var n int64
+		purged := make(chan error, 1)
+		go func() {
+			var err error
+			n, err = s.Purge(ctx, punctual.PurgeQuery{Topic: "orders"})
+			purged <- err
+		}()
+		awaitAgain(t, "purge", paused, purged)
+		end()
+		goOn()
+		err := <-purged
+		if n != others || !errors.Is(err, punctual.ErrOverloaded) || !errors.Is(err, context.Canceled) {
+			t.Errorf("P13: a purge of a message that is held, and of %d others, answers %d, %v; want an ErrOverloaded that wraps the error of the context", others, n, err)
+		}
+		if punctual.Definite(err) != (others == 0) {
+			t.Errorf("P13: the error of a purge that has removed %d messages is definite: %v", n, err)
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := count(t, s, "message"); n != 1 {
+			t.Errorf("%d messages are left behind the purge that gave up; want the held one", n)
+		}
 	}
 }

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// reserveConns is how many connections the store makes beside the pool, at most, while all of the pool are in use.
+	// reserveConns is how many connections the reserve has at most.
 	reserveConns = 3
-	// reserveAfter is how long a call waits for a connection of the pool before it takes one of those.
+	// reserveAfter is how long a call waits for a connection of a full pool before it takes one of the reserve.
 	reserveAfter = 20 * time.Millisecond
-	// reserveIdle is for how long such a connection is kept that nobody uses.
+	// reserveIdle is for how long a connection of the reserve is kept that nobody uses.
 	reserveIdle = 30 * time.Second
 )
 
 // reserve has connections beside the pool. It is needed because handlers that each hold a transaction may have all connections of
-// the pool, for as long as they like. The leases of their messages are then renewed over the reserve, which also serves acks,
-// claims, pushes and the making of topics for pushes. The store's own calls hold a connection for a moment each, so a few are enough.
-// Counts of all messages, which take long, wait for the pool.
+// the pool, for as long as they like. The leases of their messages are then renewed over the reserve, which serves all other calls as
+// well. Most of them hold a connection for a moment only, so a few are enough. Calls that read all messages, which takes long, wait
+// for the pool instead.
 type reserve struct {
 	mu   sync.Mutex
 	pool *pgxpool.Pool // guarded by mu: nil until it is needed
-	uses int64         // guarded by mu: how often a call has turned to it
+	uses int64         // guarded by mu: how often a call has turned to the reserve
 }
 
 // acquire takes a connection of the pool, or of the reserve while the pool has none.
@@ -35,7 +35,7 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return s.acquireWithin(ctx, reserveAfter)
 }
 
-// acquireWithin waits that long for a connection of the pool before it takes one of the reserve.
+// acquireWithin waits so long for a connection of the pool. If the pool is full then, it takes a connection of the reserve.
 func (s *Store) acquireWithin(ctx context.Context, wait time.Duration) (*pgxpool.Conn, error) {
 	short, end := context.WithTimeout(ctx, wait)
 	defer end()
@@ -43,7 +43,7 @@ func (s *Store) acquireWithin(ctx context.Context, wait time.Duration) (*pgxpool
 	if err == nil || short.Err() == nil || ctx.Err() != nil {
 		return conn, err
 	}
-	if stat := s.pool.Stat(); stat.AcquiredConns() < stat.MaxConns() { // it is the server that takes long
+	if stat := s.pool.Stat(); stat.AcquiredConns() < stat.MaxConns() { // the pool is not full, but the server takes long to connect
 		return s.pool.Acquire(ctx)
 	}
 	own, err := s.reserve.get(ctx, s.pool)
@@ -56,7 +56,7 @@ func (s *Store) acquireWithin(ctx context.Context, wait time.Duration) (*pgxpool
 	return s.pool.Acquire(ctx) // the server has no connection for the reserve
 }
 
-// get returns the pool of the reserve, which dials as the other one does.
+// get returns the pool of the reserve, which it makes if need be, with the configuration of the store's pool.
 func (r *reserve) get(ctx context.Context, like *pgxpool.Pool) (*pgxpool.Pool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *reserve) get(ctx context.Context, like *pgxpool.Pool) (*pgxpool.Pool, e
 	return r.pool, err
 }
 
-// times is how often a call found no free connection in the pool.
+// times returns how often a call has turned to the reserve, because the pool was full.
 func (r *reserve) times() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,11 +2,14 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/punctualmq/punctual"
@@ -14,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// poolOf is a pool of so many connections.
+// poolOf returns a pool of so many connections.
 func poolOf(t *testing.T, server *pgrig.Server, conns int32) *pgxpool.Pool {
 	t.Helper()
 	c, err := pgxpool.ParseConfig(server.URL("postgres"))
@@ -46,7 +49,7 @@ func holdAll(t *testing.T, s *Store) {
 	}
 }
 
-// P10, P14: handlers hold all connections of the pool. Leases are renewed, and messages acked, claimed and pushed all the same.
+// P10, P14: handlers hold all connections of the pool. Leases are renewed all the same, and messages are acked, claimed and pushed.
 func TestPoolHeldByHandlers(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, poolOf(t, shared, 2), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -72,8 +75,61 @@ func TestPoolHeldByHandlers(t *testing.T) {
 	}
 }
 
-// P3, P6: more handlers than the pool has connections, each in a transaction for longer than its lease. All finish in their first
-// attempt.
+// What works without an open store, and an Open that fails, closes the connections that it has made beside a full pool.
+func TestReserveEndsWithoutAStore(t *testing.T) {
+	t.Parallel()
+	there := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	for name, call := range map[string]func(pool *pgxpool.Pool) error{
+		"Examine": func(pool *pgxpool.Pool) error {
+			_, err := Examine(t.Context(), pool, &Options{Schema: there.opt.Schema})
+			return err
+		},
+		"Migrate": func(pool *pgxpool.Pool) error { return Migrate(t.Context(), pool, &Options{Schema: there.opt.Schema}) },
+		"MigrationStatus": func(pool *pgxpool.Pool) error {
+			_, err := MigrationStatus(t.Context(), pool, &Options{Schema: there.opt.Schema})
+			return err
+		},
+		"Open": func(pool *pgxpool.Pool) error {
+			_, err := Open(t.Context(), pool, &Options{Schema: fresh()})
+			if !errors.Is(err, punctual.ErrNotFound) {
+				return fmt.Errorf("this test shows nothing: Open where there is no store: %w", err)
+			}
+			return nil
+		},
+	} {
+		c, err := pgxpool.ParseConfig(shared.URL("postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.MaxConns = 1
+		var opened, closed atomic.Int64 // connections of the pool and of the reserve, which has the pool's configuration
+		c.AfterConnect = func(context.Context, *pgx.Conn) error { opened.Add(1); return nil }
+		c.BeforeClose = func(*pgx.Conn) { closed.Add(1) }
+		pool, err := pgxpool.NewWithConfig(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := call(pool); err != nil {
+			t.Errorf("%s beside a full pool: %v", name, err)
+		}
+		beside := opened.Load() - 1 // the other one is held
+		if beside == 0 {
+			t.Fatalf("this test shows nothing: %s has needed no connection beside the pool", name)
+		}
+		if n := closed.Load(); n != beside {
+			t.Errorf("%s has made %d connections beside the pool, and closed %d", name, beside, n)
+		}
+		held.Release()
+		pool.Close()
+	}
+}
+
+// P3, P6: there are more handlers than the pool has connections, and each needs a transaction for longer than its lease. All finish in
+// their first attempt.
 func TestSlowHandlersWithTransactions(t *testing.T) {
 	t.Parallel()
 	const handlers, conns = 4, 2

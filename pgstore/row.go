@@ -17,8 +17,8 @@ import (
 // name names a message.
 type name struct{ topic, id string }
 
-// row is a row of table message that a transaction has locked. It is a live message, a dead one, or neither: then it is the ID
-// of a finished message.
+// row is a row of the table message, mostly one that a transaction has locked. It is a live message, a dead one, or neither: then it is
+// the remembered ID of a finished message.
 type row struct {
 	name
 	lifecycle.Message
@@ -27,14 +27,14 @@ type row struct {
 	leasedAt   int64 // when its last lease began, 0 if that is not known; it counts only while there is a lease
 	live, dead bool
 	forgetAt   int64 // when the ID of a finished message is free again; 0 in a row that is live or dead
-	replaced   bool  // a follow-up of the message's own settlement takes its row, so nothing else is to be written there
+	replaced   bool  // a follow-up of the message's own settlement takes this row, so nothing else is to be written there
 
 	// What changes.apply has decided to keep of a message that finishes. recordUntil is 0 unless a finished record is kept.
 	outcome              punctual.Outcome
 	endedAt, recordUntil int64
 }
 
-// scanRow reads a row of lock.sql.
+// scanRow reads a row of lock.sql or lock_free.sql.
 func scanRow(rows scanner) (*row, error) {
 	r := &row{}
 	var visibleAt, expireAfter, diedAt, forgetAt, remember, leasedAt *int64
@@ -47,7 +47,7 @@ func scanRow(rows scanner) (*row, error) {
 	return r, err
 }
 
-// place takes in the columns that say whether a message is live or dead. Its token is set before.
+// place takes in the columns that say whether a message is live or dead. The caller has set the token before.
 func (r *row) place(visibleAt, diedAt *int64, reason *string) {
 	switch {
 	case visibleAt != nil:
@@ -60,7 +60,7 @@ func (r *row) place(visibleAt, diedAt *int64, reason *string) {
 	}
 }
 
-// orZero is the value of a column in which NULL means the same as the zero value.
+// orZero returns the value of a column in which NULL means the same as the zero value.
 func orZero[T any](column *T) (value T) {
 	if column != nil {
 		value = *column
@@ -68,8 +68,8 @@ func orZero[T any](column *T) (value T) {
 	return value
 }
 
-// state is the state of a message at now, in ms. It is StateNone for the ID of a finished message and for a dead message past its
-// retention. A message is dead by its column died_at, so that one that has lost its reason does not pass for a live one.
+// state returns the state of the message at now, in ms: StateNone for the remembered ID of a finished message and for a dead message past
+// its retention. A message is dead by its column died_at, so that one that has lost its reason does not pass for a live one.
 func (r *row) state(now int64, set *punctual.Settings) punctual.State {
 	switch {
 	case r.live:
@@ -80,7 +80,7 @@ func (r *row) state(now int64, set *punctual.Settings) punctual.State {
 	return punctual.StateNone
 }
 
-// holder is what a push of the row's ID meets. A row that is nil is a free ID.
+// holder returns what a push of the row's ID meets. A nil row stands for a free ID.
 func (r *row) holder(now int64, set *punctual.Settings) lifecycle.Holder {
 	if r == nil {
 		return lifecycle.Holder{}
@@ -88,9 +88,8 @@ func (r *row) holder(now int64, set *punctual.Settings) lifecycle.Holder {
 	return lifecycle.Holder{State: r.state(now, set), Due: r.Due, Died: r.Died, Remembered: r.forgetAt > now}
 }
 
-// setAttributes gives a message that is read its attributes. A message that a program of version 3 or 4 has pushed has no block, and
-// its Remember in the column of that name alone, in ms. For other messages that column has what the block says, because statements
-// need it.
+// setAttributes gives a message that is read its attributes. A message that a program of version 3 or 4 has pushed has no block; its
+// Remember is in the column of that name, in ms. For other messages that column repeats what the block says, because statements need it.
 func setAttributes(m *punctual.Message, remember *int64, block []byte) error {
 	if block == nil {
 		m.Remember = time.Duration(orZero(remember)) * time.Millisecond
@@ -136,7 +135,7 @@ func decodeHeaders(from []byte) (map[string]string, error) {
 	return h, nil
 }
 
-// encodeFailure writes an entry of a history in the form that claim.sql uses, too: attempt, time in ms and text.
+// encodeFailure writes an entry of a history: attempt, time in ms and text. claim.sql and end.sql write the same form.
 func encodeFailure(f punctual.Failure) []byte {
 	return fmt.Appendf(nil, "%d %d %s", f.Attempt, f.At.UnixMilli(), f.Error)
 }

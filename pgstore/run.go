@@ -19,7 +19,8 @@ import (
 const (
 	// tries bounds how often a transaction is tried that others keep from happening.
 	tries = 10
-	// callTime bounds a call whose context has no deadline, so that none hangs on a server that does.
+	// callTime bounds a part of a call, and a transaction with its further tries, where the context has no deadline, so that no call
+	// hangs on a server that hangs.
 	callTime = 30 * time.Second
 )
 
@@ -35,7 +36,7 @@ type scanner interface{ Scan(dest ...any) error }
 type step struct {
 	pgx.Batch
 	s    *Store
-	each []func(scanner) error // of the statements, for those who send them one by one
+	each []func(scanner) error // what each statement's rows are given to, for SQL, which sends the statements one by one
 }
 
 func (s *Store) step() *step { return &step{s: s} }
@@ -58,7 +59,8 @@ func (x *step) add(name string, args []any, each func(scanner) error) *step {
 	return x
 }
 
-// own makes a step a transaction of the store's own: it says its level, and how the server is to read unless plan is "".
+// own makes a step a transaction of the store's own: it puts level.sql in front, and behind that the statement plan, which says how the
+// server is to read, unless plan is "".
 func (x *step) own(plan string) *step {
 	if plan != "" {
 		x.prepend(plan, nil, nil)
@@ -74,7 +76,7 @@ func (x *step) prepend(name string, args []any, each func(scanner) error) *step 
 	return x
 }
 
-// send sends a step and hears its answers.
+// send sends a step and reads its answers.
 func (x *step) send(ctx context.Context, to sender) error {
 	return to.SendBatch(ctx, &x.Batch).Close()
 }
@@ -89,7 +91,7 @@ func (s *Store) sendAlone(ctx context.Context, x *step) error {
 	return x.send(ctx, conn)
 }
 
-// within bounds the time of a call.
+// within returns a context with a deadline: that of ctx, or callTime from now where ctx has none.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
@@ -97,10 +99,10 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTime)
 }
 
-// answerGrace is how long a call goes on for an answer when its context has ended.
+// answerGrace is how long some calls, such as claims, still wait for an answer after their context has ended.
 const answerGrace = time.Second
 
-// outliving is a context that ends a little later than another one.
+// outliving returns a context that ends answerGrace after ctx, or after callTime if that is earlier.
 func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, end := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(answerGrace, end) })
@@ -112,20 +114,21 @@ func (s *Store) write(ctx context.Context, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error { return s.sendAlone(ctx, build().own("plan")) }, punctual.ErrIndeterminate)
 }
 
-// read is write for what changes nothing.
+// read is write for a step that changes nothing, so that a lost answer is ErrUnreachable.
 func (s *Store) read(ctx context.Context, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error { return s.sendAlone(ctx, build().own("plan")) }, punctual.ErrUnreachable)
 }
 
-// readAll is read for what counts all messages. It takes long, and so waits for a connection of the pool.
+// readAll is read for a step that reads all messages. Because that takes long, it waits for a connection of the pool and takes none of the
+// reserve.
 func (s *Store) readAll(ctx context.Context, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error {
 		return build().own("plan_all").send(ctx, s.pool)
 	}, punctual.ErrUnreachable)
 }
 
-// transact runs a transaction of several steps. f may be called again; what it did before was rolled back then.
-// The step that it returns is sent together with the commit.
+// transact runs a transaction of several steps. The step that f returns is sent together with the commit. f may be called again, after
+// what it did before was rolled back.
 func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx *transaction) (last *step, err error)) error {
 	return s.again(ctx, func(ctx context.Context) error {
 		conn, err := s.acquire(ctx)
@@ -138,7 +141,7 @@ func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx *tr
 		if err != nil {
 			return uncommitted{err}
 		}
-		if !tx.begun { // it needed nothing
+		if !tx.begun { // f has sent nothing
 			return nil
 		}
 		if last == nil {
@@ -156,7 +159,7 @@ type transaction struct {
 	begun bool
 }
 
-// send sends a step, the first one together with the begin.
+// send sends a step, the first one together with BEGIN and plan.sql.
 func (t *transaction) send(ctx context.Context, x *step) error {
 	if !t.begun {
 		t.begun = true
@@ -169,9 +172,9 @@ func (t *transaction) send(ctx context.Context, x *step) error {
 	return x.send(ctx, t.conn)
 }
 
-// release gives the connection back, and rolls an open transaction back before. Whatever is tried next must not wait for locks of this
-// transaction, and the pool would close the connection of an open one, which the server notices only later. It does so where the
-// rollback fails.
+// release rolls back the transaction if it is open, and gives the connection back. Without the rollback the pool would close the
+// connection, which the server notices only later, and what is tried next could wait for locks of this transaction until then. Where
+// the rollback fails, the pool does close the connection.
 func (t *transaction) release(ctx context.Context) {
 	if c := t.conn.Conn().PgConn(); t.begun && !c.IsClosed() && c.TxStatus() != 'I' {
 		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
@@ -184,7 +187,7 @@ func (t *transaction) release(ctx context.Context) {
 // rollbackTime is how long a rollback may take before its connection is closed instead.
 const rollbackTime = time.Second
 
-// unsent marks the error of what was not sent.
+// unsent marks the error of a step that was not sent, because there was no connection.
 type unsent struct{ error }
 
 func (u unsent) Unwrap() error { return u.error }
@@ -194,8 +197,8 @@ type uncommitted struct{ error }
 
 func (u uncommitted) Unwrap() error { return u.error }
 
-// again calls f until others let it happen, and says in the vocabulary what went wrong. unknown is the kind of an
-// answer that got lost.
+// again calls f, and calls it anew as long as others are in its way, up to tries times in all. It says in the vocabulary of errors what
+// went wrong; unknown is the kind of error of a lost answer.
 func (s *Store) again(ctx context.Context, f func(context.Context) error, unknown error) error {
 	ctx, end := within(ctx)
 	defer end()

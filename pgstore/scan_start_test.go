@@ -16,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// scanStartOf is the scan start of topic orders.
+// scanStartOf returns the scan start of the topic orders.
 func scanStartOf(s *Store) int64 {
 	return s.waits.beginRead([]string{"orders"}, true)["orders"].scanStart
 }
@@ -37,8 +37,8 @@ func finishOverdue(t *testing.T, s *Store, n int) {
 	}
 }
 
-// A claim that waits keeps away from the entries of finished messages that a snapshot holds. Without that each claim would cost more
-// than the last one, as long as somebody holds a snapshot.
+// A claim that waits does not read the index entries of finished messages, which stay as long as a snapshot needs them. Otherwise each
+// claim would cost more than the last one while somebody holds a snapshot.
 func TestScanStart(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -59,13 +59,14 @@ func TestScanStart(t *testing.T) {
 	read := func(start int64) int64 {
 		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, ''", claimBytes, start))
 	}
-	with := read(start) // first, since who reads dead entries marks them
+	with := read(start) // first, because a scan that reads dead entries marks them, and they are skipped from then on
 	if without := read(noScanStart); with > without/4 {
 		t.Errorf("a claim reads %d pages, and without its scan start %d; want far fewer", with, without)
 	}
 }
 
-// TestBeforeScanStart: what comes to be before the scan start is claimed, and what was pushed here in its order (P12).
+// TestBeforeScanStart: a message that appears before the scan start is claimed. If this process has pushed it, it is claimed in its order
+// (P12).
 func TestBeforeScanStart(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -76,7 +77,7 @@ func TestBeforeScanStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Each case puts the message there, where the scan start is behind it.
+	// Each case puts the message early before the scan start.
 	for name, put := range map[string]func(){
 		"pushed": pushAgain,
 		"pushed by others": func() {
@@ -138,8 +139,8 @@ func TestBeforeScanStart(t *testing.T) {
 	}
 }
 
-// The time before which a claim has left nothing is not behind what it has met and left. Nor is it in the last moments, whose pushes may
-// not be committed yet.
+// The scan start that follows from the answer of a claim is not behind a message that the claim has met and left. Nor is it in the last
+// moments, whose pushes may not be committed yet.
 func TestScanStartOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	const now, from = 1_000_000, 400_000
@@ -182,7 +183,7 @@ func pagesOf(t *testing.T, conn *pgx.Conn, text, args string) int64 {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// nextDueTracer keeps the scan starts with which the polls of a pool have read topic orders.
+// nextDueTracer keeps the scan starts with which the polls of a pool have read the topic orders.
 type nextDueTracer struct {
 	mu     sync.Mutex
 	starts []int64 // guarded by mu
@@ -211,15 +212,15 @@ func (h *nextDueTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBat
 
 func (h *nextDueTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// all are those of the polls so far.
+// all returns the scan starts of the polls so far.
 func (h *nextDueTracer) all() []int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.starts)
 }
 
-// P11: a poll keeps away from the entries of finished messages, as a claim that waits does. So a snapshot makes neither of
-// them dearer. Whole scans are recognized by their scan start, and are as rare as they are dear.
+// P11: a poll does not read the index entries of finished messages, as a claim that waits does not, so that a snapshot makes neither of them
+// slower. Whole scans are recognized by their scan start. Here there is at most one in an hour, besides the first ones.
 func TestPollKeepsAwayFromFinished(t *testing.T) {
 	t.Parallel()
 	c, err := pgxpool.ParseConfig(shared.URL("postgres"))
@@ -252,7 +253,7 @@ func TestPollKeepsAwayFromFinished(t *testing.T) {
 	read := func(start int64) int64 {
 		return pagesOf(t, conn.Conn(), s.sql.text("next_due"), fmt.Sprintf("0, NULL, 'local', '{orders}', 2000, '{%d}'", start))
 	}
-	poll := read(starts[len(starts)-1]) // first, since who reads dead entries marks them
+	poll := read(starts[len(starts)-1]) // first, because a scan that reads dead entries marks them, and they are skipped from then on
 	whole := read(noScanStart)
 	t.Logf("behind 1,000 lives under a snapshot a poll reads %d pages, and a whole scan %d", poll, whole)
 	if poll > whole/4 {
@@ -260,7 +261,7 @@ func TestPollKeepsAwayFromFinished(t *testing.T) {
 	}
 }
 
-// waitFor has a claim of orders wait, as long as a condition does not hold.
+// waitFor has a claim of orders wait until a condition holds.
 func waitFor(t *testing.T, s *Store, holds func() bool) {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -276,8 +277,8 @@ func waitFor(t *testing.T, s *Store, holds func() bool) {
 	}
 }
 
-// P11: a caller's transaction was open for long. What it has pushed, or held and given back, is found by the poll that sees the end of
-// the transaction. No whole scan and no notification is needed for that.
+// P11: a caller's transaction was open for long. The poll that sees its end finds what the transaction has pushed, or has held and given
+// back. No whole scan and no notification is needed for that.
 func TestTransactionThatEndsLate(t *testing.T) {
 	t.Parallel()
 	for name, cancels := range map[string]bool{"pushed": false, "held and given back": true} {
@@ -323,8 +324,8 @@ func seenWriters(s *Store) bool {
 	return s.waits.writers.open != nil
 }
 
-// Whole scans that are dear take a tenth of the time at most. They take half of it where something may have appeared before a
-// scan start. A cheap one is made by each poll.
+// Slow whole scans take a tenth of the time at most, or half of it where something may have appeared before a scan start. As long as they
+// are cheap each poll is one.
 func TestWholeScansAreRare(t *testing.T) {
 	for _, c := range []struct {
 		took, since int64

@@ -23,7 +23,7 @@ import (
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
-// smallDisk mounts a file system in memory, or skips loudly where that is not allowed.
+// smallDisk mounts a file system in memory. Where that is not allowed, it skips the test and says what is not tested.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
 	dir := pgrig.Folder(t)
@@ -42,7 +42,7 @@ func smallDisk(t *testing.T, options string) string {
 	return dir
 }
 
-// fill takes all the room of a disk but for what is left for small changes, and returns what gives it back.
+// fill takes the room of a disk, but for less than a block of 64 KiB, and returns the function that frees it again.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
@@ -67,8 +67,8 @@ func fill(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// P1, P13: a disk that is full of something else. Pushes are refused definitely until there is room again, and what was stored before
-// is delivered. The log is on another disk, as it should be: without room for that the server ends itself.
+// P1, P13: the disk is full of something else. Pushes are refused definitely until there is room again, and what was stored before
+// is delivered. The log is on another disk, because the server ends itself where it has no room for the log.
 func TestSlowFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "size=128m")
@@ -94,7 +94,7 @@ func TestSlowFullDisk(t *testing.T) {
 			t.Fatal("this test shows nothing: the disk does not fill")
 		}
 		for i := range body {
-			body[i] = byte(random.Uint32()) // the server compresses
+			body[i] = byte(random.Uint32()) // because the server compresses what is not random
 		}
 		rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: fmt.Sprint("big", n), Due: longDue, Body: body}})
 		switch {
@@ -128,8 +128,8 @@ func makeReachable(t *testing.T, dir, like string) {
 	}
 }
 
-// P2, P8, P11: the server's clock steps forth and back. The store's never goes back, nothing is delivered early by it, and all is
-// delivered once it has caught up.
+// P2, P8, P11: the server's clock steps forth and back. The store's clock never goes back, no message is delivered early by it, and each
+// message is delivered once the clock has caught up.
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	server := pgrig.StartShifted(t, "fsync=off")
@@ -190,7 +190,7 @@ func stepClock(t *testing.T, server *pgrig.Server, ahead time.Duration) {
 	}
 }
 
-// Where a backup was restored under an open store, the store stops: it has seen what is not there any more.
+// Where a backup was restored under an open store, the store stops, because it has seen what is not there any more.
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t)
@@ -210,7 +210,7 @@ func TestRestored(t *testing.T) {
 		}
 	}
 	copyData(server.Dir, backup)
-	// An hour passes, as the store's table says.
+	// To the store an hour passes, and its duties write that down.
 	later := s.clock.guess() + time.Hour.Microseconds()
 	s.clock.hear(later)
 	waitUntil(t, "the clock is written down", func() bool {
@@ -230,8 +230,8 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// P14: messages at the head of a topic that cannot be delivered keep nobody from those behind them. They are used up,
-// cancelled under their lease, expired, or held by somebody's transaction.
+// P14: messages that are first in a topic and cannot be delivered keep no claim from those behind them. Their attempts are used up, they
+// have expired, or somebody's transaction holds them.
 func TestPoisonHead(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -300,7 +300,7 @@ func TestPushHeldOpen(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for { // the last of the others may have been due a millisecond behind its claim
+	for { // the last of the others may have become due only after the claim behind its push
 		ds := claimOrders(t, s, time.Minute)
 		if len(ds) == 0 {
 			t.Fatal("P1: no claim behind the commit finds the message")
@@ -311,7 +311,7 @@ func TestPushHeldOpen(t *testing.T) {
 	}
 }
 
-// Batches that name the same messages in other orders do not lock each other out.
+// P14: batches that name the same messages in different orders do not wait for each other in a circle.
 func TestCrossingBatches(t *testing.T) {
 	t.Parallel()
 	url := shared.Database(t)
@@ -380,18 +380,29 @@ func TestCrossingBatches(t *testing.T) {
 	}
 }
 
-// P1: at each isolation level a transaction that is rolled back leaves no message and wakes nobody, and one that commits leaves it.
+// P1: at each isolation level a transaction that is rolled back leaves no message and wakes nobody, and one that commits leaves its message.
 func TestTxIsolation(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true, pollEvery: time.Hour})
 	pushOrders(t, s, 1, time.Hour) // the topic is there
+	claimOrders(t, s, time.Millisecond)
+	notices := func() (n int) { // how often claims of orders would have been woken, now that one has waited
+		t.Helper()
+		waitUntil(t, "no poll is under way", func() bool {
+			s.waits.mu.Lock()
+			defer s.waits.mu.Unlock()
+			n = s.waits.topics["orders"].notices
+			return s.waits.polls > 0 && s.waits.polling == 0
+		})
+		return n
+	}
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		for _, commit := range []bool{false, true} {
 			tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 			if err != nil {
 				t.Fatal(err)
 			}
-			id := fmt.Sprint(level, commit)
+			id, before := fmt.Sprint(level, commit), notices()
 			pushTx(t, s, Pgx(tx), message(id))
 			if commit {
 				err = tx.Commit(t.Context())
@@ -401,10 +412,13 @@ func TestTxIsolation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if n := notices() - before; n > 0 && !commit {
+				t.Errorf("%s: a push that was rolled back has woken claims %d times", level, n)
+			}
 			if _, err := s.Get(t.Context(), "orders", id); errors.Is(err, punctual.ErrNotFound) == commit {
 				t.Errorf("%s: Get after the end, committed %v: %v", level, commit, err)
 			}
-			claimOrders(t, s, 0)
+			claimOrders(t, s, time.Millisecond) // a wait, so that the topic stays known
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// maxPartitions is into how many parts this store divides a topic: claims pass by what others have locked, so one is enough.
+// maxPartitions is how many partitions a topic has in this store at most. One is enough, because claims pass by what others have locked.
 const maxPartitions = 1
 
 // abilities are what this store can do with settings.
@@ -34,7 +34,7 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 // Configure changes a topic's settings; see punctual.Inspector.
 func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	return call(ctx, s, "configure", topic, storekit.CheckTopic(topic), func() (punctual.Settings, error) {
-		// What is wrong with the patch alone must not make a topic.
+		// A patch that is wrong by itself must not make a topic.
 		if err := storekit.CheckCompanionPatch(topic, &patch); err != nil {
 			return punctual.Settings{}, err
 		}
@@ -70,7 +70,7 @@ func (s *Store) configure(ctx context.Context, topic string, patch punctual.Sett
 	return set, err
 }
 
-// lockTopic locks a topic, which it makes if need be, and with it the topic that it is a companion of.
+// lockTopic locks the row of a topic. If there is no such topic it makes it, and also the topic that it is a companion of.
 func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string) (number int32, set punctual.Settings, err error) {
 	topics := withParents([]string{topic})
 	x := s.shareTopics(topics, 0).
@@ -87,7 +87,7 @@ func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string) (n
 	return number, set, err
 }
 
-// settingsArgs are settings as the arguments of topic_create.sql and topic_change.sql.
+// settingsArgs returns settings as the arguments of topic_create.sql and topic_change.sql, both of which take one more argument in front.
 func settingsArgs(set punctual.Settings) ([]any, error) {
 	text, err := storekit.EncodeSettings(set)
 	if err != nil {

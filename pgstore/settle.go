@@ -21,7 +21,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	})
 }
 
-// settling is a call of Settle.
+// settling is a call of Settle, SettleTx or SettleManyTx.
 type settling struct {
 	s    *Store
 	ss   []punctual.Settlement
@@ -31,7 +31,7 @@ type settling struct {
 	within bool // it works in a transaction of the caller's, whose commit makes the answers durable
 }
 
-// settlingOf checks the settlements, and notes the errors of those that are malformed.
+// settlingOf checks the settlements, notes the errors of those that are malformed, and collects the follow-ups.
 func (s *Store) settlingOf(ss []punctual.Settlement) *settling {
 	c := &settling{s: s, ss: ss, out: make([]error, len(ss))}
 	for i := range ss {
@@ -59,8 +59,8 @@ func (c *settling) parts() [][]int {
 	return parts(fit, c.name, c.then.bytes, c.then.names)
 }
 
-// settle carries out a part. Acks take one statement; what that statement leaves, and a part with other verbs, takes a transaction that
-// reads the messages first. So does a part with acks of a topic that tells of them.
+// settle carries out a part, all or none of whose items have follow-ups. A part of acks alone takes one statement, unless a topic tells of
+// acks. What that statement leaves, and every other part, takes a transaction that locks and reads the messages first.
 func (c *settling) settle(ctx context.Context, part []int) error {
 	if c.then != nil && len(c.ss[part[0]].Then) > 0 {
 		return c.settleWithFollowUps(ctx, part)
@@ -79,7 +79,7 @@ func (c *settling) settle(ctx context.Context, part []int) error {
 	return c.settleAny(ctx, left, len(part))
 }
 
-// ack finishes the messages whose current token is given, by the statement of a path, and returns the other items.
+// ack finishes messages under their current tokens by the statement of a path, and returns the items that the statement leaves.
 func (c *settling) ack(ctx context.Context, part []int, path ackPath) (left []int, err error) {
 	statement := "ack"
 	if path == ackKeeps {
@@ -91,7 +91,7 @@ func (c *settling) ack(ctx context.Context, part []int, path ackPath) (left []in
 	}
 	var micros int64
 	var done int
-	var kept bool                    // something of the messages
+	var kept bool                    // an ID or a finished record was to be kept
 	var doneTopics, doneIDs []string // the messages that are done, unless all are
 	err = c.s.write(ctx, func() *step {
 		return c.s.step().add(statement, c.s.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
@@ -123,9 +123,9 @@ func (c *settling) ack(ctx context.Context, part []int, path ackPath) (left []in
 }
 
 // settleAny carries out those items of a part that are left, whatever their verbs; all is how many the part has. Messages that other
-// transactions hold are skipped and tried again when the others are done, so that a caller's transaction holds up no other
-// message of the call. The error is that of the whole part. If items of the part are done already, the error is given to each of
-// those that are left instead.
+// transactions hold are skipped, and tried again for a short time when the others are done, so that a caller's transaction holds up no
+// other message of the call. The error is that of the whole part. If items of the part are done already, the error goes to each item
+// that is left instead.
 func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
 	ctx, end := within(ctx)
 	defer end()
@@ -199,7 +199,7 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 	return held, err
 }
 
-// decide adds to write what becomes of a message by what its holder says, and of its follow-ups. It returns the holder's answer. If a
+// decide adds to write what becomes of a message by what its holder says, and of the follow-ups. It returns the holder's answer. If a
 // follow-up is refused, it adds nothing.
 func (c *settling) decide(i int, l *locked, write *changes) error {
 	x := &c.ss[i]

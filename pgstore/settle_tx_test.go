@@ -115,7 +115,7 @@ func testSettleTxSavepoint(t *testing.T, s *Store, begin openTx) {
 	ackAll(t, s, behind)
 }
 
-// testSettleTxLost: a lease that was lost, before the transaction or in it, is answered and leaves the transaction whole.
+// testSettleTxLost: a settlement whose lease was lost, before the transaction or in it, gets ErrLeaseLost and leaves the transaction whole.
 func testSettleTxLost(t *testing.T, s *Store, begin openTx) {
 	d := leaseOne(t, s, "mails", "lost")
 	stale := d
@@ -153,7 +153,8 @@ func testSettleTxVerbs(t *testing.T, s *Store, begin openTx) {
 	}
 }
 
-// testSettleTxRefused: a refused follow-up is the error of its settlement. The transaction is whole, and the others of the call are in it.
+// testSettleTxRefused: a refused follow-up is the error of its settlement. The transaction is whole, and the other settlements of the call
+// are in it.
 func testSettleTxRefused(t *testing.T, s *Store, begin openTx) {
 	paused := true
 	if _, err := s.Configure(t.Context(), "paused", punctual.SettingsPatch{PushPaused: &paused}); err != nil {
@@ -182,8 +183,8 @@ func testSettleTxRefused(t *testing.T, s *Store, begin openTx) {
 	ackAll(t, s, refused)
 }
 
-// P3: until the transaction ends nobody claims its message, although the lease runs out, and the message of the follow-up's ID is held. An
-// ack outside gets a definite answer.
+// P3: until the transaction ends nobody claims its message, although the lease runs out, and a push of the follow-up's ID waits in vain. An
+// ack outside the transaction gets a definite error.
 func TestSettleTxHoldsItsMessages(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -255,8 +256,8 @@ func TestSettleTxBehindTheSnapshot(t *testing.T) {
 	}
 }
 
-// At each level a settlement whose message and follow-ups nobody has touched takes effect, and one of what is not there is lost and leaves
-// no trace.
+// At each isolation level a settlement takes effect whose message and follow-ups nobody else has touched. A settlement of a message that is
+// not there gets ErrLeaseLost, and leaves no topic.
 func TestSettleTxIsolation(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -289,7 +290,7 @@ func TestSettleTxIsolation(t *testing.T) {
 	}
 }
 
-// What is no transaction is refused, since the settlement would be there whatever becomes of what the handler has written.
+// What is no transaction is refused, because the settlement would take effect whatever becomes of what the handler has written.
 func TestSettleTxOfNone(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -302,8 +303,8 @@ func TestSettleTxOfNone(t *testing.T) {
 	wantMessage(t, s, "orders", "m", punctual.StateLeased)
 }
 
-// Two transactions whose settlements follow each other's messages end each other by a deadlock at worst, as any transactions of callers do.
-// Then one is refused, definitely, and the other one commits.
+// Two transactions cross: each settles a message, and then pushes the ID of the message that the other one has settled. The server ends one
+// of them as a deadlock, with a definite error, and the other one commits.
 func TestSettleTxThatCross(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})

@@ -13,11 +13,11 @@ import (
 //go:embed sql/*.sql migrations/*.sql
 var files embed.FS
 
-// statements are the SQL texts for one schema, by the names of their files. Those that loadStatements makes from others have
-// a name and no file.
+// statements are the SQL texts for one schema, by the names of their files. A few have no file, because loadStatements makes them from
+// others: end_events, and the lists whose names end in _back.
 type statements map[string]string
 
-// loadStatements reads the statements. In the files the schema is "punctual", and a name between colons stands for
+// loadStatements reads the statements. In the files the schema is "punctual", and a name between colons, such as :clock:, stands for
 // the text of another file.
 func loadStatements(schema string) statements {
 	all := make(statements)
@@ -29,7 +29,7 @@ func loadStatements(schema string) statements {
 		all[strings.TrimSuffix(path.Base(file), ".sql")] = inSchema(mustRead(file), schema)
 	}
 	for name, text := range all {
-		for _, part := range []string{"clock", "info", "finished_columns", "insert", "named", "row"} {
+		for _, part := range []string{"clock", "info", "finished_columns", "insert", "named", "purgeable", "row"} {
 			text = strings.ReplaceAll(text, ":"+part+":", all[part])
 		}
 		all[name] = text
@@ -41,8 +41,7 @@ func loadStatements(schema string) statements {
 	return all
 }
 
-// mustRead reads an embedded file without its comments. Each statement begins with one that says what it locks, which is
-// for its reader, not for the server's log.
+// mustRead reads an embedded file without its comments, which are for people who read the file and not for the server's log.
 func mustRead(file string) string {
 	text, err := files.ReadFile(file)
 	if err != nil {
@@ -57,8 +56,8 @@ func mustRead(file string) string {
 	return strings.Join(lines, "\n")
 }
 
-// backwards is the statement of a list that reads it from its end. In a list the place after which to go on is compared as a
-// row, which nothing else is, and the order is an ORDER BY at the beginning of a line, of columns alone.
+// backwards returns the statement that reads a list from its end. It relies on the form of these statements: the place after which to go
+// on is the only thing compared as a row, and each ORDER BY to turn around stands at the beginning of a line and names columns alone.
 func backwards(list string) string {
 	list = strings.ReplaceAll(list, "m.id) > ($7", "m.id) < ($7")
 	lines := strings.Split(list, "\n")
@@ -74,7 +73,7 @@ func inSchema(text, schema string) string {
 	return strings.ReplaceAll(text, "punctual.", pgx.Identifier{schema}.Sanitize()+".")
 }
 
-// text returns a statement; a name without a file is a bug.
+// text returns a statement. It panics if there is none of that name, because that is a bug.
 func (s statements) text(name string) string {
 	text, ok := s[name]
 	if !ok {

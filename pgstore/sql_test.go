@@ -7,14 +7,15 @@ import (
 	"testing"
 )
 
-// sqlTokens are the tokens of an SQL text: strings, words and numbers, operators, and single other characters.
+// sqlTokens matches the tokens of an SQL text: strings, words and numbers, operators, and single other characters.
 var sqlTokens = regexp.MustCompile(`'(?:[^']|'')*'|"[^"]*"|[\w$.]+|::|[<>=!|&#~+\-*/%^]+|\S`)
 
-// sqlOperators are what PostgreSQL reads from left to right with one precedence, whatever Go or C make of it. Sums bind tighter there.
+// PostgreSQL reads the operators in sqlBits, and ||, from left to right with one precedence, unlike Go and C. The others in sqlSums bind
+// tighter.
 var (
 	sqlBits = map[string]bool{"<<": true, ">>": true, "|": true, "&": true, "#": true}
 	sqlSums = map[string]bool{"+": true, "-": true, "*": true, "/": true, "%": true, "||": true}
-	// sqlEnds begin another expression.
+	// sqlEnds matches the tokens with which another expression begins.
 	sqlEnds = regexp.MustCompile(`(?i)^([,;=<>]|<=|>=|<>|AND|OR|NOT|SELECT|FROM|WHERE|WHEN|THEN|ELSE|END|CASE|AS|ON|SET|BY|IS|IN|BETWEEN|VALUES|USING)$`)
 )
 
@@ -41,7 +42,7 @@ func mixedOperators(text string) string {
 	return ""
 }
 
-// P4: `epoch << 52 | number << 12` is `((epoch << 52) | number) << 12` to PostgreSQL, so the epoch was shifted out of each token. No
+// P4: to PostgreSQL `epoch << 52 | number << 12` means `((epoch << 52) | number) << 12`, which once shifted the epoch out of each token. No
 // statement mixes such operators without parentheses.
 func TestOperatorsHaveParentheses(t *testing.T) {
 	t.Parallel()
@@ -79,7 +80,8 @@ func TestOperatorsHaveParentheses(t *testing.T) {
 	}
 }
 
-// Settlements lock messages by lock_free.sql, all other changes by lock.sql. The two read the same: they differ in SKIP LOCKED alone.
+// Changes that skip locked messages lock theirs by lock_free.sql, and those that wait by lock.sql. The two statements read the same, because
+// they differ in SKIP LOCKED alone.
 func TestLocksReadTheSame(t *testing.T) {
 	t.Parallel()
 	all := loadStatements("s")

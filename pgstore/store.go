@@ -29,28 +29,30 @@ type Options struct {
 	// Durability, if not empty, is the class that the server must give: Open returns ErrDurability, naming the setting, when it
 	// cannot. Empty takes the server as it is.
 	//
-	// The server is checked every 30 s while the store is open. While it does not give the class, pushes are
-	// refused with ErrDurability; all else goes on.
+	// The server is checked every 30 s while the store is open. While it does not give the class, pushes and settlements with
+	// follow-ups are refused with ErrDurability; all else goes on.
 	Durability punctual.Durability
-	// DurableAcks has acks wait for the disk, as all else does. Without it a crash of the server may take back those of its last
-	// moments, and their messages are delivered once more. The moments are three times wal_writer_delay, 0.6 s as shipped.
+	// DurableAcks has acks wait for the disk, as other changes do. Without it a crash of the server may take back the acks of its last
+	// moments, and their messages are delivered once more. The moments are three times wal_writer_delay, 0.6 s as shipped. Acks wait in
+	// any case where an ID is to be remembered.
 	DurableAcks bool
-	// NoListen keeps the store from holding a connection of its own on which other processes notify it of pushes. It then
-	// polls once a second. Behind a pooler it is so in any case.
+	// NoListen turns notifications off: the store holds no connection of its own on which other processes notify it of what is due,
+	// and it notifies no others. It learns of what others push by its poll once a second, and they learn so of its own pushes. Behind a
+	// pooler that gives each transaction another connection notifications are off in any case.
 	NoListen bool
-	// Logger gets what the store notices by itself, such as a server whose settings have become dangerous. Default
+	// Logger gets what the store notices by itself, such as a server that no longer gives the durability asked for. Default
 	// slog.Default().
 	Logger *slog.Logger
-	// OwnPool lets Close close the pool, too.
+	// OwnPool has Close close the pool, too.
 	OwnPool bool
 
 	// clock, for tests, takes the place of the server's.
 	clock storekit.Clock
-	// checkEvery, heartbeat and pollEvery, for tests, take the place of the constants. wholePause takes the place of the time
-	// between two whole scans.
+	// checkEvery, heartbeat and pollEvery, for tests, take the place of the constants of these names. wholePause takes the place of the
+	// time between two whole scans.
 	checkEvery, heartbeat, pollEvery, wholePause time.Duration
-	// gaveBack, for tests, is called by a claim with what it had leased and is about to give back. It is called with nothing where the claim
-	// may have leased what it does not know.
+	// gaveBack, for tests, is called by a claim with what it had leased and is about to give back. The claim calls it with nil when, after its
+	// first lease, the answer to one of its statements was lost, because that statement may have leased further messages.
 	gaveBack func(ctx context.Context, ds []punctual.Delivery)
 }
 
@@ -64,15 +66,14 @@ type Store struct {
 	class   int32 // distinguishes the advisory locks of this schema from others
 	clock   clock
 	waits   waits
-	// settings keeps the decoded settings of topics, so that they are decoded once for each text that the tables hold.
+	// settings keeps the settings of topics that it has decoded, by their texts, because most topics have the same text.
 	settings storekit.SettingsReader
-	needs    string // the least synchronous_commit of a transaction that changes something
+	needs    string // what clock.sql raises synchronous_commit to where the session has less
 
-	// data says which store the tables hold, and how far its clock was, as it was read last. open sets it before the duties
-	// begin. From then on the goroutine of watch alone reads and writes it, in checkTables, so no lock guards it. Whoever else
-	// wants to know what the tables hold reads them anew with readStore.
+	// data is what checkTables has read last of the table store. open sets it before the goroutine of watch begins. From then on that
+	// goroutine alone reads and writes it, so no lock guards it.
 	data  data
-	epoch atomic.Pointer[epoch] // as it was read last; nil until the store is open
+	epoch atomic.Pointer[epoch] // as readStore has read it last; nil until open has called that
 
 	damage damage
 	acks   ackPaths
@@ -80,10 +81,10 @@ type Store struct {
 	defaults []any // the settings of a new topic, as arguments of topic_create.sql; never changed
 
 	closing chan struct{}   // closed when Close begins
-	life    context.Context // that of the duties; ends when Close begins
+	life    context.Context // that of watch and of the polls; ends when Close begins
 	end     context.CancelFunc
 	calls   storekit.Calls // the methods under way; whether the store is closed or has failed
-	duties  sync.WaitGroup // the store's goroutines
+	duties  sync.WaitGroup // the goroutine of watch; waits and its notifier wait for theirs
 
 	mu         sync.Mutex
 	durability punctual.Durability // guarded by mu
@@ -109,6 +110,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("open postgres store: %w", err)
 	}
 	if err := s.open(ctx); err != nil {
+		s.reserve.close()
 		return nil, fmt.Errorf("open postgres store: %w", err)
 	}
 	s.duties.Go(s.watch)
@@ -116,9 +118,10 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// schemaName keeps schemas to names that need no quotes anywhere.
+// schemaName matches the names of schemas that are allowed, none of which needs quotes anywhere.
 var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
+// newStore makes a store that is not open. It holds nothing but the connections of its reserve, which the caller closes.
 func newStore(pool *pgxpool.Pool, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
@@ -157,7 +160,7 @@ func classOfLocks(schema string) int32 {
 	return int32(h.Sum32())
 }
 
-// open checks the server and reads which store it holds.
+// open checks the server, migrates the tables if that was asked for, and reads which store they hold.
 func (s *Store) open(ctx context.Context) error {
 	ctx, end := within(ctx)
 	defer end()
@@ -181,7 +184,7 @@ func (s *Store) open(ctx context.Context) error {
 	return err
 }
 
-// data says which store the tables hold, and how far its clock was.
+// data is the answer of store.sql: which store the tables hold, how far its clock was, its epoch, and the server's timeline and clock.
 type data struct {
 	identity, timeline string
 	micros             int64
@@ -189,7 +192,7 @@ type data struct {
 	epoch              epoch
 }
 
-// readStore reads which store the tables hold.
+// readStore reads the table store, and keeps its epoch for claims and events.
 func (s *Store) readStore(ctx context.Context) (d data, err error) {
 	err = s.read(ctx, func() *step {
 		return s.step().add("store", nil, func(rows scanner) error {
@@ -213,9 +216,10 @@ func (s *Store) tick(ctx context.Context) (micros int64, err error) {
 	return micros, err
 }
 
-// reading and writing are the arguments with which statements begin that read the clock.
+// reading returns the arguments of a statement that reads the clock and changes nothing: those of clock.sql, and then more.
 func (s *Store) reading(more ...any) []any { return s.withClock("off", more) }
 
+// writing is reading for a statement whose transaction changes something, or is to wait for the disk.
 func (s *Store) writing(more ...any) []any { return s.withClock(s.needs, more) }
 
 func (s *Store) withClock(durable string, more []any) []any {
@@ -223,12 +227,12 @@ func (s *Store) withClock(durable string, more []any) []any {
 	return append([]any{latest, fake, durable}, more...)
 }
 
-// micros reads rows of the clock alone.
+// micros returns what reads rows that have the clock alone.
 func (s *Store) micros(into *int64) func(scanner) error {
 	return func(rows scanner) error { return rows.Scan(into) }
 }
 
-// Now is the store's clock (P8): that of the server, made never to run backwards.
+// Now returns the time of the store's clock (P8), in whole milliseconds: that of the server, made never to run backwards.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return call(ctx, s, "now", "", nil, func() (time.Time, error) {
 		micros, err := s.tick(ctx)
@@ -236,7 +240,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	})
 }
 
-// Durability is the class that the server gave when it was last checked.
+// Durability returns the class that the server gave when it was last checked.
 func (s *Store) Durability() punctual.Durability {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,7 +273,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// call is storekit.Call for a method of this store.
+// call runs a method of the store by storekit.Call.
 func call[T any](ctx context.Context, s *Store, method, subject string, check error, work func() (T, error)) (T, error) {
 	return storekit.Call(ctx, &s.calls, method, subject, check, work)
 }

@@ -51,13 +51,13 @@ func (s *Store) survey(ctx context.Context, q punctual.SurveyQuery) (out punctua
 	return out, nil
 }
 
-// surveyRow is a row of survey.sql: of a topic, or of one step of one topic or of all.
+// surveyRow is a row of survey.sql, about a topic, or about a step of one topic or of all topics together.
 type surveyRow struct {
 	topic                          *string
 	settings                       []byte
 	scheduled, ready, leased, dead *int64
 	next                           *int64
-	step                           *int32 // nil in the row of a topic
+	step                           *int32 // nil in a row about a topic
 	n, size                        *int64
 }
 
@@ -65,7 +65,7 @@ func (r *surveyRow) scan(rows scanner, micros *int64) error {
 	return rows.Scan(micros, &r.topic, &r.settings, &r.scheduled, &r.ready, &r.leased, &r.dead, &r.next, &r.step, &r.n, &r.size)
 }
 
-// stats are those of the row of a topic.
+// stats returns the statistics in a row about a topic.
 func (r *surveyRow) stats(settings *storekit.SettingsReader) (t punctual.TopicStats, err error) {
 	t = punctual.TopicStats{Topic: *r.topic, Scheduled: *r.scheduled, Ready: *r.ready, Leased: *r.leased, Dead: *r.dead}
 	if r.next != nil {
@@ -75,7 +75,7 @@ func (r *surveyRow) stats(settings *storekit.SettingsReader) (t punctual.TopicSt
 	return t, err
 }
 
-// addTo adds the row of a step. Rows of a topic follow each other.
+// addTo adds a row about a step to the survey. The rows about the steps of one topic come one behind the other.
 func (r *surveyRow) addTo(out *punctual.Survey, steps int) {
 	c := &out.All
 	if r.topic != nil {

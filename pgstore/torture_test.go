@@ -23,9 +23,9 @@ const killRounds = 5
 // killClients is how many processes work at the same time.
 const killClients = 2
 
-// TestSlowKill has processes work on one server. In each round the server is killed, stopped at once or hangs, or all
-// connections end. Or the network carries nothing in one direction, and then nothing in the other. Then the processes are
-// killed. The answers that they got are compared with what they, and a reading of everything, find.
+// TestSlowKill has processes work on one server. In each round there is one fault: the server is killed, is stopped at once or hangs, or
+// all connections are ended, or the network carries nothing in one direction and then nothing in the other. Then the processes are
+// killed. The ledger compares the answers that they got with what later processes, and a reading of everything, find.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t)
@@ -66,7 +66,7 @@ func TestSlowKill(t *testing.T) {
 		kills, stops, halts, k.underWay, cuts, networks)
 }
 
-// clients are the sessions of processes, but for that of the one that asks.
+// clients selects the sessions of all clients, but for the session that asks.
 const clients = "pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
 
 // doIt carries out statements by psql.
@@ -84,8 +84,8 @@ type killRun struct {
 	t       *testing.T
 	server  *pgrig.Server // the one that the store is on
 	address string        // hosts and ports for the processes
-	class   string
-	path    string
+	class   string        // the durability that the processes ask for
+	path    string        // of the journal
 	journal *ledger.Journal
 	ledger  *ledger.Ledger
 	rng     *rand.Rand
@@ -93,10 +93,10 @@ type killRun struct {
 	before    func()
 	deadlines bool
 	process   int64
-	lines     []ledger.Line // the last ones
-	round     int           // where those of this round begin in lines
-	outages   [][2]int64    // clocks between which a server was away, in this round
-	underWay  int           // calls during those of all rounds
+	lines     []ledger.Line // the last lines of the journal
+	round     int           // where the lines of this round begin in lines
+	outages   [][2]int64    // between which times a server went away, for each outage of this round
+	underWay  int           // how many calls were under way when a server went away, in all rounds
 	began     time.Time
 }
 
@@ -120,7 +120,8 @@ func newKillRun(t *testing.T, server *pgrig.Server) *killRun {
 	return k
 }
 
-// auditProcess is the number of the process that reads what is there; those that read between the rounds have the numbers behind it.
+// auditProcess is the number, in the ledger, of the process that reads everything in the end. Those that read between the rounds have the
+// numbers behind it.
 const auditProcess = 1 << 20
 
 // linesKept is about how many lines are kept to show what broke a promise.
@@ -156,9 +157,9 @@ func (k *killRun) run(rounds int, fault func(i int)) {
 	}
 }
 
-// read hands the lines of a round to the ledger, and what is there behind it.
+// read hands the lines of a round to the ledger, and then what a reading of everything finds.
 func (k *killRun) read(i int) {
-	// Behind the end of all connections nothing of theirs can come.
+	// When all connections have ended nothing more of the killed processes can take effect.
 	for limit := time.Now().Add(time.Minute); doIt(k.t, k.server, "select count(*) from "+clients) != "0"; {
 		if time.Now().After(limit) {
 			k.t.Fatal("the connections of processes that were killed do not go")
@@ -186,7 +187,7 @@ func (k *killRun) read(i int) {
 	k.report()
 }
 
-// outage has a server be away for a moment.
+// outage takes a server away by begin, and brings a server back by end a moment later.
 func (k *killRun) outage(begin, end func() error) {
 	k.t.Helper()
 	from := time.Now().UnixMilli()
@@ -200,7 +201,7 @@ func (k *killRun) outage(begin, end func() error) {
 	}
 }
 
-// during counts the calls of a round that were under way between two clocks.
+// during counts the calls of a round that were under way all the time between two times.
 func (k *killRun) during(away [2]int64) (n int) {
 	begun := make(map[int64]bool)
 	for _, e := range k.lines[k.round:] {
@@ -238,13 +239,13 @@ func (k *killRun) start() (ps []*ledger.ChildProcess) {
 			}
 		}
 		if !working {
-			k.t.Fatal(p.Kill()) // it has ended
+			k.t.Fatal(p.Kill()) // the process has ended
 		}
 	}
 	return ps
 }
 
-// noDeadlines is a word in the URL of a process none of whose calls ends early.
+// noDeadlines is the option in the URL of a store that tells its process to let no call end early.
 const noDeadlines = "application_name=patient"
 
 // pause lets the processes work for some milliseconds.
@@ -257,12 +258,12 @@ func (k *killRun) add(e ledger.Line) {
 	k.ledger.Add(e)
 }
 
-// quietly are the options of stores under kills.
+// quietly returns the options of stores under kills: they log nothing, and their claims tell the ledger what they give back.
 func quietly() *Options {
 	return &Options{Logger: slog.New(slog.DiscardHandler), gaveBack: ledger.GaveBack}
 }
 
-// readAll reads all that is there. Without it, what each kill leaves open would multiply from round to round.
+// readAll has the ledger learn all that is there. Otherwise the calls whose outcome each kill leaves open would add up from round to round.
 func (k *killRun) readAll(process int64) error {
 	s, err := OpenURL(k.t.Context(), k.server.URL("postgres"), quietly())
 	if err != nil {
@@ -272,7 +273,7 @@ func (k *killRun) readAll(process int64) error {
 	return errors.Join(err, s.Close())
 }
 
-// audit has all that is left delivered and acknowledged in the end.
+// audit has all that is left delivered and acked in the end, and reports the problems.
 func (k *killRun) audit() {
 	clock := &ledger.ShiftedClock{}
 	o := quietly()

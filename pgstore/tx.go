@@ -12,26 +12,27 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 )
 
 // Tx is a transaction of the caller's, in the database of the store. Make one with Pgx or SQL.
 //
-// What is done in it takes effect when it commits, and not at all when it is rolled back, in whole or to a savepoint. The
-// store never ends it and tries nothing again. An error of single messages leaves it whole: such a message was refused, and
-// the others are in it. Roll it back after any other error: PostgreSQL has aborted it, or a part of the call's messages is
-// in it. errors.As finds the *pgconn.PgError of pgx in the error, by which a serialization failure is recognized.
+// What is done in the transaction takes effect when it commits, and not at all when it is rolled back, in whole or to a savepoint. The
+// store never ends the transaction, and tries nothing again that the server has refused in it. An error of single messages leaves
+// it whole: such a message was refused, and the others are in the transaction. Roll it back after any other error, because PostgreSQL
+// may have aborted it, or a part of the call's messages may be in it. When the connection breaks, that is ErrUnreachable: the transaction
+// cannot commit any more, so nothing of it has happened. With pgx, also below database/sql, errors.As finds the *pgconn.PgError in the
+// error, by which a serialization failure is recognized.
 //
-// The store raises synchronous_commit in it where it is less than the store's class needs. Other settings that it changes
-// have the caller's values again after each call.
+// The store raises synchronous_commit in the transaction where that is less than the store's class needs. Other settings that it
+// changes have the caller's values again after each call.
 type Tx struct {
 	send func(ctx context.Context, x *step) error
 }
 
-// Pgx is for transactions of pgx: a pgx.Tx, also one of a pool. A pool itself or a connection does not fit: the message would
-// be there though the order is rolled back.
+// Pgx is for transactions of pgx: a pgx.Tx, also one of a pool. A pool itself or a connection is not accepted, because the message
+// would be there although the order is rolled back.
 func Pgx(tx interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	Rollback(ctx context.Context) error
@@ -80,7 +81,7 @@ func queryEach(ctx context.Context, query func(context.Context, string, ...any) 
 	return rows.Err()
 }
 
-// sqlArgument writes lists as PostgreSQL writes arrays, because each driver of database/sql has its own way with them.
+// sqlArgument writes lists as the text of PostgreSQL's arrays, because each driver of database/sql treats lists in its own way.
 func sqlArgument(a any) any {
 	switch list := a.(type) {
 	case []string:
@@ -98,7 +99,7 @@ func sqlArgument(a any) any {
 			}
 			return strconv.FormatInt(*n, 10)
 		})
-	case []*string: // reasons of death: words
+	case []*string: // reasons of death, which are words that need no escapes
 		return array(list, func(s *string) string {
 			if s == nil {
 				return "NULL"
@@ -124,14 +125,14 @@ func array[T any](list []T, text func(T) string) string {
 	return "{" + strings.Join(out, ",") + "}"
 }
 
-// PushTx is Queue.Push in a transaction of the caller's: the message exists if that commits. Waiting claims see it within a second
-// of the commit, at its due time if that is later than that. A message that was refused is an error, too; unless the server has refused
-// a statement, the transaction is whole. An ID that is in use is answered as Queue.Push does, by the result's Status.
+// PushTx is Queue.Push in a transaction of the caller's: the message exists if the transaction commits. Waiting claims see the message
+// within a second of the commit, or at its due time if that is later. A message that was refused is an error, too; unless the server has
+// refused a statement, the transaction is whole. An ID that is in use is answered as Queue.Push does, by the result's Status.
 //
-// Until the transaction ends, another push of the ID waits for it, a second at most, and then gets ErrOverloaded; one in
-// another transaction of a caller's waits as long as that lets it. The deletion of the topic waits, too. At repeatable read
-// and serializable a topic that was made or deleted, or an ID that was stored or changed, since the transaction's snapshot is a
-// serialization failure.
+// Until the transaction ends, another push of the ID waits for it, a second at most, and then gets ErrOverloaded. A push of the ID in
+// another transaction of a caller's waits as long as that transaction's lock_timeout allows. The deletion of the topic waits, too. At
+// repeatable read and serializable a topic that was made or deleted, or an ID that was stored or changed, since the transaction's
+// snapshot is a serialization failure.
 func (s *Store) PushTx(ctx context.Context, tx Tx, m punctual.NewMessage) (punctual.PushResult, error) {
 	rs, err := s.pushTx(ctx, tx, []punctual.NewMessage{m})
 	if err != nil {
@@ -146,8 +147,8 @@ func (s *Store) PushTx(ctx context.Context, tx Tx, m punctual.NewMessage) (punct
 // PushManyTx is PushTx for many messages, with a result for each, in order. A message that is refused has its PushResult.Err set and
 // does not stop the others, which exist if the caller commits all the same.
 //
-// The error is nil only if every message succeeded. It is a *punctual.BatchError that says how many did not, or what has failed for the
-// call as a whole, without results then.
+// The error is nil only if every message succeeded. Otherwise it wraps a *punctual.BatchError that says how many did not, or it is what
+// has failed for the call as a whole; then there are no results.
 func (s *Store) PushManyTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	rs, err := s.pushTx(ctx, tx, ms)
 	if err != nil {
@@ -187,12 +188,12 @@ func (s *Store) pushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]
 	})
 }
 
-// AmendManyTx cancels, reschedules or requeues many messages in a transaction of the caller's, as Store.Amend does, with a result for each,
-// in order. An amendment that is refused has its Amended.Err set and does not stop the others. Until the transaction ends, claims pass by
-// the messages.
+// AmendManyTx cancels, reschedules, requeues or deletes many messages in a transaction of the caller's, as Store.Amend does, with a result
+// for each, in order. An amendment that is refused has its Amended.Err set and does not stop the others. Until the transaction ends, claims
+// pass by the messages.
 //
 // The error is as that of PushManyTx. At repeatable read and serializable a message that was stored or changed since the
-// transaction's snapshot is a serialization failure, never "not found". An ID that is not found there stays so until the
+// transaction's snapshot is a serialization failure, never "not found". An ID that is not found at these levels stays so until the
 // transaction ends: a push of it waits, as after PushTx.
 func (s *Store) AmendManyTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]punctual.Amended, error) {
 	out, err := s.amendTx(ctx, tx, as)
@@ -262,7 +263,7 @@ func (s *Store) proveAbsent(ctx context.Context, way *callersWay, l *locked, nam
 	slices.Sort(unknown)
 	unknown = slices.Compact(unknown)
 	return way.send(ctx, s.step().
-		add("topic_create", append([]any{unknown}, s.defaults...), nil). // without those that they are companions of, since they go again
+		add("topic_create", append([]any{unknown}, s.defaults...), nil). // without the topics that they are companions of, since they go again
 		add("absent", []any{topics, ids}, nil).
 		add("absent_back", []any{topics, ids}, nil).
 		add("topics_absent_back", []any{unknown}, nil))
@@ -276,8 +277,8 @@ func namesOfAll(part []int, nameOf func(i int) name) (all []name) {
 	return all
 }
 
-// CancelTx cancels one message in a transaction of the caller's, as Queue.Cancel does. The error is nil when it was
-// cancelled, ErrLeased when somebody works on it, ErrNotFound when it is not there. None of them aborts the
+// CancelTx cancels one message in a transaction of the caller's, as Queue.Cancel does. The error is nil when the message was
+// cancelled, ErrLeased when somebody works on it, and ErrNotFound when it is not there. None of these errors aborts the
 // transaction. What AmendManyTx says of isolation levels holds here, too.
 func (s *Store) CancelTx(ctx context.Context, tx Tx, topic, id string) error {
 	out, err := s.amendTx(ctx, tx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: topic, ID: id}})
@@ -298,25 +299,25 @@ func (s *Store) RescheduleTx(ctx context.Context, tx Tx, a punctual.Amendment) (
 	return out[0], out[0].Err
 }
 
-// callersWay runs the steps of a call in a transaction of the caller's. Its statements have the plans of the store's own
-// transactions (plan.sql), and the caller's settings are given back after them.
+// callersWay runs the steps of a call in a transaction of the caller's. Its statements have the plans that they have in the store's own
+// transactions (plan_within.sql), and the caller's settings are given back after them (plan_back.sql).
 type callersWay struct {
 	s  *Store
 	tx Tx
 
 	names, was []string // the settings that are changed, and the caller's values; none before the first step
-	changed    bool     // they are not given back yet
-	strict     bool     // the transaction has one snapshot for all its statements: it is not read committed
+	changed    bool     // the settings are changed, and not given back yet
+	strict     bool     // the transaction has one snapshot for all its statements, because it is not read committed
 }
 
-// inCallers runs f with the way of a caller's transaction, and leaves that with the settings that it had.
+// inCallers runs f in a caller's transaction, and leaves the transaction with the settings that it had.
 func (s *Store) inCallers(ctx context.Context, tx Tx, f func(w *callersWay) error) error {
 	w := &callersWay{s: s, tx: tx}
 	err := f(w)
-	if !w.changed || len(w.names) == 0 || errors.As(err, new(*pgconn.PgError)) { // an aborted transaction gives them back by its end
-		return err
+	if !w.changed || len(w.names) == 0 || serverError(err) != nil || errors.Is(err, punctual.ErrUnreachable) {
+		return err // an aborted transaction gives them back by its end, and one whose connection broke has ended
 	}
-	// A context that ends between two statements leaves the transaction whole.
+	// ctx may have ended between two statements. Then the transaction is whole, and the caller may go on with it.
 	ctx, end := outliving(ctx)
 	defer end()
 	giving := w.do(ctx, w.givingBack(s.step()))
@@ -326,7 +327,7 @@ func (s *Store) inCallers(ctx context.Context, tx Tx, f func(w *callersWay) erro
 	return fmt.Errorf("%w (roll the transaction back, whose settings are not given back: %v)", err, giving)
 }
 
-// givingBack adds to a step what gives the settings back.
+// givingBack adds the statement that gives the settings back to a step.
 func (w *callersWay) givingBack(x *step) *step { return x.add("plan_back", []any{w.names, w.was}, nil) }
 
 func (w *callersWay) write(ctx context.Context, build func() *step) error {
@@ -334,7 +335,7 @@ func (w *callersWay) write(ctx context.Context, build func() *step) error {
 }
 
 // createTime is how long the caller's transaction waits at most for a topic that is made on another connection. A busy server
-// takes a second or more to open one.
+// takes a second or more to open a connection.
 const createTime = 5 * time.Second
 
 // create makes topics on another connection of the store, where they are committed at once, because a topic that the caller's
@@ -348,9 +349,9 @@ func (w *callersWay) create(ctx context.Context, build func() *step) error {
 	return nil
 }
 
-// createAside makes topics on another connection. What it waits for may itself wait for the caller's transaction, which the
-// server sees only if that transaction waits, too. So the wait is bounded, also for the sake of those who need a connection of
-// the reserve.
+// createAside makes topics on another connection. What it waits for may itself wait for the caller's transaction, and the server cannot
+// see this circle, because the caller's transaction waits here and not in the server. So the wait is bounded, also for the sake of those
+// who need a connection of the reserve.
 func (w *callersWay) createAside(ctx context.Context, build func() *step) error {
 	wait := createTime
 	if until, ok := ctx.Deadline(); ok {
@@ -361,7 +362,7 @@ func (w *callersWay) createAside(ctx context.Context, build func() *step) error 
 	return w.s.sendAlone(brief, build().prepend("lock_wait", []any{lockTimeoutOf(heldAlone)}, nil).own("plan"))
 }
 
-// change writes changes and the events of them.
+// change writes changes and their events.
 func (w *callersWay) change(ctx context.Context, c *changes) error {
 	if x := c.step(); x.Len() > 0 {
 		if err := w.send(ctx, x); err != nil {
@@ -375,7 +376,8 @@ func (w *callersWay) transact(ctx context.Context, f func(ctx context.Context, t
 	return f(ctx, w)
 }
 
-// send sends a step. The first one returns what the caller's settings are, so that the later ones can give them back themselves.
+// send sends a step. The first step also changes the caller's settings and returns what they were, so that each later step can change
+// them and give them back by itself.
 func (w *callersWay) send(ctx context.Context, x *step) error {
 	known := len(w.names) > 0
 	if known {
@@ -403,22 +405,28 @@ func (w *callersWay) send(ctx context.Context, x *step) error {
 			return err
 		})
 	}
-	w.changed = true // also when this fails: it is not known where
+	w.changed = true // also when this fails, because it is not known behind which statement
 	err := w.do(ctx, x)
 	w.changed = err != nil || !known
 	return err
 }
 
-// do sends statements. Nothing is committed by them, so their error is definite.
+// do sends statements. They commit nothing, and a transaction whose connection broke cannot commit any more, so no error of theirs is
+// ErrIndeterminate.
 func (w *callersWay) do(ctx context.Context, x *step) error {
 	err := w.tx.send(ctx, x)
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) {
+		return fmt.Errorf("the transaction has ended: begin one and pass that: %w (%w)", punctual.ErrInvalid, err)
+	}
 	remedy, kind := meaning(err, punctual.ErrUnreachable)
-	var refused *pgconn.PgError
-	if remedy == "" || !errors.As(err, &refused) && !pgconn.SafeToRetry(err) && kind == punctual.ErrUnreachable {
-		return fmt.Errorf("in the caller's transaction: %w", err) // the driver's own words say more
+	if remedy == "" {
+		return fmt.Errorf("in the caller's transaction: %w", err)
+	}
+	if serverError(err) == nil {
+		remedy = "the connection of the caller's transaction broke, so nothing of it can be committed: run it again"
 	}
 	return fmt.Errorf("%s: %w (%w)", remedy, kind, err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -67,17 +68,18 @@ func TestTx(t *testing.T) {
 	}
 }
 
-// longDue is before every claim.
+// longDue is a due time long before every claim.
 var longDue = time.Unix(1, 0)
 
-// laterMessage is one that no claim finds for an hour.
+// laterMessage returns a message of orders that no claim finds for an hour.
 func laterMessage(id string) punctual.NewMessage {
 	m := message(id)
 	m.Due, m.Delay = time.Time{}, time.Hour
 	return m
 }
 
-// message is one that is long due: what is pushed without a time is due at the next millisecond, which a claim may come before.
+// message returns a message of orders that is long due. One without a time would be due at the next millisecond, and a claim may come
+// before that.
 func message(id string) punctual.NewMessage {
 	return punctual.NewMessage{Topic: "orders", ID: id, Due: longDue, Body: []byte(`a "body" \ of ` + id), Headers: map[string]string{"k": "v"}}
 }
@@ -172,7 +174,7 @@ func testTxAmend(t *testing.T, s *Store, begin openTx) {
 	}
 }
 
-// testTxIDInUse: an ID that is in use is answered, and leaves the transaction whole.
+// testTxIDInUse: a push of an ID that is in use is answered as everywhere, and leaves the transaction whole.
 func testTxIDInUse(t *testing.T, s *Store, begin openTx) {
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{message("taken")}); err != nil {
 		t.Fatal(err)
@@ -192,7 +194,7 @@ func testTxIDInUse(t *testing.T, s *Store, begin openTx) {
 	}
 }
 
-// A message that is refused is the error of its call, so that nobody commits without it unawares. The transaction is whole.
+// A message that is refused makes its call return an error, so that nobody commits without the message unawares. The transaction is whole.
 func TestTxRefusedMessages(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
@@ -254,7 +256,7 @@ func TestTxRefusedMessages(t *testing.T) {
 	}
 }
 
-// What is no transaction is refused, since the message would be there whatever becomes of the order.
+// What is no transaction is refused, because the message would be there whatever becomes of the order.
 func TestTxOfNone(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -290,7 +292,7 @@ func TestTxOfNone(t *testing.T) {
 	if i, err := s.Get(t.Context(), "orders", "there"); err != nil || time.Until(i.Due) > 2*time.Hour {
 		t.Errorf("Get of what was cancelled and moved: due %v, %v; want it as it was", i.Due, err)
 	}
-	// A connection with a BEGIN is one.
+	// A connection with a BEGIN is a transaction.
 	if _, err := conn.ExecContext(t.Context(), "BEGIN"); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +304,7 @@ func TestTxOfNone(t *testing.T) {
 	}
 }
 
-// A serialization failure of the caller's transaction comes through as it is.
+// A serialization failure of the caller's transaction reaches the caller as the driver's error, and is definite.
 func TestTxSerializationFailure(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -327,6 +329,74 @@ func TestTxSerializationFailure(t *testing.T) {
 	}
 }
 
+// P13: the connection of a caller's transaction breaks during a call. Whether the server has carried the statement out or not, nothing of it
+// is committed. So the error is definite, and the message is not there.
+func TestTxConnectionBreaks(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
+		for _, behind := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, behind %v", name, behind), func(t *testing.T) {
+				t.Parallel()
+				s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
+				makeTopic(t, s, "orders")
+				tx, _, end := begin(t, s)
+				pushTx(t, s, tx, laterMessage("whole"))
+				b.breakAt(behind, "INSERT INTO", "lost")
+				_, err := s.PushTx(t.Context(), tx, laterMessage("lost"))
+				b.happened(t, 1)
+				wantDefinite(t, "PushTx whose connection broke", err, punctual.ErrUnreachable)
+				_, err = s.PushTx(t.Context(), tx, laterMessage("behind"))
+				wantDefinite(t, "PushTx over a connection that is broken", err, punctual.ErrUnreachable)
+				if err := end(true); err == nil {
+					t.Error("P13: a transaction whose connection broke was committed")
+				}
+				if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Scheduled != 0 {
+					t.Errorf("P13: %d messages are stored, %v; want none of the transaction that broke", st.Scheduled, err)
+				}
+			})
+		}
+	}
+}
+
+// A call in a transaction that has ended is refused as the wrong use that it is.
+func TestTxOfOneThatHasEnded(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
+		tx, _, end := begin(t, s)
+		if err := end(false); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.PushTx(t.Context(), tx, laterMessage("late"))
+		wantDefinite(t, "PushTx in a transaction of "+name+" that has ended", err, punctual.ErrInvalid)
+	}
+}
+
+// otherDriver is an error of the server as a driver other than pgx has it, such as lib/pq.
+type otherDriver string
+
+func (o otherDriver) Error() string    { return "refused with " + string(o) }
+func (o otherDriver) SQLState() string { return string(o) }
+
+// P13: what the server refuses means the same whatever the driver of database/sql is.
+func TestTxErrorsOfAnotherDriver(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	for code, kind := range map[otherDriver]error{
+		codeSerialization: punctual.ErrOverloaded,
+		"53100":           punctual.ErrNoSpace,
+		"57P01":           punctual.ErrUnreachable,
+		"25P02":           punctual.ErrUnsupported,
+	} {
+		tx := SQL(queryFunc(func(context.Context, string, ...any) (*sql.Rows, error) { return nil, code }))
+		_, err := s.PushTx(t.Context(), tx, laterMessage("refused"))
+		wantDefinite(t, "PushTx that the server refuses with "+string(code), err, kind)
+		if !errors.Is(err, code) {
+			t.Errorf("%v; want that it wraps the driver's error", err)
+		}
+	}
+}
+
 // P14: the first message of a topic in a caller's transaction keeps nobody else from pushing to that topic.
 func TestTxMakesTopicsForAll(t *testing.T) {
 	t.Parallel()
@@ -334,7 +404,7 @@ func TestTxMakesTopicsForAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
-			// A free connection must be there when the topic is to be made: a loaded machine takes long to open one.
+			// A free connection must be there when the topic is to be made, because a loaded machine takes long to open one.
 			free := make([]*pgxpool.Conn, 3)
 			for i := range free {
 				var err error
@@ -362,9 +432,9 @@ func TestTxMakesTopicsForAll(t *testing.T) {
 	}
 }
 
-// P14: a caller's transaction does not make a topic itself, and so keeps nobody else from pushing to it, because the server takes
-// long to open another connection, or because the pool has none left. Where there is no other connection at all, the push
-// succeeds all the same.
+// P14: a caller's transaction does not make a topic itself, and so keeps nobody else from pushing to the topic, also where the server takes
+// long to open another connection, or the pool has none left. Where there is no other connection at all, the transaction makes the topic,
+// and the push succeeds all the same.
 func TestTxMakesTopicsOnAnotherConnection(t *testing.T) {
 	t.Parallel()
 	const slowness = 500 * time.Millisecond

@@ -23,8 +23,8 @@ import (
 //	acks=durable         Options.DurableAcks
 //	password-file=FILE   the password is the first line of this file, and so in no list of processes
 //
-// They win over o. A relative FILE is resolved against the working directory. With several hosts the one that takes changes
-// is chosen, unless target_session_attrs says otherwise.
+// The URL's options win over those in o. A relative FILE is resolved against the working directory. With several hosts the one that
+// takes changes is chosen, unless target_session_attrs says otherwise.
 //
 // Errors never repeat the password.
 func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
@@ -92,8 +92,8 @@ func badURL(format string, args ...any) error {
 	return fmt.Errorf("postgres URL: %s: use postgres://host:port/database: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
 }
 
-// parseURL takes out what is said to this store, and leaves the rest to the driver. net/url knows no list of hosts, so only
-// what follows the ? is read with it.
+// parseURL takes this store's own options out of a URL, and leaves the rest to the driver. Package net/url reads only what follows the ?,
+// because it knows no lists of hosts.
 func parseURL(text string, o *Options) (*pgxpool.Config, error) {
 	scheme, _, ok := strings.Cut(text, "://")
 	if !ok || scheme != "postgres" && scheme != "postgresql" {
@@ -112,7 +112,7 @@ func parseURL(text string, o *Options) (*pgxpool.Config, error) {
 		values.Set("target_session_attrs", "read-write")
 	}
 	config, err := pgxpool.ParseConfig(place + "?" + values.Encode())
-	if err != nil { // which says what was wrong, with the password hidden, but also the user
+	if err != nil { // err is left out: it says what was wrong with the password hidden, but with the user
 		return nil, badURL("the driver cannot read it")
 	}
 	if password != "" {
@@ -121,7 +121,7 @@ func parseURL(text string, o *Options) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// ownOptions takes this store's options out of values.
+// ownOptions moves this store's options from values to o, and returns the password of the password-file, if there is one.
 func ownOptions(values url.Values, o *Options) (password string, err error) {
 	own := []string{"schema", "durability", "acks", "password-file"}
 	for _, name := range own {

@@ -10,8 +10,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// While a snapshot is held each replacement leaves a version of the message, and a change of that message reads them all: the server checks
-// the key of a new version against each. No other message pays for it, and it is over when the snapshot is.
+// While a snapshot is held, each replacement leaves a version of the message, and a change of that message, such as a claim, reads all of
+// them, because the server checks the key of the new version against each. A claim of another message does not pay for that, and it is over
+// when the snapshot is.
 func TestVersionsOfAReplacedMessage(t *testing.T) {
 	t.Parallel()
 	const versions = 400
@@ -38,7 +39,7 @@ func TestVersionsOfAReplacedMessage(t *testing.T) {
 	if err := s.pool.QueryRow(t.Context(), inSchema("SELECT timeline FROM punctual.store", s.opt.Schema)).Scan(&timeline); err != nil {
 		t.Fatal(err)
 	}
-	claim := func(n int) int64 { // pages that a claim of the message due then reads, whose scan starts there
+	claim := func(n int) int64 { // how many pages a claim reads that begins at at(n) and takes the message that is due then
 		t.Helper()
 		run(t, conn.Conn(), "BEGIN; "+s.sql.text("plan"))
 		defer run(t, conn.Conn(), "ROLLBACK")

@@ -31,8 +31,8 @@ const (
 	askAnew = 250
 	// pollsAtOnce bounds the polls under way. One is enough unless its connection hangs (P11).
 	pollsAtOnce = 4
-	// cheapWhole is how long a whole scan may take, in ms, to be made each second. A longer one rests for wholeRest times its own
-	// length, so that whole scans take a tenth of the time at most, or half of it while messages are expected before the scan start.
+	// cheapWhole is how long a whole scan may take, in ms, so that each poll is one. After a longer one there is none for wholeRest times
+	// its length, so that whole scans take a tenth of the time at most; or for just its length, if messages may be before a scan start.
 	cheapWhole = 100
 	wholeRest  = 9
 	// sinceSlack is subtracted from a time on the store's clock that this process has guessed, in ms.
@@ -46,18 +46,18 @@ type waits struct {
 	s      *Store
 	others notifier
 	quit   chan struct{}
-	rearm  chan struct{} // holds one request to the poller to read the times of the topics again
+	rearm  chan struct{} // holds one request to the poller to look at the times of the topics again
 	once   sync.Once     // the poller begins with the first claim that waits
 	work   sync.WaitGroup
 
 	mu      sync.Mutex
 	topics  map[string]*waited // guarded by mu
-	polled  int64              // guarded by mu: when the last poll began, in ms
+	polled  int64              // guarded by mu: when the last poll began, or has failed, in ms
 	polls   int                // guarded by mu: how many have begun
 	polling int                // guarded by mu: how many are under way
-	again   bool               // guarded by mu: a further poll begins when those under way have ended
+	again   bool               // guarded by mu: a further poll begins as soon as none is under way
 	reads   int                // guarded by mu: how many readings of topics have begun
-	err     error              // guarded by mu: of the latest poll that has ended
+	err     error              // guarded by mu: that of the latest poll that has ended, or nil
 	errOf   int                // guarded by mu: the number of that poll
 	whole   wholeScans         // guarded by mu
 	writers writers            // guarded by mu
@@ -72,7 +72,7 @@ type wholeScans struct {
 	took     int64 // in ms
 }
 
-// due reports whether a poll at a time is to be a whole scan. pause, if not 0, is that of a test.
+// due reports whether a poll at now, in ms, is to be a whole scan. pause, if not 0, is the rest between whole scans that a test sets.
 func (x *wholeScans) due(now int64, pause time.Duration) bool {
 	rest := wholeRest * x.took
 	switch {
@@ -100,8 +100,10 @@ type writer struct {
 	polls int   // how many polls have seen it
 }
 
-// see records which transactions a poll has seen. It returns the time from which on messages may have appeared, in ms, or never.
-// A transaction that only one poll has seen has put nothing before the scan start, because the scan start stays 2 s behind the clock.
+// see records which transactions a poll has seen. If one that at least two polls had seen has ended, see returns a time before which that
+// transaction has written nothing, in ms; otherwise never. A transaction that only one poll has seen was short. What it has pushed for
+// the time of the push is not before a scan start, because scan starts stay 2 s behind the clock. What it has pushed with an earlier due
+// time is left to whole scans.
 func (x *writers) see(poll int, asked int64, seen []string) (since int64) {
 	since = never
 	if poll <= x.poll { // an earlier poll that was late
@@ -133,7 +135,7 @@ func (x *writers) see(poll int, asked int64, seen []string) (since int64) {
 type waited struct {
 	waiting []*waiter // in the order in which they came
 	at      int64     // when a claim can find something, in ms; never if nothing is known to come
-	notices int       // how many have come
+	notices int       // how often something has come that a reading under way may not show
 	read    int       // the number of the latest reading whose result is recorded
 	asking  *waiter   // the claim that was woken to read the topic, or nil
 	asked   int64     // when it was woken, in ms
@@ -188,14 +190,15 @@ func (w *waits) claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	}
 }
 
-// sleep returns when the waiter is woken to claim again, when its time is over, or with the error that ends the wait.
+// sleep returns when the waiter is woken to claim again, when its time is over, or with the error that ends the wait. When the time is over
+// and the latest poll has failed, it returns the error of that poll, because the claim may have missed something.
 func (w *waits) sleep(ctx context.Context, me *waiter, until int64) (over bool, err error) {
 	for {
 		passed, stop := w.s.clock.after(until)
 		select {
 		case <-me.wake:
 		case <-passed:
-			if w.s.clock.guess()/1000 < until { // the sleep was cut short, as clock.after does
+			if w.s.clock.guess()/1000 < until { // clock.after ends a sleep after an hour at most
 				stop()
 				continue
 			}
@@ -249,8 +252,8 @@ func (w *waits) attempted(me *waiter, found int) {
 			t.vain = 0
 			continue
 		}
-		// After an attempt in vain the topic rests, for 1, 2, 4 and then 8 ms: the server's clock may be behind, or another process
-		// quicker. With the clock of a test neither can be.
+		// After an attempt in vain the topic rests, for 1, 2, 4 and then 8 ms, because the server's clock may be behind the guess, or
+		// another process was quicker. The clock of a test may stand still, so that no rest would end.
 		if w.s.clock.fake == nil {
 			t.at = max(t.at, w.s.clock.guess()/1000+int64(1)<<min(t.vain, 3))
 			t.vain++
@@ -279,7 +282,7 @@ func (w *waits) release(me *waiter) {
 }
 
 // offer wakes the first waiter that is not busy, or the first of all, if the topic's time has come. If the waiter that was woken before
-// takes long, another one is woken all the same. Called with mu held.
+// takes longer than askAnew, another one is woken all the same. Called with mu held.
 func (w *waits) offer(t *waited, now int64) {
 	if len(t.waiting) == 0 || t.asking != nil && now < t.asked+askAnew {
 		return
@@ -290,10 +293,10 @@ func (w *waits) offer(t *waited, now int64) {
 	}
 	first := max(0, slices.IndexFunc(t.waiting, func(o *waiter) bool { return !o.busy }))
 	me := t.waiting[first]
-	t.waiting = append(slices.Delete(t.waiting, first, first+1), me) // so the next time another one is woken
+	t.waiting = append(slices.Delete(t.waiting, first, first+1), me) // so that another one is woken the next time
 	t.asking, t.asked, me.busy = me, now, true
 	me.wokenFor = append(me.wokenFor, t)
-	w.wakePoller() // which wakes another waiter if this one takes long
+	w.wakePoller() // the poller wakes another waiter if this one takes long
 	select {
 	case me.wake <- struct{}{}:
 	default:
@@ -307,8 +310,8 @@ type readState struct {
 	scanStart int64 // the reading skips all that is before this time
 }
 
-// beginRead is called before topics are read; endRead takes its result. The scan start spares a claim the entries of finished
-// messages, which stay in the index until no snapshot needs them. Without fromScanStart the whole topic is read.
+// beginRead is called before topics are read, and endRead takes its result. With fromScanStart the reading begins at the scan start, which
+// spares it the entries of finished messages that stay in the index until no snapshot needs them. Otherwise the whole topic is read.
 func (w *waits) beginRead(topics []string, fromScanStart bool) map[string]readState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -330,9 +333,9 @@ func (w *waits) beginRead(topics []string, fromScanStart bool) map[string]readSt
 // endRead records the result of a reading: at is when a claim can next find something in the topic, and before scanStart the reading
 // has left nothing. What was noticed since the reading began stays.
 //
-// The scan start is a guess, because others may put messages before it, or release messages that a claim has skipped. Most of
-// these changes are noticed at once. Each poll sees which transactions have ended late, and a whole scan finds the rest: each second
-// as long as it is cheap (P11).
+// The scan start is a guess, because others may put messages before it, or release messages that a claim has skipped. Of most such changes
+// there is notice at once. Each poll sees which transactions have ended late, and whole scans find the rest: one each second as long as
+// they are cheap (P11).
 func (w *waits) endRead(name string, at, scanStart int64, seen readState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -342,7 +345,7 @@ func (w *waits) endRead(name string, at, scanStart int64, seen readState) {
 	}
 	whole := seen.scanStart == noScanStart
 	switch {
-	case whole && scanStart < t.scanStart: // something was found before it, which a claim under way must not skip
+	case whole && scanStart < t.scanStart: // something was found before the scan start, which a claim under way must not skip
 		t.scanStart = scanStart
 		t.notices++
 	case t.notices == seen.notices:
@@ -355,7 +358,7 @@ func (w *waits) endRead(name string, at, scanStart int64, seen readState) {
 	w.offer(t, w.s.clock.guess()/1000)
 }
 
-// notice records that a claim at or after a time, in ms, may find something in a topic.
+// notice records that a claim may find something in a topic from the time at on, in ms.
 func (w *waits) notice(name string, at int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -429,8 +432,8 @@ func (w *waits) poll() {
 	}
 }
 
-// pollDue wakes waiters for the topics whose time has come, begins a poll each second, and returns when there is next something to
-// do, in ms.
+// pollDue wakes waiters for the topics whose time has come, begins a poll each second, forgets topics for which no claim has waited for
+// forgetAfter, and returns when there is next something to do, in ms.
 func (w *waits) pollDue() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -476,7 +479,7 @@ func (w *waits) pollDue() int64 {
 	return min(next, w.polled+every)
 }
 
-// pollNow has a poll follow soon, as when notifications may have been lost.
+// pollNow has a poll follow soon, because notifications may have been lost.
 func (w *waits) pollNow() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -509,14 +512,14 @@ func (w *waits) readNextDue(number int, names []string, whole bool) {
 	if number > w.errOf {
 		w.errOf, w.err = number, failed
 		if failed != nil {
-			w.polled = max(w.polled, now) // the next one in a second
+			w.polled = max(w.polled, now) // so the next poll begins a second from now
 		}
 	}
 	w.wakePoller()
 }
 
-// readWriters reads which transactions have written messages and are still open. If one has ended late, the same poll reads topics
-// from the time at which that transaction began, and a whole scan follows soon.
+// readWriters reads which transactions have written or locked messages and are still open. If one has ended late, the same poll reads the
+// topics from a time on before which that transaction had written nothing, and a whole scan follows soon.
 func (w *waits) readWriters(ctx context.Context, poll int) error {
 	asked := w.s.clock.guess() / 1000
 	var seen []string

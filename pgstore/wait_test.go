@@ -24,8 +24,8 @@ func (c *askedClock) After(t time.Time) (<-chan time.Time, func()) {
 	return c.ManualClock.After(t)
 }
 
-// A claim that waits, and the poller behind it, sleep while nothing happens: with the clock paused, nobody reads
-// it again and again.
+// A claim that waits, and the poller behind it, sleep while nothing happens: while the clock is paused, neither looks at it again and
+// again.
 func TestWaitingClaimsSleep(t *testing.T) {
 	clock := &askedClock{ManualClock: storekit.NewManualClock(time.Unix(1_800_000_000, 0))}
 	s := openFresh(t, clock).(*Store)
@@ -48,7 +48,7 @@ func TestWaitingClaimsSleep(t *testing.T) {
 	if before == 0 {
 		t.Fatal("this test shows nothing: nobody asked the clock")
 	}
-	time.Sleep(100 * time.Millisecond) // nothing is to happen; who reads again and again does so a hundred thousand times
+	time.Sleep(100 * time.Millisecond) // nothing is to happen; a loop that does not sleep would ask a hundred thousand times
 	if n := clock.asked.Load() - before; n > 100 {
 		t.Errorf("the clock was asked %d times while nothing happened", n)
 	}
@@ -58,7 +58,7 @@ func TestWaitingClaimsSleep(t *testing.T) {
 	}
 }
 
-// P11, P14: the connection of a claim that was woken hangs. The other claims that wait for the topic do not wait for it.
+// P11, P14: the connection of a claim that was woken hangs. The other claims for the topic do not wait for that claim.
 func TestHungClaimAndOtherClaims(t *testing.T) {
 	t.Parallel()
 	s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
@@ -90,14 +90,14 @@ func TestHungPoll(t *testing.T) {
 	}
 }
 
-// pollsOf is how many polls of a store have begun, and how many are under way.
+// pollsOf returns how many polls of a store have begun, and how many are under way.
 func pollsOf(s *Store) (begun, underWay int) {
 	s.waits.mu.Lock()
 	defer s.waits.mu.Unlock()
 	return s.waits.polls, s.waits.polling
 }
 
-// claimsWaiting starts claims of orders that wait for less long than a call over a connection that hangs takes.
+// claimsWaiting starts claims of orders, whose wait is shorter than a call over a connection that hangs, and returns when all of them sleep.
 func claimsWaiting(t *testing.T, s *Store, n int) <-chan claimResult {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -119,7 +119,7 @@ func claimsWaiting(t *testing.T, s *Store, n int) <-chan claimResult {
 	return found
 }
 
-// wantFoundBeside fails the test unless a claim finds the message while one connection hangs.
+// wantFoundBeside fails the test unless one connection hangs and a claim finds the message all the same.
 func wantFoundBeside(t *testing.T, b *breaker, found <-chan claimResult) {
 	t.Helper()
 	got := <-found

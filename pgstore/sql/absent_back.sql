@@ -1,4 +1,4 @@
--- Removes what absent.sql has stored: rows that are neither live nor dead nor remembered.
+-- Removes what absent.sql has stored: rows that are neither live nor dead nor remembered IDs.
 -- Locks: nothing that absent.sql has not locked in the same transaction.
 DELETE FROM punctual.message AS m
 USING unnest($1::text[], $2::text[]) AS u (topic, id)

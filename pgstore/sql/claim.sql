@@ -1,13 +1,14 @@
 -- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic says. Undeliverable messages,
--- which it must not lease, it skips and names for end.sql; undeliverable is what lifecycle.MustEnd says, and a lease changes what
--- lifecycle.Lease changes. If all messages that it reads are undeliverable, undeliverable.sql finds those behind them. It
--- reserves messages up to $7 bytes in all, but at least one. It returns a row for each message that it has leased, or one row
+-- which it must not lease, it skips and names for end.sql. Undeliverable are those for which lifecycle.MustEnd holds, and a lease
+-- changes what lifecycle.Lease changes. If all messages that it reads are undeliverable, undeliverable.sql finds those behind them.
+-- It takes messages of up to $7 bytes in all, but at least one. It returns a row for each message that it has leased, or one row
 -- without a message. If it saw fewer than it asked for, it also returns when the next message needs attention, if that is within
 -- $8 ms. It also returns how acks of the topic begin (ackPath). It reads nothing before time $9, the scan start, where the index
 -- has the entries of finished messages.
--- Locks: the up to $5 rows that it reads for a lease; it skips what others have locked, and so waits for nobody. Tokens are of
--- epoch $10. A server whose timeline is not that of the epoch, $11, makes the token NULL, which the table refuses. Table store
--- has both; it is not read here, because each second leaves a version of its row as long as somebody holds a snapshot.
+-- Locks: the up to $5 rows that it reads for a lease. It skips what others have locked, and so waits for nobody.
+-- Tokens are of epoch $10. A server whose timeline is not that of the epoch, $11, makes the token NULL, which the table refuses. The
+-- table store has both, but is not read here, because its row gets a new version each second, and all versions stay as long as
+-- somebody holds a snapshot.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
     SELECT topic.number, topic.max_attempts, clock.micros / 1000 AS now, clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until,

@@ -1,5 +1,5 @@
--- The insert of messages, which push.sql and push_new.sql go on with by what becomes of an ID that is in use and by what is
--- returned. Included there as :insert:.
+-- The insert of messages that push.sql and push_new.sql have in common. They add what happens if an ID is in use, and what is returned.
+-- Included there as :insert:.
 INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, max_attempts, drop_expired,
                               expire_after, expires, headers, body, remember, attributes)
 SELECT x.number, x.id, x.due, x.due, x.due, x.now, x.max_attempts, x.drop_expired,

@@ -1,5 +1,6 @@
--- Reads the next due time of each topic, which is when a message of it next needs attention. It is NULL for a topic where nothing does
--- within $5 ms, and for one that is paused or does not exist. Of each topic it reads nothing before its scan start in $6. It locks nothing.
+-- Reads the next due time of each topic, which is when a message of it next needs attention. The time is NULL for a topic where no message
+-- does so within $5 ms, and for one that is paused or does not exist. Of each topic nothing is read before its scan start, which is in $6.
+-- It locks nothing.
 WITH clock AS MATERIALIZED (:clock:)
 SELECT clock.micros, n.name,
        (SELECT m.visible_at FROM punctual.message AS m

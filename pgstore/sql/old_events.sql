@@ -1,5 +1,5 @@
--- Reads the IDs of the first events of topic t that a claim would end, up to 64, until there is one that it would deliver. Included in
--- end.sql in the place of the IDs that a claim has found; the loader calls that end_events. It locks nothing.
+-- Reads the IDs of the first events of topic t that a claim would end, up to 64, until there is one that a claim would deliver.
+-- loadStatements puts it in the place of the IDs of end.sql, and calls the result end_events. It locks nothing.
 SELECT o.id
 FROM (
     SELECT e.id, bool_and(e.undeliverable) OVER (ORDER BY e.visible_at, e.id) AS undeliverable

@@ -1,3 +1,3 @@
--- Keeps how far the store's clock was, for other processes and later ones.
--- Locks: the only row of store, if its clock is earlier.
+-- Writes down how far the store's clock was, for other processes and later ones.
+-- Locks: the only row of the table store, if the clock there is earlier.
 UPDATE punctual.store SET clock = $1::bigint WHERE clock < $1::bigint

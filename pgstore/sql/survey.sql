@@ -1,7 +1,7 @@
--- Counts the messages of each topic, and those due between the edges $4 in ms. These it counts for all topics together
--- and for each of the $5 with most live messages. Topics named in $6 are left out there. It reads all messages once, and locks nothing.
--- A row of a topic has its name and counts. A row of a step has the name of its topic, NULL for all of them, the step and
--- the number. Step -1 are those that are ready, -2 those that are leased, and 0 those due before the first edge.
+-- Counts the messages of each topic, and those due between the edges $4 in ms. The latter it counts for all topics together
+-- and for each of the $5 topics with most live messages, without the topics named in $6. It reads all messages, and locks nothing.
+-- A row about a topic has its name and counts. A row about a step has the name of its topic, NULL for all topics, the step and
+-- the number. Step -1 has the messages that are ready, -2 those that are leased, and 0 those due before the first edge.
 WITH clock AS MATERIALIZED (:clock:),
 counted AS MATERIALIZED (
     SELECT m.topic,

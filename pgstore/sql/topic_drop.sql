@@ -1,6 +1,6 @@
--- Removes topic $4 and its companions, and counts the messages that go with each of them; topic_sweep.sql removes these. The caller gets
--- that count, so the first row is not enough. It is made here, because another process may remove rows as soon as this is committed.
--- It reads them by an index, and pushes to the topics wait for it.
+-- Removes topic $4 and its companions, and counts the messages that go with each of them; topic_sweep.sql removes the messages. They are
+-- counted here, because another process may remove them as soon as this is committed. The count reads them by an index, and pushes to
+-- the topics wait for that long.
 -- Locks: the rows of the topics.
 WITH clock AS MATERIALIZED (:clock:),
 gone AS (

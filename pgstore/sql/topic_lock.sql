@@ -1,3 +1,3 @@
--- Reads a topic that is to be changed.
--- Locks: its row.
+-- Reads the topic $1, which is to be changed.
+-- Locks: the topic's row.
 SELECT number, settings FROM punctual.topic WHERE name = $1::text FOR UPDATE

@@ -1,4 +1,4 @@
--- Forgets a deleted topic of which no row is left.
+-- Forgets the deleted topic $1, if no row of its messages and finished records is left.
 -- Locks: its row in dropped_topic.
 DELETE FROM punctual.dropped_topic AS d
 WHERE d.number = $1::integer AND NOT EXISTS (SELECT FROM punctual.message AS m WHERE m.topic = $1::integer)

@@ -1,6 +1,6 @@
--- Names, for end.sql, the undeliverable messages of topic $4 that come before the first deliverable one among the 200 earliest,
--- from time $5 on. It runs behind a claim.sql that has met undeliverable messages alone. So claims of one message behind many of
--- them end them by the hundred and not one by one. It names messages as claim.sql does. It locks nothing.
+-- Names, for end.sql, the undeliverable messages of topic $4 that come before the first deliverable one, among the 200 earliest from
+-- time $5 on. Undeliverable are the same messages as in claim.sql. It runs behind a claim.sql that has met undeliverable messages
+-- alone, so that claims of one message behind many such ones end these by the hundred and not one by one. It locks nothing.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
     SELECT topic.number, topic.max_attempts, clock.micros / 1000 AS now

@@ -1,4 +1,4 @@
--- Reads which messages are there under the tokens given. It locks nothing.
+-- Reads which of the messages named have the token given. It locks nothing.
 SELECT k.topic, m.id
 FROM (SELECT t.number, i.topic, i.id, i.token
       FROM unnest($1::text[], $2::text[], $3::bigint[]) AS i (topic, id, token)

@@ -1,4 +1,4 @@
--- Reads which transactions have written messages, or have locked some, and are not over. It reads the server's list of locks,
+-- Reads which other transactions have written messages, or have locked some, and are not over. It reads the server's list of locks,
 -- and locks nothing itself.
 SELECT DISTINCT l.virtualtransaction
 FROM pg_locks AS l
