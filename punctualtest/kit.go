@@ -1,5 +1,5 @@
 // Package punctualtest tests code that uses Punctual without waiting. A Kit has a store in memory whose clock stands still until the
-// test moves it. When the clock moves, the handlers of the messages that become due run.
+// test moves it. Kit.Advance moves the clock and runs the handlers of the messages that become due.
 //
 //	kit := punctualtest.New(t)
 //	kit.Handle("order.close", closeOrder)
@@ -7,15 +7,17 @@
 //	kit.WantScheduled("order.close", "4711", 30*time.Minute)
 //	kit.Advance(30 * time.Minute) // runs closeOrder
 //
-// All handlers run in the goroutine of the test, one after the other, in the order of the due times, so every run of a test is the
-// same. To test a program that runs its own worker.Worker, use a memstore with its default clock inside testing/synctest instead;
-// TestVirtualTime in this package shows how.
+// All handlers run in the goroutine of the test, one after the other. Their order follows from the due times, and for messages that
+// are due at the same stop of the clock from the order of the Handle calls, so every run of a test is the same. To test a program that
+// runs its own worker.Worker, use a memstore with its default clock inside testing/synctest instead; TestVirtualTime in this package
+// shows how.
 package punctualtest
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"strings"
 	"time"
 
@@ -35,7 +37,7 @@ type TB interface {
 }
 
 // Kit is a queue with its handlers and a clock that the test moves. Make one with New. Any goroutine may use its fields. Its methods are
-// for the goroutine of the test, and for handlers, which run in that goroutine. Handlers must not call Advance and AdvanceTo.
+// for the goroutine of the test, and for handlers, which run in that goroutine. Handlers must call neither Advance nor AdvanceTo.
 type Kit struct {
 	// Queue pushes, cancels and reschedules: give it to the code under test.
 	Queue *punctual.Queue
@@ -50,8 +52,9 @@ type Kit struct {
 	config worker.Config
 	routes []route
 	worker *worker.Worker // made by drain; nil when routes have changed since
-	duty   *worker.Worker // stores the occurrences of schedules of the topics in routes; nil as worker is
-	// scheduled tells that duty has a topic: those whose names have an @ have no schedules.
+	duty   *worker.Worker // stores the occurrences of the schedules of the topics in routes; made with worker, and nil when that is
+	// scheduled says that duty has a topic. It has none if all topics in routes have an @ in their names, because such topics have
+	// no schedules.
 	scheduled bool
 }
 
@@ -78,8 +81,8 @@ func StartAt(t time.Time) Option {
 	return func(o *options) { o.start = storekit.FromMillis(storekit.CeilMillis(t)) }
 }
 
-// Worker configures the worker that runs the handlers, for instance its middleware, its observer or the length of its leases. Without
-// a Logger it logs to the test.
+// Worker configures the worker that runs the handlers, for instance its middleware, its observer or the length of its leases. A worker
+// without a Logger logs to the test.
 func Worker(c worker.Config) Option {
 	return func(o *options) { o.worker = c }
 }
@@ -124,11 +127,11 @@ func (k *Kit) close() {
 // Handle registers the handler of a topic. A second call for the topic replaces the handler, for instance by one that succeeds, to test
 // what happens after an outage. When a handler calls Handle, the change counts from the next due time on.
 //
-// The kit also stores the messages of the topic's schedules when these come (Queue.PutSchedule), so that a year of a daily schedule takes
-// milliseconds.
+// The kit also stores the messages of the topic's schedules when their times come (Queue.PutSchedule), so that a year of a daily
+// schedule takes milliseconds.
 //
-// A topic that has the default backoff gets the same backoff without jitter, so that retries come after exactly 1 s, 2 s, 4 s and so on.
-// Any other backoff stays as it is.
+// A topic that has the default backoff gets that backoff without jitter, so that retries come after exactly 1 s, 2 s, 4 s and so on.
+// Any other backoff stays as it is, also one that differs from the default in its Jitter alone.
 func (k *Kit) Handle(topic string, h punctual.Handler, opts ...worker.HandleOption) {
 	k.tb.Helper()
 	k.steadyBackoff(topic)
@@ -150,7 +153,7 @@ func (k *Kit) steadyBackoff(topic string) {
 		k.tb.Fatalf("punctualtest: handle %s: %v", topic, err)
 	}
 	steady := punctual.DefaultBackoff()
-	if set.Backoff.Delays != nil || set.Backoff.Base != steady.Base || set.Backoff.Max != steady.Max {
+	if !reflect.DeepEqual(set.Backoff, steady) {
 		return
 	}
 	steady.Jitter = 0
@@ -168,7 +171,7 @@ func (k *Kit) Configure(topic string, p punctual.SettingsPatch) {
 // Now returns what the clock shows.
 func (k *Kit) Now() time.Time { return k.Clock.Now() }
 
-// Advance moves the clock on by d, as AdvanceTo does. Advance(0) runs the handlers of the messages that are due now.
+// Advance moves the clock on by d and runs handlers, as AdvanceTo does. Advance(0) runs the handlers of the messages that are due now.
 func (k *Kit) Advance(d time.Duration) (handled int) {
 	k.tb.Helper()
 	return k.AdvanceTo(k.Now().Add(d))
@@ -187,15 +190,15 @@ func (k *Kit) AdvanceTo(t time.Time) (handled int) {
 		k.Clock.Set(next)
 		handled += k.drain()
 	}
-	if k.Now().Before(t) { // a handler may have moved the clock beyond t
+	if k.Now().Before(t) { // otherwise a handler has moved the clock to t or beyond
 		k.Clock.Set(t)
 	}
 	return handled
 }
 
-// next returns the earliest time ahead at which a message needs attention: of a topic with a handler, or of one whose messages are
-// copied for a group with a handler. Times that have come are left out: after a drain only topics whose deliveries are paused have
-// ready messages.
+// next returns the earliest time ahead at which a message needs attention: in a topic with a handler, among the schedules of such a
+// topic, or in a topic whose messages are copied for a group with a handler. Topics with a ready message are left out, because after
+// a drain only those whose deliveries are paused have any.
 func (k *Kit) next() (next time.Time, ok bool) {
 	for _, r := range k.routes {
 		topics := []string{r.topic, r.topic + punctual.ScheduleSuffix}
@@ -230,7 +233,7 @@ func (k *Kit) drain() (handled int) {
 			}
 		}
 	}
-	work, duty := k.worker, k.duty // a handler may call Handle, which counts from the next due time on
+	work, duty := k.worker, k.duty // kept, because a handler may call Handle, which counts from the next due time on
 	for {
 		stored := 0
 		if k.scheduled {
@@ -250,7 +253,7 @@ func (k *Kit) drain() (handled int) {
 	}
 }
 
-// testLogger logs to the test. It leaves out the time of day, because that is not the time of the kit's clock.
+// testLogger returns a Logger that logs to the test. It leaves out the time of day, because that is not the time of the kit's clock.
 func testLogger(tb TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(testLog{tb}, &slog.HandlerOptions{
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {

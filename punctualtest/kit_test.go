@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var _ punctualtest.TB = testing.TB(nil)
 
-// diary is a handler that writes down when it handled what, and fails as told.
+// diary is a handler that writes down which message it handled when, and returns what then returns.
 type diary struct {
 	kit     *punctualtest.Kit
 	entries []string
@@ -88,7 +89,7 @@ func TestAdvanceZeroRunsWhatIsDueNow(t *testing.T) {
 	h.want(t, "0s now 1")
 }
 
-// What handlers push, retry and snooze within the time that passes is handled too.
+// Advance also handles what handlers push, retry and snooze, if it becomes due within the time that passes.
 func TestAdvanceFollowsHandlers(t *testing.T) {
 	kit := punctualtest.New(t)
 	h := &diary{kit: kit}
@@ -142,8 +143,7 @@ func TestHandleReplacesItself(t *testing.T) {
 	after.want(t, "2s y 1")
 }
 
-// A message that was claimed outside of the kit and never settled comes when its lease
-// has run out.
+// A message that was claimed outside of the kit and never settled is handled when its lease has run out.
 func TestAdvanceMeetsTheEndOfALease(t *testing.T) {
 	kit := punctualtest.New(t)
 	h := &diary{kit: kit}
@@ -172,14 +172,29 @@ func TestPausedTopicWaits(t *testing.T) {
 	h.want(t, "2s free 1", "1m0s held 1")
 }
 
+// Handle takes the jitter from the default backoff alone. A jitter that was set stays, also beside the default Base and Max.
 func TestHandleKeepsABackoffThatWasSet(t *testing.T) {
 	kit := punctualtest.New(t)
-	own := punctual.Backoff{Base: time.Minute, Max: time.Hour, Jitter: 0.5}
-	kit.Configure("a", punctual.SettingsPatch{Backoff: &own})
-	kit.Handle("a", &diary{kit: kit})
-	s, err := kit.Store.Settings(t.Context(), "a")
-	if err != nil || s.Backoff.Jitter != 0.5 || s.Backoff.Base != time.Minute {
-		t.Errorf("backoff = %+v, %v; want the one that was set", s.Backoff, err)
+	jitter := punctual.DefaultBackoff()
+	jitter.Jitter = 0.5
+	steady := punctual.DefaultBackoff()
+	steady.Jitter = 0
+	for topic, c := range map[string]struct {
+		set  *punctual.Backoff // nil: none
+		want punctual.Backoff
+	}{
+		"default": {nil, steady},
+		"own":     {&punctual.Backoff{Base: time.Minute, Max: time.Hour, Jitter: 0.5}, punctual.Backoff{Base: time.Minute, Max: time.Hour, Jitter: 0.5}},
+		"jitter":  {&jitter, jitter},
+		"list":    {&punctual.Backoff{Delays: []time.Duration{time.Minute}}, punctual.Backoff{Delays: []time.Duration{time.Minute}}},
+	} {
+		if c.set != nil {
+			kit.Configure(topic, punctual.SettingsPatch{Backoff: c.set})
+		}
+		kit.Handle(topic, &diary{kit: kit})
+		if s, err := kit.Store.Settings(t.Context(), topic); err != nil || !reflect.DeepEqual(s.Backoff, c.want) {
+			t.Errorf("%s: the backoff is %+v, %v; want %+v", topic, s.Backoff, err, c.want)
+		}
 	}
 }
 
@@ -214,7 +229,7 @@ func TestAdvanceWithoutHandlersMovesTheClock(t *testing.T) {
 	}
 }
 
-// The kit may be closed in part by the code under test.
+// The code under test may close the store of the kit.
 func TestStoreClosedByTheTest(t *testing.T) {
 	kit := punctualtest.New(t)
 	if err := kit.Store.Close(); err != nil {
@@ -222,7 +237,7 @@ func TestStoreClosedByTheTest(t *testing.T) {
 	}
 }
 
-// Each helper fails the test when it should, and says what there is instead.
+// Each method of the kit fails the test when it should, and says why.
 func TestFailures(t *testing.T) {
 	tests := map[string]struct {
 		do   func(k *punctualtest.Kit)

@@ -9,14 +9,14 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Scheduled returns the messages of a topic whose due time lies ahead, the earliest first.
+// Scheduled returns the scheduled messages of a topic, which are due in the future, the earliest first.
 func (k *Kit) Scheduled(topic string) []punctual.Info {
 	k.tb.Helper()
 	return k.list(topic, punctual.StateScheduled)
 }
 
-// Ready returns the messages of a topic whose time has come and that no handler works on, the earliest first. They are handled by the
-// next Advance, unless deliveries of the topic are paused or it has no handler.
+// Ready returns the messages of a topic whose time has come and that no handler works on, the earliest first. The next Advance has
+// them handled, unless deliveries of the topic are paused or the topic has no handler.
 func (k *Kit) Ready(topic string) []punctual.Info {
 	k.tb.Helper()
 	return k.list(topic, punctual.StateReady)
@@ -106,7 +106,7 @@ func (k *Kit) describe(i punctual.Info) string {
 	return i.State.String()
 }
 
-// held describes the messages that the topic has, at most ten of them, so that the failure of a test shows what went wrong.
+// held says how many messages the topic has and describes at most ten of them, so that the failure of a test shows what went wrong.
 func (k *Kit) held(topic string) string {
 	k.tb.Helper()
 	var b strings.Builder

@@ -64,7 +64,7 @@ func (x *amending) pack(c *chunk) []any {
 }
 
 // ask amends some messages in a partition. A message that the partition does not have may be in
-// another one if the settings have another version; then it goes into the next round.
+// another one if the settings have another version; then the message goes into the next round.
 func (x *amending) ask(ctx context.Context, c *chunk, args []any) (int64, func() error, error) {
 	a, err := x.s.route.Run(ctx, script.Amend, c.Partition, x.key.part(c.Items), args...)
 	if err != nil {
@@ -100,7 +100,7 @@ func amendHead(a *punctual.Amendment) []byte {
 	return b
 }
 
-// What amend.lua answers for each amendment.
+// The statuses with which amend.lua answers, one for each amendment.
 const (
 	amendTooFar = iota
 	amendCancelled

@@ -12,7 +12,7 @@ import (
 )
 
 // P3, P13: a copy of a call with a key has the first answer and changes nothing, for as long as the store says (Repeats). It does
-// not matter where in its window the call was made.
+// not matter where in its window the call was made. The answers of claims are not compared, because their leases run out meanwhile.
 func TestCopyUntilTheEndOfRepeats(t *testing.T) {
 	const window = script.RecordWindow * time.Millisecond
 	for _, v := range verbs() {

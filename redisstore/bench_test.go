@@ -56,8 +56,8 @@ func newBench(b *testing.B) *bench {
 	return &bench{B: b, server: c, store: s}
 }
 
-// counters are what INFO says of the server's work: processor time in µs, commands that came
-// from clients, bytes of memory.
+// counters returns what INFO says of the server's work: processor time in µs, scripts that were
+// run and the time in them in µs, bytes of memory.
 func (b *bench) counters() map[string]float64 {
 	b.Helper()
 	text, err := b.server.Info(context.Background(), "cpu", "commandstats", "memory").Result()
@@ -102,7 +102,7 @@ func (b *bench) begin() {
 	b.ResetTimer()
 }
 
-// end stops it and reports what each of n messages cost.
+// end stops the clock and reports what each of n messages cost.
 func (b *bench) end(n int) {
 	b.StopTimer()
 	cpu, after := b.ownCPU()-b.cpu, b.counters()
@@ -116,7 +116,7 @@ func (b *bench) end(n int) {
 	per("scripts", "scripts/message")
 }
 
-// fill pushes n messages that are due at once, or in an hour.
+// fill pushes n messages that are due at a time.
 func (b *bench) fill(n int, due time.Time) {
 	b.Helper()
 	for left := n; left > 0; left -= 1000 {

@@ -13,8 +13,9 @@ import (
 )
 
 // A call with a key of its caller's (storekit.Request) may be sent again, also through another Store over the same server. Each
-// script of the call leaves a record, by which a copy is known again. In the record of a call without a key stand the caller,
-// which is a slot of this Store, and a number. With a key these are the key and the sum of the call's content.
+// script of the call leaves a record, unless it is a claim that has leased nothing, and a copy of the script finds that record. The
+// record of a call without a key stands under the caller, which is a slot of this Store, and has the number of the call. With a key
+// the record stands under the key, and has the sum of the call's content.
 
 // keyed is a call with a key.
 type keyed struct {
@@ -26,7 +27,7 @@ type keyed struct {
 // the same server it is sent to.
 func (s *Store) Repeats() time.Duration { return script.RecordWindow * time.Millisecond }
 
-// keyOf returns the key of a call, or nil if it has none.
+// keyOf returns the key of a call with the sum of its content, or nil if the call has no key.
 func (s *Store) keyOf(ctx context.Context, sum func() storekit.Sum) (*keyed, error) {
 	r, ok := storekit.RequestOf(ctx)
 	if !ok {
@@ -38,7 +39,7 @@ func (s *Store) keyOf(ctx context.Context, sum func() storekit.Sum) (*keyed, err
 	return &keyed{r, sum()}, nil
 }
 
-// part is the key of the script for some items of the call; items is empty for a claim. A copy of the call sends the same items
+// part returns the key of the script for some items of the call; items is empty for a claim. A copy of the call sends the same items
 // in the same scripts, so its scripts have the same keys.
 func (k *keyed) part(items []int) *script.Key {
 	if k == nil {
@@ -47,9 +48,9 @@ func (k *keyed) part(items []int) *script.Key {
 	return &script.Key{Field: fieldOf(k.Key, items), Content: k.sum[:], Again: len(items) == 0 && !k.First}
 }
 
-// fieldOf is the field that has the record of a script. The items are part of it, because they say which of the scripts of the call
-// it is: each run of consecutive items is named by its first item and by how many they are. A part of them that is sent again,
-// because its topics had to be looked up, thus has another field than the whole.
+// fieldOf returns the field that has the record of a script. The items are part of the field, because they say which of the scripts
+// of the call it is: each run of consecutive items is named by its first item and by its length. When some of the items are sent
+// again, because their topics had to be looked up, their script thus has another field than the one before.
 func fieldOf(key string, items []int) []byte {
 	if len(items) == 0 {
 		items = []int{0} // a claim
@@ -74,13 +75,14 @@ type keyedClaims struct {
 	of map[string]*keyedClaim // guarded by mu: by key
 }
 
+// keyedClaim is a claim with a key that is under way.
 type keyedClaim struct {
 	end  func()
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the claim has ended
 }
 
-// begin registers a claim, and returns what is to be called when the claim has ended. If a claim with the same key is under way
-// it returns that one instead. end ends the claim early.
+// begin registers a claim, and returns leave, which is to be called when the claim has ended. If a claim with the same key is under
+// way begin returns that one instead. end ends the claim early.
 func (c *keyedClaims) begin(key string, end func()) (leave func(), other *keyedClaim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,8 +41,8 @@ func TestNoAnswerAtAll(t *testing.T) {
 	}
 }
 
-// P3, P5: a copy that arrives after another one changes nothing. It gets the answer of the other,
-// and an error when the slot has gone on.
+// P3: a copy of a claim that arrives after another one changes nothing. It gets the answer of the
+// other, and an error when the slot has gone on to the next call.
 func TestLateCopy(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
@@ -79,7 +79,7 @@ func TestLateCopy(t *testing.T) {
 	if d := claimOne(t, s, 0); d.ID != "x" {
 		t.Errorf("claimed %s; want x", d.ID)
 	}
-	// The copy that was sent again found nothing; the first one must not lease for nobody.
+	// The copy that was sent again found nothing. The first one, which comes later, must not lease for nobody.
 	if items, err := claim(3, 1); err != nil || ids(items) != "" {
 		t.Fatalf("claimed %q, %v; want nothing", ids(items), err)
 	}
@@ -92,7 +92,8 @@ func TestLateCopy(t *testing.T) {
 	}
 }
 
-// P3: a claim that is answered again hands out what is still leased by it, and leases nothing more.
+// P3: a script that is answered again gives the claim what it has leased and still holds, and leases nothing more. The next message
+// comes from another script of the claim, under another lease.
 func TestClaimAnsweredAgainAfterChanges(t *testing.T) {
 	server := redisrig.Start(t)
 	other := openStore(t, connect(t, server), nil)
@@ -147,7 +148,7 @@ func TestClaimAnsweredAgainLater(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		lease, passed time.Duration // passed is the time from the first copy to the second
-		from          time.Duration // from the first copy to the begin of the lease
+		from          time.Duration // from the first copy to the beginning of the lease
 		attempt       string
 	}{
 		{"under the lease", time.Minute, 59 * time.Second, 0, "1"},

@@ -23,7 +23,7 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 	}
 	c := checker{s: s, progress: progress}
 	_, err := call(ctx, s, "check", "", nil, func() (struct{}, error) { return struct{}{}, c.run(ctx) })
-	return c.report, err // also beside an error
+	return c.report, err // beside an error stands what was read before
 }
 
 // checker collects the report of one Check.
@@ -95,15 +95,23 @@ func (c *checker) companion(ctx context.Context, topic string, n int) error {
 	default:
 		return nil
 	}
-	// Both topics were read one after the other. Somebody may have deleted the companion in between, or made it anew.
+	// The two topics were read one after the other. Somebody may have deleted the companion in between, or made it anew.
 	now, err := c.s.topics.Load(ctx, topic)
 	if err == nil && now.Exists() && now.Size() == n {
-		c.report.Problems = append(c.report.Problems, problem)
+		c.add(problem)
 	}
 	return err
 }
 
-// scan checks all of a hash of a partition, m, s or h, or all of u: when finished records are past their retention.
+// add adds a problem to the report, unless the report holds as many as it may.
+func (c *checker) add(problem string) {
+	if len(c.report.Problems) < maxProblems {
+		c.report.Problems = append(c.report.Problems, problem)
+	}
+}
+
+// scan checks all entries of one of the hashes m, s and h of a partition, or all members of u, which has the times at which finished
+// records are past their retention.
 func (c *checker) scan(ctx context.Context, p keys.Partition, hash string) error {
 	for cursor := "0"; ; {
 		a, err := c.s.route.Run(ctx, script.Check, p, nil, hash, cursor)
@@ -113,9 +121,7 @@ func (c *checker) scan(ctx context.Context, p keys.Partition, hash string) error
 		cursor = a.Text()
 		n := a.Int()
 		for len(a.Items) > 0 {
-			if problem := a.Text(); len(c.report.Problems) < maxProblems {
-				c.report.Problems = append(c.report.Problems, problem)
-			}
+			c.add(a.Text())
 		}
 		if a.Bad {
 			return script.BadReply(script.Check)

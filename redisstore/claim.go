@@ -19,13 +19,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Claim leases due messages; see punctual.Store. It asks each partition with one script, and again only when another script can
-// find something. When ctx ends, Claim still takes in the answer to a script that was sent, so that no message is leased
-// without anybody knowing. Once it has found messages it waits for a further script only shortly, and what that script leases
+// Claim leases due messages; see punctual.Store. It sends a partition one script, and another one only when that can find
+// something. When ctx ends, Claim still takes in the answer to a script that was sent, so that no message is leased
+// without anybody knowing. Once Claim has found messages it waits for a further script only shortly, and what that script leases
 // later is given back.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	checked := c
-	if len(c.Topics) > 1 && s.waits.waiter.Knows(c.Topics) { // to check many again takes longer than to compare them
+	if len(c.Topics) > 1 && s.waits.waiter.Knows(c.Topics) { // checked before, and to check many again takes longer than to compare them
 		checked.Topics = c.Topics[:1]
 	}
 	return call(ctx, s, "claim", "", storekit.CheckClaim(&checked), func() ([]punctual.Delivery, error) {
@@ -40,7 +40,7 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	})
 }
 
-// claimOnce is a claim without a key, or a part of the waiting of one.
+// claimOnce carries out a claim without a key, or one step of a claim with a key.
 func (s *Store) claimOnce(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
 	if c.Wait == 0 {
 		return s.scanner.claim(ctx, c)
@@ -70,7 +70,7 @@ func distinct(topics []string) (once []string) {
 
 type claimKeyName struct{}
 
-// claimKey is the key of a claim that is under way in ctx, or nil.
+// claimKey returns the key of the claim that is under way in ctx, or nil if it has none.
 func claimKey(ctx context.Context) *keyed {
 	k, _ := ctx.Value(claimKeyName{}).(*keyed)
 	return k
@@ -80,11 +80,11 @@ func claimKey(ctx context.Context) *keyed {
 // The time doubles.
 const firstStep = time.Second
 
-// claimKeyed is a claim with a key, which may have copies in this process and in others. Each partition has a record of what a
-// key has leased there, so that copies together lease once. Of the copies in this process one is under way at a time; the
-// others wait for it. A claim that may have been sent before first reads the records for what its earlier copies have leased.
+// claimKeyed carries out a claim with a key, which may have copies in this process and in others. Each partition has a record of
+// what a key has leased there, so that copies together lease once. Of the copies that come to this Store one is under way at a time;
+// the others wait for it. A claim that may have been sent before first reads the records for what its earlier copies have leased.
 // It reads them again while it waits, because such a copy may still be under way in another process. A claim whose request
-// names a time after which it must not be carried out ends then.
+// names a time after which it must not be carried out ends at that time.
 func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]punctual.Delivery, error) {
 	ctx = context.WithValue(ctx, claimKeyName{}, k)
 	c.Topics = distinct(c.Topics)
@@ -190,7 +190,7 @@ func (s *Store) allPartitions(ctx context.Context, names []string) (targets []ke
 	return targets, err
 }
 
-// claimed is what a claim returns. Messages that were leased before something failed are returned without the error, which the
+// claimed makes the result of Claim. Messages that were leased before something failed are returned without the error, which the
 // next claim will encounter.
 func claimed(ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	switch {

@@ -9,8 +9,9 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// When the server's clock was set back, the store's stands still until it is caught up with (P8). What
-// is due soon is then not due for long, and a claim that waits for it must not ask without end.
+// When the server's clock was set back, the store's clock stands still until the server's has caught up
+// with it (P8). A message that is due in some ms is then not due for long, and a claim that waits for it
+// must not send one script after the other meanwhile.
 func TestWaitingWhileTheClockStandsStill(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
@@ -33,7 +34,7 @@ func TestWaitingWhileTheClockStandsStill(t *testing.T) {
 	if first, then := ahead, now(t, s); !then.Equal(first) {
 		t.Fatalf("this test shows nothing: the clock went from %v to %v", first, then)
 	}
-	// Pauses of 1, 2, 4 ... ms, the last look of either claim, and one for the subscription.
+	// Scripts after pauses of 1, 2, 4 ... ms, the last one of either claim, and one for the subscription.
 	if n := calls(t, server) - before; n > 30 {
 		t.Errorf("P10: two claims that waited a second each ran %d scripts; want a few", n)
 	}
@@ -52,7 +53,7 @@ func TestShortLeasesWhileTheClockStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := now(t, s)
-	time.Sleep(lease + 100*time.Millisecond) // nobody is heard meanwhile
+	time.Sleep(lease + 100*time.Millisecond) // the store gets no answer meanwhile, and so does not hear the time
 	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Lease: lease})
 	if after := now(t, s); after.Sub(before) > lease/2 {
 		t.Fatalf("this test shows nothing: the clock went from %v to %v", before, after)

@@ -20,16 +20,17 @@ import (
 	"github.com/punctualmq/punctual/storetest/races"
 )
 
-// clusterGroups are the groups of the suite that make test has on a cluster: those in which calls meet several partitions or
-// topics, or read, wait and end with the nodes that there are. The rules of one message are decided in one partition, by the
-// scripts that TestSlowConformance, TestSlowTransitions and the random histories of TestSlowPartitions try on one server.
+// clusterGroups matches the groups of the suite that make test runs on a cluster: those whose calls meet several partitions or
+// topics, or depend on which nodes there are when they read, wait and end. The rules of one message are decided in one partition, by
+// the scripts that TestSlowConformance, TestSlowTransitions and the random histories of TestSlowPartitions try on one server.
 var clusterGroups = regexp.MustCompile("/(claim|wait|then|topics|companions|inspect|purge|finished|events|clock|together|large|isolation|repeat|contract|close|reopen)/")
 
-// perVerb is the case of group then that tries a rule in every state, one message after the other.
+// perVerb matches the case of group then that tries each verb in every state of an ID, one message after the other. make test leaves
+// it out on a cluster.
 var perVerb = regexp.MustCompile("/then/each_verb,")
 
 // The suite on a Redis Cluster of three primaries and three replicas: topics and their partitions fall on different nodes. make
-// torture has all its groups, and has it with topics of one partition, too.
+// torture runs all groups of the suite, and runs it with topics of one partition, too.
 func TestSlowCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redisrig.StartCluster(t, 3, 1, "--appendonly", "no")
@@ -60,7 +61,7 @@ func TestSlowCluster(t *testing.T) {
 	t.Run("races", func(t *testing.T) { races.Run(t, open, storetest.WithLossyClaims()) })
 }
 
-// What docs/format-redis.md says of rights on a cluster.
+// On a cluster the rights that docs/format-redis.md names are enough, with +cluster.
 func clusterLeastRights(t *testing.T, cluster *redisrig.Cluster) {
 	for _, n := range cluster.Nodes {
 		do(t, n, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)

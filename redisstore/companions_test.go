@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,7 +82,7 @@ func TestDeletionTakesCompanionsAlong(t *testing.T) {
 	wantTopics(t, s, "orders2", "orders2@events")
 	push(t, other, punctual.NewMessage{Topic: "orders@events", ID: "x", Due: time.Unix(1, 0)})
 	wantPartitions(t, other, "orders@events", 2)
-	// One who knows the companion of four partitions finds the ID where it is now.
+	// A process that still knows the companion with four partitions finds the ID where it is now.
 	if rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders@events", ID: "x"}}); err != nil || rs[0].Status != punctual.PushDuplicate {
 		t.Errorf("P7: the ID was pushed again: %+v, %v; want a duplicate", rs, err)
 	}
@@ -163,7 +164,24 @@ func TestSlowKilledWithCompanions(t *testing.T) {
 	})
 }
 
-// A name that was entered for a topic that never came into being, or left behind one that was deleted, is the name of no topic.
+// A check finds a companion that its topic does not name. The limit of a report's problems counts those of companions, too.
+func TestCheckOfCompanions(t *testing.T) {
+	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
+	push(t, s, punctual.NewMessage{Topic: "orders@events", ID: "x"})
+	do(t, shared, "HDEL", s.names.Partition("orders", 0).Keys()[keys.Settings], "@events")
+	r, err := s.Check(t.Context(), nil)
+	if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "orders does not name its companion orders@events") {
+		t.Fatalf("Check = %q, %v; want that orders does not name its companion", r.Problems, err)
+	}
+	for i := range maxProblems { // orders comes before its companion
+		do(t, shared, "HSET", s.names.Partition("orders", 0).Keys()[5], fmt.Sprint("damaged", i), "nonsense")
+	}
+	if r, err = s.Check(t.Context(), nil); err != nil || len(r.Problems) != maxProblems {
+		t.Errorf("Check of a companion behind %d damaged states returned %d problems, %v; want %d", maxProblems, len(r.Problems), err, maxProblems)
+	}
+}
+
+// A name that was entered for a topic that never came into being is not among the names of topics.
 func TestTopicNamesAreOfTopics(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
 	push(t, s, punctual.NewMessage{Topic: "orders@cron", ID: "x"}, punctual.NewMessage{Topic: "bills", ID: "x"})
@@ -186,7 +204,8 @@ func TestTopicNamesAreOfTopics(t *testing.T) {
 	}
 }
 
-// P14: one node of a cluster hangs. The names are told nevertheless, and those of its topics, which may be there, among them.
+// P14: one node of a cluster hangs. The names of topics are returned nevertheless, and among them those of topics on that node,
+// which may be there.
 func TestSlowTopicNamesBesideAHungNode(t *testing.T) {
 	h := onHungNode(t)
 	both := []string{h.hung, h.sound}

@@ -65,7 +65,8 @@ func reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Sto
 	return openStore(t, s.client, &Options{Prefix: s.opt.Prefix, Partitions: s.opt.Partitions, clock: clock, slack: s.opt.slack})
 }
 
-// The same on topics of four partitions. make test has the suite of those on a cluster alone.
+// Random histories and races on topics of four partitions, and in make torture the suite. make test runs the suite with such topics on
+// a cluster alone.
 func TestSlowPartitions(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
@@ -79,11 +80,11 @@ func TestSlowPartitions(t *testing.T) {
 	t.Run("races", func(t *testing.T) { races.Run(t, open, storetest.WithLossyClaims()) })
 }
 
-// generalGroups are the groups of the suite that make test has of the general case: those that meet scripts with both cases.
+// generalGroups matches the groups of the suite that make test runs on general paths: those with scripts that have a fast path, too.
 var generalGroups = regexp.MustCompile("/(push|claim|settle|amend|duplicate|fencing|contract|then|events)/")
 
-// The fast path of a script means the same as the general one, also where they take turns with the same messages. make torture
-// has both ways in the suite and in random histories.
+// The general path of a script does the same as the fast one, whether calls always take it or each third call does, so that both
+// paths meet the same messages. make torture runs the suite and random histories both ways.
 func TestSlowGeneralCases(t *testing.T) {
 	t.Parallel()
 	for name, every := range map[string]int64{"always": 1, "each third": 3} {

@@ -22,7 +22,8 @@ type verb struct {
 	call   func(ctx context.Context, s *Store, held punctual.Delivery) (answer string, err error)
 }
 
-// verbs are all that are sent again when no answer comes. Each is in the topic orders.
+// verbs returns pushes, claims, settlements and amendments, the calls that may have a key. All are in the topic orders, and some
+// have follow-ups in its companion orders@bills.
 func verbs() []verb {
 	out := []verb{{"push", script.Push, pushSome}, {"claim", script.Claim, claimSome}}
 	for v, how := range map[punctual.Verb]punctual.Settlement{
@@ -64,8 +65,8 @@ func verbs() []verb {
 	return out
 }
 
-// followUps are some of each kind for a message that is leased: for its topic and a companion, new ones and one that is kept, one in
-// the place of another and one of the message itself.
+// followUps returns follow-ups of a message that is leased, in its topic and in a companion: new ones, one whose ID is in use, and one
+// in the place of the message itself.
 func followUps(held punctual.Delivery) []punctual.NewMessage {
 	return []punctual.NewMessage{
 		{Topic: "orders@bills", ID: held.ID + "~new", Body: []byte("bill")},
@@ -226,7 +227,7 @@ func TestLostAnswerIsGivenAgain(t *testing.T) {
 	}
 }
 
-// everyCall is all calls that change something, in the topic filled by scene.
+// everyCall returns verbs, a change of settings, a purge and a deletion, of the topic filled by scene.
 func everyCall() []verb {
 	none := time.Duration(0)
 	return append(verbs(),
@@ -245,8 +246,8 @@ func everyCall() []verb {
 	)
 }
 
-// P13: a call none of whose answers came may have been carried out, and says so. It was sent as often
-// as is sensible, and done once.
+// P13: a call that got none of its answers may have been carried out, and says so. It was sent
+// route.Tries times, and done once.
 func TestNoAnswer(t *testing.T) {
 	server := redisrig.Start(t)
 	start := time.Unix(1_800_000_000, 0)

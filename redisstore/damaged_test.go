@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
-// readings are calls that change nothing, in the topic filled by scene.
+// readings returns calls that read in the topic filled by scene, and a claim that waits, because its polls read, too.
 func readings() []verb {
 	var out []verb
 	read := func(name string, call func(ctx context.Context, s *Store) error) {
@@ -49,7 +49,7 @@ func TestSlowDamagedNumbers(t *testing.T) {
 	for _, general := range []func() bool{nil, func() bool { return true }} {
 		for _, v := range all {
 			if v.script == script.Delete {
-				continue // it needs few of them, and ends the topic
+				continue // a deletion needs few of the numbers, and ends the topic
 			}
 			s, _ := openStill(t, Options{general: general})
 			held := scene(t, s)

@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 )
 
-// P10: what a topic that was deleted leaves goes by itself, but not when the topic comes into being again.
+// P10: the keys that a deleted topic leaves expire, within a day, but no longer expire when the topic comes into being again.
 func TestDeletedTopicLeavesNothing(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), &Options{Partitions: 4})
@@ -49,7 +49,8 @@ func TestDeletedTopicLeavesNothing(t *testing.T) {
 	wantTTL(0)
 }
 
-// P1, P4: a topic that comes again when nothing is left of the one of that name is another one for those who knew it.
+// P1, P4: a topic is deleted, all keys that it has left are removed, and it is made again with another number of partitions. A
+// process that knew the old topic finds the IDs of the new one where they are now, and tokens go on growing.
 func TestTopicComesAgainWhenAllIsForgotten(t *testing.T) {
 	server := redisrig.Start(t)
 	old, other := openStore(t, connect(t, server), &Options{Partitions: 4}), openStore(t, connect(t, server), &Options{Partitions: 8})

@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Direct cases of promises that random histories found broken scripts by. Each runs on the fast path and on the general one.
+// Direct cases of promises in which random histories have found faults of scripts. Each case runs on the fast path and on the general
+// one.
 
 func onBothPaths(t *testing.T, run func(t *testing.T, o Options)) {
 	t.Run("fast path", func(t *testing.T) { run(t, Options{}) })
@@ -102,7 +103,7 @@ func TestCancelIsDefinite(t *testing.T) {
 	}
 }
 
-// P12, P8: claims take messages by the time at which they need attention, whatever path they came there by. When the clock of the process is
+// P12, P8: claims take messages by the time at which they need attention, however the messages came by that time. When the clock is
 // set back meanwhile, nothing changes.
 func TestOrderOfClaims(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, o Options) {

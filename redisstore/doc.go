@@ -25,17 +25,17 @@ package redisstore
 //
 // # Layout
 //
-// A topic has one or more partitions, among which messages are divided by a hash of their ID
-// (internal/topics, routing.go). The keys of a partition share a hash tag. Sorted sets hold the
-// waiting messages by due time, the leased by the end of their lease, and the dead. Hashes hold
-// the messages themselves. docs/format-redis.md draws them.
+// A topic has one or more partitions, among which messages are divided by a hash of the stem of
+// their ID (internal/topics, routing.go). The keys of a partition share a hash tag. Sorted sets
+// hold the waiting messages by due time, the leased by the end of their lease, and the dead by
+// time of death. Hashes hold the messages themselves. docs/format-redis.md draws them.
 //
 // # How it works
 //
-// Every change is one Lua script (internal/script/lua/*.lua, which say what they are given and
-// what they answer). A script runs alone, reads the server's clock once, reads and checks all
-// that it needs, and then writes. No script takes more than 200 messages; longer calls
-// are several scripts, each atomic (internal/route/chunks.go).
+// Each change of a message is made in one Lua script (internal/script/lua/*.lua, which say what
+// they are given and what they answer). A script runs alone, reads the server's clock once, reads
+// and checks all that it needs, and then writes. A call of more than 200 messages is several
+// scripts, each atomic (internal/route/chunks.go).
 //
 // A waiting Claim sleeps until the next message of its topics is due, as far as is known, or until a notification comes. A
 // script that makes a message the first of its partition publishes a notification if the message is due within 2 s. All waiting
@@ -43,13 +43,13 @@ package redisstore
 // Because a notification may get lost, the next due times of each partition that a claim waits for are read once a second,
 // those of many partitions in one pipeline. A claim returns the first messages that come.
 //
-// Nodes of a cluster are asked side by side. A node that has not answered for a second is sent nothing until it answers again, and
-// keeps no call to other nodes waiting (internal/wait/nodes.go, internal/route/chunks.go).
+// Nodes of a cluster are asked side by side. A node that has not answered for a second is sent nothing but small reads, which test
+// it, until it answers again, and keeps no call to other nodes waiting (internal/wait/nodes.go, internal/route/chunks.go).
 //
 // # When something breaks
 //
 // When the answer to a call is lost, the call is sent again, and a record keeps it from being carried out twice. A copy that
-// arrives after the deadline of the call changes nothing (internal/route/call.go). When no copy gets an answer the error is
+// arrives after the deadline of the call changes no message (internal/route/call.go). When no copy gets an answer the error is
 // ErrIndeterminate. A command that Redis refused is tried again a few times when that may help, and then fails with a definite
 // error (internal/errkind has the table).
 //
@@ -61,5 +61,5 @@ package redisstore
 //
 // Open checks version, eviction, persistence, clocks and the user's rights, and the store checks them again every 30 s. While a
 // server may lose more than Options.Durability allows, pushes are refused (internal/health). With Durability
-// punctual.Replicated a push, an amendment, a purge or a change of settings returns when replicas have it on disk
+// punctual.Replicated a push, an amendment, a purge, a deletion or a change of settings returns when replicas have it on disk
 // (internal/route/confirm.go). Examine and ExamineURL report all that can be found out, with remedies.

@@ -25,7 +25,7 @@ func TestSlowDuties(t *testing.T) {
 	})
 }
 
-// TestSlowKillDuties kills processes while they do so, over topics of four partitions.
+// TestSlowKillDuties kills processes while they copy for groups and forward follow-ups, over topics of four partitions.
 func TestSlowKillDuties(t *testing.T) {
 	t.Parallel()
 	address := func(*testing.T) string { return "redis://" + shared.Addr + "?prefix=" + fresh() }
@@ -40,8 +40,8 @@ func openQuietly(t *testing.T, url string) punctual.Store {
 	return s
 }
 
-// TestReaches: a Worker whose handlers follow to other topics needs no server that forwards, and no settlement is refused on the
-// way.
+// TestReaches: a Worker whose handlers store follow-ups in other topics needs no server that forwards them, and no settlement is
+// refused on the way.
 func TestReaches(t *testing.T) {
 	t.Parallel()
 	if _, err := punctual.As[punctual.AbilityReporter](openFresh(t, nil)); err != nil {

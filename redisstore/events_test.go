@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -22,7 +25,7 @@ func tells(t testing.TB, s *Store, on punctual.Events) {
 	}
 }
 
-// toldOf are the events of a topic that are there, as "acked a", sorted.
+// toldOf returns the events of a topic that are there, as "acked a", sorted.
 func toldOf(t testing.TB, s *Store, topic string) []string {
 	t.Helper()
 	out := []string{}
@@ -41,7 +44,7 @@ func toldOf(t testing.TB, s *Store, topic string) []string {
 	return out
 }
 
-// Z15: with a key of a wrong type in the companion, what is told of fails before its first write.
+// Z15: with a key of a wrong type in the companion, a change that is told of fails before its first write.
 func TestEventsWithWrongTypes(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	for n := range keys.Count {
@@ -74,7 +77,7 @@ func TestEventsWithWrongTypes(t *testing.T) {
 	}
 }
 
-// A server out of memory passes what it passes without events, and each is told of.
+// A server out of memory lets acks, discards and cancels pass as without events, and each is told of.
 func TestEventsOutOfMemory(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), &Options{Prefix: fresh()})
@@ -97,7 +100,7 @@ func TestEventsOutOfMemory(t *testing.T) {
 	wantSound(t, s)
 }
 
-// Lost answers, copies and late copies of calls tell of nothing twice, and of everything once.
+// Whether answers are lost, or copies of a call repeated or late: each event is told of once.
 func TestSlowCopiesTellOnce(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, v := range verbs() {
@@ -167,7 +170,7 @@ func TestSlowKilledWithEvents(t *testing.T) {
 				t.Errorf("P1: %s is there: %t, and told of: %t", id, slices.Contains(left, id), slices.Contains(told, "acked "+id))
 			}
 		}
-		// Whoever acks the rest tells of all.
+		// The acks of the rest are told of, too.
 		for _, d := range ds[x.topic] {
 			if slices.Contains(left, d.ID) {
 				ack(t, x.young, d)
@@ -209,7 +212,41 @@ func TestEventsWhileTheirCompanionIsDeleted(t *testing.T) {
 	}
 }
 
-// What a topic does not tell of takes the fast paths, and costs no more scripts than elsewhere.
+// P13: a push or cancel with an event is not made when nobody knows whether the companion for the event came into being. The error
+// names the companion.
+func TestEventsOfAnUnknownCompanion(t *testing.T) {
+	server := redisrig.Start(t)
+	for name, call := range map[string]func(s *Store) error{
+		"push": func(s *Store) error {
+			rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "new"}})
+			if err == nil {
+				err = rs[0].Err
+			}
+			return err
+		},
+		"cancel": func(s *Store) error {
+			out, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: "there"}})
+			if err == nil {
+				err = out[0].Err
+			}
+			return err
+		},
+	} {
+		s, p := openBehind(t, server, &Options{Prefix: fresh(), clock: storekit.NewManualClock(time.Unix(1_800_000_000, 0))})
+		push(t, s, punctual.NewMessage{ID: "there", Delay: time.Hour})
+		tells(t, s, punctual.AllEvents)
+		lost := p.Lose(route.Tries, runs(script.Configure))
+		err := call(s)
+		lost.Happened()
+		wantDefinite(t, name, err, punctual.ErrUnreachable)
+		if want := "because orders@events, where its events are stored, could not be looked up"; !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: %v; want %q in it", name, err, want)
+		}
+	}
+}
+
+// A push, claim or ack takes the fast path in a topic that tells of other events only. It costs no more scripts than in a topic
+// without events, whether or not it is told of.
 func TestFastPathsBesideEvents(t *testing.T) {
 	server := redisrig.Start(t)
 	loadScripts(t, server)
@@ -258,7 +295,7 @@ func TestIDsOfEventsAfterAFailover(t *testing.T) {
 	}
 }
 
-// P10: the keys of a topic that tells of nothing any more have no further events, and those that there are stay.
+// A topic that is set to tell of nothing any more gets no further events, and those that are there stay.
 func TestEventsAreTurnedOff(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4})
 	tells(t, s, punctual.EventAcked)

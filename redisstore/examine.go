@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Examine says what a store on this client would stand on, without opening one; see
+// Examine reports what a store on this client would stand on, without opening one; see
 // punctual.Examiner. Of the options Prefix, Durability and Replicas count. It is for stores that
-// refuse to open; an open one has a method of the same name.
+// refuse to open; an open store has a method of the same name.
 func Examine(ctx context.Context, client redis.UniversalClient, o *Options) ([]punctual.Finding, error) {
 	s, err := newStore(client, o)
 	if err != nil {
@@ -19,7 +19,7 @@ func Examine(ctx context.Context, client redis.UniversalClient, o *Options) ([]p
 	return s.health.Examine(ctx)
 }
 
-// Examine says what the store stands on; see punctual.Examiner.
+// Examine reports what the store stands on; see punctual.Examiner. It does so also when the store has failed.
 func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 	if err := s.calls.BeginAnyway(ctx); err != nil {
 		return nil, fmt.Errorf("examine: %w", err)

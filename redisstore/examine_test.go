@@ -31,8 +31,8 @@ func list(all []punctual.Finding) string {
 	return b.String()
 }
 
-// Each finding of a sound server is good; each thing that is wrong with one shows in its finding, with a
-// remedy.
+// Each finding of a sound server is good. What is wrong with a server shows in the finding of that name,
+// with a remedy.
 func TestExamine(t *testing.T) {
 	server := redisrig.Start(t, "--appendfsync", "always", "--maxmemory", "1gb")
 	client := connect(t, server)
@@ -124,8 +124,8 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// A store that refuses to open, or is not there, can be looked at all the same, and nothing
-// is written on the way.
+// A server on which a store refuses to open, and on which none is, can be examined all the same, and
+// nothing is written on the way.
 func TestExamineWithoutStore(t *testing.T) {
 	server := redisrig.Start(t, "--maxmemory-policy", "allkeys-lru")
 	url := "redis://" + server.Addr
@@ -148,7 +148,7 @@ func TestExamineWithoutStore(t *testing.T) {
 	}
 }
 
-// What was found until a server did not answer is told with the error.
+// Findings from before the server did not answer are returned with the error.
 func TestExamineUnreachable(t *testing.T) {
 	all, err := ExamineURL(t.Context(), "redis://127.0.0.1:1", nil)
 	if err == nil || !punctual.Definite(err) {
@@ -157,7 +157,7 @@ func TestExamineUnreachable(t *testing.T) {
 	finding(t, all, "connection")
 }
 
-// A cluster is looked at node by node.
+// A cluster is examined primary by primary.
 func TestExamineCluster(t *testing.T) {
 	cluster := redisrig.StartCluster(t, 3, 1)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
@@ -185,7 +185,7 @@ func TestExamineCluster(t *testing.T) {
 	}
 }
 
-// What goes over a network without encryption or password is worth a word.
+// A connection over a network has a warning if it is not encrypted, and one if there is no password.
 func TestExaminedLinks(t *testing.T) {
 	for url, want := range map[string][2]punctual.Severity{
 		"redis://localhost":                    {punctual.SeverityGood, punctual.SeverityGood},

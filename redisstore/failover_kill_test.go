@@ -21,7 +21,7 @@ import (
 // failovers is how many of each kind the ordinary test run makes; PUNCTUAL_FAILOVERS asks for another number.
 const failovers = 2
 
-// failoverProcess is the number under which failovers are written down.
+// failoverProcess is the number under which failovers stand in the journal.
 const failoverProcess = auditProcess - 1
 
 // failoverRun is a killRun of class replicated: in each round a primary is killed and its replica takes over.
@@ -47,7 +47,7 @@ func newFailoverRun(t *testing.T, url string, nodes []*redisrig.Server) *failove
 	return k
 }
 
-// killPrimary kills the primary of some topics; none stands for all.
+// killPrimary kills the primary of some topics; no topics stand for all. i is the number of the round.
 func (k *failoverRun) killPrimary(i int, primary *redisrig.Server, topics []string) {
 	e := ledger.Line{Call: ledger.LineFailover, N: ledger.FirstCall(failoverProcess) + int64(i), At: time.Now().UnixMilli(), Topics: topics}
 	k.journal.Write(e)
@@ -56,8 +56,8 @@ func (k *failoverRun) killPrimary(i int, primary *redisrig.Server, topics []stri
 	k.journal.Write(e)
 }
 
-// awaitPushes waits until a push to one of some topics was stored, or to any topic for none. The push must have begun
-// behind all that the journal has now.
+// awaitPushes waits until a push to one of some topics was stored; no topics stand for all. The push must have begun
+// after all that the journal has now.
 func (k *failoverRun) awaitPushes(topics []string) {
 	seen := 0
 	if err := ledger.ReadJournal(k.path, func(ledger.Line) { seen++ }); err != nil {
@@ -85,7 +85,7 @@ func (k *failoverRun) awaitPushes(topics []string) {
 	})
 }
 
-// awaitReplicas waits until the replicas have all, after which none of it can be lost.
+// awaitReplicas waits until the replicas have all changes, and notes in the ledger that from then on none of these may be lost.
 func (k *failoverRun) awaitReplicas() {
 	for _, n := range k.nodes {
 		if strings.Contains(do(k.t, n, "INFO", "replication"), "role:master") {
@@ -179,7 +179,7 @@ type clusterRun struct {
 	cluster *redisrig.Cluster
 	slots   map[string]int    // by topic
 	keys    map[string]string // one of each topic
-	moved   int64             // slots, while a primary was away
+	moved   int64             // how many slots were moved while a primary was away
 }
 
 // failOver kills the primary of a busy topic, and waits until its replica serves and the cluster is sound again.
@@ -227,8 +227,8 @@ func (c *clusterRun) failOver(i int, reshard bool) {
 	}
 }
 
-// moveSlots moves the slots of some topics to one of some primaries and to the other, one after the other, until stop is
-// called. It returns when the first one was moved.
+// moveSlots moves the slots of some topics to and fro between two primaries, one slot after the other, until stop is called. It
+// returns when the first slot was moved, or could not be.
 func (c *clusterRun) moveSlots(topics []string, primaries []*redisrig.Server) (stop func()) {
 	first, ended := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
@@ -267,7 +267,7 @@ func (c *clusterRun) moveSlots(topics []string, primaries []*redisrig.Server) (s
 	}
 }
 
-// moveSlot moves the slot of a topic to a primary, and tells whether it was not there before and is there now.
+// moveSlot moves the slot of a topic to a primary, and reports whether the slot was not there before and is there now.
 func (c *clusterRun) moveSlot(topic string, to *redisrig.Server) (moved bool, err error) {
 	has := func() bool {
 		serves := c.cluster.Primaries()[to]

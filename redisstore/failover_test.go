@@ -33,7 +33,7 @@ func throughFailover(t *testing.T, client redis.UniversalClient, owner *redisrig
 		defer close(delivered)
 		consumeAll(ctx, consumer, delivered)
 	}()
-	delete(missing, <-delivered) // by now the consumer listens to notifications, too
+	delete(missing, <-delivered) // by now the consumer has begun to listen to notifications, too
 	failover()
 	if len(delivered) >= len(missing) {
 		t.Error("this test shows nothing: all messages were delivered before the failover")
@@ -88,7 +88,8 @@ func TestSentinelFailover(t *testing.T) {
 	})
 }
 
-// A class that a failover does not keep is refused, whatever the servers' files.
+// Behind Sentinel the class is volatile, even if each server syncs each change, because a failover may lose the latest changes. An
+// examination names the class that would keep them.
 func TestSentinelDurability(t *testing.T) {
 	sentinel := redisrig.StartSentinel(t, "--appendfsync", "always")
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})

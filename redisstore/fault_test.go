@@ -55,7 +55,7 @@ func situations(t testing.TB, s *Store) punctual.Delivery {
 	return d
 }
 
-// changes are calls that change a topic, by name; its deletion and a snooze are not among them.
+// changes returns calls that change a topic, by name. The deletions of the topic and of a message, and a snooze, are not among them.
 func changes(s *Store, held punctual.Delivery) map[string]func(context.Context) error {
 	settle := func(v punctual.Verb) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -129,8 +129,8 @@ func TestClassic_Z15_WrongTypes(t *testing.T) {
 	ack(t, s, held)
 }
 
-// Z15: a fast path does not look at every key. With one of a wrong type it fails before its first write, or needs
-// none of it.
+// Z15: a fast path does not read every key. With one of a wrong type it fails and leaves the data as they were, or passes
+// because it does not need that key.
 func TestWrongTypesOnFastPaths(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	failed := make(map[string]bool)
@@ -205,8 +205,8 @@ func TestSlowDamagedRecords(t *testing.T) {
 	}
 }
 
-// L09: the data set was wiped, by FLUSHALL or a server that came back empty. Then the store stops
-// and says so, and reports no message as stored.
+// L09: the data set was wiped, here by FLUSHALL. Then the store stops at the next call, whichever that
+// is, and says why. Further pushes fail, too.
 func TestClassic_L09_Wiped(t *testing.T) {
 	server := redisrig.Start(t)
 	for name := range changes(nil, punctual.Delivery{}) {
@@ -237,7 +237,7 @@ func TestWipedAndBegunAnew(t *testing.T) {
 	}
 }
 
-// A server out of memory refuses pushes and lets all through that frees some or must go on.
+// A server out of memory refuses pushes, and lets calls pass that free memory or must go on.
 func TestOutOfMemory(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
@@ -270,7 +270,7 @@ func TestClassic_Z13_Demoted(t *testing.T) {
 	do(t, server, "REPLICAOF", "127.0.0.1", "1") // nobody is there
 	for name, change := range changes(s, held) {
 		if name == "configure" {
-			continue // reads first, and then is as a push
+			continue // configure reads first, and then fails as a push does
 		}
 		if err := change(t.Context()); !errors.Is(err, punctual.ErrUnreachable) || !punctual.Definite(err) {
 			t.Errorf("P13: %s on a replica = %v; want ErrUnreachable", name, err)
@@ -343,7 +343,7 @@ func TestClassic_Z14_ScriptFlush(t *testing.T) {
 	}
 }
 
-// errorReplies is how many errors with a prefix a server has answered.
+// errorReplies returns how many errors with a prefix a server has answered.
 func errorReplies(t testing.TB, s *redisrig.Server, prefix string) int {
 	t.Helper()
 	count, found := strings.CutPrefix(health.ParseInfo(do(t, s, "INFO", "errorstats"))["errorstat_"+prefix], "count=")
@@ -440,7 +440,10 @@ func hastyClient(t *testing.T, s *redisrig.Server) *redis.Client {
 }
 
 // timeouts counts the commands of a client whose answer did not come in time.
-type timeouts struct{ n atomic.Int64 }
+type timeouts struct {
+	n    atomic.Int64
+	each func() // called after each of these commands, unless it is nil
+}
 
 func (*timeouts) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -454,6 +457,9 @@ func (x *timeouts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		var waited net.Error
 		if errors.As(err, &waited) && waited.Timeout() {
 			x.n.Add(1)
+			if x.each != nil {
+				x.each()
+			}
 		}
 		return err
 	}
@@ -468,7 +474,7 @@ func awaitTimeouts(of []*timeouts) {
 	}
 }
 
-// pushedMore waits until some more was changed.
+// pushedMore waits until topic orders was changed again, which its clock shows.
 func pushedMore(t testing.TB, s *redisrig.Server) {
 	t.Helper()
 	count := func() string { return do(t, s, "HGET", "punctual:{orders#0}:g", "clock") }
@@ -491,7 +497,7 @@ func TestKilledServer(t *testing.T) {
 	})
 }
 
-// T06: a server that hangs, with its connections open.
+// T06: a server hangs, with its connections open.
 func TestClassic_T06_StoppedServer(t *testing.T) {
 	server := redisrig.Start(t)
 	var hooks []*timeouts // of the producer's client and of the consumer's
@@ -516,7 +522,7 @@ func TestClassic_T06_StoppedServer(t *testing.T) {
 	})
 }
 
-// T06: connections of every kind cut by the server, as proxies do.
+// T06: the server cuts connections of every kind, as proxies do.
 func TestClassic_T06_KilledConnections(t *testing.T) {
 	server := redisrig.Start(t)
 	trouble(t, clientsOf(t, server), func() {
@@ -567,8 +573,8 @@ func TestBlockedThroughRestart(t *testing.T) {
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	clock.Advance(2 * time.Second) // it looks each second
-	<-failed                       // it did while the server was away
+	clock.Advance(2 * time.Second) // the waiting claim polls each second
+	<-failed                       // and has done so while the server was away
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}

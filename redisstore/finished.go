@@ -46,9 +46,9 @@ func (s *Store) finishedFrom(ctx context.Context, p keys.Partition, id string) (
 	return f, a.Version, err
 }
 
-// ListFinished returns one page of a topic's finished records; see punctual.FinishedKeeper. A page of more than about 500 records read,
-// or of several partitions, is put together from several instants. Of the records that are kept until the same millisecond it reads all,
-// however many they are, because Redis has them in no order.
+// ListFinished returns one page of a topic's finished records; see punctual.FinishedKeeper. A page may be put together from several
+// instants, because one script reads about 500 records of one partition at most. Of the records that are kept until the same
+// millisecond ListFinished reads all, however many they are, because Redis has them in no order.
 func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
 	q, err := storekit.CheckFinished(q)
 	after, wrong := storekit.ParseFinishedPlace(q.After)
@@ -69,7 +69,8 @@ func (s *Store) listFinished(ctx context.Context, q *punctual.FinishedQuery, aft
 		lists = append(lists, newFinishedLister(s, p, q, after, len(parts)))
 	}
 	for looks := storekit.ReadLimit; ; {
-		var first, open *finishedLister // whose next record comes first; who has come the least far and may have more to read
+		// first is the lister whose next record comes first; open is the one that has come the least far and may have more to read.
+		var first, open *finishedLister
 		for _, l := range lists {
 			if err := l.fill(ctx, &looks); err != nil {
 				return page, err
@@ -121,7 +122,7 @@ func newFinishedLister(s *Store, p keys.Partition, q *punctual.FinishedQuery, af
 	l.high = min(l.high, clock.Never)
 	switch {
 	case q.After == "":
-	case q.Descending && after.ID == "": // which stands before all records of its time
+	case q.Descending && after.ID == "": // the place stands before all records of its time
 		l.high = min(l.high, after.Until-1)
 	case q.Descending:
 		l.high = min(l.high, after.Until)
@@ -136,7 +137,7 @@ func (l *finishedLister) byPlace(a, b punctual.Finished) int {
 	return l.order(storekit.PlaceOfFinished(&a), storekit.PlaceOfFinished(&b))
 }
 
-// reached is the place up to which all records have been read that are ahead, or were.
+// reached returns the place up to which all records of the partition have been read.
 func (l *finishedLister) reached() storekit.FinishedPlace {
 	at := storekit.FinishedPlace{Until: l.low}
 	if l.q.Descending {
@@ -148,8 +149,8 @@ func (l *finishedLister) reached() storekit.FinishedPlace {
 	return at
 }
 
-// fill reads until a record is ahead, if there is one. It stops when looks, which it lowers by the records read, is used up, but not
-// before it has read all records of some time: otherwise the next page would begin where this one did.
+// fill reads until a record is ahead, if there is one. It lowers looks by the records that it reads, and stops when looks is used up,
+// but not before it has read all records of some time: otherwise the next page would begin where this one did.
 func (l *finishedLister) fill(ctx context.Context, looks *int) error {
 	for len(l.ahead) == 0 && !l.ended && (*looks > 0 || !l.whole) {
 		if l.low > l.high {
@@ -163,7 +164,7 @@ func (l *finishedLister) fill(ctx context.Context, looks *int) error {
 	return nil
 }
 
-// finishedReads is how many finished records a script reads at most, before it comes to the end of a member of u.
+// finishedReads is how many finished records a script reads at most, but it reads its last member of u to the end.
 const finishedReads = 500
 
 // step runs the script once.
@@ -221,13 +222,14 @@ func (l *finishedLister) add(f punctual.Finished) {
 		l.sorted()
 	}
 	l.same = append(l.same, f)
-	if len(l.same) > 2*l.q.Limit+finishedReads { // a page has no more than Limit of them
+	if len(l.same) > 2*l.q.Limit+finishedReads { // a page has no more than Limit of them, so those behind are dropped
 		l.sortSame()
 		l.same = l.same[:min(len(l.same), l.q.Limit+1)]
 	}
 }
 
-// comeTo notes that the last n members read have the time at. others says that members of another time were read before them.
+// comeTo notes that the last n members read have the time at. others says that the same script has read members of another time
+// before them.
 func (l *finishedLister) comeTo(at int64, n int, others bool) {
 	begin := &l.low
 	if l.q.Descending {
@@ -240,7 +242,7 @@ func (l *finishedLister) comeTo(at int64, n int, others bool) {
 	if len(l.same) > 0 && storekit.Millis(l.same[0].KeptUntil) != at {
 		l.sorted()
 	}
-	l.whole = l.whole || others || l.skip > 0 // those of the time before have all been read
+	l.whole = l.whole || others || l.skip > 0 // the members of the time before have all been read
 	*begin, l.skip = at, n
 }
 
@@ -250,7 +252,8 @@ func (l *finishedLister) sorted() {
 	l.ahead, l.same = append(l.ahead, l.same...), nil
 }
 
-// sortSame puts the records of one time in order. An ID that finished twice in the same millisecond has two members.
+// sortSame puts the records of one time in order. An ID that finished twice in the same millisecond stands in two members of u, so
+// its record was read twice.
 func (l *finishedLister) sortSame() {
 	slices.SortFunc(l.same, l.byPlace)
 	l.same = slices.CompactFunc(l.same, func(a, b punctual.Finished) bool { return a.ID == b.ID })

@@ -54,7 +54,7 @@ func cancelAll(t testing.TB, s *Store, ids ...string) {
 	}
 }
 
-// acks are acks of all deliveries.
+// acks returns acks of all deliveries.
 func acks(ds []punctual.Delivery) (ss []punctual.Settlement) {
 	for _, d := range ds {
 		ss = append(ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck})
@@ -62,7 +62,7 @@ func acks(ds []punctual.Delivery) (ss []punctual.Settlement) {
 	return ss
 }
 
-// settled settles, all of which must be done.
+// settled carries out settlements, and fails the test unless all are done.
 func settled(t testing.TB, s *Store, ss []punctual.Settlement) {
 	t.Helper()
 	errs, err := s.Settle(t.Context(), ss)
@@ -97,7 +97,7 @@ func TestFinishedRecordsCostNothing(t *testing.T) {
 	if _, err := other.Finished(t.Context(), "orders", "before"); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("a finished record of a topic that keeps none: %v; want ErrNotFound", err)
 	}
-	// The other process learns it from a script, once.
+	// The other process learns of the setting from a script, once.
 	keepFinished(t, s, time.Hour)
 	n, _ := scripted(t, server)
 	finish("kept")
@@ -112,8 +112,8 @@ func TestFinishedRecordsCostNothing(t *testing.T) {
 	wantSound(t, s)
 }
 
-// P10: finished records go when they are past their retention. In a busy topic they go as fast as new ones come, and they go
-// in one that nobody changes but consumers wait for. When a topic keeps none any more, nothing is left in the end.
+// P10: finished records are deleted when they are past their retention: in a busy topic as fast as new ones come, and also in a topic
+// that nobody changes but consumers claim from. When a topic keeps none any more, nothing is left in the end.
 func TestFinishedRecordsAreSwept(t *testing.T) {
 	for _, batch := range []int{1, script.Items} {
 		server := redisrig.Start(t)
@@ -249,7 +249,7 @@ func TestFinishedRecordsOfLongMessages(t *testing.T) {
 func TestFinishedRecordsSayWhenLeasesBegan(t *testing.T) {
 	for _, general := range []func() bool{nil, always} {
 		s, clock := openStill(t, Options{general: general})
-		clock.Advance(time.Millisecond) // no claim of a ms that claims sweep in makes a compact lease
+		clock.Advance(time.Millisecond) // a claim in a ms in which claims sweep makes no compact lease
 		var ds []punctual.Delivery
 		for i := range 40 {
 			push(t, s, punctual.NewMessage{ID: fmt.Sprint(i)})
@@ -275,7 +275,7 @@ func TestFinishedRecordsSayWhenLeasesBegan(t *testing.T) {
 	}
 }
 
-// inner is how many commands the scripts of a call have called.
+// inner returns how many commands a server has carried out for a call, without the scripts themselves.
 func inner(t *testing.T, server *redisrig.Server, call func()) (n int) {
 	t.Helper()
 	count := func() (sum int) {
@@ -291,7 +291,7 @@ func inner(t *testing.T, server *redisrig.Server, call func()) (n int) {
 	return count() - before
 }
 
-// The fast path of an ack leaves the finished records that the general one does, and forgets as many.
+// The fast path of an ack writes the same finished records as the general one, and deletes as many that are past their retention.
 func TestFinishedOfFastAcks(t *testing.T) {
 	server := redisrig.Start(t)
 	told, calls := make(map[bool][]punctual.Finished), make(map[bool]int)
@@ -412,7 +412,7 @@ func TestFinishedRecordsOfPartitions(t *testing.T) {
 	wantSound(t, other)
 }
 
-// memoryOf is what some keys take of the server's memory.
+// memoryOf returns how much of the server's memory some keys take.
 func memoryOf(t *testing.T, server *redisrig.Server, keys ...string) (bytes float64) {
 	t.Helper()
 	for _, key := range keys {
@@ -456,7 +456,7 @@ func TestBytesOfFinished(t *testing.T) {
 	}
 }
 
-// An ack needs all that its finished record has. So acks of messages with long histories take more scripts than others, and
+// An ack reads all that its finished record will have. So acks of messages with long histories take more scripts than others, and
 // each settlement of a call has its own answer all the same.
 func TestAcksOfLongHistories(t *testing.T) {
 	server := redisrig.Start(t)
@@ -486,7 +486,7 @@ func TestAcksOfLongHistories(t *testing.T) {
 		clock.Advance(time.Second)
 	}
 	ss := acks(claim())
-	lost, given := 25, 40 // one lease that somebody else has, and one message that is given back, among the acks
+	lost, given := 25, 40 // among the acks are one with a token that was never given, and one message that is given back
 	ss[lost].Token++
 	ss[given].Verb = punctual.SettleRelease
 	before, _ := scripted(t, server)

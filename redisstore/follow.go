@@ -222,9 +222,9 @@ func (f *following) add(c *route.Chunk[*followed], i int) {
 }
 
 // wave returns the first of some items, those that may be sent side by side. The scripts of different topics do not wait for each
-// other, so an item waits for the next wave if a script of another topic touches a message that its own script touches. For
-// example, a discard in orders with the follow-up x in orders@bills, and behind it a discard of x itself. The waves follow from
-// the content of the call alone, so that a copy of it has the same.
+// other, so the wave ends before an item that touches a message which an earlier item of another topic touches. An example is a
+// discard in orders with the follow-up x in orders@bills, and behind it a discard of x itself. The waves follow from the content of
+// the call alone, so that a copy of the call has the same waves.
 func (f *following) wave(items []int) []int {
 	if f == nil { // each script touches only messages of its own topic
 		return items
@@ -403,12 +403,17 @@ func (f *following) lookUp(ctx context.Context, seen map[string]mismatch) map[st
 	return errs
 }
 
-// notSent returns the error of a call, or of one of its settlements, that was not sent because a lookup before it failed with err.
-func notSent(err error) error {
+// notSent returns the error of a call, or of one of its settlements, that was not sent because a lookup of a topic of its follow-ups
+// failed with err.
+func notSent(err error) error { return unsent("a topic of its follow-ups", err) }
+
+// unsent returns the error of a call that was not sent because what could not be looked up, or made. err is why. A definite err says
+// enough.
+func unsent(what string, err error) error {
 	if punctual.Definite(err) {
 		return err
 	}
-	return fmt.Errorf("not sent, because a topic of its follow-ups could not be looked up: %w (%v)", punctual.ErrUnreachable, err)
+	return fmt.Errorf("not sent, because %s could not be looked up: %w (%v)", what, punctual.ErrUnreachable, err)
 }
 
 // makeEvents makes the companion for the events of p's topic, after a script in partition p had an event to add and found no
@@ -417,14 +422,12 @@ func notSent(err error) error {
 func (s *Store) makeEvents(ctx context.Context, p keys.Partition, seen int64, tries int) error {
 	topic := storekit.EventTopic(p.Topic)
 	x := mismatch{s.names.Partition(topic, p.Number), seen}
-	if _, err := s.renew(ctx, x, s.topics.Known(topic), true, tries); err != nil {
-		return notSent(err)
+	_, err := s.renew(ctx, x, s.topics.Known(topic), true, tries)
+	if err == nil && !s.topics.Known(topic).Exists() {
+		_, err = s.topics.Present(ctx, topic)
 	}
-	if s.topics.Known(topic).Exists() {
-		return nil
-	}
-	if _, err := s.topics.Present(ctx, topic); err != nil {
-		return notSent(err)
+	if err != nil {
+		return unsent(topic+", where its events are stored,", err)
 	}
 	return nil
 }

@@ -20,12 +20,12 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// then is a settlement of d with follow-ups.
+// then returns a settlement of d with follow-ups.
 func then(d punctual.Delivery, v punctual.Verb, ms ...punctual.NewMessage) punctual.Settlement {
 	return punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v, Then: ms}
 }
 
-// held pushes messages to orders and leases them.
+// held pushes messages to orders, leases them, and returns the leases in the order of the IDs.
 func held(t testing.TB, s *Store, ids ...string) []punctual.Delivery {
 	t.Helper()
 	ms := make([]punctual.NewMessage, len(ids))
@@ -48,7 +48,7 @@ func held(t testing.TB, s *Store, ids ...string) []punctual.Delivery {
 	return ds
 }
 
-// idsOf are the IDs of all live messages of a topic, sorted.
+// idsOf returns the IDs of all live messages of a topic, sorted.
 func idsOf(t testing.TB, s *Store, topic string) []string {
 	t.Helper()
 	ids := []string{}
@@ -62,7 +62,7 @@ func idsOf(t testing.TB, s *Store, topic string) []string {
 		}
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids) // one may have become due in between
+	return slices.Compact(ids) // a message that became due in between was listed twice
 }
 
 // On a cluster of three nodes a topic of four partitions has its messages acked with follow-ups: with the stem of the message and
@@ -108,8 +108,8 @@ func TestSlowFollowUpsOnACluster(t *testing.T) {
 	}
 }
 
-// What is not in the hash slot of the settled message is not supported, and then nothing has changed: another topic, a companion of
-// another topic, an ID of another partition. An ID of the same stem always is.
+// A follow-up that is not in the hash slot of the settled message is not supported, and then nothing has changed: one in another topic,
+// in a companion of another topic, or with an ID of another partition. An ID with the same stem is always in reach.
 func TestFollowUpsOutOfReach(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4})
 	d := held(t, s, "A")[0]
@@ -141,7 +141,7 @@ func TestFollowUpsOutOfReach(t *testing.T) {
 	}
 	wantTopics(t, s, "orders")
 	settled(t, s, []punctual.Settlement{then(d, punctual.SettleAck, good, punctual.NewMessage{Topic: "orders", ID: near, Delay: time.Hour})})
-	// From a companion its topic and the topic's other companions are in reach.
+	// From a companion, its topic and the other companions of that topic are in reach.
 	bill, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders@bills"}, Max: 1})
 	if err != nil || len(bill) != 1 {
 		t.Fatal(bill, err)
@@ -152,7 +152,7 @@ func TestFollowUpsOutOfReach(t *testing.T) {
 	wantSound(t, s)
 }
 
-// idWhere is an ID whose homes are as wanted, or empty if there is hardly any.
+// idWhere returns an ID whose homes are as wanted, or the empty string if there is none among the first 10,000.
 func idWhere(want func(id string) bool) string {
 	for i := range 10_000 {
 		if id := fmt.Sprint("x", i); want(id) {
@@ -162,12 +162,14 @@ func idWhere(want func(id string) bool) string {
 	return ""
 }
 
-// A process knows a topic by a number of partitions that is not true any more. It refuses nothing and stores nothing by that.
+// A topic was made anew with another number of partitions than a process knows. By the old number the process neither refuses a
+// follow-up nor stores one.
 func TestFollowUpsOfATopicMadeAnew(t *testing.T) {
 	const before = 4
 	cases := 0
 	for _, size := range []int{1, 2, 3, 8} {
-		// By both numbers the message is in its partition. The follow-up near is so by the new number alone, and far by the old one.
+		// The message is in the same partition by both numbers. The follow-up near is in that partition by the new number alone, and
+		// the follow-up far by the old number alone.
 		id := idWhere(func(id string) bool { return keys.Home(id, before) == keys.Home(id, size) })
 		home := keys.Home(id, size)
 		for name, f := range map[string]string{
@@ -250,7 +252,7 @@ func TestFollowUpsOutOfMemory(t *testing.T) {
 				t.Errorf("settlement %d on a server out of memory: %v; want it to pass", i, err)
 			}
 		}
-		// One that needs a topic which is not there is refused as well, and the topic is not made.
+		// A follow-up for a topic that is not there is refused as well, and the topic is not made.
 		errs, err = s.Settle(t.Context(), []punctual.Settlement{then(ds[1], punctual.SettleAck, punctual.NewMessage{Topic: "orders@new"})})
 		if err != nil {
 			t.Fatal(err)
@@ -299,8 +301,8 @@ func TestFollowUpsWithWrongTypes(t *testing.T) {
 	}
 }
 
-// P11: a process is not notified of what it publishes itself. A claim in it that waits for the topic of a follow-up hears of that by
-// the answer. The clock stands still, so no poll finds the message.
+// P11: a process ignores the notifications that it publishes itself. A claim in it that waits for the topic of a follow-up is woken by
+// the answer of the script instead. The clock stands still, so no poll finds the message.
 func TestFollowUpWakesAClaimOfTheSameProcess(t *testing.T) {
 	for _, partitions := range []int{1, 4} {
 		s, _ := openStill(t, Options{Partitions: partitions})
@@ -346,8 +348,8 @@ func TestFollowUpByTheClockOfItsTopic(t *testing.T) {
 	wantSound(t, young)
 }
 
-// P13: a copy of a call with a key makes up the same IDs for follow-ups without one, whichever process carries it out. Without the
-// record of the first copy the second one finds its lease lost, and stores nothing twice.
+// P13: a copy of a call with a key has the answer of the first one, whichever process carries it out, also where follow-ups have no
+// ID. None of these is stored twice.
 func TestFollowUpsWithoutIDsOfACallWithAKey(t *testing.T) {
 	for _, partitions := range []int{1, 4} {
 		clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -385,8 +387,8 @@ func TestFieldOfItems(t *testing.T) {
 	}
 }
 
-// P13: a call with a key is answered as ever when some of its settlements had to be sent again, because a topic was not there: those
-// that were done before have their answers still.
+// P13: copies of a call with a key are answered as the first one was, also when some of its settlements had to be sent again because a
+// topic was not there.
 func TestFollowUpsOfACallWithAKeyThatMakeTopics(t *testing.T) {
 	one, other := twoStores(t, Options{clock: storekit.NewManualClock(time.Unix(1_800_000_000, 0))})
 	ds := held(t, one, "a", "b", "c", "d")
@@ -461,8 +463,8 @@ func TestNothingOvertakesAnUnknownSettlement(t *testing.T) {
 	}
 }
 
-// What is too much for one script is several: so many messages, follow-ups counted, so many bytes, and so many topics. One settlement
-// is one script whatever it has. Results are those of each settlement.
+// A call that is too much for one script is several scripts: by the number of messages, with follow-ups counted, by bytes, and by the
+// number of topics. A single settlement is one script whatever it has.
 func TestFollowUpsOfManySettlements(t *testing.T) {
 	server := redisrig.Start(t)
 	s, p := openBehind(t, server, nil)
@@ -564,7 +566,7 @@ func TestSlowKilledWithFollowUps(t *testing.T) {
 			if live == bill || bill != own {
 				t.Errorf("P1: %s is there: %t, its follow-ups: %t and %t", d.ID, live, bill, own)
 			}
-			// Whoever settles what is left finds it as it was.
+			// Messages that were not settled can be settled now, and those that were are gone.
 			errs, err := x.young.Settle(t.Context(), []punctual.Settlement{then(d, punctual.SettleAck, punctual.NewMessage{Topic: x.topic + "@new", ID: d.ID + "~3"})})
 			if err != nil || live != (errs[0] == nil) || !live && !errors.Is(errs[0], punctual.ErrLeaseLost) {
 				t.Errorf("P4: %s, which is there: %t, was acked behind the other process: %v, %v", d.ID, live, errs, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// What guards in the scripts are for that no other test would miss. Each test needs a clock that
+// Tests of guards in the scripts whose loss no other test would notice. Most of these tests need a clock that
 // stands still, or more messages than one script sweeps.
 
 // openStill opens a store whose clock is moved by the test.
@@ -23,8 +23,8 @@ func openStill(t *testing.T, o Options) (*Store, *storekit.ManualClock) {
 	return openStore(t, connect(t, shared), &o), clock
 }
 
-// A longer retention does not bring back what the old one had let go, also where more is dead than one
-// script sweeps away.
+// A longer retention does not bring back messages that were past the old one, also where more are dead than
+// one script sweeps away.
 func TestLongerRetentionBringsNothingBack(t *testing.T) {
 	const dead = 2*512 + 100 // SWEEP of lua/prelude.lua is 512
 	s, clock := openStill(t, Options{})
@@ -121,7 +121,7 @@ func TestTokensGrowAcrossDeletions(t *testing.T) {
 	}
 }
 
-// P8: an answer that is given again tells the time at which it is, not that of the first copy.
+// P8: an answer that is given again has the time at which it is given again, not that of the first copy.
 func TestAnswerGivenAgainTellsTheTime(t *testing.T) {
 	server := redisrig.Start(t)
 	s, p := openBehind(t, server, nil)
@@ -147,7 +147,7 @@ func TestAnswerGivenAgainTellsTheTime(t *testing.T) {
 }
 
 // P8: a partition's clock goes on for a process that was never told of it, though the server's was set back
-// meanwhile. What one partition has told a process holds in all others.
+// meanwhile. A time that a process has heard from one partition also holds for it in all others.
 func TestClockOfPartitionAndOfProcess(t *testing.T) {
 	old, clock := openStill(t, Options{})
 	start := clock.Now()

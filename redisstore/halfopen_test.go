@@ -11,8 +11,8 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// T06: connections may be dead at the other end while this one believes in them. Those of commands
-// and that of the notifications heal by themselves.
+// T06: connections may be dead without either end noticing. Those for commands and the one for
+// notifications are replaced without anybody's help.
 func TestClassic_T06_HalfOpenConnections(t *testing.T) {
 	server := redisrig.Start(t)
 	p := redisrig.StartProxy(t, server)
@@ -21,7 +21,7 @@ func TestClassic_T06_HalfOpenConnections(t *testing.T) {
 		closeAtEnd(t, c.Close)
 		return c
 	}
-	// The server goes on believing in old subscriptions, so their number only grows.
+	// The server does not notice that old subscriptions are dead, so their number only grows.
 	subscriptions := func() int { return subscribers(t, server, "punctual:{orders#0}:notify") }
 	hasty := func(s *Store) { s.waits.listen(200 * time.Millisecond) }
 	troubleFor(t, clients, hasty, func() {

@@ -13,17 +13,18 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
-// soon is far longer than what must not be held up takes, and shorter than what holds it up.
+// soon is far longer than the calls take that must not be held up, and shorter than a node hangs.
 const soon = 10 * time.Second
 
-// hungNode is a store in a cluster of which one node hangs.
+// hungNode is a store in a cluster of which one node hangs once halt was called.
 type hungNode struct {
 	*Store
 	node        *redisrig.Server
 	hung, sound string // topics on that node, and on another one
 }
 
-// onHungNode halts a node of a cluster. What is pushed to both topics before that is given.
+// onHungNode opens a store in a cluster, and pushes the given messages to a topic on a node that halt will stop, and to one on another
+// node.
 func onHungNode(t *testing.T, ms ...punctual.NewMessage) hungNode {
 	t.Helper()
 	cluster := redisrig.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
@@ -33,7 +34,7 @@ func onHungNode(t *testing.T, ms ...punctual.NewMessage) hungNode {
 	owner := func(topic string) *redisrig.Server {
 		return cluster.Owner(t, h.names.Partition(topic, 0).Keys()[0])
 	}
-	// The node of the store's own keys stays, so that nothing but the topic is missing.
+	// The node of the store's own keys is not the one that hangs, so that nothing but the topic is missing.
 	base := cluster.Owner(t, h.names.Store())
 	for i := 0; h.hung == "" || h.sound == ""; i++ {
 		topic := fmt.Sprint("topic", i)

@@ -26,7 +26,7 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 }
 
 // atHome asks the partition that an ID belongs to. If nothing is found and the topic's settings have another version than was
-// known, the topic may have more partitions, so atHome asks again.
+// known, the topic may have another number of partitions, so atHome asks again.
 func atHome[T any](ctx context.Context, s *Store, topic, id string, ask func(context.Context, keys.Partition, string) (T, int64, error)) (T, error) {
 	for l := s.topics.Known(topic); ; {
 		p := s.names.Partition(topic, keys.Home(id, l.Size()))
@@ -63,8 +63,8 @@ func (s *Store) getFrom(ctx context.Context, p keys.Partition, id string) (punct
 	return info, a.Version, err
 }
 
-// infoOf puts together what is known of a message that is in the given set at the given
-// time.
+// infoOf puts together what is known of a message: set is the sorted set that it is in, t, l or d;
+// at is the time that the script gave for it, and now the time of the script, both in ms.
 func infoOf(topic, id string, at int64, set, message, state string, now int64) (punctual.Info, error) {
 	m, err := record.Read(id, message, state)
 	if err != nil {
@@ -93,7 +93,7 @@ func infoOf(topic, id string, at int64, set, message, state string, now int64) (
 
 // place is where a message stands in a list. Its text is the cursor of a page.
 type place struct {
-	at int64 // ms; of a leased message 1/script.LeasePlaces ms
+	at int64 // in ms; of a leased message in 1/script.LeasePlaces ms
 	id string
 }
 
@@ -147,9 +147,9 @@ func (sel selection) args(after place, limit int) []any {
 	return []any{int(sel.state), sel.from, sel.to, at, id, limit}
 }
 
-// List returns one page of a topic's messages; see punctual.Inspector. Equal times are
-// ordered by ID. A page of more than 200 messages, or 512 KiB, or of several partitions is put
-// together from several instants.
+// List returns one page of a topic's messages; see punctual.Inspector. Messages with equal times are
+// ordered by ID, leases that end in the same millisecond by their scores first. A page of more than
+// 200 messages, or 512 KiB, or of several partitions is put together from several instants.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	q, err := storekit.CheckList(q)
 	return call(ctx, s, "list", q.Topic, err, func() (punctual.Page, error) { return s.list(ctx, q) })
@@ -203,12 +203,12 @@ type lister struct {
 	s   *Store
 	p   keys.Partition
 	sel selection
-	// backwards tells that the list begins with the latest message.
+	// backwards says that the list begins with the latest message.
 	backwards bool
 	after     place    // of the last that was read
 	ahead     []listed // read and not yet on the page
-	most      int      // how many may still be wanted
-	share     int      // among how many listers a script's reach is divided
+	most      int      // how many messages a script reads at most
+	share     int      // among how many listers that number is divided, and the bytes that a script reads
 	begun     bool     // a script was sent
 	ended     bool     // there are no more to read
 
@@ -230,8 +230,8 @@ type listed struct {
 }
 
 // earliest returns the lister whose next message comes first, or nil if none has any. open is the one that has come
-// the least far and may have more to read, nil if there is none. For lists by reason looks bounds how many messages
-// are read, and is lowered.
+// the least far and may have more to read, nil if there is none. Each script lowers looks by the number of messages that it
+// may read; a list by reason reads no more when looks is used up.
 func earliest(ctx context.Context, lists []*lister, looks *int) (first, open *lister, err error) {
 	for _, l := range lists {
 		for len(l.ahead) == 0 && !l.ended && (!l.begun || l.reason == 0 || *looks > 0) {
@@ -251,8 +251,8 @@ func earliest(ctx context.Context, lists []*lister, looks *int) (first, open *li
 	return first, open, nil
 }
 
-// leastShare is how many messages, and bytes of them, a script lists however many partitions
-// there are.
+// leastShare and leastShareBytes are how many messages a script lists at least, and how many bytes of
+// them, however many partitions there are.
 const (
 	leastShare      = 16
 	leastShareBytes = 64 << 10
@@ -296,7 +296,7 @@ func (l *lister) fill(ctx context.Context, looks *int) error {
 	return nil
 }
 
-// partitions are all of a topic as it is now.
+// partitions returns all partitions of a topic as it is now.
 func (s *Store) partitions(ctx context.Context, topic string) ([]keys.Partition, error) {
 	l, err := s.topics.Load(ctx, topic)
 	if err != nil {
@@ -305,7 +305,8 @@ func (s *Store) partitions(ctx context.Context, topic string) ([]keys.Partition,
 	return s.topics.Partitions(topic, l), nil
 }
 
-// stats counts one topic, or returns ErrNotFound; again if the settings are others than was known.
+// stats counts the messages of one topic, or returns ErrNotFound. It counts again if a partition has another
+// version of the settings than was known.
 func (s *Store) stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	for l := s.topics.Known(topic); ; {
 		out := punctual.TopicStats{Topic: topic, Settings: l.Settings()}
@@ -388,7 +389,7 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 }
 
 // Forecast counts messages by due time; see punctual.Inspector. The step is rounded up to whole milliseconds. More than 200
-// buckets are counted at several instants.
+// buckets are counted at several instants, and so are several partitions.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
 	return call(ctx, s, "forecast", "", storekit.CheckForecast(q), func() (punctual.Forecast, error) { return s.forecast(ctx, q) })
 }

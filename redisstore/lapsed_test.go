@@ -15,7 +15,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// lease pushes and claims messages, 500 at a time, and returns the last lease.
+// lease pushes and claims n messages, script.Items at a time, and returns the last lease.
 func lease(t *testing.T, s *Store, n int) punctual.Delivery {
 	t.Helper()
 	var last punctual.Delivery
@@ -35,7 +35,7 @@ func lease(t *testing.T, s *Store, n int) punctual.Delivery {
 	return last
 }
 
-// scripted is what scripts have cost the server by now.
+// scripted returns how many scripts the server has run by now, and how long they took.
 func scripted(t *testing.T, server *redisrig.Server) (n, micros int64) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=([0-9]+),usec=([0-9]+)`).FindAllStringSubmatch(do(t, server, "INFO", "commandstats"), -1) {
@@ -49,7 +49,7 @@ func scripted(t *testing.T, server *redisrig.Server) (n, micros int64) {
 	return n, micros
 }
 
-// perScript is how long the server took for each script of a call, on average, and how many these were.
+// perScript returns how long the server took for each script of a call, on average, and how many these were.
 func perScript(t *testing.T, server *redisrig.Server, call func() error) (took time.Duration, scripts int64) {
 	t.Helper()
 	n, micros := scripted(t, server)
@@ -60,7 +60,7 @@ func perScript(t *testing.T, server *redisrig.Server, call func() error) (took t
 	return time.Duration(micros2-micros) * time.Microsecond / time.Duration(n2-n), n2 - n
 }
 
-// P14: no script takes longer than the largest claim, or hardly, however many leases have run out.
+// P14: no script takes much longer than one that pushes or leases as many messages as a script may, however many leases have run out.
 func TestSlowManyLapsedLeases(t *testing.T) {
 	const lapsed = 60_000
 	server := redisrig.Start(t, "--appendonly", "no")
@@ -68,7 +68,7 @@ func TestSlowManyLapsedLeases(t *testing.T) {
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	single, _ := perScript(t, server, func() error { lease(t, s, lapsed); return nil })
 	clock.Advance(time.Hour)
-	// What goes through all leases takes a hundred times as long as a script that leases 500.
+	// A script that went through all leases would take a hundred times as long as one that leases script.Items messages, or longer.
 	most := 10 * single
 	inspect := func(f func() error) func() error {
 		return func() error {
@@ -83,10 +83,10 @@ func TestSlowManyLapsedLeases(t *testing.T) {
 	for _, x := range []struct {
 		name    string
 		call    func() error
-		scripts int64 // at least
+		scripts int64 // at least; no script puts more than script.Items leases into x, or leases or purges more
 	}{
 		{"claim", inspect(func() error { _, err := s.Claim(t.Context(), orders(0)); return err }), 10},
-		{"count", func() error { _, err := s.Stats(t.Context(), "orders"); return err }, lapsed/200 - 10},
+		{"count", func() error { _, err := s.Stats(t.Context(), "orders"); return err }, (lapsed - 10) / script.Items},
 		{"list", inspect(func() error {
 			_, err := s.List(t.Context(), punctual.ListQuery{Topic: "orders", State: punctual.StateReady, Limit: 500})
 			return err
@@ -98,14 +98,14 @@ func TestSlowManyLapsedLeases(t *testing.T) {
 		{"large claim", inspect(func() error {
 			_, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 500})
 			return err
-		}), 10},
+		}), 10 * (500 / script.Items)},
 		{"purge", func() error {
 			n, err := s.Purge(t.Context(), punctual.PurgeQuery{Topic: "orders", State: punctual.StateReady})
 			if want := int64(lapsed - 10 - 10*500); n != want {
 				t.Errorf("purged %d; want %d", n, want)
 			}
 			return err
-		}, lapsed/500 - 20},
+		}, (lapsed - 10 - 10*500) / script.Items},
 	} {
 		took, scripts := perScript(t, server, x.call)
 		t.Logf("%s: %d scripts of %v; one that pushes or leases %d takes %v", x.name, scripts, took, script.Items, single)
@@ -119,8 +119,8 @@ func TestSlowManyLapsedLeases(t *testing.T) {
 	wantSound(t, s)
 }
 
-// P1, P5, P12: what has run out is ready. A list orders it by due time, a claim by the end of its lease. Its late holder
-// still settles it, whatever part of it a script has reached.
+// P1, P4, P12: messages whose lease has run out are ready. A list has them by due time, and a claim gets all of them. Their late
+// holders can still settle them, whether or not a script has put them into x.
 func TestLapsedLeasesAreReady(t *testing.T) {
 	const leased = 450
 	for _, seen := range []bool{false, true} {
@@ -139,7 +139,7 @@ func TestLapsedLeasesAreReady(t *testing.T) {
 				t.Fatalf("stats: %+v, %v", st, err)
 			}
 		}
-		// Each holder of one in ten does something.
+		// The holders of six messages do something, each with another verb.
 		left := leased
 		for i, v := range []punctual.Verb{punctual.SettleAck, punctual.SettleRetry, punctual.SettleSnooze, punctual.SettleDiscard, punctual.SettleRelease, punctual.SettleExtend} {
 			d := held[10*i]

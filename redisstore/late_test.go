@@ -21,8 +21,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// What a copy can do that arrives when its caller has given up: nothing, once its deadline is past by the
-// store's clock.
+// A copy that arrives when its caller has given up can do nothing once its deadline is past by the store's
+// clock.
 
 // givenUp makes a call of which the first copy is held until the caller has given up. The caller's error says that
 // it may have happened.
@@ -37,7 +37,7 @@ func givenUp(t *testing.T, p *redisrig.Proxy, sc *script.Script, ctx context.Con
 	return held
 }
 
-// theClock is that of a partition, in its contents.
+// theClock finds the clock of a partition in what contents returns.
 var theClock = regexp.MustCompile(`"clock":"[0-9]+"`)
 
 // wantUnchanged releases a copy, and fails the test when it changes anything but the partition's clock.
@@ -60,7 +60,8 @@ func wantLate(t *testing.T, answer string) {
 	}
 }
 
-// P1, P5, P6: a copy of any call changes nothing behind the deadline, although the repetition is forgotten by then.
+// P1, P5, P6: a copy of any call changes nothing after its deadline, although the record of the copy that was carried out is gone by
+// then.
 func TestCopyBehindItsDeadline(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, v := range everyCall() {
@@ -85,8 +86,8 @@ func TestCopyBehindItsDeadline(t *testing.T) {
 	}
 }
 
-// P1, P5, P6: the deadline of a call is the end of its context, if that comes first. (A look of a claim is not broken off
-// by its context.)
+// P1, P5, P6: the deadline of a call is the end of its context, if that comes first. (Claims are left out, because the end of the
+// context does not break off their scripts.)
 func TestCopyBehindItsContext(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, v := range everyCall() {
@@ -98,7 +99,7 @@ func TestCopyBehindItsContext(t *testing.T) {
 			s, p := openBehind(t, server, &Options{Prefix: fresh()})
 			other := openStore(t, connect(t, server), &Options{Prefix: s.opt.Prefix})
 			lease := scene(t, s)
-			const waitLimit = 2 * time.Second // the call has reached the proxy by then, and the client waits for 3 s
+			const waitLimit = 2 * time.Second // the call has reached the proxy by then, and the client waits for 5 s
 			ctx, end := context.WithTimeout(t.Context(), waitLimit)
 			defer end()
 			over := now(t, other).Add(waitLimit)
@@ -114,7 +115,7 @@ func TestCopyBehindItsContext(t *testing.T) {
 	}
 }
 
-// P5: a late copy of a push must not bring back what was cancelled, whether the cancel found it or not.
+// P5: a late copy of a push must not bring back a message that was cancelled, whether the cancel found it or not.
 func TestLateCopyAfterCancel(t *testing.T) {
 	server := redisrig.Start(t)
 	x := punctual.NewMessage{Topic: "orders", ID: "x", Due: time.Unix(1, 0)}
@@ -148,8 +149,9 @@ func TestLateCopyAfterCancel(t *testing.T) {
 	}
 }
 
-// P1, P3, P5, P8, P13: the server's clock may step between the copies of a call. It is carried out once, or the
-// error says that nobody knows; then it never is. make torture has each call with each second step; make test takes turns.
+// P1, P3, P5, P8, P13: the server's clock may step between the copies of a call. The call is carried out once, or the
+// error says that it may have been; then the copy that was held is refused. make torture tries each call with each first and second
+// step; make test tries a third of these.
 func TestSlowClockStepsBetweenCopies(t *testing.T) {
 	server := redisrig.StartShifted(t)
 	shift := func(d time.Duration) {
@@ -209,7 +211,8 @@ func serverTime(t *testing.T, server *redisrig.Server) time.Time {
 	return time.Unix(s, us*1000)
 }
 
-// P10: what calls leave for copies of them does not grow with the callers, and goes.
+// P10: calls leave records for copies of them in a bounded number of keys, at most one record for each caller in each hash, and the
+// records expire.
 func TestRecordsOfCalls(t *testing.T) {
 	const callers, partitions = 64, 16
 	server := redisrig.Start(t)
@@ -250,7 +253,7 @@ func TestRecordsOfCalls(t *testing.T) {
 	if most := 2 * script.RecordWindow * time.Millisecond; err != nil || left <= most/2 || left > most {
 		t.Errorf("P10: the records go in %v, %v; want within %v", left, err, most)
 	}
-	// The next window but one takes the place of this one.
+	// Two windows later the same hash begins anew.
 	clock.Advance(2 * script.RecordWindow * time.Millisecond)
 	for i := 0; ; i++ {
 		if id := fmt.Sprint("b", i); keys.Home(id, partitions) == 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// longestScript is what no script may take, by the server's latency log.
+// longestScript is how long a script may take at most, by the server's latency log.
 const longestScript = 5 * time.Millisecond
 
 // latencyRun asks a server's latency log how long scripts took.
@@ -30,12 +30,12 @@ type latencyRun struct {
 	longest map[string]time.Duration // of this run, by what was called
 }
 
-// latencyRuns is how often a line over the limit is tried. What a script does itself it does each time. A moment for which
-// the system keeps the server from its core comes elsewhere the next time.
+// latencyRuns is how often a state is tried, at most, while a line of it is over the limit. A script that is slow by itself is slow
+// each time. A moment for which the system keeps the server from its core comes elsewhere the next time.
 const latencyRuns = 6
 
-// state runs what asks for a state of the data set, again while a line is over the limit each time. It fails with the
-// lines that always are.
+// state runs the calls for a state of the data set, again while some line was over the limit each time. It fails with the
+// lines that were over the limit in all runs.
 func (r *latencyRun) state(t *testing.T, name string, run func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		r.t = t
@@ -61,8 +61,8 @@ func (r *latencyRun) state(t *testing.T, name string, run func(t *testing.T)) {
 	})
 }
 
-// goFirst lets the server go before all other processes, where chrt is there and may do so. Else it waits for a core as
-// long as any of them on a busy machine.
+// goFirst gives the server priority over all other processes, where chrt is there and may do so. Otherwise the server waits
+// for a core as long as any of them on a busy machine.
 func (r *latencyRun) goFirst() {
 	pid := regexp.MustCompile(`process_id:(\d+)`).FindStringSubmatch(do(r.t, r.server, "INFO", "server"))[1]
 	if out, err := exec.Command("chrt", "--fifo", "--pid", "1", pid).CombinedOutput(); err != nil {
@@ -70,7 +70,7 @@ func (r *latencyRun) goFirst() {
 	}
 }
 
-// worst is the longest command since the log was reset, as the log has it.
+// worst returns how long the longest command since the log was reset took, by the log.
 func (r *latencyRun) worst() time.Duration {
 	lines := strings.Split(do(r.t, r.server, "LATENCY", "LATEST"), "\n")
 	for i, line := range lines {
@@ -86,7 +86,7 @@ func (r *latencyRun) worst() time.Duration {
 	return 0
 }
 
-// cpu is how much processor time the server's main thread has used.
+// cpu returns how much processor time the server's main thread has used.
 func (r *latencyRun) cpu() (used time.Duration) {
 	for _, m := range regexp.MustCompile(`used_cpu_(?:user|sys)_main_thread:([0-9.]+)`).FindAllStringSubmatch(do(r.t, r.server, "INFO", "cpu"), -1) {
 		d, err := time.ParseDuration(m[1] + "s")
@@ -116,7 +116,7 @@ func (r *latencyRun) bounded(name string, call func() error) {
 	worst := r.worst()
 	each := (cpu / time.Duration(n2-n)).Round(10 * time.Microsecond)
 	r.t.Logf("%-46s %5d scripts of %7v CPU, the longest %v", name, n2-n, each, worst)
-	if n2 == n+1 { // what it waited for a core is not its own
+	if n2 == n+1 { // the time for which the script waited for a core does not count
 		worst = min(worst, each)
 	}
 	r.longest[name] = max(r.longest[name], worst)
@@ -128,7 +128,7 @@ func (r *latencyRun) store(partitions int) {
 	r.s = openStore(r.t, connect(r.t, r.server), &Options{Prefix: fresh(), clock: r.clock, Partitions: partitions})
 }
 
-// many pushes messages, 500 at a time.
+// many pushes n messages, script.Items at a time.
 func (r *latencyRun) many(n int, m punctual.NewMessage) error {
 	for done := 0; done < n; done += script.Items {
 		ms := make([]punctual.NewMessage, min(script.Items, n-done))
@@ -151,7 +151,7 @@ func (r *latencyRun) claim(n int) ([]punctual.Delivery, error) {
 	return r.s.Claim(r.t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: n, Lease: time.Minute})
 }
 
-// settle does the same with some leases.
+// settle does x with each of some leases.
 func (r *latencyRun) settle(ds []punctual.Delivery, x punctual.Settlement) error {
 	ss := make([]punctual.Settlement, len(ds))
 	for i, d := range ds {
@@ -167,7 +167,7 @@ func (r *latencyRun) settle(ds []punctual.Delivery, x punctual.Settlement) error
 	return err
 }
 
-// amend does the same with messages 0 to 499 whose IDs begin alike.
+// amend does a with the first script.Items messages whose IDs are id and a number from 0.
 func (r *latencyRun) amend(id string, a punctual.Amendment) error {
 	as := make([]punctual.Amendment, script.Items)
 	for i := range as {
@@ -183,7 +183,7 @@ func (r *latencyRun) amend(id string, a punctual.Amendment) error {
 	return err
 }
 
-// inspect has the calls that look at what is there.
+// inspect makes the calls that count, list and check what is there.
 func (r *latencyRun) inspect(state string) {
 	ctx := r.t.Context()
 	r.bounded("count "+state, func() error { _, err := r.s.Stats(ctx, "orders"); return err })
@@ -200,8 +200,8 @@ func (r *latencyRun) inspect(state string) {
 	r.bounded("check "+state, func() error { _, err := r.s.Check(ctx, nil); return err })
 }
 
-// P14: by the server's own latency log no script takes more than 5 ms, whatever the state. What is over that is tried
-// again, because a server that the system keeps from its core for a moment is as late.
+// P14: by the server's own latency log no script takes more than 5 ms, whatever the state of the data set. A state in which a script
+// took longer is tried again, because a server that the system keeps from its core for a moment is late, too.
 func TestLatencyLog(t *testing.T) {
 	if os.Getenv("PUNCTUAL_LATENCY") == "" {
 		t.Skip("it measures times, for a minute or more: make latency-redis")
@@ -293,7 +293,7 @@ func TestLatencyLog(t *testing.T) {
 		if err := r.many(script.Items, punctual.NewMessage{ID: "r", MaxAttempts: 100}); err != nil {
 			t.Fatal(err)
 		}
-		for n := range 17 { // as many failures as are kept: each is part of a finished record
+		for n := range 17 { // 16 retries, because as many failures are kept and become part of a finished record, and the ack
 			var ds []punctual.Delivery
 			r.bounded(fmt.Sprint("claim many with failures, ", n+1), func() (err error) { ds, err = r.claim(script.Items); return err })
 			x := punctual.Settlement{Verb: punctual.SettleRetry, Error: strings.Repeat("x", punctual.MaxErrorBytes)}
@@ -345,7 +345,7 @@ func TestLatencyLog(t *testing.T) {
 		}
 		r.inspect("of 50,000 dead")
 		r.bounded("requeue many", func() error { return r.amend("d", punctual.Amendment{Change: punctual.ChangeRequeue}) })
-		for n := range 20 { // as many failures as are kept
+		for n := range 20 { // more failures than are kept
 			var ds []punctual.Delivery
 			r.bounded(fmt.Sprint("claim many with failures, ", n+1), func() (err error) { ds, err = r.claim(script.Items); return err })
 			r.bounded(fmt.Sprint("retry many with failures, ", n+1), func() error {

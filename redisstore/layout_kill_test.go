@@ -29,7 +29,7 @@ func kill(t *testing.T, p *process, n int, behind bool, call func(ctx context.Co
 	return died
 }
 
-// survivors are what goes on after one process has died: one that knew the topic before and
+// survivors are the processes that go on after another one has died: one that knew the topic before and
 // one that did not.
 type survivors struct {
 	t          *testing.T
@@ -50,7 +50,7 @@ func (x *survivors) push(s *Store, name string) {
 	}
 }
 
-// drain claims all there is. What was pushed before may be gone; what was pushed after must come.
+// drain claims and acks all messages. Those in due must be among them.
 func (x *survivors) drain(s *Store) {
 	x.t.Helper()
 	for {
@@ -71,7 +71,8 @@ func (x *survivors) drain(s *Store) {
 	}
 }
 
-// agree: all partitions have the version that partition 0 has.
+// agree fails the test unless the topic has one of these numbers of partitions, and all partitions have the version of the settings
+// that partition 0 has.
 func (x *survivors) agree(partitions ...int) {
 	x.t.Helper()
 	set, err := x.young.Settings(x.t.Context(), x.topic)
@@ -150,7 +151,7 @@ func TestKilledConfigure(t *testing.T) {
 		x.agree(3)
 		x.drain(x.old)
 	})
-	// The first who looks finishes it.
+	// The first process that reads the settings finishes the change.
 	eachDeath(t, before, change, func(x *survivors) {
 		x.agree(3)
 		x.push(x.old, "old")
@@ -158,7 +159,7 @@ func TestKilledConfigure(t *testing.T) {
 	})
 }
 
-// A topic that is created by a push that breaks off is there or not; the next push goes on.
+// A topic whose creation by a Configure breaks off is there or not. The next push finishes the creation, or creates the topic.
 func TestKilledCreation(t *testing.T) {
 	eachDeath(t, func(*survivors) {}, func(ctx context.Context, s *Store, topic string) error {
 		n := 6
@@ -172,8 +173,8 @@ func TestKilledCreation(t *testing.T) {
 	})
 }
 
-// A deletion that breaks off anywhere may have removed some messages. What is stored afterwards
-// stays, also by a process that still knows the old topic.
+// A deletion that breaks off anywhere may have removed some messages. Messages that are stored afterwards
+// stay, also those of a process that still knows the old topic.
 func TestKilledDeletion(t *testing.T) {
 	eachDeath(t, func(x *survivors) {
 		x.push(x.old, "before")
@@ -189,7 +190,8 @@ func TestKilledDeletion(t *testing.T) {
 	})
 }
 
-// P1, P12: a topic that is made anew while a process that has deleted it dies is listed, wherever that was.
+// P1: a topic is made anew in front of any script of a deletion, and the process that deletes it dies in front of the next script. If
+// the topic is there then, it is among the topics that are listed.
 func TestKilledDeletionOfTopicMadeAnew(t *testing.T) {
 	loadScripts(t, shared)
 	for n := 1; ; n++ {
@@ -225,8 +227,8 @@ func TestKilledDeletionOfTopicMadeAnew(t *testing.T) {
 	}
 }
 
-// Two processes change, delete and use a topic at once. Every push that was acknowledged after the
-// last deletion is delivered, and no call fails.
+// One process deletes a topic again and again while another one pushes to it. No call fails, and every
+// message that was pushed after the last deletion is delivered.
 func TestDeletionsUnderLoad(t *testing.T) {
 	prefix := fresh()
 	open := func() *Store { return openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: 3}) }

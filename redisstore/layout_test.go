@@ -12,7 +12,8 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// P12: a message that was rescheduled before its first claim is due when it was told to be, not when its record says.
+// P12: a message that was rescheduled before its first claim is due at the time to which it was rescheduled, not at the time in its
+// record.
 func TestRescheduledBeforeFirstClaim(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
 	push(t, s, punctual.NewMessage{ID: "moved", Delay: time.Hour}, punctual.NewMessage{ID: "other", Due: time.Unix(2, 0)})
@@ -36,7 +37,7 @@ func TestRescheduledBeforeFirstClaim(t *testing.T) {
 	wantSound(t, s)
 }
 
-// withoutState reports whether a lease needs no state, as the fast path gives it.
+// withoutState reports whether a lease is compact, so without a state, as the fast path of claims gives it.
 func withoutState(t *testing.T, s *Store, d punctual.Delivery) bool {
 	t.Helper()
 	score, err := s.client.ZScore(t.Context(), s.names.Partition("orders", 0).Keys()[1], d.ID).Result()
@@ -46,7 +47,7 @@ func withoutState(t *testing.T, s *Store, d punctual.Delivery) bool {
 	return score != math.Trunc(score)
 }
 
-// A message that was rescheduled and waits does not keep others off the fast path of claims and acks.
+// A message that was rescheduled and waits does not keep others off the fast path of claims.
 func TestFastPathBesideARescheduledMessage(t *testing.T) {
 	s, clock := openStill(t, Options{})
 	clock.Advance(time.Millisecond) // at a multiple of 256 ms claims take the general path, because they tidy
@@ -90,7 +91,7 @@ func TestRescheduleOfLargeMessages(t *testing.T) {
 	}
 }
 
-// States lie in a table, however few and short they are.
+// Redis keeps states in a table, however few and short they are.
 func TestStatesAreATable(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
@@ -106,8 +107,8 @@ func TestStatesAreATable(t *testing.T) {
 	wantSound(t, s)
 }
 
-// Leased messages, and those that are due soon, lie in tables from the eighth on, so that scripts need not go through all of
-// them for each one, and what made tables of the sets is not left behind. Fewer lie in lists.
+// Redis keeps leased messages, and those that are due soon, in tables from the eighth on, so that scripts need not go through all of
+// them for each one. The member that makes a set a table is not left behind. Fewer messages are in lists.
 func TestSetsOfManyAreTables(t *testing.T) {
 	const few = 8 // large.FEW of lua/large_sets.lua
 	onBothPaths(t, func(t *testing.T, o Options) {
@@ -142,7 +143,7 @@ func TestSetsOfManyAreTables(t *testing.T) {
 			}
 			return ds
 		}
-		for _, first := range []int{few, 1, few - 1} { // the rest comes one by one
+		for _, first := range []int{few, 1, few - 1} { // so many are claimed at once, and the others up to few one by one
 			add(few - 1)
 			want(waiting, "waiting", "listpack", few-1)
 			add(few + 1)
@@ -195,7 +196,7 @@ func TestPushOfManyToWrongType(t *testing.T) {
 	})
 }
 
-// What must never be is found: a message that waits for another time than it says.
+// Check finds a message that waits for another time than its record has.
 func TestCheckFindsWrongTime(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)

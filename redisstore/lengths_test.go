@@ -16,14 +16,14 @@ func TestManyLeaseLengths(t *testing.T) {
 	claim := func(id string, lease time.Duration) punctual.Delivery {
 		t.Helper()
 		if clock.Now().UnixMilli()%16 == 0 {
-			clock.Advance(time.Millisecond) // claims tidy then, and give leases with states
+			clock.Advance(time.Millisecond) // because claims may tidy in such a ms, and then give leases with states
 		}
 		push(t, s, punctual.NewMessage{ID: id, Due: time.Unix(1, 0)})
 		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Lease: lease})
 		if err != nil || len(ds) != 1 || ds[0].ID != id {
 			t.Fatalf("claimed %+v, %v; want %s", ds, err, id)
 		}
-		clock.Advance(time.Millisecond) // a turn tells the leases of one millisecond from each other
+		clock.Advance(time.Millisecond) // because the claims of one millisecond use up its turns, which tell their leases apart
 		return ds[0]
 	}
 	var held []punctual.Delivery
@@ -33,7 +33,7 @@ func TestManyLeaseLengths(t *testing.T) {
 			t.Fatalf("lease %d has a state", i)
 		}
 	}
-	for i := range 20 { // also in the millisecond in which lengths are looked for
+	for i := range 20 { // among them is one in a millisecond in which claims look for a free length
 		if d := claim(fmt.Sprint("full ", i), time.Minute); withoutState(t, s, d) {
 			t.Fatalf("lease %d has no state, although all %d lengths are in use: the test shows nothing, or a length was taken from a lease", i, lengths)
 		}

@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// LogClient sends what the client says by itself, such as that it could not connect, to l at level
-// debug. Without it that goes to standard error. The errors of calls say the same.
+// LogClient has go-redis log to l, at level debug. Clients log by themselves, for example that they
+// could not connect; without LogClient these lines go to standard error. The errors of calls say the same.
 //
-// It is for the main of a program: go-redis has one logger for the whole process.
+// LogClient is for the main of a program, because go-redis has one logger for the whole process.
 func LogClient(l *slog.Logger) { redis.SetLogger(clientLog{l}) }
 
 type clientLog struct{ to *slog.Logger }

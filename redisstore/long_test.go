@@ -22,11 +22,11 @@ type longCall struct {
 	prepare func(t *testing.T, s *Store) []punctual.Delivery
 	// call returns the errors of its items.
 	call func(ctx context.Context, s *Store, ds []punctual.Delivery) (items []error, err error)
-	// done is how many items have been done, as the store tells.
+	// done returns how many items have been done, by the statistics of the store.
 	done func(st punctual.TopicStats) int64
 }
 
-// items is how many items the call has.
+// items returns how many items the call has: two and a half times as many as one script takes.
 func (c *longCall) items() int { return longItems(c.per) }
 
 func longItems(per int) int { return 5 * per / 2 }
@@ -51,7 +51,7 @@ func longCalls() []longCall {
 		{
 			"push", script.Push, script.Items,
 			func(t *testing.T, s *Store) []punctual.Delivery {
-				divide(t, s, "orders", s.opt.Partitions) // so that it exists
+				divide(t, s, "orders", s.opt.Partitions) // so that the topic exists
 				return nil
 			},
 			func(ctx context.Context, s *Store, _ []punctual.Delivery) (items []error, err error) {
@@ -86,7 +86,7 @@ func longCalls() []longCall {
 				t.Helper()
 				ms := manyMessages(script.Items, 0)
 				for i := range ms {
-					ms[i].Due = time.Unix(1, 0) // one without a due time is due at the clock rounded up, so not in the same ms
+					ms[i].Due = time.Unix(1, 0) // a message without a due time is due at the clock rounded up, so not in the same ms
 				}
 				push(t, s, ms...)
 				ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: longItems(script.Items)})
@@ -107,8 +107,8 @@ func longCalls() []longCall {
 	}
 }
 
-// wantSome fails the test unless so many items of a call were done, as the store tells too. All others
-// must be definitely not done, for want of memory.
+// wantSome fails the test unless so many items of a call were done, by their results and by the statistics of the
+// store. All others must be definitely not done, for want of memory.
 func wantSome(t *testing.T, what string, s *Store, c longCall, items []error, done int64) {
 	t.Helper()
 	var n int64
@@ -125,8 +125,8 @@ func wantSome(t *testing.T, what string, s *Store, c longCall, items []error, do
 	}
 }
 
-// P13: when the n-th script of a call is refused, the items of those before have their results and all others
-// its error. No script behind it is sent.
+// P13: when the n-th script of a call is refused, the items of the scripts before it have their results, and all other items have
+// the error of the refusal. No script behind it is sent. When the first script is refused, the whole call has the error.
 func TestRefusedInTheMiddle(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, c := range longCalls() {
@@ -163,8 +163,8 @@ func TestRefusedInTheMiddle(t *testing.T) {
 	}
 }
 
-// P13: the same with partitions, whose scripts run side by side. The items of the one that is refused have its
-// error. When all are refused nothing was done.
+// P13: when the script for one partition of a call is refused, the items of that partition have its error, and the others are done.
+// When all are refused, the whole call has the error.
 func TestRefusedInOnePartition(t *testing.T) {
 	const partitions = 3
 	server := redisrig.Start(t)

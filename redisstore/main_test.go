@@ -17,8 +17,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// shared is the server that all tests use which do nothing to it; each store has a prefix
-// of its own there.
+// shared is the server for all tests that do not steer their server; each store has a prefix of
+// its own there.
 var shared *redisrig.Server
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
@@ -59,10 +59,10 @@ func openStore(t testing.TB, c redis.UniversalClient, o *Options) *Store {
 	return s
 }
 
-// fresh is a prefix that nobody has used.
+// fresh returns a prefix that nobody has used.
 func fresh() string { return rand.Text() + ":" }
 
-// waitUntil waits for what other goroutines or a server do.
+// waitUntil waits, for a minute at most, until done reports true of what other goroutines or a server do.
 func waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {

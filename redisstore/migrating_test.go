@@ -50,7 +50,7 @@ func TestSlowSlotThatStaysMigrating(t *testing.T) {
 		begun := time.Now()
 		claiming, end := context.WithTimeout(t.Context(), time.Minute)
 		var ds []punctual.Delivery
-		for len(ds) == 0 && claiming.Err() == nil { // a claim may tell of the topic that fails, and is made again
+		for len(ds) == 0 && claiming.Err() == nil { // a claim may return the error of the topic that fails, and is made again
 			ds, err = s.Claim(claiming, both)
 		}
 		end()

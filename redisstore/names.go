@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TopicNames returns the names of topics; see punctual.TopicNamer. It reads one field for each of them. A topic whose node does not
-// answer counts as there.
+// TopicNames returns the names of topics; see punctual.TopicNamer. It reads one field of each of these topics. A topic whose node
+// does not answer counts as there.
 func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
 	return call(ctx, s, "topic names", "", nil, func() ([]string, error) {
 		all, err := s.topics.All(ctx)

@@ -51,7 +51,7 @@ func (x *interrupt) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// now counts a script and reports whether it is the one.
+// now counts a script and reports whether it is script number n.
 func (x *interrupt) now() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -66,7 +66,7 @@ func (x *interrupt) now() bool {
 	return true
 }
 
-// passOver has the next script be the one: this one has done nothing.
+// passOver has the next script count as number n, because this one has done nothing.
 func (x *interrupt) passOver() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -111,7 +111,7 @@ func divide(t testing.TB, s *Store, topic string, n int) {
 	}
 }
 
-// wanderer is an ID with another home for each of the sizes 1, 4 and 8.
+// wanderer returns an ID that is in a partition of another number with 1, 4 and 8 partitions each.
 func wanderer() string {
 	for i := 0; ; i++ {
 		id := fmt.Sprint("w", i)
@@ -121,8 +121,8 @@ func wanderer() string {
 	}
 }
 
-// P1, P5, P7: a topic that was deleted may come again with another number of partitions. Whoever still
-// knows the old one finds each ID where it is now, whatever it does first.
+// P1, P5, P7: a topic that was deleted may come again with another number of partitions. A process that still
+// knows the old number finds each ID where it is now, whatever call it makes first.
 func TestTopicMadeAnewWithOtherPartitions(t *testing.T) {
 	id := wanderer()
 	x := punctual.NewMessage{ID: id, Due: time.Unix(1, 0)}
@@ -170,8 +170,8 @@ func TestTopicMadeAnewWithOtherPartitions(t *testing.T) {
 	}
 }
 
-// The number of partitions is that of a topic's first settings, in a patch of its own or of the store.
-// Another number later is refused, and changes nothing.
+// A topic keeps the number of partitions with which it comes into being: that of a Configure, or else that of the
+// store's options. Another number later is refused, and changes nothing.
 func TestPartitionsAreFixed(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4})
 	divide(t, s, "own", 2) // fewer than the store's
@@ -186,11 +186,11 @@ func TestPartitionsAreFixed(t *testing.T) {
 		if set, err := s.Settings(t.Context(), topic); err != nil || set.Partitions != size || set.DedupeWindow != 0 {
 			t.Errorf("after refused changes %s has %+v, %v; want %d partitions and nothing else", topic, set, err, size)
 		}
-		divide(t, s, topic, size) // the same number is none
+		divide(t, s, topic, size) // the same number is not another one
 	}
 }
 
-// P13: a topic whose settings were stored before the time of the call was over has them.
+// P13: when the context of a Configure ends behind any of its scripts, an error is ErrIndeterminate if the settings were stored.
 func TestSettingsStoredAtTheLastMoment(t *testing.T) {
 	p, partitions := openProcess(t, fresh()), 2
 	for n, stored := 1, false; ; n++ {
@@ -216,8 +216,8 @@ func TestSettingsStoredAtTheLastMoment(t *testing.T) {
 	}
 }
 
-// A claim that waits for a topic that is not there gets messages of all its partitions when it comes. The clock
-// stands still, so only a notification can wake the claim.
+// A claim that waits for a topic that does not exist gets a message, in any partition, when the topic is made. The
+// clock stands still, so only a notification can wake the claim.
 func TestWaitingClaimSeesTopicCome(t *testing.T) {
 	o := &Options{Prefix: fresh(), clock: storekit.NewManualClock(time.Unix(1e9, 0))}
 	consumer, producer := openStore(t, connect(t, shared), o), openStore(t, connect(t, shared), o)
@@ -246,7 +246,7 @@ func TestWaitingClaimSeesTopicCome(t *testing.T) {
 	}
 }
 
-// A topic may come while nobody waits for it any more; who waits next waits everywhere.
+// A topic may be made while no claim waits for it any more. The next claim that waits gets messages of all partitions.
 func TestTopicComesBetweenWaits(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
 	for _, size := range []int{2, 8, 3} {

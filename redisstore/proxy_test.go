@@ -27,7 +27,7 @@ func runs(sc *script.Script) redisrig.Which {
 	}
 }
 
-// scripts are all that a store runs.
+// scripts returns the scripts that a store sends by their hash.
 func scripts() []*script.Script {
 	return []*script.Script{
 		script.Push, script.Claim, script.Settle, script.Amend, script.Get, script.Finished, script.ListFinished, script.List, script.Stats, script.Forecast, script.Layout,
@@ -35,8 +35,8 @@ func scripts() []*script.Script {
 	}
 }
 
-// loadScripts makes them known to a server, so that no script is sent a second time for that
-// reason alone.
+// loadScripts makes the scripts known to a server, so that no script is sent a second time only because
+// the server does not know it.
 func loadScripts(t testing.TB, server *redisrig.Server) {
 	t.Helper()
 	for _, sc := range scripts() {
@@ -56,7 +56,7 @@ func openBehind(t testing.TB, server *redisrig.Server, o *Options) (*Store, *red
 	return openStore(t, client, o), p
 }
 
-// contents are all that the server has of a store's topics, but for the records of calls.
+// contents returns all that the server has of a store's topics, but for the records of calls.
 func contents(t testing.TB, s *Store) string {
 	t.Helper()
 	ctx, c := t.Context(), s.client
@@ -74,7 +74,7 @@ func contents(t testing.TB, s *Store) string {
 		}
 		fmt.Fprintf(&b, "%s%s", tag, kind)
 		var err error
-		if slices.Contains([]string{"m", "s", "g"}, kind) {
+		if slices.Contains([]string{"m", "s", "g", "h"}, kind) {
 			var fields map[string]string
 			fields, err = c.HGetAll(ctx, key).Result()
 			fmt.Fprintf(&b, " %q\n", fields)

@@ -15,7 +15,7 @@ import (
 
 // Purge removes messages; see punctual.Inspector. Each step of up to 200 messages is atomic.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
-	var total int64 // also beside an error
+	var total int64 // is returned also beside an error
 	_, err := call(ctx, s, "purge", "of "+q.Topic, storekit.CheckTopic(q.Topic), func() (_ struct{}, err error) {
 		total, err = s.purgeAll(ctx, q)
 		return
@@ -45,12 +45,12 @@ func (s *Store) purgeAll(ctx context.Context, q punctual.PurgeQuery) (total int6
 	return total, nil
 }
 
-// purgeRounds bounds how often a purge of all live messages begins anew.
+// purgeRounds bounds how many rounds a purge of all live messages makes in a partition.
 const purgeRounds = 16
 
 // purge removes the selected messages of a partition. Each script goes on after the last message removed, so that the purge
-// ends even if others push faster. A purge of all live messages begins anew until one script finds them all, because a
-// message may have been claimed on the way and released to a place that the purge had passed.
+// ends even if others push faster. A purge of all live messages makes another round until the first script of a round finds them
+// all, because a message may have been claimed meanwhile and released to a place that the purge had passed.
 func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (total int64, err error) {
 	var after place
 	for rounds := 1; ; {
@@ -76,8 +76,8 @@ func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (tot
 }
 
 // DeleteTopic removes a topic with everything in it, and its companions before it; see punctual.Inspector. Each partition is
-// one atomic step, and the topic exists until the last one. When it breaks off before that,
-// it has removed some of the messages, and can be called again.
+// emptied in one atomic step, and the topic exists until the last of these. A DeleteTopic that breaks off before that may
+// have removed some of the messages, and can be called again.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	return call(ctx, s, "delete topic", "", storekit.CheckTopic(topic), func() (int64, error) {
 		d := deletion{s: s, topic: topic}
@@ -89,8 +89,9 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 }
 
 // deletion is a DeleteTopic on its way. It empties partition 0 last. Until then a partition that was emptied refuses
-// pushes, so that nothing is stored in a topic that is going. If nobody goes on, the topic can be used again
-// (topics.Registry.Supersede). After that the topic is gone, and the next one of its name begins with a higher version.
+// pushes, so that nothing is stored in a topic that is being deleted. If nobody goes on with the deletion, the topic can be used
+// again (topics.Registry.Supersede). When partition 0 is empty the topic is gone, and the next one of its name begins with a higher
+// version.
 type deletion struct {
 	s       *Store
 	topic   string
@@ -140,8 +141,8 @@ func (d *deletion) companions(ctx context.Context, l *topics.Layout) error {
 	return nil
 }
 
-// empty empties all partitions, the first one last, or reports that the settings have changed
-// meanwhile, or that the topic has a companion. A token above all that were given stays in partition 0.
+// empty empties all partitions, partition 0 last, and reports whether it could. It could not if the settings have changed
+// meanwhile, or if the topic has a companion. In partition 0 stays a token that is not below any that was given.
 func (d *deletion) empty(ctx context.Context, l *topics.Layout) (bool, error) {
 	above := l.Token
 	for n := l.Size() - 1; n >= 0; n-- {

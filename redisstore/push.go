@@ -17,14 +17,14 @@ const (
 	inUseKeep        = 0
 	inUseReplace     = 1
 	inUseFail        = 2
-	inUseNever       = 3 // it is not, because the ID was just made
+	inUseNever       = 3 // the ID is not in use, because it was just made
 	inUseReplaceDead = 4 // replace a dead message, and keep any other
 
-	flagFactor = 8   // of the flags of the record, which follow
-	ifDue      = 256 // replace only a message that is due at the time in front of the record
+	flagFactor = 8   // to one of these the flags of the record are added, times flagFactor
+	ifDue      = 256 // and ifDue, to replace only a message that is due at the time in front of the record
 )
 
-// What push.lua says of a message that was not simply stored.
+// The statuses with which push.lua answers for a message that was not simply stored.
 const (
 	pushDuplicate = 2
 	pushReplaced  = 3
@@ -36,7 +36,8 @@ const (
 	pushChanged   = 9
 )
 
-// Push stores messages; see punctual.Store. A script takes up to 200 messages of one partition, or 512 KiB.
+// Push stores messages; see punctual.Store. A script takes up to 200 messages of one partition, as long as their bodies have
+// 512 KiB in all, or one message of any length.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	return call(ctx, s, "push", "", storekit.Plain(storekit.CheckBatch(len(ms))), func() ([]punctual.PushResult, error) { return s.push(ctx, ms) })
 }
@@ -81,7 +82,8 @@ type pushing struct {
 	items   []item
 }
 
-// check refuses a message that is not acceptable whatever the store's clock says. push.lua checks delays.
+// check refuses a message that is not acceptable whatever the store's clock says. The script checks delays, which count from that
+// clock.
 func (s *Store) check(m *punctual.NewMessage) error {
 	if err := storekit.CheckPush(m, s.opt.MaxBody); err != nil {
 		return err
@@ -138,7 +140,7 @@ func (p *pushing) pack(c *chunk) []any {
 }
 
 // packMessage packs three values of a new message for a script: its ID, when it is due, and what to do when the ID is in
-// use. made tells that the ID was just made up. The part of the record that follows the due time is an argument of its own,
+// use. made says that the ID was just made up. The part of the record that follows the due time is an argument of its own,
 // see appendRest.
 func packMessage(b []byte, m *punctual.NewMessage, id string, made bool) []byte {
 	b = packDue(record.PackString(b, id), m.Due, m.Delay)
@@ -160,8 +162,8 @@ func packDue(b []byte, due time.Time, delay time.Duration) []byte {
 }
 
 // appendRest appends what a script is given of a new message beside packMessage: the time at which the message to be
-// replaced must be due, if there is such a condition, and the part of the record that follows the due time. restBytes tells
-// how much that is.
+// replaced must be due, if there is such a condition, and the part of the record that follows the due time. restBytes returns
+// how many bytes that is.
 func appendRest(b []byte, m *punctual.NewMessage) []byte {
 	if !m.IfDue.IsZero() {
 		b = record.AppendDouble(b, float64(storekit.CeilMillis(m.IfDue)))

@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/health"
 )
 
-// refusals are what makes a real server refuse changes, and what ends it.
+// refusals has, by the error of Redis, how a real server is brought to refuse changes, and how that is ended.
 var refusals = map[string]struct {
 	args       []string
 	begin, end func(t *testing.T, s *redisrig.Server)
@@ -61,7 +61,7 @@ func steer(command string) func(*testing.T, *redisrig.Server) {
 	}
 }
 
-// snapshot has a server write one, and waits until it has ended so.
+// snapshot has a server write a snapshot, and waits until that has ended with a status.
 func snapshot(t *testing.T, s *redisrig.Server, status string) {
 	t.Helper()
 	do(t, s, "BGSAVE")
@@ -74,8 +74,8 @@ func snapshot(t *testing.T, s *redisrig.Server, status string) {
 	}
 }
 
-// P13: what a server refuses has not happened, and says so. When it is over, a consumer that was
-// waiting all the time goes on without a new push.
+// P13: a call that a server refuses has changed nothing, and its error says so. When the refusals end, a
+// consumer that has claimed again and again meanwhile gets its message without a new push.
 func TestRefusals(t *testing.T) {
 	for name, r := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func persist(t *testing.T, s *Store) <-chan punctual.Delivery {
 	return got
 }
 
-// A server that loads a long file answers at once, and refuses all until it has.
+// A server that loads a long file refuses all calls until it has loaded it, with a definite error.
 func TestLoading(t *testing.T) {
 	server := redisrig.Start(t, "--appendfsync", "always", "--key-load-delay", "50") // µs per command; it answers after each 1024
 	s := openStore(t, connect(t, server), nil)

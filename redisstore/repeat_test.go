@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// twoStores are over one server and one prefix, as two processes are.
+// twoStores opens two stores over one server and one prefix, as two processes do.
 func twoStores(t *testing.T, o Options) (one, other *Store) {
 	t.Helper()
 	o.Prefix = fresh()
@@ -26,7 +26,8 @@ func keyedBy(ctx context.Context, key string) context.Context {
 	return storekit.WithRequest(ctx, storekit.Request{Key: key})
 }
 
-// P3, P13: a copy that another process is sent has the first one's answer and changes nothing, whoever is the first to get it.
+// P3, P13: a copy of a call that another process makes has the answer of the first one and changes nothing. So has a further copy that
+// the first process makes.
 func TestCopyElsewhere(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	for _, partitions := range []int{1, 4} {
@@ -57,7 +58,7 @@ func TestCopyElsewhere(t *testing.T) {
 	}
 }
 
-// P13: what happens to the copies between a store and its server changes nothing for a call with a key.
+// P13: a call with a key has its answer, and is carried out once, when answers between the store and its server are lost.
 func TestLostAnswerOfAKey(t *testing.T) {
 	server := redisrig.Start(t)
 	start := time.Unix(1_800_000_000, 0)
@@ -83,7 +84,8 @@ func TestLostAnswerOfAKey(t *testing.T) {
 	}
 }
 
-// P7, P13: a push of more than one script in several partitions, of which some were carried out.
+// P7, P13: of a push of several scripts in several partitions some are refused. A copy of the call does what is still to be done, and
+// only that.
 func TestPartOfAPushIsDone(t *testing.T) {
 	server := redisrig.Start(t)
 	loadScripts(t, server)
@@ -123,7 +125,7 @@ func TestPartOfAPushIsDone(t *testing.T) {
 	}
 }
 
-// P3: what did not reach its caller is given back, but not what a copy was given as well.
+// P3: a lease that did not reach its caller is given back, but not while a copy of the claim has it, too.
 func TestUndelivered(t *testing.T) {
 	one, other := twoStores(t, Options{})
 	push(t, one, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)})
@@ -154,7 +156,7 @@ func TestUndelivered(t *testing.T) {
 	}
 }
 
-// P3: a lease that a holder has extended is not taken from him by a copy of the claim that comes behind its first end.
+// P3: a lease that its holder has extended is not ended by a copy of the claim that comes after the first end of the lease.
 func TestCopyBehindTheLease(t *testing.T) {
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	one, other := twoStores(t, Options{clock: clock})
@@ -177,7 +179,7 @@ func TestCopyBehindTheLease(t *testing.T) {
 	}
 }
 
-// P3: of two copies that wait, in whatever partition, one is given what the other one leases meanwhile.
+// P3: of two copies of a claim that wait, one is given what the other one leases meanwhile, in whatever partition.
 func TestCopiesThatWait(t *testing.T) {
 	one, other := twoStores(t, Options{Partitions: 4})
 	push(t, one, punctual.NewMessage{ID: "later", Delay: time.Hour})

@@ -18,8 +18,8 @@ import (
 
 var replicated = Options{Durability: punctual.Replicated}
 
-// needWaitAOF goes on where the servers can give class replicated. On older ones the test
-// is only that they are refused.
+// needWaitAOF returns where the servers are new enough for class replicated. On older ones it checks
+// that a store refuses them, and skips the test.
 func needWaitAOF(t *testing.T, s *redisrig.Server, c redis.UniversalClient) {
 	t.Helper()
 	if hasWaitAOF(t, s) {
@@ -107,8 +107,8 @@ func goOn(t *testing.T, s *redisrig.Server) {
 	}
 }
 
-// Everything works when each change waits for a replica. What the scripts do is the same as
-// without; the suite would only wait for disks.
+// All calls work with class replicated. The suite is not run with it, because the scripts do the same
+// as without, and it would only wait for disks.
 func TestReplicated(t *testing.T) {
 	primary, _ := pair(t)
 	s := openReplicated(t, connect(t, primary), &replicated)
@@ -151,7 +151,7 @@ func TestClassic_L11_Unconfirmed(t *testing.T) {
 	all["push again"] = func(ctx context.Context) error { _, err := s.Push(ctx, again); return err }
 	for _, name := range []string{"push again", "push again", "push", "cancel", "reschedule", "requeue", "purge"} {
 		err := all[name](t.Context())
-		for errors.Is(err, punctual.ErrDurability) { // the look that follows a failure came first
+		for errors.Is(err, punctual.ErrDurability) { // the check that follows a failure was faster
 			s.health.Refuse(nil)
 			err = all[name](t.Context())
 		}
@@ -163,7 +163,8 @@ func TestClassic_L11_Unconfirmed(t *testing.T) {
 	awaitPushes(t, s)
 }
 
-// Claims and acks promise nothing that a failover could break but a repetition, and do not wait.
+// Claims and acks do not wait for replicas, because a failover that loses one only has the message delivered
+// once more. Pushes wait.
 func TestReplicatedClaimsDoNotWait(t *testing.T) {
 	primary, replica := pair(t)
 	s := openReplicated(t, connect(t, primary), &replicated)
@@ -179,7 +180,7 @@ func TestReplicatedClaimsDoNotWait(t *testing.T) {
 	goOn(t, replica)
 }
 
-// A server out of memory lets through what frees some, and confirms it.
+// A server out of memory refuses pushes, and lets calls pass, confirmed, that free memory.
 func TestReplicatedOutOfMemory(t *testing.T) {
 	primary, _ := pair(t)
 	s := openReplicated(t, connect(t, primary), &replicated)
@@ -195,8 +196,8 @@ func TestReplicatedOutOfMemory(t *testing.T) {
 	}
 }
 
-// A server that loses its class while the store is open takes no pushes until it has it again;
-// all else goes on.
+// While a server does not give the class that was asked for, pushes are refused, until it gives the
+// class again. Acks go on.
 func TestReplicaLost(t *testing.T) {
 	primary, replica := pair(t)
 	o := replicated
@@ -210,7 +211,7 @@ func TestReplicaLost(t *testing.T) {
 	awaitPushes(t, s)
 }
 
-// awaitRefusal pushes until pushes are refused with ErrDurability that says a text.
+// awaitRefusal pushes until pushes are refused with an ErrDurability, which must have a text.
 func awaitRefusal(t *testing.T, s *Store, text string) {
 	t.Helper()
 	for {
@@ -242,7 +243,7 @@ func awaitPushes(t *testing.T, s *Store) {
 	}
 }
 
-// A replica without a file of its own is not enough.
+// A replica without an append-only file is not enough for class replicated, and neither are fewer replicas than were asked for.
 func TestReplicaWithoutFile(t *testing.T) {
 	primary := redisrig.Start(t, "--appendfsync", "always")
 	redisrig.StartReplica(t, primary, "--appendonly", "no")
@@ -259,8 +260,8 @@ func TestReplicaWithoutFile(t *testing.T) {
 	}
 }
 
-// P1: what was reported as stored is there after failovers, although the replica hangs
-// again and again, and the primary dies without a word.
+// P1: messages that were reported as stored are there after a failover, although the replica hung
+// before the primary was killed.
 func TestReplicatedFailover(t *testing.T) {
 	sentinel := redisrig.StartSentinel(t, "--appendfsync", "always")
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})
@@ -296,7 +297,7 @@ func TestReplicatedFailover(t *testing.T) {
 	}
 }
 
-// pushUntil pushes until ctx ends, and tells what was reported as stored.
+// pushUntil pushes until ctx ends, and sends the IDs of the messages that were reported as stored.
 func pushUntil(ctx context.Context, s *Store, stored chan<- string) {
 	for i := 0; ctx.Err() == nil; i++ {
 		id := fmt.Sprint(i)
@@ -322,7 +323,7 @@ func TestReplicatedCluster(t *testing.T) {
 	if err := cluster.Move("punctual:{topic1#0}:g", cluster.Owner(t, "punctual:{topic2#0}:g")); err != nil {
 		t.Fatal(err)
 	}
-	push(t, s, punctual.NewMessage{Topic: "topic1"}) // sent to the node that had it before
+	push(t, s, punctual.NewMessage{Topic: "topic1"}) // at first sent to the node that had the topic before
 	owner := cluster.Owner(t, ordersKey)
 	for i, n := range cluster.Nodes[:3] {
 		if n == owner {

@@ -17,7 +17,8 @@ type routing struct {
 	s     *Store
 	items []item
 	// create makes topics that do not exist. The script of such a call does nothing in a partition whose settings have another
-	// version, and the messages go into the next round. Without create they do so only when the topic has a new version.
+	// version, and the messages go into the next round. Without create, messages that are not done go into the next round only when
+	// the topic has a new version.
 	create bool
 	// id returns the ID of the message of an item.
 	id func(i int) string
@@ -34,7 +35,7 @@ type routing struct {
 	absent      func(i int)
 
 	layouts  map[string]*topics.Layout // by topic
-	refusals map[string]int            // by topic: for how many rounds pushes were refused without a new version
+	refusals map[string]int            // by topic: in how many rounds a partition had another version, since the topic was last superseded
 }
 
 // chunk is some messages of a partition. Its note is what was known of the topic when they were sent there.
@@ -45,17 +46,18 @@ type item struct {
 	topic string
 	bytes int   // that count against the limit of a script
 	done  bool  // answered, failed, or was never to be asked
-	asked bool  // a partition has answered for it
+	asked bool  // a partition has answered for it, or its topic is not there
 	err   error // why it has no answer
 }
 
-// mismatch is a partition that answered with another version than it was asked by.
+// mismatch is a partition that answered with another version, seen, than this process knew.
 type mismatch struct {
 	p    keys.Partition
 	seen int64
 }
 
-// run makes rounds until every message is done. It returns an error if no message was answered.
+// run makes rounds until every message is done. It returns the error of the whole call if messages were to be asked for and none
+// was answered.
 func (j *routing) run(ctx context.Context) error {
 	j.layouts = make(map[string]*topics.Layout)
 	for {
@@ -68,9 +70,10 @@ func (j *routing) run(ctx context.Context) error {
 	}
 }
 
-// resolve looks up the layouts of the topics whose messages are not done. With create it makes those that do not exist.
+// resolve looks up the layouts of the topics whose messages are not done. With create it makes the topics that do not exist, unless
+// all their messages are conditional.
 func (j *routing) resolve(ctx context.Context) {
-	var unknown map[string]bool // with whether the topic is to be made if there is none
+	var unknown map[string]bool // by topic: whether it is to be made if it does not exist
 	known := ""                 // the topic of the item before
 	for i := range j.items {
 		st := &j.items[i]
@@ -108,7 +111,7 @@ func (j *routing) resolve(ctx context.Context) {
 	}
 }
 
-// makes reports whether an item of a topic that is not done makes the topic if there is none.
+// makes reports whether one of a topic's items that are not done makes the topic if it does not exist.
 func (j *routing) makes(topic string) bool {
 	for i := range j.items {
 		if st := &j.items[i]; st.topic == topic && !st.done && !j.conditional(i) {
@@ -128,7 +131,7 @@ func (j *routing) answerAbsent(topic string) {
 	}
 }
 
-// fail ends the messages of topics that are not done.
+// fail ends the messages that are not done of topics that have an error.
 func (j *routing) fail(topics map[string]error) {
 	for i := range j.items {
 		st := &j.items[i]
@@ -138,8 +141,8 @@ func (j *routing) fail(topics map[string]error) {
 	}
 }
 
-// outcome returns the error of the whole call if no message was answered. Otherwise each message without an answer is refused
-// with an error of its own.
+// outcome returns the error of the whole call if no message was answered, or nil if none was to be asked for. Otherwise each message
+// without an answer is refused with an error of its own.
 func (j *routing) outcome() error {
 	var all error
 	done := false
@@ -244,12 +247,13 @@ func (j *routing) advance(ctx context.Context, mismatches map[string]mismatch) {
 type renewal struct {
 	anew       bool // they are sent again
 	changed    bool // the topic has another layout, by which they are sent
-	superseded bool // the topic was deleted, and that layout was made for them
+	superseded bool // that layout was made for them, because a partition did not take the one before
 }
 
 // renew finds out what another version means. When the topic as a whole has no new version, somebody may be deleting it: the
-// messages wait a little for the deletion to end. After route.Tries rounds whoever deleted the topic counts as gone, and the
-// topic is used again. create tells that the call makes topics, and refusals how many rounds there were.
+// messages of a call that makes topics wait a little for the deletion to end. After route.Tries rounds the process that deleted
+// the topic counts as gone, and the topic is used again. create says that the call makes topics, and refusals how many rounds
+// there were.
 func (s *Store) renew(ctx context.Context, x mismatch, old *topics.Layout, create bool, refusals int) (renewal, error) {
 	l, err := s.topics.Renew(ctx, x.p, x.seen, old)
 	switch {

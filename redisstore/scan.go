@@ -30,8 +30,8 @@ type target struct {
 	known *topics.Layout
 }
 
-// claim leases what is due now in all partitions of its topics, also in those that it learns of while it asks. It returns an
-// error only if it has found nothing and could not ask all of them.
+// claim leases what is due now in all partitions of its topics, also in those that it learns of while it asks, up to the number of
+// messages that is claimed. The error, which may stand beside messages, says why a partition could not be asked.
 func (s *scanner) claim(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
 	targets, failed := s.withSomethingDue(ctx, s.targetsOf(c.Topics))
 	l := scan{s: s, c: c, cursor: cursor{targets: targets}}
@@ -144,11 +144,11 @@ type scan struct {
 type cursor struct {
 	targets []target
 	at      int   // targets[:at] were asked, or left out
-	stale   bool  // the settings of targets[at-1] have another version than was known, so the topic is to be looked up
+	stale   bool  // the settings in targets[at-1] have another version than was known, so the topic is to be looked up
 	seen    int64 // that version
 }
 
-// found is what a step brings.
+// found is what a step has found, and how far it has come.
 type found struct {
 	ds   []punctual.Delivery
 	slow bool // the answer did not come in time, or ctx has ended: the claim is over
@@ -158,7 +158,8 @@ type found struct {
 	cursor
 }
 
-// step asks the next partition. If the last one has shown that its topic has changed, step looks the topic up instead.
+// step asks the next partition. If the answer of the one before has shown that its topic has changed, step looks the topic up
+// instead.
 func (l scan) step(ctx context.Context) found {
 	f := found{cursor: l.cursor}
 	if l.stale {
@@ -194,7 +195,8 @@ func (l scan) room(topic string) int {
 }
 
 // further makes a step, and leaves the partition out when its node does not answer. A claim that has found messages waits for
-// the step at most furtherTime, because their leases run. What a step leases for which nobody waits any more is given back.
+// the step at most furtherTime, because their leases run. Messages that a step leases when nobody waits for it any more are given
+// back.
 func (l scan) further(ctx context.Context) found {
 	at := l.at
 	if l.stale {
@@ -220,7 +222,7 @@ func (l scan) further(ctx context.Context) found {
 	asking, leave := context.WithCancel(ctx)
 	defer leave()
 	done, late := make(chan found), make(chan struct{})
-	l.s.calls.Go(func() { // the call is under way, so Close waits for this, too
+	l.s.calls.Go(func() { // the call is under way, so Close waits for this goroutine, too
 		call := l.s.route.Nodes.Begin(node, p, func() {
 			if !last {
 				close(late)
@@ -250,7 +252,7 @@ func (l scan) further(ctx context.Context) found {
 }
 
 // addPartitions looks up the topic of target i, whose settings have another version than was known, and inserts the
-// partitions that it has besides those known after target i. The other targets of the topic are marked so that a claim looks
+// partitions that it has besides those known after target i. All targets of the topic are marked, by known, so that a claim looks
 // a topic up once.
 func (s *scanner) addPartitions(ctx context.Context, targets []target, i int, seen int64) ([]target, error) {
 	old := targets[i]

@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A client goes when its claim has leased, at the time until which the claim may be carried out. It gets nothing:
-// what it would have had is free at once, and the attempt is not counted.
+// A client of a server hangs up when its claim has leased a message, at the time until which the claim may be carried
+// out. The client gets nothing, the message is ready again, and the attempt is not counted.
 func TestServedClientGone(t *testing.T) {
 	t.Parallel()
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -38,13 +38,13 @@ func TestServedClientGone(t *testing.T) {
 	if ctx.Err() == nil || w.Body.Len() > 0 {
 		t.Fatalf("the claim has leased: %v, answered %q", ctx.Err() != nil, w.Body)
 	}
-	srv.Close() // and with it what it still does
+	srv.Close() // waits for what the server still does
 	if i, err := below.Get(t.Context(), "t", "a"); err != nil || i.State != punctual.StateReady || i.Attempt != 0 {
 		t.Errorf("the message is %v after %d attempts, %v; want ready after none", i.State, i.Attempt, err)
 	}
 }
 
-// leavingStore calls claimed when a claim has brought messages.
+// leavingStore calls claimed when a claim has leased messages.
 type leavingStore struct {
 	*Store
 	claimed func()

@@ -17,10 +17,11 @@ import (
 	"github.com/punctualmq/punctual/storetest/random"
 )
 
-// first are the groups of the suite that make test has over a server.
+// first matches the groups of the suite that make test runs over a server.
 var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|contract|close|reopen)/")
 
-// TestSlowServed is the suite over a server that ends and begins anew, seen by a client; all groups of it in make torture.
+// TestSlowServed runs the suite with a client of a server, which is started anew where the suite opens a store again. make torture
+// runs all groups.
 func TestSlowServed(t *testing.T) {
 	t.Parallel()
 	var sv serving
@@ -47,7 +48,7 @@ func TestServedRaces(t *testing.T) {
 	races.Run(t, new(serving).open, storetest.WithLossyClaims())
 }
 
-// serving is clients, each of a server and a store of its own.
+// serving opens clients, each with a server and a store of its own.
 type serving struct {
 	mu sync.Mutex
 	of map[punctual.Store]*served // guarded by mu: by client

@@ -36,8 +36,9 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	})
 }
 
-// settle is Settle within a call that is under way. It stops at the first wave of which something is not known, so that nothing
-// of a later wave can overtake it.
+// settle is Settle within a call that is under way. It sends the settlements in waves, see following.wave, one after the other. No
+// further wave is sent after one that has failed, or of which a settlement may yet take effect, so that nothing of a later wave can
+// overtake it.
 func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed) ([]error, error) {
 	results := make([]error, len(ss))
 	items := make([]int, 0, len(ss))
@@ -69,7 +70,7 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 	return results, nil
 }
 
-// unknown is the error of an item that may have taken effect, or may yet, if there is one.
+// unknown returns the error of an item that may have taken effect, or may yet, or nil if there is none.
 func unknown(results []error, items []int) error {
 	for _, i := range items {
 		if results[i] != nil && !punctual.Definite(results[i]) {
@@ -79,9 +80,9 @@ func unknown(results []error, items []int) error {
 	return nil
 }
 
-// settleWave asks for settlements that may be sent side by side. What was too much for its script is asked for anew. The loop ends,
-// because a script decides at least its first settlement unless a topic has to be looked up, which again does before the
-// next round. After an error the items without an answer have it in results; answered reports whether others have one.
+// settleWave sends settlements that may be sent side by side. Those that were too much for their script are sent again. The loop
+// ends, because a script decides at least its first settlement, unless a topic has to be looked up; the method again does that before
+// the next round. After an error the items without an answer have it in results; answered reports whether others have one.
 func (s *Store) settleWave(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed, f *following) (answered bool, err error) {
 	for len(items) > 0 {
 		left, seen, err := s.settleItems(ctx, ss, items, results, key, f)

@@ -23,7 +23,8 @@ import (
 // Options configure a Store. The zero value is good for use.
 type Options struct {
 	// Prefix stands in front of all keys and channels. Default "punctual:". Stores with
-	// different prefixes know nothing of each other. It must not contain { or }.
+	// different prefixes know nothing of each other. A prefix has at most 128 bytes, and
+	// neither { nor }.
 	Prefix string
 	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means punctual.DefaultMaxBody, 1 MiB.
 	MaxBody int
@@ -34,12 +35,12 @@ type Options struct {
 	// ErrDurability; all else goes on.
 	Durability punctual.Durability
 	// Replicas is how many replicas have to have synced a change to their disks before the call
-	// returns, with Durability punctual.Replicated. Default 1. Only with all replicas that may
-	// become the primary a failover surely loses nothing.
+	// returns, with Durability punctual.Replicated. Default 1. A failover surely loses nothing only
+	// if Replicas is the number of all replicas that may become the primary.
 	Replicas int
-	// ReplicaTimeout is how long a change waits for them. After that the call returns
-	// ErrIndeterminate: it is stored, but less durably than was asked for. Default 2 s; never more than three
-	// quarters of the client's ReadTimeout, which ends the waiting otherwise.
+	// ReplicaTimeout is how long a change waits for the replicas. After that the call returns
+	// ErrIndeterminate: the change is stored, but less durably than was asked for. Default 2 s; never more than
+	// three quarters of the client's ReadTimeout, which would end the waiting otherwise.
 	ReplicaTimeout time.Duration
 	// Logger gets what the store notices by itself, such as a server whose settings have
 	// become dangerous. Default slog.Default().
@@ -49,17 +50,17 @@ type Options struct {
 	// Partitions is into how many parts a topic is divided that comes into being through this
 	// store, unless its first settings say otherwise. Default 1, at most punctual.MaxPartitions.
 	Partitions int
-	// MustExist makes Open return ErrNotFound, and write nothing, where no store has ever been
-	// opened.
+	// MustExist makes Open return ErrNotFound, and write nothing, where there is no store with
+	// this Prefix.
 	MustExist bool
 
 	// clock, for tests, takes the place of the server's.
 	clock storekit.Clock
-	// checkEvery, for tests, takes the place of the constant.
+	// checkEvery, for tests, takes the place of the 30 s between two checks of the server.
 	checkEvery time.Duration
-	// general, for tests, tells for each call whether its script must not take its fast path. Nil lets all take it.
+	// general, for tests, reports for each call whether its script must not take its fast path. Nil lets all scripts take theirs.
 	general func() bool
-	// slack, for tests of many servers on one machine, is what a node may take beside wait.LateAfter.
+	// slack, for tests of many servers on one machine, is how long a node may take beyond wait.LateAfter.
 	slack time.Duration
 }
 
@@ -82,7 +83,7 @@ type Store struct {
 
 	closing chan struct{}  // closed when Close begins
 	calls   storekit.Calls // the methods under way; whether the store is closed or has failed
-	duties  sync.WaitGroup // the store's goroutines
+	duties  sync.WaitGroup // the lookups of topics that waits.renewSoon begins
 }
 
 var (
@@ -166,7 +167,7 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// replicasToAwait is how many replicas have to have a change before a call returns: none, but with class replicated.
+// replicasToAwait returns how many replicas have to have a change before a call returns: none without class replicated.
 func (s *Store) replicasToAwait() int {
 	if s.opt.Durability != punctual.Replicated {
 		return 0
@@ -174,10 +175,10 @@ func (s *Store) replicasToAwait() int {
 	return max(s.opt.Replicas, 1)
 }
 
-// longestTimeout is how long a client may wait for an answer.
+// longestTimeout is how long a client may wait for an answer, or to send, at most.
 const longestTimeout = 10 * time.Second
 
-// checkTimeouts refuses a client that would wait for a server that hangs without end.
+// checkTimeouts refuses a client that would wait for a server that hangs for longer than longestTimeout.
 func checkTimeouts(client redis.UniversalClient) error {
 	var read, write time.Duration
 	switch c := client.(type) {
@@ -186,7 +187,7 @@ func checkTimeouts(client redis.UniversalClient) error {
 	case *redis.Client:
 		read, write = c.Options().ReadTimeout, c.Options().WriteTimeout
 	default:
-		return nil // what wraps a client does not tell
+		return nil // a type that wraps a client does not tell its timeouts
 	}
 	return cmp.Or(fitTimeout("ReadTimeout", read), fitTimeout("WriteTimeout", write))
 }
@@ -201,7 +202,7 @@ func fitTimeout(name string, d time.Duration) error {
 	return nil
 }
 
-// Now is the store's clock (P8): that of the server, made never to run backwards.
+// Now returns the time by the store's clock (P8): that of the server, made never to run backwards.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return call(ctx, s, "now", "", nil, func() (time.Time, error) {
 		err := s.health.CheckData(ctx, false)
@@ -209,19 +210,19 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	})
 }
 
-// Durability is the class that the server gave at the last check.
+// Durability returns the class that the server gave at the last check.
 func (s *Store) Durability() punctual.Durability { return s.health.Durability() }
 
-// Abilities returns what the store can do: a settlement reaches its topic and that topic's companions, in the partition of its
-// message, and topics tell of their events.
+// Abilities returns what the store can do: the follow-ups of a settlement reach its topic and the other topics of that family, in
+// the partition of its message, and topics tell of their events.
 func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
 	return call(ctx, s, "abilities", "", nil, func() (punctual.Abilities, error) {
 		return punctual.Abilities{Follow: punctual.ReachFamily, Emit: true}, nil
 	})
 }
 
-// Close ends waiting claims, waits for calls under way and stops the store's goroutines. The
-// client is left open unless Options.OwnClient is set. A second Close returns ErrClosed.
+// Close ends waiting claims, waits for calls under way, stops the store's goroutines and writes the
+// clock down. The client is left open unless Options.OwnClient is set. A second Close returns ErrClosed.
 func (s *Store) Close() error {
 	if err := s.calls.Close(); err != nil {
 		return err
@@ -240,7 +241,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// writeClockTimeout bounds how long Close waits for a server that does not answer.
+// writeClockTimeout bounds how long Close tries to write the clock to a server that does not answer.
 const writeClockTimeout = 2 * time.Second
 
 // writeClock keeps the clock for the next process. When that fails, the next one begins with
@@ -258,9 +259,10 @@ func call[T any](ctx context.Context, s *Store, method, subject string, check er
 	return storekit.Call(ctx, &s.calls, method, subject, check, work)
 }
 
-// sawVersion is told the version of the settings that a script has found. A topic without any
-// may mean that the whole data set is gone; then the store stops. A claim from a topic that has
-// never been there is no reason to ask, because it may wait there for long.
+// sawVersion is told the version of the settings that a script has found. Version 0, of a topic that
+// is not there, may mean that the whole data set is gone, so sawVersion checks that; if it is gone the
+// store stops. A claim from a topic of which this process knows nothing is no reason to check, because
+// such claims may wait for long.
 func (s *Store) sawVersion(ctx context.Context, sc *script.Script, topic string, version int64) error {
 	if version != 0 || sc == script.Claim && s.topics.Known(topic).Version == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// members is how many a sorted set of the topic has.
+// members returns how many members a sorted set of partition 0 of orders has.
 func members(t *testing.T, server *redisrig.Server, set string) int {
 	t.Helper()
 	n, err := strconv.Atoi(do(t, server, "ZCARD", "punctual:{orders#0}:"+set))
@@ -22,7 +22,8 @@ func members(t *testing.T, server *redisrig.Server, set string) int {
 	return n
 }
 
-// What is past its retention is deleted, also in a topic that nobody changes but consumers wait for.
+// Dead messages and finished IDs that are past their retention are deleted, also in a topic that nobody changes but consumers claim
+// from.
 func TestIdleTopicIsSwept(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -54,7 +55,7 @@ func TestIdleTopicIsSwept(t *testing.T) {
 	}
 }
 
-// P10: finished IDs go as fast as large batches bring new ones.
+// P10: finished IDs whose time is over are deleted as fast as large batches bring new ones.
 func TestFinishedDoNotPileUp(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))

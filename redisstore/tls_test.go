@@ -20,7 +20,7 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// authority vouches for certificates; its own has its name.
+// authority signs certificates. Its own certificate has its name.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -90,8 +90,8 @@ func startSecure(t *testing.T, a *authority) string {
 	return addr
 }
 
-// Everything goes through TLS when the URL says so; whom the other side does not trust is told
-// so, and nothing was done.
+// With rediss a store works over TLS. When one side does not trust the certificate of the other, the
+// error says what to give.
 func TestTLS(t *testing.T) {
 	a, stranger := newAuthority(t, "ca"), newAuthority(t, "stranger")
 	addr := startSecure(t, a)
@@ -124,7 +124,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Files that a URL names are read before anything is dialled.
+// Files that a URL names are read, and options checked, before anything is dialled. The first line of a password-file is the password.
 func TestFilesOfURLs(t *testing.T) {
 	a := newAuthority(t, "ca")
 	write := func(name, text string) string {

@@ -21,26 +21,32 @@ import (
 // killRounds is how many rounds the ordinary test run makes; PUNCTUAL_TORTURE_CYCLES asks for another number.
 const killRounds = killFaults
 
-// killFaults is how many kinds of faults TestSlowKill takes turns with.
+// killFaults is the number of rounds after which TestSlowKill begins anew with its faults.
 const killFaults = 6
 
 // killClients is how many processes work at the same time.
 const killClients = 2
 
-// killPartitions is into how many parts a topic is divided. A claim that looks into several parts or topics may lease
-// messages in one and give them back when another is slow. The ledger cannot tell those from leases that nobody made.
+// killReadTimeout is for how long the processes of TestSlowKill wait for an answer of the server.
+const killReadTimeout = 2 * time.Second
+
+// timedOut is what such a process says when it has waited for an answer for that long.
+const timedOut byte = 't'
+
+// killPartitions is how many partitions a topic has. A claim that asks several partitions or topics may lease messages in
+// one and give them back when another is slow. The ledger cannot tell those leases from leases that nobody made.
 const killPartitions = 1
 
-// TestSlowKill has processes work on one server. In each round something happens to the server, and then the processes are
-// killed. It is killed, hangs, cuts all connections, or its network carries nothing in one direction. What they were
-// told is held against what they and a look at everything find.
+// TestSlowKill has processes work on one server. In each round the server is killed, hangs or cuts all connections, or its network
+// carries nothing in one direction, and then the processes are killed. The ledger compares the answers that they got with what they
+// and a read of everything find.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	server := redisrig.Start(t, "--appendfsync", "always")
 	wire := netrig.StartWire(t, server.Addr)
 	k := newKillRun(t, ledger.KeepsAll, "redis://"+wire.Addr, "fsync")
 	k.quiet = func() bool { return strings.Count(do(t, server, "CLIENT", "LIST"), " addr=") <= 1 }
-	kills, halts, cuts, networks := 0, 0, 0, make(map[netrig.Direction]int)
+	kills, halts, cuts, networks, outlasted := 0, 0, 0, make(map[netrig.Direction]int), make(map[netrig.Direction]int)
 	rounds := ledger.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds)
 	k.run(rounds, func(i int) {
 		k.pause(200, 700)
@@ -61,44 +67,49 @@ func TestSlowKill(t *testing.T) {
 			if do(t, server, "CLIENT", "KILL", "TYPE", "normal") == "0" {
 				t.Error("this test shows nothing: there was no connection to cut")
 			}
-		case 4, 5: // requests are carried out and their answers are late, or the requests are
+		case 4, 5: // in one direction requests are late, in the other one they are carried out and the answers are late
 			direction := netrig.Direction(i % 2)
 			networks[direction]++
 			wire.Cut(direction)
 			wire.AwaitHeld(t, direction, killClients)
-			k.pause(1000, 5000) // a client waits 3 s for an answer
+			if i/killFaults%2 == 0 { // what is held arrives when its client no longer waits for it
+				k.awaitTimeouts()
+				outlasted[direction]++
+			}
+			k.pause(100, 2000)
 			wire.Mend(direction)
 		}
 		k.pause(200, 700)
 	})
 	k.audit(connect(t, server))
-	t.Logf("the server was killed %d times with %d calls under way, halted %d times, all connections cut %d times, the network in one direction %v times",
-		kills, k.underWay, halts, cuts, networks)
-	if rounds >= killFaults && (networks[netrig.ToServer] == 0 || networks[netrig.FromServer] == 0) {
-		t.Error("this test shows nothing of one direction of the network: it was never cut")
+	t.Logf("the server was killed %d times with %d calls under way, halted %d times, all connections cut %d times, the network in one direction %v times, of these %v times for longer than clients wait",
+		kills, k.underWay, halts, cuts, networks, outlasted)
+	if rounds >= killFaults && (outlasted[netrig.ToServer] == 0 || outlasted[netrig.FromServer] == 0) {
+		t.Error("this test shows nothing of one direction of the network: it was never cut for longer than clients wait")
 	}
 }
 
 // killRun is the parent of the processes that are killed.
 type killRun struct {
 	t       *testing.T
-	url     string // for a look; that of the processes asks for a class, too
+	url     string // for reads between the rounds; that of the processes asks for a class, too
 	class   string
 	path    string
 	journal *ledger.Journal
 	ledger  *ledger.Ledger
 	rng     *rand.Rand
-	// quiet tells whether the servers have seen the end of all connections, behind which nothing of theirs can come.
+	// quiet reports whether the servers have seen the end of all connections, so that nothing of the killed processes can come any more.
 	quiet func() bool
 	// caughtUp, if not nil, has the replicas get all that was done in a round.
-	caughtUp func()
-	process  int64
-	lines    []ledger.Line // the last ones
-	round    int           // where those of this round begin in lines
-	kills    [][2]int64    // clocks between which a server was killed, in this round
-	underWay int           // calls during those of all rounds
-	stories  int           // that had to be there, when looked at
-	began    time.Time
+	caughtUp  func()
+	process   int64                  // the number of the last process
+	processes []*ledger.ChildProcess // those of this round
+	lines     []ledger.Line          // the last lines of the journal
+	round     int                    // where the lines of this round begin in lines
+	kills     [][2]int64             // of this round: the times between which a server was killed, in ms
+	underWay  int                    // how many calls were under way during the kills of all rounds
+	stories   int                    // how many finished records were looked up that had to be there
+	began     time.Time
 }
 
 func newKillRun(t *testing.T, d ledger.Durable, url, class string) *killRun {
@@ -112,26 +123,26 @@ func newKillRun(t *testing.T, d ledger.Durable, url, class string) *killRun {
 		rng: rand.New(rand.NewPCG(ledger.TortureSeed(t), 0)), began: time.Now(),
 	}
 	k.ledger.GivesBack = true
-	k.ledger.Earlier = 1000 // polls that are late hand their answers to the next claim
+	k.ledger.Earlier = 1000 // because attempts that are late hand what they have leased to a later claim
 	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "overloaded", "unreachable"}
 	return k
 }
 
-// auditProcess is the number of the process that reads what is there; those that look between the rounds have the numbers behind it.
+// auditProcess is the number of the process that makes the audit in the end. The reads between the rounds have the numbers after it.
 const auditProcess = 1 << 20
 
-// manyRounds is in how many rounds some topic is sure to have kept a story.
+// manyRounds is the number of rounds in which some topic is sure to have kept a finished record.
 const manyRounds = 50
 
-// linesKept is about how many lines are kept for a look at what broke a promise.
+// linesKept is about how many lines are kept, from which the cause of a broken promise can be found.
 const linesKept = 100_000
 
-// run makes rounds: it lets processes work, during the fault of the round too, and kills them.
+// run makes rounds. In each it lets processes work, also during the fault of the round, and kills them.
 func (k *killRun) run(rounds int, fault func(i int)) {
 	for i := range rounds {
-		ps := k.start()
+		k.processes = k.start()
 		fault(i)
-		for _, p := range ps {
+		for _, p := range k.processes {
 			if err := p.Kill(); err != nil {
 				k.t.Error(err)
 			}
@@ -159,7 +170,7 @@ func (k *killRun) run(rounds int, fault func(i int)) {
 	}
 }
 
-// read hands the lines of a round to the ledger, and what is there behind it.
+// read hands the lines of a round to the ledger, and then what is in the store after the round.
 func (k *killRun) read(i int) {
 	waitUntil(k.t, "the connections of processes that were killed are gone", k.quiet)
 	if len(k.lines) > linesKept {
@@ -192,7 +203,7 @@ func (k *killRun) kill(server *redisrig.Server) {
 	k.kills = append(k.kills, [2]int64{from, time.Now().UnixMilli()})
 }
 
-// during counts the calls of a round that were under way between two clocks.
+// during counts the calls of a round that were under way while a server was killed.
 func (k *killRun) during(kill [2]int64) (n int) {
 	begun := make(map[int64]bool)
 	for _, e := range k.lines[k.round:] {
@@ -225,10 +236,27 @@ func (k *killRun) start() (ps []*ledger.ChildProcess) {
 			}
 		}
 		if !working {
-			k.t.Fatal(p.Kill()) // it has ended
+			k.t.Fatal(p.Kill()) // the process has ended
 		}
 	}
 	return ps
+}
+
+// awaitTimeouts waits until each process of TestSlowKill has waited in vain for an answer, from now on.
+func (k *killRun) awaitTimeouts() {
+	for _, p := range k.processes {
+		for len(p.Said) > 0 {
+			<-p.Said
+		}
+		select {
+		case what := <-p.Said:
+			if what != timedOut {
+				k.t.Fatal(p.Kill()) // the process has ended
+			}
+		case <-time.After(time.Minute):
+			k.t.Fatal("a process waits for answers without end, or sends nothing")
+		}
+	}
 }
 
 // pause lets the processes work for some milliseconds.
@@ -241,7 +269,8 @@ func (k *killRun) add(e ledger.Line) {
 	k.ledger.Add(e)
 }
 
-// look reads all that is there. Without it, what each kill leaves open would multiply from round to round.
+// look reads all that is in the store. Without that, the number of states that the kills leave possible would multiply from round to
+// round.
 func (k *killRun) look(process int64) error {
 	s, err := OpenURL(k.t.Context(), k.url, &Options{Partitions: killPartitions, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -254,7 +283,7 @@ func (k *killRun) look(process int64) error {
 	return errors.Join(err, err2, s.Close())
 }
 
-// audit has all that is left delivered and acknowledged in the end.
+// audit has all messages that are left delivered and acked in the end.
 func (k *killRun) audit(client redis.UniversalClient) {
 	clock := &ledger.ShiftedClock{}
 	s := openStore(k.t, client, &Options{clock: clock, Partitions: killPartitions})
@@ -281,9 +310,9 @@ func TestKillChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := OpenURL(context.Background(), c.Store, &Options{Partitions: killPartitions, Logger: slog.New(slog.DiscardHandler)})
-	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); { // servers that have just changed their roles
-		s, err = OpenURL(context.Background(), c.Store, &Options{Partitions: killPartitions, Logger: slog.New(slog.DiscardHandler)})
+	s, err := openKillChild(c)
+	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); { // until servers that have just changed their roles take changes
+		s, err = openKillChild(c)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -294,4 +323,24 @@ func TestKillChild(t *testing.T) {
 		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1, Stories: true,
 	}
 	w.Run(context.Background())
+}
+
+// openKillChild opens the store of a process that a killRun has started. With a single server the process says when an answer did not
+// come within killReadTimeout.
+func openKillChild(c ledger.Child) (*Store, error) {
+	o := Options{Partitions: killPartitions, Logger: slog.New(slog.DiscardHandler)}
+	a, err := parseURL(c.Store)
+	if err != nil || a.kind != "" {
+		return OpenURL(context.Background(), c.Store, &o)
+	}
+	if o, err = a.options(o); err != nil {
+		return nil, err
+	}
+	client := redis.NewClient(&redis.Options{Addr: a.hosts[0], ReadTimeout: killReadTimeout})
+	client.AddHook(&timeouts{each: func() { c.Say(timedOut) }})
+	s, err := Open(context.Background(), client, &o)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return s, nil
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A call ends without an answer, and the network delivers its copy later, before the deadline. Once the same store has gone on, the
-// copy changes nothing.
+// A call ends without an answer, and the network delivers its copy later, before the deadline. Once the same store has made another
+// call to the partition, the copy changes nothing.
 
 // goesOn is how a store goes on after a call without an answer.
 type goesOn struct {
 	name string
-	// intoWindow is how far in its window of records the call begins, and pause how long the store waits then. A deadline is 15 s ahead.
+	// intoWindow is how far into a window of records the call begins, and pause how long the store waits then. The deadline is 15 s ahead,
+	// so a call that begins after 45 s has its record in the next window.
 	intoWindow, pause time.Duration
 	// otherSlot has the next call take another slot than the one without an answer.
 	otherSlot bool
@@ -37,8 +38,8 @@ func waysToGoOn() []goesOn {
 	}
 }
 
-// heldBack makes a call whose only copy is held, and that ends without an answer. It returns a store over the same topic by another
-// way, for what another process does.
+// heldBack makes a call whose only copy is held, and that ends without an answer. It returns the store that made the call, another one
+// over the same topic that does not go through the proxy, and the copy.
 func (g goesOn) heldBack(t *testing.T, server *redisrig.Server, sc *script.Script, prepare func(s *Store), call func(ctx context.Context, s *Store) error) (s, other *Store, held *redisrig.Fault) {
 	t.Helper()
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0).Add(g.intoWindow)) // a window begins at that second
@@ -49,7 +50,7 @@ func (g goesOn) heldBack(t *testing.T, server *redisrig.Server, sc *script.Scrip
 	ended := make(chan struct{})
 	ctx, end := context.WithCancel(t.Context())
 	held = givenUp(t, p, sc, ctx, func() {
-		if g.otherSlot { // this call begins while the other is under way and ends behind it, so its slot is the next one taken
+		if g.otherSlot { // this other call begins while the first is under way and ends after it, so its slot is the next one taken
 			of, another := script.Amend, func() error {
 				_, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: "nobody"}})
 				return err
@@ -84,7 +85,7 @@ func TestCopyOfACallWithoutAnswer(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, v := range everyCall() {
 		if v.script == script.Claim {
-			continue // its context does not end it: see TestClaimWithoutAnswer
+			continue // the end of its context does not end a script of a claim: see TestClaimWithoutAnswer
 		}
 		for _, g := range waysToGoOn() {
 			t.Run(v.name+" "+g.name, func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestCopyOfACallWithoutAnswer(t *testing.T) {
 	}
 }
 
-// P5: the push without an answer is made again and stored, and cancelled. Its late copy must not bring it back.
+// P5: the push without an answer is made again and stored, and its message is cancelled. The late copy must not bring the message back.
 func TestLateCopyOfAPush(t *testing.T) {
 	server := redisrig.Start(t)
 	x := []punctual.NewMessage{{Topic: "orders", ID: "x"}}
@@ -129,7 +130,8 @@ func TestLateCopyOfAPush(t *testing.T) {
 	}
 }
 
-// P5: a late copy of a reschedule must not override a newer one, nor one of a cancel end a later message with that ID.
+// P5: a late copy of a reschedule must not override a newer reschedule, and a late copy of a cancel must not end a later message with
+// that ID.
 func TestLateCopyOfAnAmendment(t *testing.T) {
 	server := redisrig.Start(t)
 	for change, again := range map[punctual.Change]func(t *testing.T, s *Store){
@@ -162,7 +164,8 @@ func TestLateCopyOfAnAmendment(t *testing.T) {
 	}
 }
 
-// P3, P6: a claim that ended without an answer has leased nothing, once the store has gone on. Its late copy would lease for nobody.
+// P3, P6: the late copy of a claim that ended without an answer leases nothing, once the store has made another call, because it would
+// lease for nobody.
 func TestClaimWithoutAnswer(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_040, 0))
@@ -188,7 +191,8 @@ func TestClaimWithoutAnswer(t *testing.T) {
 	}
 }
 
-// P13: while copies of an earlier call cannot be refused no other call is sent, and its error is definite.
+// P13: as long as the copies of a call without an answer cannot be refused, no other call is sent to the partition, and the error of such
+// a call is definite.
 func TestNothingIsSentBeforeCopiesAreRefused(t *testing.T) {
 	server := redisrig.Start(t)
 	s, p := openBehind(t, server, &Options{Prefix: fresh()})
@@ -220,7 +224,7 @@ func TestNothingIsSentBeforeCopiesAreRefused(t *testing.T) {
 	}
 }
 
-// P5, P8: refusals of calls whose deadlines are past, ahead, or so far ahead that no copy is carried out yet. A
+// P5, P8: lua/refuse.lua has copies refused whose deadlines are past, ahead, or so far ahead that no copy is carried out yet. A
 // record that refuses more than is asked for stays, and so does one of a later window.
 func TestRefuse(t *testing.T) {
 	const second = 1000

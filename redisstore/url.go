@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -35,7 +36,7 @@ import (
 //	ca=FILE              PEM certificates of those who vouch for the server, in place of the machine's
 //	cert=FILE key=FILE   PEM certificate and key of this program, for servers that ask for one
 //
-// They win over o. A relative FILE is looked for in the working directory.
+// They win over o. A relative FILE is looked for in the working directory. An @ behind the ? is written as %40.
 //
 // Errors never repeat the password.
 func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
@@ -60,7 +61,7 @@ func ExamineURL(ctx context.Context, text string, o *Options) ([]punctual.Findin
 	return findings, errors.Join(err, client.Close())
 }
 
-// connectURL makes the client and the options that a URL asks for. Nothing is dialled yet.
+// connectURL makes the client and the options that a URL asks for. It dials nothing.
 func connectURL(text string, o *Options) (redis.UniversalClient, *Options, error) {
 	a, err := parseURL(text)
 	if err != nil {
@@ -91,14 +92,14 @@ type address struct {
 	query          url.Values
 }
 
-// forms is what the errors of parseURL tell to write.
+// forms says how URLs are written, for the errors of parseURL.
 const forms = "use redis://host:port/database, redis+sentinel://host,host/primary or redis+cluster://host,host"
 
 func badURL(format string, args ...any) error {
 	return fmt.Errorf("redis URL: %s: %s: %w", fmt.Sprintf(format, args...), forms, punctual.ErrInvalid)
 }
 
-// parseURL cannot leave lists of hosts to net/url, which knows only one.
+// parseURL reads the text of a URL. It cannot leave that to net/url, which knows only one host in a URL.
 func parseURL(text string) (a address, err error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -110,6 +111,9 @@ func parseURL(text string) (a address, err error) {
 		return a, badURL("unknown scheme %q", scheme)
 	}
 	rest, query, _ := strings.Cut(rest, "?")
+	if strings.Contains(query, "@") { // with a ? in the password the rest of it stands there, and no error may repeat that
+		return a, badURL("there is an @ behind the ?: write %%3F for a ? in user and password, and %%40 for an @ in options")
+	}
 	if a.query, err = url.ParseQuery(query); err != nil {
 		return a, badURL("what follows the ? cannot be read")
 	}
@@ -149,8 +153,10 @@ func (a *address) parseHosts(text string) error {
 		if _, _, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
 		}
-		if _, p, err := net.SplitHostPort(host); err != nil || !isNumber(p, 65535) {
-			return badURL("host %q cannot be read", host)
+		name, p, err := net.SplitHostPort(host)
+		if _, noIP := netip.ParseAddr(name); err != nil || !isNumber(p, 65535) || strings.Contains(name, ":") && noIP != nil {
+			name, _, _ = strings.Cut(name, ":") // a password may stand behind the :
+			return badURL("host %q is not followed by a port; behind user and password there must be @ and a host", name)
 		}
 		a.hosts = append(a.hosts, host)
 	}
@@ -181,11 +187,11 @@ func (a *address) parsePath(path string) error {
 	if !isNumber(database, 1<<20) {
 		return badURL("database %q is not a number", database)
 	}
-	a.database, _ = strconv.Atoi(database) // it is a number
+	a.database, _ = strconv.Atoi(database) // does not fail, because isNumber was true
 	return nil
 }
 
-// options adds to o what follows the ?, and takes in what is said of the connection.
+// options adds to o what follows the ?, and notes in a what is said there of the connection.
 func (a *address) options(o Options) (Options, error) {
 	o.OwnClient = true
 	for name, values := range a.query {
@@ -236,7 +242,7 @@ func (a *address) readPassword(file string) error {
 	return nil
 }
 
-// secure is how to speak TLS; nil for connections without.
+// secure returns how to speak TLS, or nil for connections without TLS.
 func (a *address) secure() (*tls.Config, error) {
 	if !a.tls {
 		return nil, nil
@@ -262,6 +268,6 @@ func (a *address) client(secure *tls.Config) redis.UniversalClient {
 	return redis.NewClient(&redis.Options{Addr: a.hosts[0], Username: a.user, Password: a.password, DB: a.database, TLSConfig: secure, DialerRetries: dials})
 }
 
-// dials is how often each try of a command dials. The client and the store try again by themselves. With the five times of
-// go-redis an address that does not answer took 100 s to be reported.
+// dials is how often each try of a command dials. More is not needed, because the client and the store try commands again. With the
+// five dials that are the default of go-redis, an address that does not answer was reported only after 100 s.
 const dials = 1

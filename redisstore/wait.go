@@ -21,10 +21,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// partOf is a partition as package wait names it.
+// partOf returns the name that package wait has for a partition.
 func partOf(p keys.Partition) wait.Part { return wait.Part{Topic: p.Topic, Number: p.Number} }
 
-// waits lets the claims of a Store wait: it is the wait.Store of its Waiter, and passes on what its Listener is notified of.
+// waits lets the claims of a Store wait: it is the wait.Store of its Waiter, and passes notifications from its Listener on to it.
 type waits struct {
 	s        *Store
 	waiter   *wait.Waiter
@@ -35,6 +35,7 @@ type waits struct {
 	busy     map[string]int  // guarded by mu: by node, how many topics are being looked up
 }
 
+// init sets w up for a store, before its first call.
 func (w *waits) init(s *Store) {
 	w.s = s
 	w.waiter = wait.New(s.clock, w, s.route.Nodes)
@@ -94,8 +95,8 @@ func (w *waits) Processes(p wait.Part) int {
 	return int(n[part.Channel()])
 }
 
-// Over implements wait.Store.
-func (w *waits) Over(d *punctual.Delivery) bool { return w.s.leases.expired(d) }
+// LeaseEnded implements wait.Store.
+func (w *waits) LeaseEnded(d *punctual.Delivery) bool { return w.s.leases.expired(d) }
 
 // Release implements wait.Store.
 func (w *waits) Release(ctx context.Context, ds []punctual.Delivery) { w.s.leases.giveBack(ctx, ds) }
@@ -169,7 +170,7 @@ func (w *waits) nextDue(part wait.Part, h dueRead, micros int64) wait.NextDue {
 	if w.s.clock.Fake() {
 		return wait.NextDue{At: w.s.clock.At(next), Then: w.s.clock.At(then)}
 	}
-	// The store's clock is that of the server, but never earlier than what the partition or this process has seen of it.
+	// The store's clock is that of the server, but never earlier than a time that the partition or this process has seen of it.
 	micros = max(micros, 1000*past, 1000*w.s.clock.LowerBound())
 	ahead := w.s.clock.Now() - micros
 	return wait.NextDue{At: ahead + 1000*next, Then: ahead + 1000*then}
@@ -194,7 +195,7 @@ func (h dueRead) next() (next, then int64) {
 	return next, then
 }
 
-// numberIn is a number in a hash; 0 if it is not there.
+// numberIn returns a number that was read from a hash; 0 if it is not there.
 func numberIn(value any) (int64, error) {
 	text, ok := value.(string)
 	if !ok {
@@ -203,7 +204,7 @@ func numberIn(value any) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// unread is the error of a read.
+// unread returns the error of a read that failed with err.
 func unread(err error) error {
 	f := errkind.Of(err)
 	if f.Unknown() {
@@ -212,7 +213,7 @@ func unread(err error) error {
 	return f.Wrap(err)
 }
 
-// isElsewhere reports whether another node has the keys, or will.
+// isElsewhere reports whether another node has the keys, or will have them.
 func isElsewhere(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN")
 }
@@ -228,20 +229,20 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 			return wait.Answer{At: wait.Never, Err: err}
 		}
 		w.renewSoon(part, version, known)
-		over := len(ds) == 0 && got.token != 0 && claimKey(ctx) != nil
-		if len(ds) == 0 && !over && got.next <= got.now { // the script ended messages that were due, and more are due
+		final := len(ds) == 0 && got.token != 0 && claimKey(ctx) != nil
+		if len(ds) == 0 && !final && got.next <= got.now { // the script ended messages that were due, and more are due
 			continue
 		}
 		at := c.At(got.next)
 		if c.Fake() {
-			return wait.Answer{Deliveries: ds, At: at, Over: over}
+			return wait.Answer{Deliveries: ds, At: at, Final: final}
 		}
 		// The time is reckoned from what the server's clock says in this answer, not from what was expected of it: that clock
 		// may have been set back, and the clocks of a cluster differ.
 		if got.next != clock.Never && guess >= (got.now+1)*1000 {
 			at = c.Now() + (got.next-got.now)*1000
 		}
-		return wait.Answer{Deliveries: ds, At: at, Now: got.now, Over: over}
+		return wait.Answer{Deliveries: ds, At: at, Now: got.now, Final: final}
 	}
 }
 
@@ -251,7 +252,7 @@ const renewalsAtOnce = 8
 // renewSoon looks a topic up in the background if a partition has another version than was known. When its node fails, or has
 // renewalsAtOnce lookups under way, nothing happens until the next poll of the partition.
 func (w *waits) renewSoon(part wait.Part, version int64, known *topics.Layout) {
-	if version == known.Version || known != w.s.topics.Known(part.Topic) { // or it is known by now
+	if version == known.Version || known != w.s.topics.Known(part.Topic) { // in the second case another lookup has ended by now
 		return
 	}
 	node := w.Node(wait.Part{Topic: part.Topic})

@@ -22,23 +22,23 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// twoProcesses is two Stores on the same data: one only claims, the other does all else. So
-// nothing but what Redis publishes can wake a claim; the clock of a test stands still, and
-// with it the look each second.
+// twoProcesses is two Stores on the same data: one only claims, the other does all else. So only
+// notifications can wake a claim, because the clock of a test stands still, and so no poll comes
+// by itself.
 type twoProcesses struct {
 	*Store
 	claims *Store
 }
 
-// Claim first tells the other process what time it is: the suite supposes one process, which
-// never sees the clock run backwards.
+// Claim first has the process that claims hear the time that the other one knows, because the suite
+// supposes one process, which never sees the clock run backwards.
 func (p twoProcesses) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	p.claims.clock.Hear("", time.Now(), p.clock.LowerBound(), 0)
 	return p.claims.Claim(ctx, c)
 }
 
-// Push stands for a poll, too, when what was pushed is further ahead than scripts publish: while the clock stands
-// still there is none.
+// Push also does what a poll would do for messages that are due too far ahead to be notified, because while the clock
+// stands still there is no poll.
 func (p twoProcesses) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	rs, err := p.Store.Push(ctx, ms)
 	for _, r := range rs {
@@ -54,7 +54,8 @@ func (p twoProcesses) Close() error {
 	return errors.Join(p.claims.Close(), p.Store.Close())
 }
 
-// P11: notifications are prompt from one process to another, for every event that the suite knows; all groups of it in make torture.
+// P11: notifications wake the claims of another process at once, whatever the cases of the suite do. make torture runs all groups of the
+// suite.
 func TestSlowTwoProcesses(t *testing.T) {
 	t.Parallel()
 	waits := regexp.MustCompile("/(claim|wait|clock|together|isolation|close)/")
@@ -106,8 +107,8 @@ func ack(t testing.TB, s *Store, d punctual.Delivery) {
 	}
 }
 
-// A user who may not publish or subscribe has no notifications at all: then waiting claims look
-// once a second (P11).
+// A user who may not publish or subscribe has no notifications at all. Then waiting claims find messages
+// by their polls, once a second (P11).
 func TestWithoutNotifications(t *testing.T) {
 	server := redisrig.Start(t)
 	if _, err := server.Do("ACL", "SETUSER", "mute", "on", "nopass", "~*", "resetchannels", "+@all"); err != nil {
@@ -137,7 +138,7 @@ func TestWithoutNotifications(t *testing.T) {
 	}
 }
 
-// calls is how many scripts a server has run.
+// calls returns how many scripts a server has run.
 func calls(t testing.TB, s *redisrig.Server) int {
 	t.Helper()
 	info, err := s.Do("INFO", "commandstats")
@@ -155,7 +156,7 @@ func calls(t testing.TB, s *redisrig.Server) int {
 	return n
 }
 
-// polls is how often the heads of partitions have been read, by scripts or without.
+// polls returns how often the next due times of a partition have been read, by scripts or without. Each time is two ZRANGE.
 func polls(t testing.TB, s *redisrig.Server) int {
 	t.Helper()
 	got := regexp.MustCompile(`cmdstat_zrange:calls=(\d+)`).FindStringSubmatch(do(t, s, "INFO", "commandstats"))
@@ -173,14 +174,14 @@ func polls(t testing.TB, s *redisrig.Server) int {
 func TestIdleCost(t *testing.T) {
 	const waiters = 50
 	looks, seconds := idle(t, &Options{}, waiters)
-	// The subscription causes one more poll, and one of 16 is a script.
+	// The subscription causes one more poll. One poll of 16 is a script, which reads the same.
 	if float64(looks) > seconds+2 {
 		t.Errorf("%d claims that waited %.1f s read heads %d times; want once a second", waiters, seconds, looks)
 	}
 }
 
-// idle has claims wait for a topic in which nothing is due, and returns how often heads were read in how
-// many seconds.
+// idle has claims wait for a topic in which nothing is due, and returns how often next due times were read in
+// how many seconds.
 func idle(t *testing.T, o *Options, waiters int) (looks int, seconds float64) {
 	t.Helper()
 	server := redisrig.Start(t)
@@ -200,7 +201,7 @@ func idle(t *testing.T, o *Options, waiters int) (looks int, seconds float64) {
 	return polls(t, server) - before, time.Since(begin).Seconds()
 }
 
-// A message that falls due is claimed by one look, not by one of each waiter.
+// A message that falls due costs about one claim script, not one for each claim that waits.
 func TestOneLookPerMessage(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
@@ -234,19 +235,19 @@ func TestOneLookPerMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		live = st.Live()
-		before++ // for the look of this test
+		before++ // for the script of Stats
 	}
 	n, seconds := calls(t, server)-before, time.Since(begin).Seconds()
 	end()
 	waiting.Wait()
-	// Push, look and ack for each. A look may come a little early, and after a message was taken
-	// somebody looks whether it was the last.
+	// Each message needs a push, a claim and an ack. A claim script may come a little early, and after a
+	// message was leased another script asks whether it was the last one.
 	if float64(n) > 7*messages+seconds+5 {
 		t.Errorf("%d messages through their lives with %d claims waiting took %d scripts", messages, waiters, n)
 	}
 }
 
-// waiters is how many claims wait for a topic.
+// waiters returns how many claims wait for a topic.
 func (s *Store) waiters(topic string) int {
 	n, _ := s.waits.waiter.Waiting(topic)
 	return n
@@ -263,12 +264,12 @@ func awaitAsleep(t testing.TB, s *Store, claims int) {
 	}
 }
 
-// What is known from the last poll and from notifications serves the next claim, too: it asks for nothing.
+// The next claim goes by what is known from the last poll and from notifications, and reads nothing.
 func TestClaimsShareWhatIsKnown(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	push(t, s, punctual.NewMessage{ID: "later", Delay: time.Hour})
-	for range 100 { // at first nothing is known, and each second nothing for sure
+	for range 100 { // the first claim polls, because nothing is known, and so does one each second
 		before := polls(t, server)
 		if ds, err := s.Claim(t.Context(), orders(20*time.Millisecond)); err != nil || len(ds) > 0 {
 			t.Fatalf("claimed %v, %v; want nothing", ds, err)
@@ -280,7 +281,7 @@ func TestClaimsShareWhatIsKnown(t *testing.T) {
 	t.Error("each claim of a hundred has asked")
 }
 
-// The processes that wait for a topic are counted by their subscriptions. Who may not count them goes without.
+// The processes that wait for a topic are counted by their subscriptions. For a user who may not count these there are none.
 func TestProcesses(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)

@@ -9,14 +9,14 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// wrong are URLs that name a server of another kind, or what it does not have.
+// wrong is a URL that names a server of another kind, or a database, primary or server that is not there.
 type wrong struct {
 	url  string
 	want error
 	says string
 }
 
-// P13: who names a server of another kind is told so at once, by Open and by a look. Nothing may have happened.
+// refused fails the test unless OpenURL and ExamineURL return an error that says what is wrong with the URL, and is definite (P13).
 func (w wrong) refused(t *testing.T) {
 	t.Helper()
 	s, err := OpenURL(t.Context(), w.url, nil)
@@ -55,12 +55,12 @@ func TestWrongSentinel(t *testing.T) {
 	}
 }
 
-// A server that wants TLS closes the connection of who speaks without.
+// A server that wants TLS closes a connection without TLS.
 func TestPlainToTLS(t *testing.T) {
 	wrong{"redis://" + startSecure(t, newAuthority(t, "ca")), punctual.ErrUnreachable, "rediss://"}.refused(t)
 }
 
-// A server that cannot write to its disk refuses even a ping. It can be looked at all the same.
+// A server that cannot write to its disk refuses even a ping. It can be examined all the same.
 func TestExamineWhereDiskFails(t *testing.T) {
 	failing := refusals["MISCONF"]
 	server := redisrig.Start(t, failing.args...)

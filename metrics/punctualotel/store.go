@@ -72,8 +72,8 @@ type storeRegistration struct {
 	reader *reading.Reader
 }
 
-// Unregister implements metric.Registration. It closes the reader first, because OpenTelemetry lets a collection under way end before it
-// removes the callback, and the collection waits for the reading.
+// Unregister implements metric.Registration. It closes the reader first, because OpenTelemetry removes the callback only when the
+// collection under way has ended, and that waits for the reading.
 func (r *storeRegistration) Unregister() error {
 	return errors.Join(r.reader.Close(), r.Registration.Unregister())
 }

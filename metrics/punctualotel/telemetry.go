@@ -7,14 +7,15 @@
 //	registration, err := t.AddStore(store)
 //	defer registration.Unregister() // before the store is closed
 //
-// A push makes a span "create TOPIC" and writes the context of the span to the header "traceparent" of the message.
+// A push makes a span "create TOPIC", and writes the context of the span to the header "traceparent" of the message.
 // Each attempt to handle the message makes a span "process TOPIC", whose parent is the span of the push. So a single
 // trace shows the request that pushed, the wait of seconds or months, all attempts, and the calls that the handlers
 // made. The span of the push is a parent and not a link because a message has exactly one cause, and because then all
 // that became of a request is found in one trace. Whether a trace is sampled is decided once, when the message is
 // pushed.
 //
-// The metrics have the names, labels and meanings of those of package punctualprom, written with dots.
+// The metrics have the labels and meanings of those of package punctualprom. Their names are the same, too, but written with dots and
+// without the endings for units and totals: punctual_pushes_total is punctual.pushes here.
 //
 // The package is a module of its own, so that only programs that use it depend on OpenTelemetry.
 package punctualotel
@@ -205,7 +206,7 @@ func (t *Telemetry) scheduled(ctx context.Context, s punctual.ScheduleStep) {
 	}
 }
 
-// with returns attributes made from pairs, which has names and values in turn: with("topic", "mail", "verb", "ack").
+// with returns an option with the attributes in pairs, which has names and values in turn: with("topic", "mail", "verb", "ack").
 func with(pairs ...string) metric.MeasurementOption {
 	attributes := make([]attribute.KeyValue, 0, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// rig is a store with a queue and a worker that tell OpenTelemetry what they do.
+// rig is a store with a queue and a worker that report to OpenTelemetry what they do.
 type rig struct {
 	store  *memstore.Store
 	told   *punctualotel.Telemetry
@@ -157,8 +157,8 @@ func TestOneTraceSpansTheWait(t *testing.T) {
 	})
 }
 
-// TestTraceContextOfMessages shows what happens with a message that has a context, that has no room for one, and that
-// has none.
+// TestTraceContextOfMessages: a message that has a context keeps it, one without room for a context gets none, and the attempt of a
+// message without a readable context begins a trace of its own.
 func TestTraceContextOfMessages(t *testing.T) {
 	r := newRig(t)
 	const given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -210,7 +210,7 @@ func TestPanicEndsItsSpan(t *testing.T) {
 	}
 }
 
-// TestMetrics lets messages go each way that there is, and holds what is measured to a golden file.
+// TestMetrics has messages acked, discarded, purged and cancelled, and compares what is measured with a golden file.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -276,8 +276,8 @@ func (s *slow) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return nil, ctx.Err()
 }
 
-// Unregister ends the reading under way and waits for it, so that the store can be closed afterwards. The collection during which it is
-// called ends early.
+// Unregister ends the reading under way and waits for it, so that the store can be closed afterwards. The collection under way ends
+// early, with an error.
 func TestUnregisterWaitsForTheReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := sdkmetric.NewManualReader()
@@ -314,7 +314,7 @@ func TestUnregisterWaitsForTheReading(t *testing.T) {
 	})
 }
 
-// measured is one line for each series, sorted.
+// measured returns one line for each series, sorted.
 func (r *rig) measured(t *testing.T) string {
 	t.Helper()
 	var all metricdata.ResourceMetrics

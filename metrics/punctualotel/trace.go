@@ -13,8 +13,8 @@ import (
 
 // Prepare is the function for QueueConfig.Prepare: it makes the span of a message and writes the context of the span to
 // the message's headers. A message whose headers have a context already, for instance because a handler passes it on,
-// keeps that context. When the headers have no room for the context it is left out, because a trace must not make a
-// push fail.
+// keeps that context, and no span is made. When the headers have no room for the context it is left out, because a trace
+// must not make a push fail.
 //
 // When the ID of a push is already in use, the first message stays with its headers. The handler's span then belongs to
 // the trace of the first push.
@@ -86,7 +86,7 @@ func (t *Telemetry) Middleware(next punctual.Handler) punctual.Handler {
 	})
 }
 
-// messaging returns the attributes that OpenTelemetry's conventions require of every span about a message. The ID is
+// messaging returns the attributes that OpenTelemetry's conventions name for every span about a message. The ID is
 // empty, and left out, in the span of a push that lets the store make the ID, because the span begins before the store
 // is called.
 func messaging(operation, topic, id string) []attribute.KeyValue {

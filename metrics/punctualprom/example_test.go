@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// One Observer counts for the queue and the worker of a program. In a program whose registry is scraped
-// over HTTP, promhttp.HandlerFor(registry, ...) answers it.
+// The metrics count for the queue and the worker of a program. In a program whose registry is scraped over HTTP,
+// promhttp.HandlerFor(registry, ...) answers the scrapes.
 func Example() {
 	registry := prometheus.NewRegistry()
 	metrics, err := punctualprom.New(registry, nil)

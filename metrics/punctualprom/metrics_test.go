@@ -36,7 +36,7 @@ var longAgo = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// text is what a scrape of the registry answers.
+// text returns the answer to a scrape of the registry.
 func text(t *testing.T, r prometheus.Gatherer) string {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -57,7 +57,8 @@ func newMetrics(t *testing.T, o *punctualprom.Options) (*punctualprom.Metrics, *
 	return m, r
 }
 
-// TestMetricsOfADay lets messages go each way that there is, and holds the whole answer to a golden file.
+// TestMetricsOfADay has messages acked, retried, discarded, purged and cancelled, and compares the whole answer to a scrape with a
+// golden file.
 func TestMetricsOfADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, &punctualprom.Options{LatenessBuckets: []float64{0.01, 1, 60}})
@@ -149,7 +150,7 @@ func TestMetricsOfADay(t *testing.T) {
 	})
 }
 
-// Whoever makes up topics does not make up time series.
+// A client that invents topics does not create time series without bound.
 func TestTopicsHaveALimit(t *testing.T) {
 	m, registry := newMetrics(t, &punctualprom.Options{TopicLimit: 3})
 	store := memstore.New(nil)
@@ -188,13 +189,13 @@ func TestTopicsHaveALimit(t *testing.T) {
 	}
 }
 
-// failing is a store whose look fails, or lasts until its context ends.
+// failing is a store in which a reading fails with err, or lasts until its context ends.
 type failing struct {
 	*memstore.Store
 	err   error
 	hangs bool
 	looks int
-	// many says that its messages cannot be counted in time.
+	// many says that the messages cannot be counted by due time before the timeout.
 	many bool
 }
 
@@ -248,7 +249,7 @@ func TestStoreThatCannotBeRead(t *testing.T) {
 		if got = text(t, registry); !strings.Contains(got, "punctual_store_up 0") || time.Since(began) != 3*time.Second {
 			t.Errorf("a store that hangs, after %v:\n%s", time.Since(began), got)
 		}
-		// A look that took 3 s is not repeated for 27 s.
+		// A reading that took 3 s is not repeated for 27 s.
 		store.hangs = false
 		time.Sleep(26 * time.Second)
 		if got = text(t, registry); !strings.Contains(got, "punctual_store_up 0") || store.looks != 3 {
@@ -266,8 +267,8 @@ func TestStoreThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A store that hangs and does not heed its context delays the other metrics by no more than the limit, and bears one
-// call, however many scrapes there are. It is up again as soon as it answers.
+// A store that hangs and ignores the end of its context delays the other metrics by about the ReadTimeout at most, and gets one
+// call, however many scrapes there are. It is up again when it has answered and the long reading need not be shown again any more.
 func TestStoreThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, &punctualprom.Options{ReadTimeout: 3 * time.Second})
@@ -301,14 +302,14 @@ func TestStoreThatHangs(t *testing.T) {
 		}
 		close(store.mended)
 		synctest.Wait()
-		time.Sleep(10 * time.Minute) // what took so long is not repeated at once
+		time.Sleep(10 * time.Minute) // a reading that took so long is not repeated at once
 		if got := text(t, registry); !strings.Contains(got, "punctual_store_up 1") {
 			t.Errorf("a store that answers again:\n%s", got)
 		}
 	})
 }
 
-// deaf is a store in which the look hangs until it is mended, whatever becomes of its context.
+// deaf is a store in which a reading hangs until the store is mended, even when the context of the reading ends.
 type deaf struct {
 	*memstore.Store
 	mended chan struct{}
@@ -402,7 +403,7 @@ type keeper struct{ *prometheus.Registry }
 
 func (*keeper) Unregister(prometheus.Collector) bool { return false }
 
-// A store that ignores the end of its context holds Close up no longer than a reading may take, and Close says so.
+// A store that ignores the end of its context holds Close up for no longer than the ReadTimeout, and Close returns an error then.
 func TestCloseOfAStoreThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, &punctualprom.Options{ReadTimeout: 3 * time.Second})
@@ -459,8 +460,8 @@ func BenchmarkObserver(b *testing.B) {
 	})
 }
 
-// Schedules are counted and shown by the topic that they push to: how many there are, for how long one has not run, and what
-// became of its times.
+// Schedules are shown by the topic to which they push: how many there are, for how long a time has waited for a duty, and what was
+// decided about their times.
 func TestSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, nil)

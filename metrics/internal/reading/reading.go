@@ -17,14 +17,14 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Reading is what a store holds at one instant.
+// Reading is what a store held at about one time. Its parts are read one after the other, so they may be of slightly different times.
 type Reading struct {
 	// Topics are sorted by label. All topics with the label Other are added up in one element.
 	Topics []Topic
 	// Known is the number of topics in the store, with and without a label of their own.
 	Known int
-	// Ahead counts the messages that are not dead by how far ahead they are due, in the order of Spans. It is
-	// nil when there are so many messages that the store could not count them before the timeout.
+	// Ahead counts the messages that are not dead by how far ahead they are due, in the order of Spans. It is nil when the store
+	// could not count them before the timeout, for example because there are very many.
 	Ahead []int64
 	// Space is nil when the store does not report its free space.
 	Space *punctual.Space
@@ -32,16 +32,16 @@ type Reading struct {
 	Took time.Duration
 }
 
-// Topic has the counts of one topic, or the sums of all topics that share a label.
+// Topic has the figures of one topic, or of all topics that share a label: the sums of their counts, and of their times the longest.
 type Topic struct {
 	Label                          string
 	Scheduled, Ready, Leased, Dead int64
-	// OldestReady is how long the oldest ready message has been due; 0 when no message is ready.
+	// OldestReady is for how long the oldest ready message has been due; 0 when no message is ready.
 	OldestReady time.Duration
 	// PushPaused and DeliveryPaused count the topics of this label that are paused.
 	PushPaused, DeliveryPaused int
-	// Schedules counts the recurring schedules of the topics, and ScheduleOverdue is how long ago the first of their times came
-	// that no duty has decided about; 0 when there is none.
+	// Schedules counts the recurring schedules of the topics. ScheduleOverdue is how long ago the earliest of those of their times
+	// came about which no duty has decided; 0 when there is none.
 	Schedules       int64
 	ScheduleOverdue time.Duration
 }
@@ -97,7 +97,8 @@ type Reader struct {
 const idle = 9
 
 // NewReader returns a Reader of s, or ErrUnsupported when s is not a punctual.Inspector. After timeout the context of a
-// reading ends and the reading fails. Read then returns even if the store ignores the end of the context.
+// reading ends, and the reading fails unless only Ahead is still to be counted. Read then returns even if the store ignores the
+// end of the context.
 func NewReader(s punctual.Store, topics *Topics, timeout time.Duration) (*Reader, error) {
 	i, err := punctual.As[punctual.Inspector](s)
 	if err != nil {
@@ -108,10 +109,10 @@ func NewReader(s punctual.Store, topics *Topics, timeout time.Duration) (*Reader
 	return r, nil
 }
 
-// Close ends the reading under way and waits for it, so that no call reaches the store afterwards. Read returns
-// ErrClosed from then on. Close waits for at most the timeout of a reading, because a store that ignores the end of its
-// context must not keep the process from exiting; it then returns an error, and one call is still under way in the
-// store. Close may be called more than once.
+// Close ends the reading under way and waits for it, so that no call reaches the store afterwards. A Read that begins later
+// returns ErrClosed. Close waits for at most the timeout of a reading, because a store that ignores the end of its context must
+// not keep the process from exiting; it then returns an error, and one call is still under way in the store. Close may be called
+// more than once.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -181,7 +182,7 @@ func (r *Reader) refresh() {
 	r.done = nil
 }
 
-// tryCount calls count. It turns a panic of the store into the error of this reading, because a panic would end the process.
+// tryCount calls count. It turns a panic of the store into the error of this reading, because the panic would end the process.
 func (r *Reader) tryCount(ctx context.Context) (_ Reading, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -191,8 +192,8 @@ func (r *Reader) tryCount(ctx context.Context) (_ Reading, err error) {
 	return r.count(ctx)
 }
 
-// count reads everything that a Reading has. A store that runs out of time while it counts how far ahead the messages
-// are due has answered the cheaper questions already, so that their answers are returned without an error.
+// count reads everything that a Reading has but the time that it took. A store that runs out of time while it counts how far ahead
+// the messages are due has answered the cheaper questions already, so count returns their answers without an error.
 func (r *Reader) count(ctx context.Context) (Reading, error) {
 	var out Reading
 	now, err := r.store.Now(ctx)

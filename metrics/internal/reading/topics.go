@@ -5,9 +5,9 @@ import "sync"
 // Other is the label of all topics beyond the limit.
 const Other = "other"
 
-// Topics gives each topic its label in the metrics. The first topics, up to the limit, have their own name as the
-// label, and all others share the label Other. A client that invents topics can therefore not create time series
-// without bound.
+// Topics gives each topic its label in the metrics. The first topics that Admit is given, up to the limit, have their own name as
+// the label, and all others share the label Other. A client that invents topics can therefore not create time series without
+// bound. All methods are safe for concurrent use.
 type Topics struct {
 	limit int
 

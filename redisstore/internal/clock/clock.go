@@ -1,5 +1,5 @@
-// Package clock keeps what a process knows of the store's clock, which is the clock of the server (P8): a lower bound, which is the
-// latest time that an answer had, and what the clock probably says between two answers.
+// Package clock keeps what a process knows of the store's clock, which is the clock of the server (P8): a lower bound, which is
+// the latest time in an answer, and a guess at what the clock says between two answers.
 package clock
 
 import (
@@ -12,22 +12,23 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Never is a time in ms that no clock reaches, as the scripts name it: 2^53-1.
+// Never is a time in ms that no clock reaches: 2^53-1, which the scripts call NEVER.
 const Never int64 = 1<<53 - 1
 
 // Clock is the store's clock as this process knows it. All methods are safe for concurrent use.
 //
-// Each script is given the lower bound and goes by it while the server's clock is behind, so that nobody in this process ever
-// sees the store's clock run backwards. Between two answers the machine's own clock only measures how long to sleep; nothing
-// that happens to a message depends on it.
+// Each script that reads the server's clock is given the lower bound, and goes by the bound while the server's clock is behind it.
+// So nobody in this process ever sees the store's clock run backwards. Between two answers the machine's own clock measures how
+// much time has passed. The guess that follows from it says how long to sleep, sets the deadlines of calls, and shows whether a
+// lease in an answer that took long has ended. What becomes of a message is decided by the scripts, by the server's clock.
 type Clock struct {
-	// fake is the time of a test, in place of the server's; nil otherwise.
+	// fake is the clock of a test, which takes the place of the server's; nil otherwise.
 	fake  storekit.Clock
 	begun time.Time // when the store was opened
 
 	mu       sync.Mutex
 	bound    int64              // guarded by mu: the latest time that an answer had, in ms
-	readings map[string]reading // guarded by mu: by server, for those that have answered lately
+	readings map[string]reading // guarded by mu: by server, for those that have answered lately; by "" what Correct took in
 }
 
 // reading is what the clock of a server probably said at a moment.
@@ -36,22 +37,24 @@ type reading struct {
 	at     time.Time
 }
 
-// by is what the server's clock says at a later moment, in µs, if it runs on.
+// by returns what the server's clock says at a later moment, in µs, if it has run on since.
 func (r reading) by(now time.Time) int64 { return r.micros + now.Sub(r.at).Microseconds() }
 
-// New returns a clock that has heard no answer yet. fake, for tests, takes the place of the server's clock; nil is none.
+// New returns a clock that has heard no answer yet. fake, for tests, takes the place of the server's clock; nil has the scripts
+// read the server's.
 func New(fake storekit.Clock) *Clock {
 	return &Clock{fake: fake, begun: time.Now(), readings: make(map[string]reading)}
 }
 
-// Fake reports whether a test moves the clock.
+// Fake reports whether the clock of a test takes the place of the server's.
 func (c *Clock) Fake() bool { return c.fake != nil }
 
 // freshFor is for how long the reading of a server counts while other servers answer and that one does not.
 const freshFor = 10 * time.Second
 
-// Args are what every script is given: the lower bound in ms, and the time of a test in seconds and microseconds. The time of a
-// test is rounded up, but not into the next millisecond. Seconds below 0 have the script read the server's clock.
+// Args returns what a script is given to know the time: the lower bound in ms, and the time of a test in seconds and
+// microseconds. The time of a test is rounded up to a microsecond, but not into the next millisecond. Seconds below 0 say that
+// the script is to read the server's clock.
 func (c *Clock) Args() (bound, seconds, micros int64) {
 	c.mu.Lock()
 	bound = c.bound
@@ -67,11 +70,12 @@ func (c *Clock) Args() (bound, seconds, micros int64) {
 	return bound, t.Unix(), int64(us)
 }
 
-// Hear takes in the time of an answer by a server, to a request that was sent at a local time.
+// Hear takes in the time in an answer: ms and, beyond these, micros by the clock of a server. sent is the local time at which the
+// request was sent.
 //
 // The server read its clock while the request was under way, so by now that clock says the answer's time, or more by at most
-// the time that the request took. The reading that was kept of the server is corrected to that range. So the reading does not
-// run ahead when the server's clock was set back and its answers have the lower bound again and again.
+// the time that the request took. The reading kept of that server is moved into that range. So the reading does not run ahead
+// while the server's clock, which was set back, is behind the lower bound and each answer has the lower bound again.
 func (c *Clock) Hear(server string, sent time.Time, ms, micros int64) {
 	here := time.Now()
 	us := ms*1000 + micros
@@ -88,8 +92,8 @@ func (c *Clock) Hear(server string, sent time.Time, ms, micros int64) {
 	}
 }
 
-// Correct takes in the time at which a server has refused a call because its deadline had passed or was too far ahead. The
-// readings of all servers are dropped for it, because one of them made the wrong deadline.
+// Correct takes in the time at which a server has refused a call as late (errkind.ErrLate). The readings of all servers are
+// dropped, because one of them may have led to a deadline that had passed or was too far ahead.
 func (c *Clock) Correct(ms int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,8 +103,8 @@ func (c *Clock) Correct(ms int64) {
 	}
 }
 
-// Deadline is the deadline of a call which is made now, in ms by the store's clock: the earliest of so many ms ahead, the end
-// of ctx, and the time that a storekit.Request in ctx names.
+// Deadline returns the deadline of a call that is made now, in ms by the store's clock: the earliest of ahead ms from now, the end
+// of ctx, and the last millisecond before the NotAfter of a storekit.Request in ctx.
 func (c *Clock) Deadline(ctx context.Context, ahead int64) int64 {
 	left := ahead
 	if end, ok := ctx.Deadline(); ok {
@@ -113,20 +117,20 @@ func (c *Clock) Deadline(ctx context.Context, ahead int64) int64 {
 	return deadline
 }
 
-// Passed reports whether the time that a storekit.Request in ctx names is over, by the lower bound.
+// Passed reports whether the NotAfter of a storekit.Request in ctx has come, by the lower bound.
 func (c *Clock) Passed(ctx context.Context) bool {
 	r, ok := storekit.RequestOf(ctx)
 	return ok && !r.NotAfter.IsZero() && c.LowerBound() >= r.NotAfter.UnixMilli()
 }
 
-// LowerBound is the latest time that an answer had, in ms: the store's clock says that or more.
+// LowerBound returns the latest time in an answer, in ms: the store's clock says that or more.
 func (c *Clock) LowerBound() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bound
 }
 
-// Guess is what the store's clock probably says now, in µs.
+// Guess returns what the store's clock probably says now, in µs.
 func (c *Clock) Guess() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,10 +144,10 @@ func (c *Clock) Guess() int64 {
 	return guess
 }
 
-// Time is Guess as a time.
+// Time returns Guess as a time.
 func (c *Clock) Time() time.Time { return time.UnixMicro(c.Guess()) }
 
-// Now is a local time that never jumps, to sleep by: µs since the store was opened. With the clock of a test it is that clock.
+// Now returns a local time that never jumps, to sleep by: the µs since New. With the clock of a test it returns Guess.
 func (c *Clock) Now() int64 {
 	if c.fake != nil {
 		return c.Guess()
@@ -151,21 +155,22 @@ func (c *Clock) Now() int64 {
 	return time.Since(c.begun).Microseconds()
 }
 
-// At is the local time at which the store's clock probably says ms.
+// At returns the local time, as Now has it, at which the store's clock probably says ms.
 func (c *Clock) At(ms int64) int64 {
 	switch {
 	case ms <= -Never:
 		return -math.MaxInt64
-	case ms >= Never/1000: // in µs no double could hold it
+	case ms >= Never/1000: // from the year 2255 on, which is as good as never for a sleep
 		return math.MaxInt64
 	}
 	return c.Now() + ms*1000 - c.Guess()
 }
 
-// longestSleep bounds a sleep; whoever wakes looks at the clock again.
+// longestSleep bounds the time of a timer. A caller that wakes earlier than it wanted reads the clock and sleeps again.
 const longestSleep = time.Hour
 
-// After wakes at a local time, or after an hour.
+// After returns a channel that receives at a local time, or after an hour if that comes first, and a function that ends the
+// timer. With the clock of a test the channel receives when that clock has come to the time.
 func (c *Clock) After(at int64) (<-chan time.Time, func()) {
 	at = min(at, Never)
 	if c.fake != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// P8: the latest time that was told is never lower, whatever is told later. What the clock probably says goes on from
-// the answer by which it is furthest ahead.
+// P8: the lower bound never falls, whatever time a later answer has. The guess goes on from the answer by which it is furthest
+// ahead.
 func TestItNeverRunsBackwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -28,8 +28,9 @@ func TestItNeverRunsBackwards(t *testing.T) {
 	})
 }
 
-// P3: while a server's clock stands still, because it was set back, so does what is expected of it. Else a short lease
-// would count as over the moment that it is given. An answer that took long says less.
+// P3: while a server's clock stands still, because it was set back, the guess stands still with each answer. Otherwise a short
+// lease would count as ended at the moment at which it is given. After an answer that was under way for 200 ms the guess may be
+// ahead of the answer by these 200 ms.
 func TestItStandsStill(t *testing.T) {
 	const rounding = 1000
 	synctest.Test(t, func(t *testing.T) {
@@ -51,15 +52,15 @@ func TestItStandsStill(t *testing.T) {
 	})
 }
 
-// P3: of several servers the one whose clock is ahead counts, as long as it is heard now and then. It may have given the lease
-// that is asked about.
+// P3: of several servers the one whose clock is ahead counts, until it has not answered for 10 s, because it may have given the
+// lease that is asked about.
 func TestServersWithDifferentClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
 		c.Hear("ahead", time.Now(), 5000, 0)
 		for range 9 {
 			time.Sleep(time.Second)
-			c.Hear("behind", time.Now(), 5000, 0) // it was told that time
+			c.Hear("behind", time.Now(), 5000, 0) // that server was given 5000 as the lower bound
 		}
 		if got := c.Guess(); got != 14_000_000 {
 			t.Errorf("P3: about %d µs; want 14 s", got)
@@ -76,7 +77,8 @@ func TestServersWithDifferentClocks(t *testing.T) {
 	})
 }
 
-// The deadline of a call is so far ahead, or the end of its context, or what its request says.
+// The deadline of a call is so many ms ahead as the caller says, or the end of its context, or the last ms before the NotAfter of
+// its request.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -102,7 +104,7 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// A refusal corrects the clock, unless it is known to be later already.
+// The time of a refusal corrects the guess, unless an answer had a later time.
 func TestCorrect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -119,7 +121,8 @@ func TestCorrect(t *testing.T) {
 	})
 }
 
-// Times that are never reached stay so in the local clock; others are as far ahead.
+// A time that is never reached is never reached by the local clock either. Any other time is as far ahead of the local clock as of
+// the store's.
 func TestAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -140,7 +143,7 @@ func TestAt(t *testing.T) {
 	})
 }
 
-// The clock of a test tells scripts its time, rounded up to a microsecond but not into the next millisecond.
+// Scripts are given the time of a test's clock, rounded up to a microsecond but not into the next millisecond.
 func TestFake(t *testing.T) {
 	fake := storekit.NewManualClock(time.Unix(5, 999_999_500))
 	c := New(fake)

@@ -28,8 +28,9 @@ type Kind struct {
 	remedy string
 }
 
-// kinds are the errors with which Redis refuses a script before the script has changed anything. An error of a command inside
-// a script is definite, too, because the scripts check all that they need before their first write.
+// kinds are the errors with which Redis, or a script itself, refuses a call before it has changed anything but the clock of a
+// partition. Such an error of a command inside a script is definite, too, because the scripts check all that they need before
+// their first write.
 var kinds = []Kind{
 	{"MOVED", punctual.ErrOverloaded, true, "the slot is on another node: use a cluster client (redis+cluster://)"},
 	{"ASK", punctual.ErrOverloaded, true, "the slot is being moved to another node: use a cluster client (redis+cluster://)"},
@@ -54,13 +55,14 @@ var kinds = []Kind{
 	{"ERR unknown command", punctual.ErrUnsupported, false, "the server does not know a command: it is a Sentinel (redis+sentinel://), or older than Redis 6.2"},
 }
 
-// LateMark begins the error of a script whose copy came after its deadline; the script's time follows, in ms.
+// LateMark begins the error of a script that refuses its call as late; the script's time follows, in ms. lua/call.lua says when.
 const LateMark = "PUNCTUAL_LATE "
 
-// ErrLate is the error of a copy that was refused because the deadline of its call was past. The copy changes nothing.
+// ErrLate is the error of a copy that a script has refused, mostly because the deadline of its call was past or too far ahead. The
+// copy has changed nothing but, perhaps, the clock of its partition.
 var ErrLate = fmt.Errorf("late: %w", punctual.ErrOverloaded)
 
-// LateTime returns the time, in ms, of the script that refused a copy as late, or 0 if the error does not have it.
+// LateTime returns the time, in ms, of the script that refused a copy as late, or 0 if the error does not name the time.
 func LateTime(err error) int64 {
 	_, text, _ := strings.Cut(err.Error(), LateMark)
 	ms, err := strconv.ParseInt(text, 10, 64)
@@ -79,14 +81,14 @@ const noAnswer = "the connection broke before the answer came"
 // Unknown reports whether no answer came, so that the change may or may not have been made.
 func (k Kind) Unknown() bool { return k.Err == nil && k.remedy == noAnswer }
 
-// NotSent marks err as the reason why a command was not sent; Of then knows that nothing has changed.
+// NotSent marks why as the reason for which a command was not sent, so that Of knows that nothing has changed.
 func NotSent(why error) error { return unsent{why} }
 
 type unsent struct{ error }
 
 func (u unsent) Unwrap() error { return u.error }
 
-// Of classifies the error of a command that may change something.
+// Of classifies the error of a command that may change something. OfRead does so for one that only reads.
 func Of(err error) Kind {
 	var u unsent
 	var reply redis.Error
@@ -174,7 +176,7 @@ func isPlain(err error) bool {
 	return errors.As(err, &header)
 }
 
-// Wrap puts the remedy in front of an error and wraps the error of the kind.
+// Wrap puts the remedy of the kind in front of err and wraps the error of the kind. A kind without a remedy leaves err as it is.
 func (k Kind) Wrap(err error) error {
 	kind := k.Err
 	if kind == nil {

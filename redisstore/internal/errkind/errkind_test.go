@@ -20,7 +20,7 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
 
-// P13: every refusal of Redis says truly whether anything was changed.
+// P13: the error that is made of each of these refusals by Redis says truly whether anything was changed.
 func TestErrorTable(t *testing.T) {
 	replies := map[string]error{
 		"MOVED 3999 127.0.0.1:6381":                                                              punctual.ErrOverloaded,
@@ -46,17 +46,28 @@ func TestErrorTable(t *testing.T) {
 		"WRONGPASS invalid username-password pair or user is disabled.":                                                                        punctual.ErrUnsupported,
 		"NOPERM this user has no permissions to run the 'evalsha' command":                                                                     punctual.ErrUnsupported,
 		"ERR unknown command 'EVALSHA', with args beginning with:":                                                                             punctual.ErrUnsupported,
-		// What is not known may have happened.
+		"PUNCTUAL_LATE 1800000000000":                                                                                                          ErrLate,
+		"PUNCTUAL_OTHER the key belongs to another call":                                                                                       punctual.ErrInvalid,
+		"ERR DB index is out of range":                                                                                                         punctual.ErrInvalid,
+		"ERR This instance has cluster support disabled":                                                                                       punctual.ErrUnsupported,
+		// An error that is not in the table leaves open what has happened.
 		"ERR user_script:9: attempt to index a nil value":                         punctual.ErrIndeterminate,
 		"ERR Error running script: Script killed by user with SCRIPT KILL...":     punctual.ErrIndeterminate,
 		"UNBLOCKED force unblock from blocking operation, instance state changed": punctual.ErrIndeterminate,
 	}
+	tried := make(map[string]bool) // by prefix
 	for text, want := range replies {
 		checkClass(t, replyError(text), want)
+		tried[classifyReply(text).prefix] = true
+	}
+	for _, k := range kinds {
+		if !tried[k.prefix] {
+			t.Errorf("this test shows nothing of %s: there is no such reply", k.prefix)
+		}
 	}
 }
 
-// P13: what goes wrong on the way to Redis and back.
+// P13: the error that is made of a failed connection says truly whether anything may have been changed.
 func TestConnectionErrors(t *testing.T) {
 	for want, errs := range map[error][]error{
 		punctual.ErrIndeterminate: {io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, &net.OpError{Op: "read", Err: io.EOF}, &net.OpError{Op: "write", Err: io.EOF}, context.DeadlineExceeded},
@@ -84,7 +95,7 @@ func checkClass(t *testing.T, err, want error) {
 	}
 }
 
-// The table is tried again only where nothing can have happened.
+// P13: a command is tried again because of a kind in the table only if that kind says that nothing has happened.
 func TestPassingFaultsAreDefinite(t *testing.T) {
 	for _, f := range kinds {
 		if f.Passing && (f.Err == nil || !punctual.Definite(f.Err)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// P1: the class is that of the weakest server, and what would give a better one is named.
+// P1: servers together have the class of the weakest one, and classOf names what would give a better class.
 func TestClassOfServers(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()

@@ -19,22 +19,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The limits from which on Examine warns, and how many pings it measures.
+// The limits beyond which Examine warns, and how many pings it measures.
 const (
 	slowPing    = 10 * time.Millisecond
 	pings       = 5
-	fullMemory  = 0.8              // of maxmemory
-	lateReplica = 10 * time.Second // since its last word
+	fullMemory  = 0.8              // as a share of maxmemory
+	lateReplica = 10 * time.Second // since the primary last heard from the replica
 )
 
-// Connection returns what the client's options say about the connection to the servers, without asking these.
+// Connection returns findings about the connection to the servers. It reads the client's options and asks no server.
 func (h *Health) Connection() []punctual.Finding {
 	x := &examination{h: h}
 	x.connection()
 	return x.findings
 }
 
-// Examine asks the servers and returns what it found, good and bad. Beside an error it returns what it found before.
+// Examine asks the servers and returns what it found, good and bad. Beside an error it returns what it found until then.
 func (h *Health) Examine(ctx context.Context) ([]punctual.Finding, error) {
 	x := &examination{h: h, findings: h.Connection()}
 	if err := h.checkMode(ctx); err != nil {
@@ -317,14 +317,14 @@ func (x *examination) durability(found []primary) {
 	}
 }
 
-// latency measures how long an answer takes, which every call takes at least.
+// latency measures how long each primary takes to answer a PING, because every call takes at least that long.
 func (x *examination) latency(ctx context.Context) error {
 	var mu sync.Mutex
 	medians := make(map[string]time.Duration) // guarded by mu, by address
 	err := forEachPrimary(ctx, x.h.client, func(ctx context.Context, c redis.UniversalClient) error {
 		median, err := ping(ctx, c)
 		if redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "MISCONF") {
-			return nil // a finding of its own
+			return nil // rights and lastWrites have findings about that
 		}
 		if err != nil {
 			return fmt.Errorf("PING: %w", errkind.OfRead(err))
@@ -345,7 +345,7 @@ func (x *examination) latency(ctx context.Context) error {
 	return err
 }
 
-// ping returns the median of a few answers' times.
+// ping returns the median of the times that a few answers take.
 func ping(ctx context.Context, c redis.UniversalClient) (time.Duration, error) {
 	var took []time.Duration
 	for range pings {
@@ -388,7 +388,7 @@ func (x *examination) rights(ctx context.Context) error {
 func (x *examination) data(ctx context.Context) error {
 	got, err := x.h.client.HMGet(ctx, x.h.o.Names.Store(), "format", "epoch").Result()
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		return nil // a finding of its own
+		return nil // rights has a finding about that
 	}
 	if err != nil {
 		return fmt.Errorf("HMGET: %w", errkind.OfRead(err))

@@ -1,5 +1,5 @@
 // Package health checks the servers of a store when the store opens, and regularly from then on: version, eviction,
-// durability, clocks, the user's rights, and whether the data set is still the one that was opened. It refuses pushes while
+// durability, clocks, the user's rights, and whether the data set is still the one that was opened. It has pushes refused while
 // the servers do not give what was asked for. It has one background loop.
 package health
 
@@ -32,13 +32,14 @@ type Options struct {
 	Replicas int
 	// MustExist makes Open fail if there is no data set, instead of beginning one.
 	MustExist bool
-	// CheckEvery is the time between two checks of the server; 0 stands for checkEvery.
+	// CheckEvery is the time between two checks of the server; 0 stands for checkEvery, 30 s.
 	CheckEvery time.Duration
 	// Fail stops the store for good because of err, and returns the error with which it has stopped.
 	Fail func(error) error
 }
 
-// Health checks a store's servers and has the results. All methods are safe for concurrent use.
+// Health checks a store's servers and keeps the results. All methods are safe for concurrent use once Open has returned, or if Open
+// is never called, as for an examination alone.
 type Health struct {
 	client redis.UniversalClient
 	o      Options
@@ -52,12 +53,13 @@ type Health struct {
 	refusing   error               // guarded by mu: why pushes are refused, or nil
 }
 
-// New returns a Health that has checked nothing yet; Open does.
+// New returns a Health that has checked nothing yet.
 func New(client redis.UniversalClient, o Options) *Health {
 	return &Health{client: client, o: o, soon: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-// Start starts the background loop, which checks the server every CheckEvery.
+// Start starts the background loop, which checks the server every Options.CheckEvery, at least each second while pushes are refused,
+// and when Soon was called.
 func (h *Health) Start() { h.work.Go(h.watch) }
 
 // Close ends the background loop and waits for it.
@@ -73,15 +75,16 @@ func (h *Health) Durability() punctual.Durability {
 	return h.durability
 }
 
-// How often the server is checked, and how long a check may take.
+// checkEvery is the time between two checks of the server, and checkTimeout bounds how long a check takes.
 const (
 	checkEvery   = 30 * time.Second
 	checkTimeout = 10 * time.Second
-	// checkRefusing is the time between two checks while pushes are refused, so that pushes soon pass again.
+	// checkRefusing is the time between two checks while pushes are refused, so that pushes pass again soon after the server has
+	// been set right.
 	checkRefusing = time.Second
 )
 
-// Open checks the server and finds, or begins, the data set.
+// Open checks the server, and finds the data set or begins one.
 func (h *Health) Open(ctx context.Context) error {
 	if err := h.checkMode(ctx); err != nil {
 		return err
@@ -132,7 +135,8 @@ func (h *Health) openData(ctx context.Context) error {
 	return nil
 }
 
-// checkRights returns an error that names the rights which this user needs and lacks, or nil.
+// checkRights returns an error that names the rights which this user needs and lacks, or nil. It logs a warning if the user lacks
+// rights to notifications alone.
 func (h *Health) checkRights(ctx context.Context) error {
 	lacking, err := h.lackingRights(ctx)
 	if err != nil {
@@ -157,8 +161,8 @@ func (h *Health) setDurability(d punctual.Durability) {
 	h.durability = d
 }
 
-// readStore reads the hash of the whole store, and the clock on the way. If there is none it
-// makes one with the given epoch, if that is not empty.
+// readStore reads the hash of the whole store, and its answer tells the clock the time. If there is no such hash, readStore makes
+// one with the given epoch, unless that is empty. writeClock has the time written into the hash.
 func (h *Health) readStore(ctx context.Context, newEpoch string, writeClock bool) (format, epoch string, err error) {
 	a, err := h.o.Route.RunStore(ctx, script.Store, h.o.Names.Store(), newEpoch, formatVersion, script.Flag(writeClock))
 	if err != nil {
@@ -171,8 +175,8 @@ func (h *Health) readStore(ctx context.Context, newEpoch string, writeClock bool
 	return format, epoch, nil
 }
 
-// CheckData verifies that the data set is still the one that was opened. If it is not, the
-// store stops: what was reported as stored is not there any more.
+// CheckData verifies that the data set is still the one that was opened. If it is not, CheckData stops the store, because what was
+// reported as stored is not there any more. writeClock has the time written down for the next process.
 func (h *Health) CheckData(ctx context.Context, writeClock bool) error {
 	_, epoch, err := h.readStore(ctx, "", writeClock)
 	switch {
@@ -186,7 +190,7 @@ func (h *Health) CheckData(ctx context.Context, writeClock bool) error {
 	return nil
 }
 
-// watch checks the server regularly, and whenever Soon was called, until the store closes.
+// watch is the background loop: it checks the server regularly, and whenever Soon was called, until Close.
 func (h *Health) watch() {
 	for {
 		timer := time.NewTimer(h.untilCheck())
@@ -221,8 +225,8 @@ func (h *Health) Soon() {
 	}
 }
 
-// Check checks the server once. It refuses pushes as long as the server does not give the durability that was asked for, and
-// stops the store if the data is gone.
+// Check checks the server once. It has pushes refused if the server does not give the durability that was asked for or has become
+// unfit for another reason, and lets them pass again if nothing is wrong. It stops the store if the data is gone.
 func (h *Health) Check() {
 	ctx, end := context.WithTimeout(context.Background(), checkTimeout)
 	defer end()
@@ -230,12 +234,13 @@ func (h *Health) Check() {
 	switch {
 	case err == nil, errors.Is(err, punctual.ErrDurability), errors.Is(err, punctual.ErrUnsupported):
 		h.Refuse(err)
-	default: // of a server that cannot be asked nothing is known
+	default: // nothing is known of a server that cannot be asked, so pushes pass or are refused as before
 		h.o.Logger.Warn("redis store: check of the server", "error", err)
 	}
 }
 
-// CheckRunning repeats the checks of Open on a store that is open.
+// CheckRunning repeats the checks of Open on a store that is open, but not those of the client's kind, of the format and of the
+// rights to notifications.
 func (h *Health) CheckRunning(ctx context.Context) error {
 	data := h.CheckData(ctx, true)
 	if data != nil && !route.IsUnconfirmed(data) {
@@ -279,8 +284,8 @@ func (h *Health) Refusal() error {
 	return h.refusing
 }
 
-// checkServer asks every primary and returns the class that they give, or an error that
-// names the setting which makes a server unfit.
+// checkServer asks every primary and returns the class that they give together. It returns an error if a primary does not answer, if
+// one is unfit (the error names the setting), or if their clocks are too far apart.
 func (h *Health) checkServer(ctx context.Context) (durabilityClass, error) {
 	found, err := primaries(ctx, h.client)
 	if err != nil {

@@ -31,11 +31,11 @@ type primary struct {
 	addr   string            // as the client knows it
 	info   map[string]string // of INFO
 	config map[string]string // of CONFIG GET *appendfsync*; empty if the user may not read it
-	ahead  time.Duration     // its clock before the machine's
+	ahead  time.Duration     // by how much its clock is ahead of this machine's
 }
 
-// primaries asks the server, or each primary of a cluster. They are in the order of their
-// addresses; with an error come those that did answer.
+// primaries asks the server, or each primary of a cluster. It returns the primaries in the order of their addresses, beside an error
+// those that did answer.
 func primaries(ctx context.Context, client redis.UniversalClient) ([]primary, error) {
 	var mu sync.Mutex
 	var found []primary
@@ -53,7 +53,7 @@ func primaries(ctx context.Context, client redis.UniversalClient) ([]primary, er
 	return found, err
 }
 
-// forEachPrimary calls f for the server, or at once for each primary of a cluster.
+// forEachPrimary calls f for the server, or concurrently for each primary of a cluster.
 func forEachPrimary(ctx context.Context, client redis.UniversalClient, f func(context.Context, redis.UniversalClient) error) error {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
@@ -88,7 +88,7 @@ func ask(ctx context.Context, c redis.UniversalClient) (primary, error) {
 	}
 	here := begin.Add(time.Since(begin) / 2)
 	p := primary{addr: route.AddrOf(c), info: ParseInfo(text), ahead: now.Sub(here)}
-	// Some providers hide CONFIG; then the weakest is assumed.
+	// Some providers hide CONFIG. Then the settings are unknown, and lacksFsync assumes the weakest.
 	if got, err := c.ConfigGet(ctx, "*appendfsync*").Result(); err == nil {
 		p.config = got
 	}
@@ -98,7 +98,7 @@ func ask(ctx context.Context, c redis.UniversalClient) (primary, error) {
 // sentinelAddr is what the client for Sentinel has in the place of an address.
 const sentinelAddr = "FailoverClient"
 
-// ParseInfo reads an answer to INFO.
+// ParseInfo reads an answer to INFO, or to CLUSTER INFO: its values by name.
 func ParseInfo(text string) map[string]string {
 	out := make(map[string]string)
 	for line := range strings.Lines(text) {
@@ -109,8 +109,8 @@ func ParseInfo(text string) map[string]string {
 	return out
 }
 
-// version is the name of the program with its own version. Valkey also reports the version of
-// Redis that it is compatible with, which is what counts otherwise.
+// version returns the name of the server's program with its own version. Valkey also reports the version of Redis with which it is
+// compatible; the checks compare that one.
 func (p *primary) version() string {
 	if v := p.info["valkey_version"]; v != "" {
 		return "Valkey " + v
@@ -122,17 +122,17 @@ func (p *primary) version() string {
 // later.
 func (h *Health) checkMode(ctx context.Context) error {
 	if _, ok := h.client.(*redis.ClusterClient); ok {
-		return nil // which has read CLUSTER SLOTS
+		return nil // its calls fail unless the server answers CLUSTER SLOTS
 	}
 	text, err := h.client.Info(ctx, "server").Result()
 	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"):
-		return nil // checkRights names it
+		return nil // checkRights names the right that is lacking
 	case err != nil:
 		return fmt.Errorf("INFO: %w", errkind.OfRead(err))
 	}
 	info := ParseInfo(text)
-	switch cmp.Or(info["redis_mode"], info["server_mode"]) { // the second is Valkey's
+	switch cmp.Or(info["redis_mode"], info["server_mode"]) { // server_mode is Valkey's name
 	case "cluster":
 		return fmt.Errorf("the server is a node of a cluster: use redis+cluster:// (redis.NewClusterClient): %w", punctual.ErrUnsupported)
 	case "sentinel":
@@ -152,7 +152,7 @@ func (p *primary) fit() error {
 	return nil
 }
 
-// replicas counts the replicas that follow and have all changes but those under way.
+// replicas returns how many replicas have all changes but those under way.
 func (p *primary) replicas() int {
 	n := 0
 	for _, r := range p.replicaList() {
@@ -194,7 +194,8 @@ func apartOf(found []primary) time.Duration {
 	return slices.MaxFunc(found, byClock).ahead - slices.MinFunc(found, byClock).ahead
 }
 
-// Older compares versions of the form 7.0.15.
+// Older reports whether version is older than the version than; both have the form 7.0.15. A version of another form counts as
+// older.
 func Older(version, than string) bool {
 	a, errA := numbers(version)
 	b, errB := numbers(than)

@@ -19,7 +19,7 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// T15: nodes with clocks far apart are not one clock.
+// P8: nodes whose clocks differ by more than maxSkew do not make one clock.
 func TestSkew(t *testing.T) {
 	nodes := func(ahead ...time.Duration) (out []primary) {
 		for _, a := range ahead {

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lacking has the rights that a user lacks, as ACL SETUSER writes them, sorted.
+// lacking has the rights that a user lacks, in the form in which ACL SETUSER takes them.
 type lacking struct {
 	// needed has the rights without which some call would fail, perhaps in the middle of a script.
 	needed []string
@@ -32,7 +32,8 @@ func (l lacking) err() error {
 		strings.Join(l.needed, " "), punctual.ErrUnsupported)
 }
 
-// lackingRights tries out what this user may do, on each primary, and changes nothing.
+// lackingRights finds out which rights this user lacks. It tries commands on each primary, and changes nothing. The rights that it
+// returns are sorted.
 func (h *Health) lackingRights(ctx context.Context) (lacking, error) {
 	var mu sync.Mutex
 	var l lacking
@@ -57,7 +58,8 @@ func sortedSet(words []string) []string {
 	return slices.Compact(words)
 }
 
-// tryCommands tries the commands that the store sends outside of scripts.
+// tryCommands tries what the store needs outside of scripts, and returns the rights that are lacking. The commands on keys that the
+// store also sends outside of scripts are among those of tryScripted.
 func (h *Health) tryCommands(ctx context.Context, c redis.UniversalClient) (needed []string, err error) {
 	noScript := strings.Repeat("0", 40)
 	tries := []struct {
@@ -79,7 +81,7 @@ func (h *Health) tryCommands(ctx context.Context, c redis.UniversalClient) (need
 	for _, t := range tries {
 		err := t.try()
 		switch {
-		case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"), redis.HasErrorPrefix(err, "unknown command"): // behind ERR
+		case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"), redis.HasErrorPrefix(err, "unknown command"): // HasErrorPrefix skips "ERR "
 		case redis.HasErrorPrefix(err, "NOPERM"):
 			needed = append(needed, rightOf(t.command, err.Error(), h.o.Names))
 		default:
@@ -101,8 +103,8 @@ func (h *Health) tryScripted(ctx context.Context, c redis.UniversalClient) ([]st
 	return nil, fmt.Errorf("rights: %w", errkind.OfRead(err))
 }
 
-// triedKeys are the keys of the scripts that are tried. They are those of the store, because some proxies let no
-// script pass without keys. On a cluster there are none, because each node is asked.
+// triedKeys returns the keys for the scripts that are tried. There are some because some proxies let no script pass without keys.
+// On a cluster there are none, because each node is asked and no key is on all nodes.
 func (h *Health) triedKeys() []string {
 	if _, ok := h.client.(*redis.ClusterClient); ok {
 		return nil
@@ -110,7 +112,7 @@ func (h *Health) triedKeys() []string {
 	return []string{h.o.Names.Store(), h.o.Names.Never()}
 }
 
-// lackingToListen tries to listen to notifications, which takes a connection of its own.
+// lackingToListen tries to subscribe to notifications, which takes a connection of its own, and returns the rights that are lacking.
 func (h *Health) lackingToListen(ctx context.Context) ([]string, error) {
 	sub := h.client.Subscribe(ctx, h.o.Names.NeverChannel())
 	_, err := sub.ReceiveTimeout(ctx, checkTimeout)
@@ -124,7 +126,7 @@ func (h *Health) lackingToListen(ctx context.Context) ([]string, error) {
 	return nil, fmt.Errorf("subscribe: %w", errkind.OfRead(err))
 }
 
-// add adds the rights that would have let the commands pass which tryScripted found refused.
+// add adds the rights with which the refused commands that tryScripted has returned would have passed.
 func (l *lacking) add(said []string, n keys.Names) {
 	for i := 0; i+1 < len(said); i += 2 {
 		right := rightOf(strings.ToLower(said[i]), said[i+1], n)
@@ -136,9 +138,8 @@ func (l *lacking) add(said []string, n keys.Names) {
 	}
 }
 
-// rightOf returns the right that would have let a command pass: to run it, or to use its key or
-// channel. Where the server names a command, it may be another one: SELECT, which a client sends in
-// front of the first.
+// rightOf returns the right with which a refused command would have passed: to run the command, or to use its key or channel. said is
+// the server's error. If that names a command, it may be another one than was tried, such as SELECT, which a client sends first.
 func rightOf(command, said string, n keys.Names) string {
 	name := errkind.RefusedCommand(said)
 	switch {

@@ -13,10 +13,10 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// DefaultPrefix stands in front of all keys and channels unless Options say otherwise.
+// DefaultPrefix stands in front of all keys and channels unless redisstore.Options has another Prefix.
 const DefaultPrefix = "punctual:"
 
-// maxPrefixBytes bounds Options.Prefix.
+// maxPrefixBytes bounds the prefix that New is given.
 const maxPrefixBytes = 128
 
 // Names makes the names of keys and channels. They begin with Prefix.
@@ -33,22 +33,22 @@ func New(prefix string) (Names, error) {
 	return Names{prefix}, nil
 }
 
-// Store is the key of what belongs to the whole store.
+// Store returns the key of the hash that belongs to the whole store: its format, epoch and clock.
 func (n Names) Store() string { return n.Prefix + "store" }
 
-// Topics is the key of the set of all topics' names.
+// Topics returns the key of the sorted set with the names of all topics, and perhaps of some that were deleted.
 func (n Names) Topics() string { return n.Prefix + "topics" }
 
-// Partition is a part of a topic. All its keys are in one hash slot, and so are those of the partition with the same number
-// of each companion of the topic. So one script can change a message of the topic and one of a companion.
+// Partition is a part of a topic. All its keys are in one hash slot. The keys of the partition with the same number of each
+// companion of the topic are in that slot, too, so that one script can change a message of the topic and one of a companion.
 type Partition struct {
 	Topic  string
 	Number int    // 0 to 255
-	Tag    string // prefix, hash tag and name of the companion, which all its keys begin with
+	Tag    string // prefix, hash tag, name of the companion and a colon, with which all its keys begin
 }
 
-// Partition returns the partition of a topic with that number. The keys of orders begin with "{orders#3}:" behind the prefix,
-// and those of orders@events with "{orders#3}@events:".
+// Partition returns the partition of a topic with that number. For example, the keys of partition 3 of orders begin with
+// "{orders#3}:" behind the prefix, and those of orders@events with "{orders#3}@events:".
 func (n Names) Partition(topic string, number int) Partition {
 	parent, companion := storekit.Companion(topic)
 	if companion != "" {
@@ -57,10 +57,10 @@ func (n Names) Partition(topic string, number int) Partition {
 	return Partition{Topic: topic, Number: number, Tag: n.Prefix + "{" + parent + "#" + strconv.Itoa(number) + "}" + companion + ":"}
 }
 
-// Count is how many keys a partition has beside its two hashes of records.
+// Count is how many keys Partition.Keys returns. The hashes of records and the keys of finished records come beside these.
 const Count = 8
 
-// Settings is the index, in the keys of a partition, of the hash g, which has the settings.
+// Settings is the index, in what Partition.Keys returns, of the hash g, which has the settings.
 const Settings = 6
 
 // Args remembers the keys of partitions as arguments of scripts, so that the strings are made once and not for each call. All
@@ -72,17 +72,18 @@ type Args struct {
 
 // args are the keys of a partition.
 type args struct {
-	own     []any // of the partition
+	own     []any // what Partition.Keys returns
 	records []any // of its two hashes of records
-	// events are those of the partition with the events of the topic, finished those of the finished records. Both are empty
-	// until a script has asked for them.
+	// events are the keys of the partition of the companion events, finished those of the finished records. Both are empty until
+	// a script has asked for them.
 	events, finished []any
 }
 
-// mostArgs is how many partitions Args remembers.
+// mostArgs is how many partitions Args remembers at most. Args forgets all of them before it would remember more.
 const mostArgs = 10_000
 
-// Of returns the keys of p for a script without records. The caller must not change the slice.
+// Of returns the keys of p for a script without records: those of the partition, and behind them those of the finished records
+// once a script has asked for these. The caller must not change the slice.
 func (k *Args) Of(p Partition) []any {
 	a := k.get(p)
 	if len(a.finished) == 0 {
@@ -91,8 +92,9 @@ func (k *Args) Of(p Partition) []any {
 	return slices.Concat(a.own, a.finished)
 }
 
-// WithRecords returns the keys of p for a script that has its record in the hash of that number, 0 or 1. If the call has a
-// key, the keys include the other hash of records, too. Behind them stand the keys beside, which are none of p.
+// WithRecords returns the keys of p for a script that has its record in the hash of that number, 0 or 1. If the call has a key
+// (storekit.Request), the other hash of records follows. Behind the records stand the keys beside, which are none of p, and then
+// the keys of events and of finished records once a script has asked for these.
 func (k *Args) WithRecords(p Partition, number int64, key bool, beside ...any) []any {
 	a := k.get(p)
 	names := append(make([]any, 0, Count+records+len(beside)+len(a.events)+len(a.finished)), a.own...)
@@ -125,17 +127,22 @@ func (k *Args) AddFinished(names []any) []any {
 	return slices.Concat(names, a.finished)
 }
 
-// AddEvents remembers that the topic of a partition tells of events, so that all further scripts with records for it get the keys
-// of these. names are the keys of a script for that partition; AddEvents returns them with the keys of the events added.
+// AddEvents remembers that a script of a partition adds events, so that all further scripts with records for that partition get
+// the keys of the companion events. names are the keys of such a script; AddEvents returns them with the keys of the companion in
+// front of those of the finished records.
 func (k *Args) AddEvents(names []any) []any {
 	p := ofKey(names[0])
 	events := Partition{Tag: p.Tag[:strings.LastIndexByte(p.Tag, '}')+1] + "@events:"}
 	a := k.change(p, func(a *args) { a.events = anys(events.Keys()) })
-	end := len(names) - len(a.finished)
+	// a.finished does not say whether names has the keys of the finished records, because other calls change it meanwhile.
+	end := len(names)
+	if finished := anys(p.Finished()); names[end-1] == finished[len(finished)-1] {
+		end -= len(finished)
+	}
 	return slices.Concat(names[:end], a.events, names[end:])
 }
 
-// ofKey returns the partition whose first key is given.
+// ofKey returns the partition whose first key is given. Of its fields only Tag is set.
 func ofKey(first any) Partition {
 	key := first.(string)
 	return Partition{Tag: key[:len(key)-1]}
@@ -170,8 +177,8 @@ const tokenStep = punctual.MaxPartitions
 // OfToken returns the number of the partition that gave a token.
 func OfToken(token int64) int { return int(uint64(token) % tokenStep) }
 
-// Home returns which of n partitions a message with the given ID belongs to: the FNV-1a hash of 64 bits of the ID's stem, its
-// upper half folded into the lower by XOR, modulo n. So IDs with one stem (storekit.Stem) have one home.
+// Home returns the number of the partition, of n, that a message with the given ID belongs to: the 64-bit FNV-1a hash of the ID's
+// stem, its upper half combined with the lower one by XOR, modulo n. So IDs with one stem (storekit.Stem) have one home.
 func Home(id string, n int) int {
 	h, stem := uint64(14695981039346656037), storekit.Stem(id)
 	for i := range len(stem) {
@@ -180,8 +187,8 @@ func Home(id string, n int) int {
 	return int((h ^ h>>32) & (1<<32 - 1) % uint64(n))
 }
 
-// HomeStem returns a short stem without "~" that is at home in that one of n partitions, for the IDs of its events
-// (storekit.EventID).
+// HomeStem returns a short text without "~" whose home among n partitions is the one with that number. The IDs of the events of
+// that partition begin with it (storekit.EventID).
 func HomeStem(number, n int) string {
 	for i := 0; ; i++ {
 		if stem := strconv.Itoa(i); Home(stem, n) == number {
@@ -190,7 +197,7 @@ func HomeStem(number, n int) string {
 	}
 }
 
-// Keys returns the keys that every script of a partition gets, in the order that lua/start.lua gives.
+// Keys returns the first keys of each script that begins with lua/start.lua, in the order given there.
 func (p Partition) Keys() []string {
 	return []string{p.Tag + "t", p.Tag + "l", p.Tag + "d", p.Tag + "f", p.Tag + "m", p.Tag + "s", p.Tag + "g", p.Tag + "x"}
 }
@@ -198,12 +205,12 @@ func (p Partition) Keys() []string {
 // Channel returns the channel on which notifications of the partition are published.
 func (p Partition) Channel() string { return p.Tag + "notify" }
 
-// Records returns the key of the hash of records i, 0 or 1: the records have the answers that calls got.
+// Records returns the key of hash i, 0 or 1, of records. A record has the answer that a call got.
 func (p Partition) Records(i int64) string { return p.Tag + "r" + strconv.FormatInt(i, 10) }
 
 // Finished returns the keys of the finished records: the hash h of the records, and the sorted set u of the times at which
-// they are past their retention. They come last in KEYS, and only if there may be such records: a script recognizes them by
-// the last letter of its last key.
+// they are past their retention. A script is given them only if there may be such records, as its last two keys: it recognizes
+// them by the last letter of its last key.
 func (p Partition) Finished() []string { return []string{p.Tag + "h", p.Tag + "u"} }
 
 // Never returns a key that does not exist, in the hash slot of the key Store.

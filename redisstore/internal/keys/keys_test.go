@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The homes of an ID are part of the format. What follows the first ~ of an ID does not count.
+// The homes of an ID are part of the format. What follows the first ~ of an ID does not count, unless the ID begins with ~.
 func TestHome(t *testing.T) {
 	for id, want := range map[string][3]int{
 		"": {2, 1, 193}, "a": {1, 0, 192}, "order-1001": {2, 6, 30}, "01JD4Z3V9Q8XKJ6T7W5R2M1N0P": {0, 7, 175},
@@ -54,8 +54,8 @@ func TestKeysOfAPartition(t *testing.T) {
 	}
 }
 
-// The keys of the finished records are given behind all others, and only where there may be some: the scripts know them by
-// their last letter.
+// The keys of the finished records are given behind all others, and only where there may be such records, because the scripts
+// recognize them by the last letter of the last key.
 func TestFinishedKeys(t *testing.T) {
 	var a Args
 	p := Names{Prefix: "p:"}.Partition("topic", 0)
@@ -77,6 +77,37 @@ func TestFinishedKeys(t *testing.T) {
 	for _, key := range append(p.Keys(), p.Records(0), p.Records(1)) {
 		if strings.HasSuffix(key, "u") {
 			t.Errorf("%s looks as if the keys of finished records were there", key)
+		}
+	}
+}
+
+// The keys of events stand in front of those of the finished records, and behind all others. Where they go follows from the keys of
+// the script alone, because another call may learn of finished records of the partition, or the partition may be forgotten,
+// between two copies of one script.
+func TestEventKeys(t *testing.T) {
+	p := Names{Prefix: "p:"}.Partition("topic", 0)
+	events := anys(Names{Prefix: "p:"}.Partition("topic@events", 0).Keys())
+	records := (&Args{}).WithRecords(p, 0, false)
+	for name, before := range map[string]func(a *Args, names []any) []any{
+		"without finished records": func(_ *Args, names []any) []any { return names },
+		"with finished records":    func(a *Args, names []any) []any { return a.AddFinished(names) },
+		"finished records that another call learns of": func(a *Args, names []any) []any {
+			a.AddFinished(a.WithRecords(p, 1, false))
+			return names
+		},
+		"a partition that is forgotten": func(a *Args, names []any) []any {
+			names = a.AddFinished(names)
+			for i := range mostArgs {
+				a.Of(Names{}.Partition(fmt.Sprint("other", i), 0))
+			}
+			return names
+		},
+	} {
+		var a Args
+		names := before(&a, a.WithRecords(p, 0, false))
+		want := append(slices.Concat(records, events), names[len(records):]...)
+		if got := a.AddEvents(names); !slices.Equal(got, want) {
+			t.Errorf("%s: the keys are %v; want %v", name, got, want)
 		}
 	}
 }
@@ -106,7 +137,7 @@ func TestKeysOfCompanions(t *testing.T) {
 	}
 }
 
-// A prefix that would put keys into one slot is refused, and one that is long.
+// A prefix with a brace, which could put all keys into one slot, is refused, and so is one that is too long.
 func TestPrefix(t *testing.T) {
 	for _, prefix := range []string{"{a}", "a}", strings.Repeat("p", maxPrefixBytes+1)} {
 		if _, err := New(prefix); !errors.Is(err, punctual.ErrInvalid) {
@@ -115,7 +146,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// P10: the keys of a partition are made once, and not remembered without end.
+// P10: the keys of a partition are made once, and the number of partitions whose keys are remembered is bounded.
 func TestArgs(t *testing.T) {
 	var a Args
 	n := Names{Prefix: "p:"}

@@ -1,5 +1,5 @@
-// Package notify listens to what the scripts of a store publish, which is when a partition next needs attention. It has one
-// connection for all channels, and makes a new one when the connection breaks. Notifications may get lost.
+// Package notify listens to what the scripts of a store publish: the time at which a partition next needs attention. It has one
+// connection for all channels, and makes a new one when that breaks. Notifications may get lost.
 package notify
 
 import (
@@ -17,12 +17,13 @@ import (
 )
 
 // PingEvery is how often a PING is sent. The connection counts as broken when nothing has come for twice as long, not even the
-// answer to a PING. The client's own health check does not do, because it notices only when it cannot write, and a proxy that
-// has forgotten a connection lets the client write for a quarter of an hour.
+// answer to a PING. The client's own health check is not enough, because it notices only when it cannot write, and with a proxy
+// that has forgotten the connection the client can write for a quarter of an hour.
 const PingEvery = 3 * time.Second
 
-// The pause before a new connection doubles from reconnectPause to reconnectMost while connections break soon. So a server that
-// comes back is noticed within reconnectMost. Meanwhile waiting claims poll once a second.
+// The pause before a new connection doubles from reconnectPause to reconnectMost. It begins with reconnectPause again after a
+// connection that has worked for longer than reconnectMost. So a server that comes back is noticed within reconnectMost. Meanwhile
+// waiting claims poll once a second.
 const (
 	reconnectPause = 100 * time.Millisecond
 	reconnectMost  = 5 * time.Second
@@ -36,14 +37,14 @@ type Receiver interface {
 	Missed(p wait.Part)
 }
 
-// Options configure a Listener. All are needed.
+// Options configure a Listener. All of them must be set.
 type Options struct {
 	Receiver Receiver
 	Logger   *slog.Logger
-	// Sender names the store in the notifications that its own scripts publish. These are skipped, because the store has their
-	// content from the answers of the scripts.
+	// Sender names the store in the notifications that its own scripts publish. The Listener skips these, because the store has
+	// their content from the answers of the scripts.
 	Sender string
-	// PingEvery is PingEvery, but for tests.
+	// PingEvery is the time between two PINGs: the constant PingEvery, unless a test needs another time.
 	PingEvery time.Duration
 }
 
@@ -53,11 +54,11 @@ type Listener struct {
 	o      Options
 	start  sync.Once
 	quit   chan struct{}  // closed by Close
-	signal chan struct{}  // holds one request to look at joining and leaving
-	work   sync.WaitGroup // its goroutines
+	signal chan struct{}  // holds one request to carry out joining and leaving
+	work   sync.WaitGroup // the goroutines of the Listener
 
 	mu      sync.Mutex
-	of      map[string]wait.Part // guarded by mu: by channel, all that is to be subscribed to
+	of      map[string]wait.Part // guarded by mu: the partitions to be notified of, by channel
 	joining []string             // guarded by mu: channels to subscribe to
 	leaving []string             // guarded by mu: channels to unsubscribe from
 }
@@ -69,7 +70,7 @@ func New(client redis.UniversalClient, o Options) *Listener {
 	}
 }
 
-// Start begins the listening. Only the first call does something.
+// Start begins the listening. Every call but the first does nothing.
 func (l *Listener) Start() { l.start.Do(func() { l.work.Go(l.listen) }) }
 
 // Close ends the listening, and waits until it has ended. No Start may follow.
@@ -78,7 +79,7 @@ func (l *Listener) Close() {
 	l.work.Wait()
 }
 
-// Subscribe has the Listener subscribe to the channel of a partition, and returns before it has.
+// Subscribe has the Listener subscribe to the channel of a partition, and does not wait until it has.
 func (l *Listener) Subscribe(channel string, p wait.Part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +91,7 @@ func (l *Listener) Subscribe(channel string, p wait.Part) {
 	l.wake()
 }
 
-// Unsubscribe has the Listener leave a channel, and returns before it has.
+// Unsubscribe has the Listener unsubscribe from a channel, and does not wait until it has.
 func (l *Listener) Unsubscribe(channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,7 +191,7 @@ func (l *Listener) session(ctx context.Context) (live bool, err error) {
 	}
 }
 
-// receive passes on what comes, until nothing has come for the time of silence.
+// receive passes on what comes, until the connection breaks, nothing has come for the time of silence, or ctx ends.
 func receive(ctx context.Context, sub *redis.PubSub, events chan<- any, silence time.Duration) error {
 	for {
 		e, err := sub.ReceiveTimeout(ctx, silence)
@@ -215,8 +216,8 @@ func (l *Listener) resubscribe() {
 	}
 }
 
-// changes returns the channels to subscribe to, and those to leave. A channel that was left and subscribed to again is only
-// among the first.
+// changes returns the channels to subscribe to, and those to unsubscribe from. A channel that was unsubscribed from and subscribed
+// to again is only among the former.
 func (l *Listener) changes() (joining, leaving []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,8 +235,8 @@ func (l *Listener) changes() (joining, leaving []string) {
 	return joining, leaving
 }
 
-// deliver passes one event of the connection to the Receiver. Something may have been missed before a subscription, whether it
-// is the first one or that of a new connection.
+// deliver passes one event of the connection to the Receiver. With each subscription, also one of a new connection, it calls Missed,
+// because notifications may have been published before.
 func (l *Listener) deliver(event any) {
 	switch e := event.(type) {
 	case *redis.Subscription:

@@ -21,7 +21,7 @@ import (
 var shared *redisrig.Server
 
 func TestMain(m *testing.M) {
-	// A pool that could not dial goes on trying for up to a second after it was closed.
+	// A connection pool of go-redis that could not dial goes on trying for up to a second after it was closed.
 	dialling := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 	os.Exit(redisrig.Run(m, &shared, func() error { return goleak.Find(dialling) }))
 }
@@ -54,7 +54,7 @@ func (l *logged) count(prefix string) (n int) {
 	return n
 }
 
-// received keeps what a Listener has passed on. missed has no time.
+// received is a Receiver that keeps what a Listener has passed on. A call of Missed is an event at the time missed.
 type received struct {
 	mu  sync.Mutex
 	all []event // guarded by mu
@@ -122,8 +122,8 @@ func do(t *testing.T, s *redisrig.Server, words ...string) string {
 	return answer
 }
 
-// P11: what others publish is passed on, with what may have been missed before; a store's own is not, because it
-// knows that. A text that is not a time says only that something is to be done.
+// P11: a Listener passes on what others publish, and once it has subscribed also that something may have been missed before. It does
+// not pass on what its own store has published. A notification without a readable time counts as missed.
 func TestWhatIsPassedOn(t *testing.T) {
 	l, r, _ := listen(t, shared)
 	p := wait.Part{Topic: "orders"}
@@ -140,7 +140,7 @@ func TestWhatIsPassedOn(t *testing.T) {
 	}
 }
 
-// A channel that is left is subscribed to no more; one that is left and subscribed to again is.
+// A channel that was unsubscribed from has one subscriber less; one that was then subscribed to again is still passed on.
 func TestUnsubscribe(t *testing.T) {
 	l, r, _ := listen(t, shared)
 	for _, name := range []string{"stays", "goes"} {
@@ -161,7 +161,7 @@ func TestUnsubscribe(t *testing.T) {
 	waitUntil(t, "the other one is not", func() bool { return r.count(event{wait.Part{Topic: "stays"}, 7}) == 1 })
 }
 
-// An outage is told once, however often the listener tries, and notifications come again after it.
+// An outage is logged as a warning once, however often the Listener tries to connect, and after the outage it subscribes again.
 func TestAnOutageIsToldOnce(t *testing.T) {
 	server := redisrig.Start(t)
 	l, r, log := listen(t, server)

@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 )
 
-// docs/format-redis.md decodes a message byte by byte. Its bytes are what a store wrote, and are read here as the page says.
+// docs/format-redis.md decodes a message byte by byte. Read decodes the bytes on that page to what the page says.
 func TestBytesInTheDocument(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/format-redis.md")
 	if err != nil {

@@ -5,25 +5,22 @@ import (
 	"math"
 )
 
-// Scripts take lists of short values in the form of msgpack (msgpack.org). Redis and this program
-// are both quicker with one value than with thousands. Only what the scripts need is here: arrays,
-// strings and numbers.
+// Scripts take lists of short values as one value in the form of msgpack (msgpack.org), because Redis and this program are both
+// quicker with one value than with thousands. Only what the scripts need is here: arrays, strings and numbers.
 
 const (
 	packFixString = 0xa0 // and the length, below 32
-	packFixArray  = 0x90 // and the length, below 16
 	packFloat64   = 0xcb
 	packString8   = 0xd9
 	packString16  = 0xda
 	packString32  = 0xdb
-	packArray16   = 0xdc
 	packArray32   = 0xdd
 )
 
-// PackedBytes is how much longer than itself a packed value is at most.
+// PackedBytes bounds how many bytes a packed number, the head of an array or the head of a string has.
 const PackedBytes = 9
 
-// PackArray packs how many values follow.
+// PackArray packs the head of an array, of which n values follow.
 func PackArray(b []byte, n int) []byte {
 	return binary.BigEndian.AppendUint32(append(b, packArray32), uint32(n))
 }
@@ -38,7 +35,7 @@ func PackString(b []byte, s string) []byte {
 	return append(PackStringHead(b, len(s)), s...)
 }
 
-// PackStringHead packs the length of a text, which follows.
+// PackStringHead packs the head of a text, of which n bytes follow.
 func PackStringHead(b []byte, n int) []byte {
 	switch {
 	case n < 32:

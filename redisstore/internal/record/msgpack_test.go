@@ -13,10 +13,10 @@ var shared *redisrig.Server
 
 func TestMain(m *testing.M) { os.Exit(redisrig.Run(m, &shared, func() error { return nil })) }
 
-// lengths are those around which the form of a packed string changes.
+// lengths are the lengths at which the form of a packed string changes, and 0 and 1.
 var lengths = []int{0, 1, 31, 32, 255, 256, 65535, 65536}
 
-// What this program packs the scripts read.
+// The server's Lua reads what this program packs.
 func TestMsgpackOfTheServer(t *testing.T) {
 	want := "1"
 	b := PackArray(nil, len(lengths)+2)

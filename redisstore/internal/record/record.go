@@ -17,7 +17,8 @@ import (
 // The binary forms of a message. Numbers are little-endian; double is an IEEE 754 double that
 // holds a whole number below 2^53, because that is what Lua reckons with.
 //
-// What never changes (hash m); the scripts write the fields up to due, and this program the rest:
+// What never changes (hash m). Of a pushed message the scripts write the fields up to due, and this program the rest; the message
+// of an event is written by the scripts as a whole (lua/events.lua):
 //
 //	version(4 bits) flags(4 bits) created(double) due(double) maxAttempts(4) [expireAfter(double)] [remember(double)]
 //	[uvarint length, block of attributes (storekit.Attributes)]
@@ -30,35 +31,36 @@ import (
 //	due(double) maxAttempts(4) [created(double) began(double) [remember(double)]] [firstDue(double)] [expireAfter(double)]
 //	{ attempt(4) at(double) length(2) error }, oldest first
 //
-// A message of version 2 has for how long its ID is remembered, at a place where scripts find it; the block of attributes
-// says the same to this program. Such a message has a state of version 3, with that length once more, from the push on.
-// Version 2 of a state has when the message was created and when its lease began. firstDue and expireAfter are there if the
-// flags say so; without firstDue the first due time is due. docs/format-redis.md has the rules for changing these forms.
+// A message of version 2 has the field remember, for how long its ID is remembered, at a place where scripts find it; the block
+// of attributes says the same to this program. From its push on such a message has a state of version 3, which repeats remember.
+// A state of version 2 or 3 says when the message was created and when its lease began. firstDue and expireAfter are there if
+// the flags say so; without firstDue the first due time is due. docs/format-redis.md has the rules for changing these forms.
 const (
 	formatVersion = 1
-	// timedVersion is that of a state with times, for finished records and events.
+	// timedVersion is the version of a state with the times created and began, which finished records and events need.
 	timedVersion = 2
-	// rememberVersion is that of a state with times and remember.
+	// rememberVersion is the version of a state with these times and remember.
 	rememberVersion = 3
-	// HeadBytes is the length of what the scripts write of a message, with maxAttempts.
+	// HeadBytes is the length of a message from version to maxAttempts, which is all that comes before the optional fields.
 	HeadBytes = 21
 )
 
-// Flags of both forms.
+// Flags of messages and states, as far as this program reads or writes them.
 const (
 	flagDrop       = 1
 	flagCancel     = 2 // of a state
 	flagExpires    = 4
 	flagFirst      = 16 // of a state
 	flagAttributes = 8  // of a message: a block of attributes is there
-	// flagRemember is version 2 of a message, which counts as a flag.
+	// flagRemember is added to the first byte of a message and makes version 2 of version 1 there, so that it needs no bit of its
+	// own.
 	flagRemember = 16
 )
 
 // reasons by their number in a state.
 var reasons = [...]punctual.DeathReason{"", punctual.ReasonDiscarded, punctual.ReasonAttemptsUsedUp, punctual.ReasonExpired}
 
-// Message is a message as its two records tell it. Times are in ms.
+// Message is a message as decoded from its two records. Times are in ms.
 type Message struct {
 	drop        bool
 	maxAttempts int
@@ -71,13 +73,13 @@ type Message struct {
 	Attempt  int // how many attempts there were
 	Due      int64
 	FirstDue int64 // from which the expiry counts
-	Cancel   bool  // it is not to be delivered again
+	Cancel   bool  // the message is not to be delivered again
 	Reason   punctual.DeathReason
 	Failures []punctual.Failure
 }
 
-// Read reads the two records of a message. state is empty for a message that was never changed, or is under a compact lease,
-// whose token is in the score. Nothing of the records stays part of the Message.
+// Read reads the two records of a message. state is empty for a message without a state: it waits as it was pushed, or is under a
+// compact lease, whose token is in the score. The Message refers to no memory of the records.
 func Read(id, message, state string) (Message, error) {
 	m, err := readMessage(id, message)
 	if err == nil && state != "" {
@@ -86,10 +88,10 @@ func Read(id, message, state string) (Message, error) {
 	return m, err
 }
 
-// ReasonNumber is the number of a reason in a state.
+// ReasonNumber returns the number of a reason in a state.
 func ReasonNumber(r punctual.DeathReason) int { return slices.Index(reasons[:], r) }
 
-// RestBytes is how long AppendRest makes a message.
+// RestBytes returns how many bytes AppendRest appends for a message.
 func RestBytes(m *punctual.NewMessage) int {
 	n := 4 + uvarintBytes(len(m.Headers)) + len(m.Body)
 	if block := storekit.NewAttributes(m).Block(); block != nil {
@@ -117,7 +119,7 @@ func uvarintBytes(n int) int {
 	return size
 }
 
-// Flags are those of a message that is pushed.
+// Flags returns the flags of a message that is pushed, with flagRemember.
 func Flags(m *punctual.NewMessage) (flags byte) {
 	if m.DropExpired {
 		flags |= flagDrop
@@ -134,7 +136,7 @@ func Flags(m *punctual.NewMessage) (flags byte) {
 	return flags
 }
 
-// AppendRest appends the part of a message's record that this program writes.
+// AppendRest appends the part of a message's record that this program writes, which is all behind due.
 func AppendRest(b []byte, m *punctual.NewMessage) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.MaxAttempts))
 	if m.ExpireAfter > 0 {
@@ -159,12 +161,12 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// AppendDouble appends a number as Lua reckons with it.
+// AppendDouble appends a number in the form in which Lua has its numbers.
 func AppendDouble(b []byte, x float64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
 }
 
-// readMessage reads a message as it was pushed.
+// readMessage reads the record of the hash m: a message as it was pushed.
 func readMessage(id, record string) (Message, error) {
 	var m Message
 	d := decoder{b: record}
@@ -178,7 +180,7 @@ func readMessage(id, record string) (Message, error) {
 		m.expireAfter = d.double()
 	}
 	if version == formatVersion+1 {
-		m.attributes.Remember = Millis(d.double()) // of a message from before there were blocks, this alone says it
+		m.attributes.Remember = Millis(d.double()) // a message from before there were blocks of attributes has remember here alone
 	}
 	if flags&flagAttributes != 0 {
 		var err error
@@ -191,12 +193,12 @@ func readMessage(id, record string) (Message, error) {
 		m.body = []byte(d.b)
 	}
 	if d.bad || version != formatVersion && version != formatVersion+1 {
-		return m, unreadable("message", id, version, len(record))
+		return m, unreadable("message", id, version, formatVersion+1, len(record))
 	}
 	return m, nil
 }
 
-// addState reads what has changed since.
+// addState reads the record of the hash s: what has changed since the push.
 func (m *Message) addState(id, state string) error {
 	d := decoder{b: state}
 	version, flags, reason, failures := d.byte(), d.byte(), d.byte(), d.byte()
@@ -222,17 +224,17 @@ func (m *Message) addState(id, state string) error {
 		m.Failures = append(m.Failures, d.failure())
 	}
 	if d.bad || version < formatVersion || version > rememberVersion || int(reason) >= len(reasons) {
-		return unreadable("state of message", id, version, len(state))
+		return unreadable("state of message", id, version, rememberVersion, len(state))
 	}
 	m.Reason = reasons[reason]
 	return nil
 }
 
-func unreadable(what, id string, version byte, n int) error {
-	return fmt.Errorf("%s %s has version %d and %d bytes; this program reads version %d: %w", what, id, version, n, formatVersion, punctual.ErrCorrupt)
+func unreadable(what, id string, version, newest byte, n int) error {
+	return fmt.Errorf("%s %s has version %d and %d bytes; this program reads versions 1 to %d: %w", what, id, version, n, newest, punctual.ErrCorrupt)
 }
 
-// In is the message as readers of its topic see it.
+// In returns the message as readers of its topic see it.
 func (m *Message) In(topic, id string) punctual.Message {
 	out := punctual.Message{
 		ID: id, Topic: topic, Body: m.body, Headers: m.headers,
@@ -245,19 +247,22 @@ func (m *Message) In(topic, id string) punctual.Message {
 	return out
 }
 
-// Millis is a number of milliseconds as a duration. The longest expiry does not fit when
-// rounded up to whole milliseconds; it lies beyond MaxDue anyway.
+// Millis returns a number of milliseconds as a duration. The longest ExpireAfter, of 292 years, was rounded up to whole milliseconds
+// and does not fit any more. For it Millis returns the longest Duration, which storekit.CeilDuration rounds up to that number again.
 func Millis(ms int64) time.Duration {
-	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+	if ms > math.MaxInt64/int64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
-// decoder takes fields off the front of b; bad is set once something did not fit.
+// decoder takes fields off the front of b. bad is set once b was too short for a field.
 type decoder struct {
 	b   string
 	bad bool
 }
 
-// take returns a part of b, or nothing if that does not have as many bytes.
+// take returns the next n bytes of b, or nothing if b has fewer.
 func (d *decoder) take(n uint64) string {
 	if n > uint64(len(d.b)) {
 		d.bad, d.b = true, ""

@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -17,19 +18,20 @@ func pushed(m *punctual.NewMessage, created, due int64) string {
 	return string(AppendRest(AppendDouble(AppendDouble(b, float64(created)), float64(due)), m))
 }
 
-// stateOf is a state as the scripts write it.
+// stateOf is a state of version 1 as the scripts write it, with the token 256, at most 3 attempts and no failures.
 func stateOf(flags, reason byte, attempt uint32, due int64, more ...byte) string {
 	b := binary.LittleEndian.AppendUint32([]byte{1, flags, reason, 0}, attempt)
 	b = AppendDouble(AppendDouble(b, 256), float64(due))
 	return string(append(binary.LittleEndian.AppendUint32(b, 3), more...))
 }
 
-// What is written is read again, and is as long as was said.
+// Read reads what AppendRest has written, which is as long as RestBytes says.
 func TestRecordIsReadAgain(t *testing.T) {
 	for name, m := range map[string]punctual.NewMessage{
-		"nothing":    {},
-		"everything": {Body: []byte("body"), Headers: map[string]string{"b": "2", "a": ""}, MaxAttempts: 7, ExpireAfter: time.Minute, DropExpired: true, Remember: 1500 * time.Microsecond},
-		"remember":   {Body: []byte("body"), Remember: punctual.MaxFinishedRetention},
+		"nothing":            {},
+		"everything":         {Body: []byte("body"), Headers: map[string]string{"b": "2", "a": ""}, MaxAttempts: 7, ExpireAfter: time.Minute, DropExpired: true, Remember: 1500 * time.Microsecond},
+		"remember":           {Body: []byte("body"), Remember: punctual.MaxFinishedRetention},
+		"the longest expiry": {ExpireAfter: math.MaxInt64},
 	} {
 		if rest := AppendRest(nil, &m); len(rest) != RestBytes(&m) {
 			t.Errorf("%s: %d bytes, want %d", name, len(rest), RestBytes(&m))
@@ -44,7 +46,7 @@ func TestRecordIsReadAgain(t *testing.T) {
 			Created: storekit.FromMillis(1000), Due: storekit.FromMillis(2000), FirstDue: storekit.FromMillis(2000),
 		}
 		if m.ExpireAfter > 0 {
-			want.Expires = want.Due.Add(m.ExpireAfter)
+			want.Expires = storekit.ExpiresAt(want.Due, m.ExpireAfter)
 		}
 		if !reflect.DeepEqual(in, want) {
 			t.Errorf("%s: %+v, want %+v", name, in, want)
@@ -52,7 +54,7 @@ func TestRecordIsReadAgain(t *testing.T) {
 	}
 }
 
-// A state tells what has changed.
+// A state says what has changed since the push.
 func TestStateIsAdded(t *testing.T) {
 	message := pushed(&punctual.NewMessage{}, 1000, 2000)
 	m, err := Read("x", message, stateOf(flagCancel|flagFirst, 2, 4, 5000, AppendDouble(nil, 3000)...))
@@ -74,7 +76,7 @@ func TestStateWithTimes(t *testing.T) {
 	}
 }
 
-// A state with times and remember is read like one without.
+// A state with times and remember is read like one without. A state of a version that there is not is damage.
 func TestStateWithRemember(t *testing.T) {
 	message := pushed(&punctual.NewMessage{Remember: time.Hour}, 1000, 2000)
 	state := stateOf(flagFirst|flagExpires, 0, 4, 5000, AppendDouble(AppendDouble(AppendDouble(AppendDouble(AppendDouble(nil, 1000), 4500), 3.6e6), 3000), 60)...)
@@ -89,7 +91,8 @@ func TestStateWithRemember(t *testing.T) {
 	}
 }
 
-// A finished record says what it has, and one that is cut off, too long or of another version is damage.
+// A finished record is read with and without its optional parts. A record that is cut off, too long, of another version or with an
+// unknown outcome is damage (P13).
 func TestFinished(t *testing.T) {
 	ms := func(b []byte, n int64, bytes int) []byte {
 		return append(b, binary.LittleEndian.AppendUint64(nil, uint64(n))[:bytes]...)
@@ -127,12 +130,19 @@ func TestFinished(t *testing.T) {
 	}
 }
 
-// P13: a record that is cut off, or of another version, is damage.
+// P13: a message or a state that is cut off is damage, and so are a message of a version that there is not and a state with an
+// unknown reason.
 func TestDamage(t *testing.T) {
-	message, state := pushed(&punctual.NewMessage{Headers: map[string]string{"name": "value"}}, 1, 2), stateOf(0, 0, 1, 2)
-	for n := range len(message) {
-		if _, err := Read("x", message[:n], ""); !errors.Is(err, punctual.ErrCorrupt) {
-			t.Errorf("P13: the first %d bytes of a message: %v; want ErrCorrupt", n, err)
+	headers := map[string]string{"name": "value"}
+	message, state := pushed(&punctual.NewMessage{Headers: headers}, 1, 2), stateOf(0, 0, 1, 2)
+	for _, whole := range []string{message, pushed(&punctual.NewMessage{Headers: headers, Remember: time.Hour}, 1, 2)} { // versions 1 and 2
+		if _, err := Read("x", whole, ""); err != nil {
+			t.Fatal(err)
+		}
+		for n := range len(whole) {
+			if _, err := Read("x", whole[:n], ""); !errors.Is(err, punctual.ErrCorrupt) {
+				t.Errorf("P13: the first %d bytes of a message of version %d: %v; want ErrCorrupt", n, whole[0]>>4, err)
+			}
 		}
 	}
 	for n := 1; n < len(state); n++ {
@@ -140,16 +150,18 @@ func TestDamage(t *testing.T) {
 			t.Errorf("P13: the first %d bytes of a state: %v; want ErrCorrupt", n, err)
 		}
 	}
-	if _, err := Read("x", "\x20"+message[1:], ""); !errors.Is(err, punctual.ErrCorrupt) {
-		t.Errorf("P13: a message of version 2: %v; want ErrCorrupt", err)
+	for _, version := range []string{"\x00", "\x30"} { // but for the version these are messages of version 1
+		if _, err := Read("x", version+message[1:], ""); !errors.Is(err, punctual.ErrCorrupt) {
+			t.Errorf("P13: a message of version %d: %v; want ErrCorrupt", version[0]>>4, err)
+		}
 	}
 	if _, err := Read("x", message, stateOf(0, 9, 1, 2)); !errors.Is(err, punctual.ErrCorrupt) {
 		t.Errorf("P13: a reason that there is not: %v; want ErrCorrupt", err)
 	}
 }
 
-// A message from before there were blocks of attributes says by its version alone for how long its ID is remembered. What is no
-// block is damage.
+// A message from before there were blocks of attributes has remember at its old place alone, and is still read. Bytes that are no
+// block, where the flags say that there is one, are damage.
 func TestMessageWithoutABlock(t *testing.T) {
 	b := []byte{(formatVersion + 1) << 4}
 	head := binary.LittleEndian.AppendUint32(AppendDouble(AppendDouble(b, 1000), 2000), 3)

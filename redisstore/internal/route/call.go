@@ -14,16 +14,16 @@ import (
 
 // A call whose answer is lost is sent again, with the same number and deadline. lua/call.lua keeps the last answer that each
 // caller got, and carries a call out once. So a broken connection or a failover costs time, but the caller learns the
-// outcome as long as one copy gets an answer. A copy that arrives after the deadline, by the store's clock, changes nothing.
-// A copy of a call that its caller has given up may still arrive before the deadline: unanswered.go has it refused, so that
-// it cannot undo a later call of the same store.
+// outcome as long as one copy gets an answer. A copy that arrives after the deadline, by the store's clock, changes nothing but
+// the clock of its partition. A copy of a call that its caller has given up may still arrive before the deadline: unanswered.go
+// has it refused, so that it cannot undo a later call of the same store.
 
 // CallTime is how far ahead the deadline of a call is, in ms, unless the context ends before. Until the deadline copies of
 // the call may take effect.
 const CallTime = 15_000
 
 // recorded runs a Recorded script. A call may be refused as late although it is new, because this process has guessed the
-// server's clock wrong. Then recorded makes it anew, if certainly no copy was carried out.
+// server's clock wrong. Then recorded sends it with a new deadline, if certainly no copy was carried out, Tries times at most.
 func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partition, beside []any, k *script.Key, args []any) (*script.Answer, error) {
 	c := r.slots.begin()
 	defer r.slots.end(c)
@@ -35,7 +35,7 @@ func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partiti
 		switch {
 		case err != nil && !punctual.Definite(err) && !IsUnconfirmed(err):
 			r.unanswered.add(p, unanswered{c.caller, c.number, deadline}, r.o.Clock.Guess()/1000)
-			c.number++ // lua/refuse.lua uses up the number after a call
+			c.number++ // the number after that of the call is for lua/refuse.lua
 			return nil, err
 		case err == nil, !errors.Is(err, errkind.ErrLate), !punctual.Definite(err), try == Tries:
 			return a, err
@@ -47,13 +47,13 @@ func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partiti
 	}
 }
 
-// slots makes the callers that lua/call.lua knows, numbered 0, 1, 2 ... Each slot has one call under way at a time, so that there
-// are as many slots as this store ever had calls under way at once.
+// slots makes the callers that lua/call.lua knows: one for each slot 0, 1, 2 .... A slot has one call under way at a time, so there
+// are as many slots as the most calls that this store ever had under way at once.
 type slots struct {
 	sender string // Options.Sender
 
 	mu   sync.Mutex
-	free []*call // guarded by mu: the last call of each slot without one
+	free []*call // guarded by mu: the last call of each free slot
 	made int     // guarded by mu: how many slots there are
 }
 
@@ -63,7 +63,7 @@ type call struct {
 	number int64
 }
 
-// begin reserves a free slot for a call, which the caller must give to end.
+// begin reserves a free slot and returns a call in it, which the caller must give to end.
 func (s *slots) begin() *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()

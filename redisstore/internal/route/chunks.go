@@ -15,8 +15,8 @@ import (
 // the chunks. Each partition has a queue of chunks, in which the items keep their order; the scripts of a queue run one after the
 // other.
 //
-// Nodes are asked side by side. Where several nodes are asked, Run does not wait for one that does not answer for a second (P14).
-// The items of that node have an error then, and its answers are dropped when they come.
+// Nodes are asked side by side. Where several nodes are asked, Run does not wait for one that does not answer for a second (P14), or
+// longer with class replicated. The items of that node have an error then, and its answers are dropped when they come.
 //
 // N is what the caller keeps with each chunk. A Chunks is for one goroutine.
 type Chunks[N any] struct {
@@ -36,8 +36,8 @@ type Chunks[N any] struct {
 	last  *Chunk[N]
 	tails map[wait.Part]*Chunk[N]
 
-	mu   sync.RWMutex
-	left bool // guarded by mu: Run has returned
+	mu       sync.RWMutex
+	returned bool // guarded by mu: Run has returned
 }
 
 // Chunk is the items of one script.
@@ -137,10 +137,10 @@ func (g *Chunks[N]) runQueue(ctx context.Context, c *Chunk[N], late func()) {
 func (g *Chunks[N]) begin(c *Chunk[N]) ([]any, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	if g.left {
+	if g.returned {
 		return nil, false
 	}
-	c.begun = true // under RLock, because while left is false only the goroutine of the queue reads or writes it
+	c.begun = true // under RLock, because while returned is false only the goroutine of the queue reads or writes it
 	return g.Pack(c), true
 }
 
@@ -148,7 +148,7 @@ func (g *Chunks[N]) begin(c *Chunk[N]) ([]any, bool) {
 func (g *Chunks[N]) end(c *Chunk[N], take func() error, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.left {
+	if g.returned {
 		return err
 	}
 	if err == nil {
@@ -162,7 +162,7 @@ func (g *Chunks[N]) end(c *Chunk[N], take func() error, err error) error {
 func (g *Chunks[N]) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.left = true
+	g.returned = true
 	for _, c := range g.all {
 		switch {
 		case c.ended:

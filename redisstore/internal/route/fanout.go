@@ -10,7 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// nodeSlack is what a node may take beside wait.LateAfter: with class replicated its answer waits for others.
+// nodeSlack returns how much longer than wait.LateAfter a node may take to answer. With class replicated that is more, because the
+// answer waits for replicas.
 func (r *Router) nodeSlack() time.Duration {
 	if r.o.Replicas == 0 {
 		return r.o.Slack
@@ -36,7 +37,8 @@ func (r *Router) serverOf(ctx context.Context, key string) string {
 	return AddrOf(c)
 }
 
-// AddrOf is the address of a server, or the name that Sentinel's clients have in its place.
+// AddrOf returns the address of a server, or the name that Sentinel's clients have in its place. It is empty for a client of
+// another type than *redis.Client.
 func AddrOf(c redis.UniversalClient) string {
 	if c, ok := c.(*redis.Client); ok {
 		return c.Options().Addr
@@ -44,7 +46,8 @@ func AddrOf(c redis.UniversalClient) string {
 	return ""
 }
 
-// Probe reads the first message of a partition, to see whether its node answers. Also an error from the node itself is an answer.
+// Probe reads the ID of the first waiting message of a partition, and returns nil if the node answers. An error from the node itself
+// is an answer, too.
 func (r *Router) Probe(p wait.Part) error {
 	key := r.o.Names.Partition(p.Topic, p.Number).Keys()[0]
 	ctx := context.Background()
@@ -59,7 +62,7 @@ func (r *Router) Probe(p wait.Part) error {
 	return nil
 }
 
-// Reload implements wait.Prober.
+// Reload implements wait.Prober. It does not wait for the answer.
 func (r *Router) Reload() {
 	if cluster, ok := r.client.(*redis.ClusterClient); ok {
 		cluster.ReloadState(context.Background())
@@ -69,15 +72,15 @@ func (r *Router) Reload() {
 // Work is a part of a call that one node does.
 type Work struct {
 	Node string
-	// Run does it; it calls late when the node has not answered for too long.
+	// Run does the work. It calls late when the node has not answered for too long.
 	Run func(late func())
 }
 
 // worksAtOnce is how many works of one call a node does at a time, each the queue of a partition or the question for a topic.
 const worksAtOnce = 16
 
-// FanOut does the works, those of several nodes side by side. With several nodes it returns when only works of nodes that
-// are late are left.
+// FanOut does the works, those of several nodes side by side. With one node it returns when all works are done. With several it
+// also returns when those that are left are all of nodes that are late.
 func (r *Router) FanOut(all []Work) {
 	if len(all) == 1 {
 		all[0].Run(func() {})
@@ -116,8 +119,8 @@ func (r *Router) FanOut(all []Work) {
 	}
 }
 
-// Each calls ask for each topic, some at once, and returns the answers and the errors. A question counts as one to the node
-// of the topic's partition 0, so a topic has an error when that node is late.
+// Each calls ask for each topic, some at once, and returns the answers and the errors. Such a call of ask counts as a work of the
+// node that serves the topic's partition 0, so a topic has an error when that node is late.
 func Each[T any](ctx context.Context, r *Router, topics []string, ask func(topic string) (T, error)) (map[string]T, map[string]error) {
 	var mu sync.Mutex
 	answers, errs := make(map[string]T), make(map[string]error) // guarded by mu until this returns

@@ -1,5 +1,5 @@
-// Package route runs scripts. It finds the node, sends the items of a call to their partitions, repeats what got no answer
-// and waits for replicas. Of a script it knows only whether it may be sent twice and whether it awaits replicas.
+// Package route runs scripts. It finds the node, sends the items of a call to their partitions, sends again what got no answer and
+// waits for replicas. It knows of a script whether it may be sent twice and whether it awaits replicas, not what it does.
 package route
 
 import (
@@ -28,34 +28,36 @@ type Options struct {
 	Sender string
 	// Replicas is how many replicas have to have a change on disk before a call returns; 0 waits for none.
 	Replicas int
-	// ReplicaTimeout is for how long a change waits for them; 0 is the default.
+	// ReplicaTimeout is for how long a change waits for the replicas; 0 stands for the default, 2 s.
 	ReplicaTimeout time.Duration
-	// Slack, for tests of many servers on one machine, is what a node may take beside wait.LateAfter.
+	// Slack, for tests of many servers on one machine, is how much longer than wait.LateAfter a node may take to answer.
 	Slack time.Duration
 	// General, for tests, reports for each call whether its script must take the general path. Nil leaves the choice to scripts.
 	General func() bool
-	// Closing is closed when the store closes; Closed is the error of calls then.
+	// Closing is closed when the store closes. Closed is the error of a call that ends because of that.
 	Closing <-chan struct{}
 	Closed  error
 	// Unconfirmed is called when too few replicas have confirmed a change.
 	Unconfirmed func()
-	// NoEvents is called when a script has an event to add and finds no companion for it in a partition, whose version is seen.
-	// It makes the companion there, or says why not; tries counts from 1.
+	// NoEvents is called when a script in partition p has an event to add and the companion events does not exist. seen is the
+	// version that the script found in the companion's partition. NoEvents makes the companion, or returns why not. tries counts the
+	// calls of NoEvents for one script, from 1.
 	NoEvents func(ctx context.Context, p keys.Partition, seen int64, tries int) error
-	// Answered is called with the version of the settings that a script has found in a partition of the topic.
+	// Answered is called with the version of the settings that a script has found in a partition of the topic. Its error becomes
+	// that of the call.
 	Answered func(ctx context.Context, sc *script.Script, topic string, version int64) error
 }
 
 // Router runs scripts for one store. All methods are safe for concurrent use.
 type Router struct {
-	// Nodes knows which nodes do not answer.
+	// Nodes knows which nodes of a cluster do not answer.
 	Nodes *wait.Nodes
 
 	client  redis.UniversalClient
 	o       Options
 	slots   slots
 	keyArgs keys.Args
-	work    sync.WaitGroup // what nodes do of calls
+	work    sync.WaitGroup // the goroutines of FanOut
 
 	unanswered unansweredCalls
 }
@@ -67,7 +69,8 @@ func New(client redis.UniversalClient, o Options) *Router {
 	return r
 }
 
-// Close waits for what nodes still do. No call may follow.
+// Close ends the tests of nodes, and waits for these and for the works of calls that did not wait for their nodes. No call may
+// follow.
 func (r *Router) Close() {
 	r.Nodes.Close()
 	r.work.Wait()
@@ -80,8 +83,8 @@ type onceCmd struct{ *redis.Cmd }
 // NoRetry makes go-redis send the command only once.
 func (onceCmd) NoRetry() bool { return true }
 
-// Tries is how often a command is sent, at most, that Redis refuses for a reason that may pass, or that gets no answer. The
-// pauses between the tries begin with FirstPause and double.
+// Tries is how often a command is sent, at most, if Redis refuses it for a reason that may pass or if no answer comes. The pauses
+// between the tries begin with FirstPause and double.
 const (
 	Tries      = 5
 	FirstPause = 10 * time.Millisecond
@@ -136,7 +139,7 @@ func (r *Router) RunStore(ctx context.Context, sc *script.Script, key string, ar
 	return r.timed(ctx, sc, []any{key}, append(times, args...))
 }
 
-// timed runs a script that gets the caller's times and answers with its own, from which the clock learns.
+// timed runs a script that is given the lower bound of the clock and begins its answer with its own time, which the clock takes in.
 func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any) (*script.Answer, error) {
 	server, sent := r.serverOf(ctx, keys[0].(string)), time.Now()
 	reply, err := r.Send(ctx, sc, keys, args)
@@ -153,9 +156,8 @@ func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any)
 	return a, nil
 }
 
-// Send runs a script. It sends the script again if Redis certainly refused it for a reason that may
-// pass. It also does so if no answer came, where the script may be sent twice. Once a copy may have been carried out,
-// no refusal of a later one is definite.
+// Send runs a script. It sends the script again if Redis certainly refused it for a reason that may pass, and also if no answer
+// came and the script may be sent twice. Once a copy may have been carried out, no refusal of a later one is definite.
 func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) ([]any, error) {
 	pause, unsure := FirstPause, false
 	for try := 1; ; try++ {
@@ -171,7 +173,7 @@ func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) 
 			if err := ctx.Err(); err != nil {
 				return nil, errkind.Doubt(unsure, err)
 			}
-			try-- // the script has come further
+			try-- // the script has prepared a part of its work
 			continue
 		}
 		if redis.HasErrorPrefix(err, script.FinishedKeysMark) {
@@ -206,8 +208,8 @@ func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) 
 	}
 }
 
-// awaitEvents is called when a script has done nothing because the companion of an event is not there. It returns nil once the
-// script may be sent again.
+// awaitEvents is called when a script has done nothing because the companion events does not exist. It returns nil once the script
+// may be sent again.
 func (r *Router) awaitEvents(ctx context.Context, p keys.Partition, why error, tries int) error {
 	if tries > 2*Tries {
 		return fmt.Errorf("somebody deletes the events of %s again and again: %w", p.Topic, punctual.ErrOverloaded)
@@ -218,13 +220,13 @@ func (r *Router) awaitEvents(ctx context.Context, p keys.Partition, why error, t
 	return r.refuse(ctx, p) // a copy without an answer may be on its way
 }
 
-// isNoEvents reports whether a script has done nothing because the companion of an event is not there.
+// isNoEvents reports whether a script has done nothing because the companion events does not exist.
 func isNoEvents(err error) bool { return redis.HasErrorPrefix(err, script.NoEventsMark) }
 
-// seenIn returns the version that such an error has.
+// seenIn returns the version in such an error, which the companion's partition has.
 func seenIn(err error) int64 {
 	_, text, _ := strings.Cut(err.Error(), script.NoEventsMark)
-	version, _ := strconv.ParseInt(text, 10, 64) // 0 for a text that no version of the script gives: as if there were nothing
+	version, _ := strconv.ParseInt(text, 10, 64) // 0 for a text that no script gives, as if the partition had never had a version
 	return version
 }
 
@@ -235,8 +237,8 @@ func itemsOf(val any) []any {
 	return []any{val}
 }
 
-// Refresh lets a cluster client ask who serves what, when a node does not answer or is
-// the wrong one. By itself it asks only once a minute (go-redis 9.23), and a failover takes seconds.
+// Refresh has a cluster client ask anew which node serves what, if err says that a node did not answer or is the wrong one. By
+// itself the client asks only once a minute (go-redis 9.23), and a failover takes seconds.
 func (r *Router) Refresh(ctx context.Context, err error) {
 	var reply redis.Error
 	if cluster, ok := r.client.(*redis.ClusterClient); ok && (!errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED")) {
@@ -244,7 +246,7 @@ func (r *Router) Refresh(ctx context.Context, err error) {
 	}
 }
 
-// Pause sleeps in real time.
+// Pause sleeps for d in real time, and returns an error if the store closes or ctx ends before.
 func (r *Router) Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// router is one whose server is never asked.
+// router returns a Router whose server is never asked.
 func router(t *testing.T) *Router {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	r := New(client, Options{Names: keys.Names{Prefix: "p:"}, Clock: clock.New(nil)})
@@ -60,7 +60,8 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// P13: when nothing was answered the call has the error that leaves most open; else each item has its own.
+// P13: when no chunk was answered the call has the error that is not definite, if there is one. Otherwise each item without an
+// answer has its own error.
 func TestOutcome(t *testing.T) {
 	g := NewChunks[int](router(t))
 	g.Add(wait.Part{Topic: "orders", Number: 0}, 0, 0).Err = punctual.ErrNoSpace
@@ -75,7 +76,7 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// A caller has one call under way at a time, with numbers that grow.
+// A slot has one call under way at a time, and the numbers of its calls grow.
 func TestSlots(t *testing.T) {
 	s := slots{sender: "me"}
 	a, b := s.begin(), s.begin()
@@ -88,7 +89,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// P14: with several nodes, what one that is late has to do is not waited for; with one node all is.
+// P14: with several nodes FanOut does not wait for the works of one that is late. With one node it waits for all works.
 func TestFanOutLeavesLateNodes(t *testing.T) {
 	r := router(t)
 	held, ended := make(chan struct{}), make(chan string, 2)
@@ -98,7 +99,7 @@ func TestFanOutLeavesLateNodes(t *testing.T) {
 		ended <- "slow"
 	}}
 	quick := Work{Node: "quick", Run: func(func()) { ended <- "quick" }}
-	r.FanOut([]Work{slow, quick}) // it would not return before held is closed
+	r.FanOut([]Work{slow, quick}) // if FanOut waited for slow, the test would hang here, because held is closed further down
 	if got := <-ended; got != "quick" {
 		t.Errorf("P14: %s ended first", got)
 	}

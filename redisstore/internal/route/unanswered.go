@@ -25,7 +25,7 @@ type unanswered struct {
 
 // unansweredCalls has the unanswered calls of a store whose copies no server refuses yet. All methods are safe for concurrent use.
 type unansweredCalls struct {
-	partitions atomic.Int64 // how many have any, so that most calls need not lock
+	partitions atomic.Int64 // how many partitions have such a call; most often none, and then to need not lock
 
 	mu sync.Mutex
 	of map[string][]unanswered // guarded by mu: by Partition.Tag
@@ -35,8 +35,8 @@ type unansweredCalls struct {
 const refuseAtOnce = 200
 
 // add remembers a call to a partition. now is about the time of the store's clock, in ms. add also forgets calls, of all
-// partitions, whose deadlines are past for longer than records are kept, because a partition that nobody calls again would
-// keep them for ever.
+// partitions, whose deadlines have been past for more than script.RecordWindow: no copy of them can take effect, and a partition
+// that nobody calls again would keep them for ever.
 func (u *unansweredCalls) add(p keys.Partition, c unanswered, now int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -46,7 +46,7 @@ func (u *unansweredCalls) add(p keys.Partition, c unanswered, now int64) {
 	for tag, calls := range u.of {
 		u.keep(tag, slices.DeleteFunc(calls, func(old unanswered) bool { return old.deadline+script.RecordWindow < now }))
 	}
-	// One record refuses all calls of a caller in a window up to that number.
+	// The record that refuses a call also refuses all earlier calls of the caller with a deadline in the same window.
 	same := func(old unanswered) bool {
 		return old.caller == c.caller && old.deadline/script.RecordWindow == c.deadline/script.RecordWindow
 	}
@@ -58,7 +58,7 @@ func (u *unansweredCalls) add(p keys.Partition, c unanswered, now int64) {
 	u.keep(p.Tag, append(calls, c))
 }
 
-// keep sets the calls to a partition. Called with mu held.
+// keep sets the calls that are remembered for a partition. Called with mu held.
 func (u *unansweredCalls) keep(tag string, calls []unanswered) {
 	if len(calls) == 0 {
 		delete(u.of, tag)
@@ -68,7 +68,7 @@ func (u *unansweredCalls) keep(tag string, calls []unanswered) {
 	u.partitions.Store(int64(len(u.of)))
 }
 
-// to returns the calls to a partition.
+// to returns the calls that are remembered for a partition.
 func (u *unansweredCalls) to(p keys.Partition) []unanswered {
 	if u.partitions.Load() == 0 {
 		return nil

@@ -20,13 +20,13 @@ func TestUnansweredCallsAreBounded(t *testing.T) {
 			p = names.Partition(fmt.Sprint("called once ", i), 0)
 		}
 		u.add(p, unanswered{fmt.Sprint("me:", i%callers), i, now + CallTime}, now)
-		now += 100 // so 8 minutes and more pass
+		now += 100 // so that more than 8 minutes pass in all
 	}
 	kept := 0
 	for _, calls := range u.of {
 		kept += len(calls)
 	}
-	// In the partitions called once each call of two windows may be kept.
+	// Every 200 ms a call goes to a partition that gets no other call, and each of these calls may be kept for two windows.
 	if most := 3*callers*partitions + int(2*script.RecordWindow/200); kept == 0 || kept > most {
 		t.Errorf("P10: %d calls are kept; want at most %d", kept, most)
 	}
@@ -38,7 +38,8 @@ func TestUnansweredCallsAreBounded(t *testing.T) {
 	}
 }
 
-// The latest number and deadline of a caller in a window are kept, because its record refuses all before.
+// Of the calls of a caller with deadlines in one window the latest number and the latest deadline are kept, because the record that
+// refuses that number refuses the earlier ones, too.
 func TestUnansweredCallsOfACaller(t *testing.T) {
 	var u unansweredCalls
 	var names keys.Names

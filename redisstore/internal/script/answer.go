@@ -10,7 +10,7 @@ import (
 type Answer struct {
 	Reader
 	Now     int64 // by the clock of the script, in ms
-	Version int64 // of the settings in a partition; 0 or less if there is no such topic
+	Version int64 // of the settings in the partition; 0 or less if there is no such topic (lua/start.lua)
 }
 
 // Reader takes values off the front of a reply. Bad is set if a value is missing or of another type, and stays set.

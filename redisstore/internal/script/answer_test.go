@@ -2,7 +2,7 @@ package script
 
 import "testing"
 
-// An answer that is something else is noticed.
+// P13: List notices a value that is no array of texts.
 func TestListRefusesOther(t *testing.T) {
 	for _, items := range [][]any{nil, {"text"}, {[]any{"text", int64(1)}}, {[]any{nil}}} {
 		r := Reader{Items: items}

@@ -2,7 +2,7 @@ package script
 
 import "github.com/punctualmq/punctual/redisstore/internal/record"
 
-// Header is what lua/start.lua is given.
+// Header is what lua/start.lua and lua/call.lua are given as ARGV[1].
 type Header struct {
 	LowerBound      int64 // of the store's clock, in ms: the latest time that an answer had
 	Seconds, Micros int64 // the time of a test; seconds below 0 have the script read the server's clock
@@ -44,7 +44,8 @@ type Key struct {
 	Again          bool // of a claim: a copy may have been sent before
 }
 
-// Line makes the command that runs a script. again says that this copy is not the first; a header passes it on to the script.
+// Line makes the command that runs a script. again says that this copy of the call is not the first. If the first of args is a
+// Header, it is packed and tells the script so, too.
 func Line(command, body string, keys, args []any, again bool) []any {
 	line := make([]any, 0, FirstKey+len(keys)+len(args))
 	line = append(line, command, body, len(keys))
@@ -58,7 +59,7 @@ func Line(command, body string, keys, args []any, again bool) []any {
 // FirstKey is the index of the first key in what Line returns.
 const FirstKey = 3
 
-// KeyIn returns the i-th key of a command that Line has made.
+// KeyIn returns key i, from 0, of a command that Line has made.
 func KeyIn(line []any, i int) string { return line[FirstKey+i].(string) }
 
 // Flag returns "1" or "0", as the scripts take a yes or no.

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Items and Bytes bound what one script is given; longer calls are several scripts. The server runs nothing else beside a
-// script, so that a script should end within 5 ms.
+// Items and Bytes bound what one script is given; longer calls are several scripts. The server does nothing else while it runs a
+// script, so a script should end within 5 ms.
 const (
 	Items = 200
 	Bytes = 512 << 10
-	// StateBytes is what an item counts in Bytes if its state is read and written anew, because callers do not know the
-	// length of a state.
+	// StateBytes is what an item counts against Bytes if its state is read and written anew. It is more than the longest state has,
+	// because callers do not know the length of the state.
 	StateBytes = 20 << 10
 )
 
@@ -26,28 +26,29 @@ const RecordWindow = 60_000
 // LeasePlaces is PLACES of lua/select.lua.
 const LeasePlaces = 1024
 
-// MoreMark begins the error of a script that has prepared as much as one script may, such as leases that it has put into x
-// or states that it has stored. The script is to be sent again, until it can do what it was asked to.
+// MoreMark begins the error of a script that must prepare more than one script may, and has prepared a part: it has put leases that
+// have run out into x, or has stored states. The script is to be sent again until the rest is prepared and it does its work.
 const MoreMark = "PUNCTUAL_MORE"
 
-// FinishedKeysMark begins the error of a script that needs the keys of the finished records as well. It has done nothing, and
-// is to be sent again with these keys.
+// FinishedKeysMark begins the error of a script that needs the keys of the finished records as well. The script has done nothing,
+// and is to be sent again with these keys.
 const FinishedKeysMark = "PUNCTUAL_STORIES"
 
-// EventKeysMark begins the error of a script that needs the keys of the companion events as well, because its topic tells of
-// events. It has done nothing, and is to be sent again with these keys.
+// EventKeysMark begins the error of a script that needs the keys of the companion events as well, because its topic or that of a
+// follow-up emits events (Settings.Emit). The script has done nothing, and is to be sent again with these keys.
 const EventKeysMark = "PUNCTUAL_EVENTS"
 
-// NoEventsMark begins the error of a script that has an event to add while the companion events is not there; the version of that
-// partition of it follows. The script has done nothing, and is to be sent again when the companion is there.
+// NoEventsMark begins the error of a script that has an event to add while the companion events does not exist. The version that
+// the companion's partition has follows, 0 or negative as in Answer. The script has done nothing, and is to be sent again when the
+// companion exists.
 const NoEventsMark = "PUNCTUAL_TELLS "
 
-// Script is one file of lua/, with what stands in front of it.
+// Script is one file of lua/, with the files that stand in front of it.
 type Script struct {
 	Name, Text, SHA string
 	Repeat          Repeat
 
-	awaits func(args []any) bool // see AwaitsReplicas; nil is never
+	awaits func(args []any) bool // see AwaitsReplicas; nil for a script that never does
 }
 
 // AwaitsReplicas reports whether a call with these arguments promises something that must outlast the loss of the primary. With
@@ -63,7 +64,7 @@ func (sc *Script) awaiting(when func(args []any) bool) *Script {
 
 func always([]any) bool { return true }
 
-// storeWrites reports whether a call of lua/store.lua may write: the epoch or the clock.
+// storeWrites reports whether a call of lua/store.lua with these arguments may write the epoch or the clock.
 func storeWrites(args []any) bool { return args[3] != "" || args[5] == "1" }
 
 // Repeat says what happens when a script is sent a second time.
@@ -71,9 +72,9 @@ type Repeat uint8
 
 // The values of Repeat.
 const (
-	Once     Repeat = iota // it makes a second change, so it must not be sent again
-	Harmless               // the second time makes no difference
-	Reading                // a script that changes nothing
+	Once     Repeat = iota // a second copy might make a second change, so the script must not be sent again
+	Harmless               // a second copy changes nothing that the first has not changed
+	Reading                // the script changes no message and no setting
 	Recorded               // lua/call.lua gives the second copy the answer of the first
 )
 
@@ -104,7 +105,8 @@ var (
 	Rights       = compose("rights", Reading, "rights")
 )
 
-// reader makes a script that changes nothing.
+// reader makes a script that changes no message and no setting. List and Stats write nevertheless: they add leases that have run
+// out to the set x (lapsed in lua/prelude.lua).
 func reader(name string, of ...string) *Script {
 	return compose(name, Reading, append([]string{"start", "settings", "finished_records", "prelude"}, of...)...)
 }
@@ -123,7 +125,7 @@ func compose(name string, r Repeat, of ...string) *Script {
 	for i, file := range of {
 		part, err := files.ReadFile("lua/" + file + ".lua")
 		if err != nil {
-			panic(err) // a program without it cannot have been built: TestFiles
+			panic(err) // the name is misspelled in this file, and no program with this package would start
 		}
 		if i > 0 {
 			text.WriteByte('\n')
@@ -134,8 +136,8 @@ func compose(name string, r Repeat, of ...string) *Script {
 	return &Script{Name: name, Text: text.String(), SHA: hex.EncodeToString(sum[:]), Repeat: r}
 }
 
-// Called puts the name of the script in front of an error, unless the script is Recorded: such scripts carry out methods of
-// the store, whose errors have the method's name.
+// Called puts the name of the script in front of an error, unless the script is Recorded: the errors of such a script have the name
+// of the method that it carries out.
 func (sc *Script) Called(err error) error {
 	if sc.Repeat == Recorded {
 		return err

@@ -11,7 +11,7 @@ var all = []*Script{
 	Push, Claim, Settle, Amend, Get, Finished, ListFinished, List, Stats, Forecast, Layout, Check, Configure, Copy, Spread, Purge, Delete, Store, Forget, Refuse, Registry, Confirm, Rights,
 }
 
-// Every file of lua/ is part of a script, and those that change something begin with what makes a copy harmless.
+// Every file of lua/ is part of a script. The Recorded scripts, and no others, have the part of lua/call.lua that recognizes a copy.
 func TestFiles(t *testing.T) {
 	paths, err := filepath.Glob("lua/*.lua")
 	if err != nil || len(paths) == 0 {
@@ -38,8 +38,27 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A script awaits replicas exactly if its own file writes, unless what it writes may get lost for the reason given here. The
-// files that several scripts share do not count: they write for any script, such as the clock.
+// The files of a script share one scope. None of their local variables and functions has the name of another one of the script, which
+// later lines could mean.
+func TestNamesOfLocals(t *testing.T) {
+	local := regexp.MustCompile(`(?m)^local (?:function )?([\w, ]+)`)
+	for _, sc := range all {
+		seen := make(map[string]bool)
+		for _, m := range local.FindAllStringSubmatch(sc.Text, -1) {
+			for name := range strings.SplitSeq(m[1], ",") {
+				name = strings.TrimSpace(name)
+				if seen[name] && name != "_" {
+					t.Errorf("%s has two locals with the name %s", sc.Name, name)
+				}
+				seen[name] = true
+			}
+		}
+	}
+}
+
+// A script awaits replicas exactly if the files that it does not share with most scripts write, unless what they write may get lost
+// for the reason given in mayGetLost. The shared files do not count, because what they write for any script, such as the clock,
+// promises nothing.
 func TestAwaitsReplicas(t *testing.T) {
 	mayGetLost := map[*Script]string{
 		Claim:   "the message is delivered once more",
@@ -80,7 +99,7 @@ func TestAwaitsReplicas(t *testing.T) {
 	}
 }
 
-// The command that runs a script has keys and arguments in their places, and a header that tells whether it is a copy.
+// The command that runs a script has its keys and arguments in their places, and a header with a flag in each copy but the first.
 func TestLine(t *testing.T) {
 	h := Header{LowerBound: 1, Seconds: -1, Number: 7, Deadline: 9}
 	first, copied := Line("evalsha", "x", []any{"k"}, []any{h, "caller"}, false), Line("evalsha", "x", []any{"k"}, []any{h, "caller"}, true)

@@ -13,7 +13,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The scripts are given each delay of a backoff until the longest is reached, or those that were named, and the jitter.
+// The scripts are given the delays of a backoff up to the longest one, or the explicit list of delays, and the jitter.
 func TestBackoffFields(t *testing.T) {
 	for _, c := range []struct {
 		backoff        punctual.Backoff
@@ -29,8 +29,8 @@ func TestBackoffFields(t *testing.T) {
 	}
 }
 
-// A topic that comes into being has a version above all that there were, and one not below the clock, because nobody may know
-// those. One that exists counts on.
+// A topic that comes into being has a version above the last one that is known, and not below the clock, because versions of a topic
+// that was deleted may have been forgotten. The next version of a topic that exists is one more.
 func TestNextVersion(t *testing.T) {
 	const now = 1000
 	for _, c := range []struct{ version, want int64 }{{0, now}, {-7, now}, {-now - 7, now + 8}, {3, 4}, {now + 3, now + 4}} {
@@ -41,8 +41,8 @@ func TestNextVersion(t *testing.T) {
 	}
 }
 
-// Scripts know by a field that a topic keeps finished records. It stays when the retention is taken back, for the records
-// that there are.
+// A field tells scripts that a topic keeps finished records. The field stays when the retention is set back to 0, because the topic
+// still has records.
 func TestFieldOfFinished(t *testing.T) {
 	set := punctual.DefaultSettings()
 	has := func(l *Layout) bool { return slices.Contains(l.fields, any(FinishedField)) }
@@ -62,8 +62,8 @@ func TestFieldOfFinished(t *testing.T) {
 	}
 }
 
-// TestFieldsOfSettings: a field of the hash g that repeats a setting has the name of its row and gets the value of that setting. A setting
-// without such a field changes the JSON alone, and a backoff its own two.
+// TestFieldsOfSettings: a field of the hash g that repeats a setting has the name of its row and gets the value of that setting. A
+// setting without such a field changes the JSON alone, a backoff also its own two fields, and the events also theirs.
 func TestFieldsOfSettings(t *testing.T) {
 	fieldsWith := func(set punctual.Settings) map[string]any {
 		set.FinishedRetention = max(set.FinishedRetention, time.Second) // its field is there then
@@ -111,7 +111,7 @@ func TestFieldsOfSettings(t *testing.T) {
 		switch row.Kind() {
 		case settings.Backoff:
 			want = append(want, ofBackoff...)
-		case settings.Events: // a topic that tells of nothing has none of these fields
+		case settings.Events: // a topic that emits no events has none of these fields
 			want = append(want, EmitField, "emit_keep")
 		}
 		slices.Sort(want)
@@ -121,7 +121,7 @@ func TestFieldsOfSettings(t *testing.T) {
 	}
 }
 
-// What a caller changes of the settings that it was given changes nothing here.
+// A caller that changes the settings which it gave or was given changes nothing in the layout.
 func TestSettingsAreTheCallers(t *testing.T) {
 	set := punctual.DefaultSettings()
 	set.Backoff.Delays = []time.Duration{time.Second}
@@ -142,15 +142,15 @@ func TestDeletedTopicsAreForgotten(t *testing.T) {
 	r.learn("stays", &Layout{Version: 7})
 	for i := range 5 * mostDeleted {
 		topic := fmt.Sprint(i)
-		for _, version := range []int64{1, -2, -2} { // the last one is read again
+		for _, version := range []int64{1, -2, -2} { // the version of the deleted topic is learned twice
 			r.learn(topic, &Layout{Version: version})
 		}
 		if got := r.Known(topic).Version; got != -2 {
 			t.Fatalf("the version of a topic that was just deleted is %d; want -2", got)
 		}
 		if i%3 == 0 {
-			r.learn(topic, &Layout{Version: 5}) // it comes again
-			r.learn(topic, &Layout{})           // and its last trace is gone
+			r.learn(topic, &Layout{Version: 5}) // the topic is created again
+			r.learn(topic, &Layout{})           // and later the server knows no version of it any more
 		}
 		if n := len(r.of); n > mostDeleted+1 || r.deleted != n-1 {
 			t.Fatalf("P10: %d topics are known and %d count as deleted, after %d that were; want at most %d", n, r.deleted, i+1, mostDeleted)

@@ -13,23 +13,23 @@ import (
 // claim is a claim that waits. Waiter.mu guards all fields but the first four.
 type claim struct {
 	Request
-	ctx    context.Context // without the end of the caller's, because a script that was sent is not given up
+	ctx    context.Context // the caller's, but it never ends, because a script that was sent is not given up
 	result chan result     // holds one
 	first  chan struct{}   // receives when the claim has found its first message; holds one
 
 	list    *waitList
 	joined  int64
 	found   []punctual.Delivery // in the order of the claim's topics
-	indexes []int               // of the topics of these, in list.topics
+	indexes []int               // the topic of each of these messages, as an index in list.topics
 	since   int64               // when the first message was found
 	asks    []*ask              // attempts whose answers the claim waits for
-	seen    int                 // list.topics[:seen] need not be checked again by Waiter.seen
+	seen    int                 // Waiter.seen need not check list.topics[:seen] again
 	gone    bool                // the claim has its result
 
-	answeredEarly bool  // it returned while an attempt was under way, whose answer goes back to the store
+	answeredEarly bool  // it returned while attempts were under way, and what these lease goes back to the store
 	over          bool  // the time of the request is over
-	left          error // why the claim is to return before that time: its context has ended, or the store closes
-	lostAnswer    error // of an attempt whose answer was lost: nobody knows what it has leased
+	left          error // why the claim is to return before its time: its context has ended, or the store closes
+	lostAnswer    error // the error of an attempt whose answer was lost, so that nobody knows what it has leased
 }
 
 // result is what a claim returns.
@@ -48,12 +48,12 @@ type ask struct {
 	overtaken bool // guarded by Waiter.mu: others may ask the partition, because this attempt takes too long
 }
 
-// Claim waits for messages and returns the first that come, together with those that are due in other partitions. For the sake
-// of these, attempts begin for up to 10 ms after the first message was found, because its lease runs, and Claim waits for their
-// answers until LateAfter has passed since then. When nothing has come until the time of the request, it returns nothing, or
-// why a partition could not be polled. It also returns when ctx ends, or when closing is closed, which happens when the store
-// closes, then with the error closed. In any of these cases it first waits for answers that are under way from nodes that
-// answer.
+// Claim waits for messages and returns the first that come, together with others that are due. After the first message was found
+// it begins further attempts for 10 ms only, because the lease of that message runs, and waits for the answers until LateAfter
+// has passed since the first message. When nothing has come until the time of the request, Claim returns nothing, or why a
+// partition could not be polled. It also returns when ctx ends, and with the error closed when closing is closed, which happens
+// when the store closes. In each of these cases it first waits for the answers to its attempts, but not for those of nodes that
+// are late.
 func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, closed error) ([]punctual.Delivery, error) {
 	w.start.Do(func() { w.work.Go(w.poll) })
 	c := &claim{Request: r, ctx: context.WithoutCancel(ctx), result: make(chan result, 1), first: make(chan struct{}, 1)}
@@ -75,7 +75,7 @@ func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, 
 			w.answerEarly(c)
 		case <-over:
 			over = nil
-			if w.clock.Now() < r.Until { // it was only some time before
+			if w.clock.Now() < r.Until { // Clock.After may receive before the time
 				stop()
 				over, stop = w.clock.After(r.Until)
 				continue
@@ -91,7 +91,8 @@ func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, 
 	}
 }
 
-// join adds a claim to the wait list of its topics, and has the partitions of these polled that were not.
+// join adds a claim to the wait list of its topics, and has those of their partitions polled that were left out or whose last poll
+// failed.
 func (w *Waiter) join(c *claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,9 +112,9 @@ func (w *Waiter) join(c *claim) {
 	w.serve(c)
 }
 
-// serve lets a claim ask ready partitions of its topics, in the order of the topics. Where only one message is due it asks for
-// one, and goes on with the next partition. Elsewhere it asks for as many as it may still have, so that later topics get what
-// is left. Called with mu held.
+// serve lets a claim ask ready partitions of its topics, in the order of the topics. A partition in which at most one message is
+// due, as far as is known, is asked for one, and the claim goes on with the next partition. Any other partition is asked for as
+// many as the claim may still have, so that later topics are asked only when the answer has left some. Called with mu held.
 func (w *Waiter) serve(c *claim) {
 	now := w.clock.Now()
 	for w.mayAsk(c, now) {
@@ -135,14 +136,14 @@ func (w *Waiter) mayAsk(c *claim, now int64) bool {
 		return false
 	case len(c.asks) == 0 && len(c.found) == 0:
 		return true
-	case c.Alone: // the record of its call has one answer
+	case c.Alone: // see Request.Alone
 		return false
 	}
-	return len(c.asks) < asksAtOnce && (len(c.found) == 0 || now-c.since <= collectFor) // leases run
+	return len(c.asks) < asksAtOnce && (len(c.found) == 0 || now-c.since <= collectFor) // the leases of what was found run
 }
 
-// nextFor returns the next attempt of a claim, for all messages that it may still have, or nil when no partition is ready that
-// it may ask. A ready partition whose node fails is polled later. Called with mu held.
+// nextFor returns the next attempt of a claim, for all messages that it may still have, or nil when none of the partitions that it
+// may ask is ready. A ready partition whose node fails is scheduled for a later poll. Called with mu held.
 func (w *Waiter) nextFor(c *claim, now int64) *ask {
 	for i := c.list.ready.next(0); i >= 0; i = c.list.ready.next(i + 1) {
 		t := c.list.topics[i]
@@ -166,7 +167,7 @@ func (w *Waiter) nextFor(c *claim, now int64) *ask {
 	return nil
 }
 
-// room is how many more messages of a topic, given by its index, a claim may ask for. Called with mu held.
+// room returns how many more messages of a topic, given by its index, a claim may ask for. Called with mu held.
 func (c *claim) room(index int) int {
 	all, of := len(c.found), 0
 	for _, a := range c.asks {
@@ -204,22 +205,23 @@ func (w *Waiter) ask(a *ask) {
 	})
 }
 
-// take adds what an attempt has found, after what was found in the same topic or earlier ones. Called with mu held.
+// take adds what an attempt has found, behind what was found in the same topic and in earlier ones. Called with mu held.
 func (c *claim) take(a *ask, ds []punctual.Delivery) {
 	i, _ := slices.BinarySearch(c.indexes, a.index+1)
 	c.found = slices.Insert(c.found, i, ds...)
 	c.indexes = slices.Insert(c.indexes, i, slices.Repeat([]int{a.index}, len(ds))...)
 }
 
-// dropped has a claim wait for the answer of an attempt no longer, and reports whether it did until now. Called with mu held.
+// dropped removes an attempt from those whose answers a claim waits for, and reports whether it was among them. Called with mu held.
 func (c *claim) dropped(a *ask) bool {
 	n := len(c.asks)
 	c.asks = slices.DeleteFunc(c.asks, func(o *ask) bool { return o == a })
 	return len(c.asks) < n
 }
 
-// overtake makes a partition ready again while an attempt takes long, for the same claim and others, because only its connection
-// may hang (P11, P14). What the answer brings when it does come is handed out, or given back.
+// overtake makes a partition ready again while an attempt takes long, so that the same claim and others can ask the partition,
+// because perhaps only the connection of the attempt hangs (P11, P14). What the attempt has leased is handed out, or given back,
+// when its answer comes.
 func (w *Waiter) overtake(a *ask) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,14 +239,14 @@ func (w *Waiter) overtake(a *ask) {
 	w.offer(p)
 }
 
-// nodeLate is called when a node has not answered an attempt for too long: its claim asks other partitions.
+// nodeLate is called when a node has not answered an attempt for too long, so that the claim asks other partitions.
 func (w *Waiter) nodeLate(a *ask) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.letGo(a)
 }
 
-// letGo has a claim wait for the answer of an attempt no longer, so that it asks elsewhere or returns. Called with mu held.
+// letGo has a claim wait for the answer of an attempt no longer. The claim asks other partitions, or returns. Called with mu held.
 func (w *Waiter) letGo(a *ask) {
 	if a.claim.dropped(a) {
 		w.serve(a.claim)
@@ -258,10 +260,10 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	defer w.mu.Unlock()
 	p, c := a.part, a.claim
 	waited := c.dropped(a) && !c.gone
-	if got.Err != nil && ofNode(got.Err) { // others are asked before a node that does not answer
+	if got.Err != nil && ofNode(got.Err) { // so that partitions of other nodes are asked before this one
 		got.At = max(got.At, w.clock.Now()+pollEvery)
 	}
-	if a.overtaken { // a later poll decides, or has decided, about the partition
+	if a.overtaken { // a later poll decides, or has decided, when the partition is polled next
 		p.overtakenAsks--
 	} else {
 		w.enter(p, resting)
@@ -280,7 +282,7 @@ func (w *Waiter) answered(a *ask, got Answer) {
 		c.take(a, ds)
 		ds = nil
 	}
-	if waited && got.Over {
+	if waited && got.Final {
 		w.finish(c, nil, nil)
 	}
 	w.handOut(p, c, ds)
@@ -296,8 +298,8 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	w.concludeAll()
 }
 
-// afterClaim is when a partition is to be polled after an attempt: when it can find something, but not before the backoff is over.
-// Called with mu held.
+// afterClaim returns when a partition is to be polled after an attempt: when a poll can find something, but not before the backoff
+// is over. After an attempt in vain it has the processes counted now and then. Called with mu held.
 func (w *Waiter) afterClaim(p *part, got Answer) int64 {
 	now := w.clock.Now()
 	wait := p.contention.backoff(got)
@@ -323,11 +325,11 @@ func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
 	}
 	var back []punctual.Delivery
 	ds = slices.DeleteFunc(ds, func(d punctual.Delivery) bool {
-		over := w.store.Over(&d)
-		if over {
+		ended := w.store.LeaseEnded(&d)
+		if ended {
 			back = append(back, d)
 		}
-		return over
+		return ended
 	})
 	for _, c := range p.topic.claims() {
 		if c.gone || c.left != nil || len(c.asks) > 0 || c.Alone || from.Alone || from.answeredEarly || c.Lease != from.Lease || len(ds) == 0 {
@@ -345,7 +347,7 @@ func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
 	}
 }
 
-// answerEarly has a claim return what it has found. What attempts bring that are still under way goes back to the store.
+// answerEarly has a claim return what it has found. What its attempts that are still under way lease goes back to the store.
 func (w *Waiter) answerEarly(c *claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -353,7 +355,7 @@ func (w *Waiter) answerEarly(c *claim) {
 	w.finish(c, nil, nil)
 }
 
-// finish gives a claim its result, unless it has one: what it has found, or else ds and err. Called with mu held.
+// finish gives a claim its result, unless it has one already: what the claim has found, or else ds and err. Called with mu held.
 func (w *Waiter) finish(c *claim, ds []punctual.Delivery, err error) {
 	if !c.gone {
 		if len(c.found) > 0 {
@@ -368,7 +370,7 @@ func (w *Waiter) finish(c *claim, ds []punctual.Delivery, err error) {
 	}
 }
 
-// end is called when the time of a claim is over, with nil, or with why the claim is to return before.
+// end is called with nil when the time of a claim is over, or with the reason for which the claim is to return before its time.
 func (w *Waiter) end(c *claim, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -377,12 +379,13 @@ func (w *Waiter) end(c *claim, why error) {
 	} else {
 		c.over = true
 		w.ending = append(w.ending, c)
-		w.wakePoller() // which concludes it when a node that it waits for begins to fail
+		w.wakePoller() // the poller concludes the claim when a node that it waits for begins to fail
 	}
 	w.conclude(c)
 }
 
-// conclude gives a claim that is to return its result, unless it still waits for something. Called with mu held.
+// conclude gives a claim that is to return its result, unless it still waits for an answer, or its time is over and one of its
+// partitions is still to be polled; see seen. Called with mu held.
 func (w *Waiter) conclude(c *claim) {
 	switch {
 	case c.gone || len(c.asks) > 0:
@@ -405,9 +408,9 @@ func (w *Waiter) concludeAll() {
 	w.ending = slices.DeleteFunc(w.ending, func(c *claim) bool { return c.gone })
 }
 
-// seen reports whether a claim may say that nothing is there: each of its partitions was polled within a second before it came,
-// or later, or cannot be polled, for which err is one reason. A slow server may be behind with the polls. Then an older poll
-// will do for a partition, unless nobody had waited for it in between. Called with mu held.
+// seen reports whether a claim may say that nothing is due. That is so when each of its partitions was polled within a second
+// before the claim came, or later, or cannot be polled, for which err is one reason. When a slow server is behind with the polls,
+// an older poll of a partition will do, unless nobody had waited for the partition in between. Called with mu held.
 func (w *Waiter) seen(c *claim) (seen bool, err error) {
 	for _, t := range c.list.topics[c.seen:] {
 		for _, p := range t.parts {

@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Processes that find in vain what was due ask a little later, by chance, and at once again
-// when they are alone.
+// A process whose attempts find nothing delays the next ones by a random time of up to maxJitter ms. When its attempts find
+// something again, it delays them no longer.
 func TestJitter(t *testing.T) {
 	p := &contention{}
 	if at := p.withJitter(1000); at != 1000 {
@@ -40,8 +40,8 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// P11: of many processes that wait for the same messages few ask in vain, and no message is late for that. Those that take most
-// of them go, one after the other.
+// P11: many processes that wait for the same messages make at most two attempts for each message, and no message is more than a
+// second late. Half of the processes leave on the way, each time the one that has claimed most.
 func TestContention(t *testing.T) {
 	for _, processes := range []int{2, 8, 32} {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) {
@@ -50,7 +50,8 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// contend has processes claim messages that become due one each ms. Of those that take most half go on the way.
+// contend has processes claim messages of which one becomes due each ms. Half of the processes leave on the way, each time the one
+// that has claimed most.
 func contend(t *testing.T, processes, messages int) {
 	f := newFake(t, func(Part) string { return "" })
 	f.processes = processes
@@ -84,7 +85,7 @@ func contend(t *testing.T, processes, messages int) {
 		f.push(Part{Topic: "orders"}, fmt.Sprint(i), ahead+time.Duration(i)*time.Millisecond)
 	}
 	time.Sleep(ahead)
-	for range processes / 2 { // who has taken most takes one claim more, and goes
+	for range processes / 2 { // the process that has claimed most finishes the claim under way, and leaves
 		time.Sleep(time.Duration(messages/processes) * time.Millisecond)
 		mu.Lock()
 		most := slices.Index(took, slices.Max(took))

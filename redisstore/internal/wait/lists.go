@@ -5,22 +5,23 @@ import (
 	"slices"
 )
 
-// A claim may name 1000 topics (punctual.MaxClaimTopics). To walk over them with each claim would take longer than all else,
-// so a claim waits in a wait list: one for each list of topics, which outlives its claims and is found again by whoever
-// claims the same topics in the same order. When a topic gets a ready partition, or one that is not polled, it sets its bit
-// in each wait list that has it.
+// A claim may name 1000 topics (punctual.MaxClaimTopics). To go through them for each claim would take longer than all else, so
+// claims wait in wait lists. There is one wait list for each list of topics. It stays when its claims have returned, and the next
+// claim of the same topics in the same order finds it. When a topic gets a ready partition, or one that is not polled, the bit of
+// the topic is set in each wait list that has the topic.
 
 // idleLists is how many wait lists are kept in which no claim waits.
 const idleLists = 8
 
-// waitList is a list of topics with the claims that wait for it. The first two fields do not change; Waiter.mu guards the others.
+// waitList is a list of topics with the claims that wait for these. The first two fields do not change; Waiter.mu guards the
+// others.
 type waitList struct {
 	names  []string // as the claims name them
 	topics []*topic // the same, without repetitions
 
-	claims []*claim // in the order in which they came; some may have returned
-	live   int      // how many of them have not
-	left   int64    // when the last claim returned
+	claims    []*claim // in the order in which they came; some may have returned
+	live      int      // how many of these claims have not returned
+	idleSince int64    // when the last claim returned; counts only while no claim waits
 	// ready has the topics with a partition that waits for a claim to ask.
 	ready indexSet
 	// unpolled has the topics with a partition that is not polled, because nobody waited for it or its last poll failed. The next
@@ -28,7 +29,7 @@ type waitList struct {
 	unpolled indexSet
 }
 
-// membership says which topic of a wait list a topic is.
+// membership is the place of a topic in a wait list.
 type membership struct {
 	list  *waitList
 	index int // in list.topics
@@ -50,7 +51,7 @@ func keyOf(names []string) (k listKey) {
 // waitLists are all wait lists. Waiter.mu guards them.
 type waitLists struct {
 	of   map[listKey][]*waitList
-	idle []*waitList // those in which no claim waits, the one that was left first in front
+	idle []*waitList // those in which no claim waits, in the order in which their last claims returned
 }
 
 // find returns the wait list of some topics, or nil.
@@ -94,22 +95,22 @@ func (ls *waitLists) join(l *waitList, c *claim) {
 	l.live++
 }
 
-// leave is called once for each claim that has its result. Of the wait lists in which no claim waits any more the last few are
-// kept.
+// leave is called once for each claim, when it gets its result. Of the wait lists in which no claim waits any more the last
+// idleLists are kept.
 func (ls *waitLists) leave(l *waitList, now int64) {
 	l.live--
 	if l.live > 0 {
 		return
 	}
-	l.left = now
+	l.idleSince = now
 	if ls.idle = append(ls.idle, l); len(ls.idle) > idleLists {
 		ls.remove(ls.idle[0])
 	}
 }
 
-// removeIdle removes the wait lists in which no claim has waited since a time.
+// removeIdle removes the wait lists in which no claim has waited since the given time.
 func (ls *waitLists) removeIdle(since int64) {
-	for len(ls.idle) > 0 && ls.idle[0].left <= since {
+	for len(ls.idle) > 0 && ls.idle[0].idleSince <= since {
 		ls.remove(ls.idle[0])
 	}
 }
@@ -124,7 +125,7 @@ func (ls *waitLists) remove(l *waitList) {
 	}
 	for _, t := range l.topics {
 		t.members = slices.DeleteFunc(t.members, func(m membership) bool { return m.list == l })
-		t.wanted = max(t.wanted, l.left)
+		t.wanted = max(t.wanted, l.idleSince)
 	}
 }
 
@@ -141,7 +142,7 @@ func (t *topic) claims() []*claim {
 		switch {
 		case m.list.live == 0:
 			continue
-		case lists == 0: // most often it is the only one
+		case lists == 0: // no copy is made for the first list, which is most often the only one
 			all = m.list.claims
 		default:
 			all = append(slices.Clip(all), m.list.claims...)
@@ -184,7 +185,7 @@ func (s indexSet) set(i int, in bool) {
 	}
 }
 
-// next is the first index in the set from i on, or -1.
+// next returns the first index in the set that is not below i, or -1.
 func (s indexSet) next(i int) int {
 	for n := i / 64; n < len(s); n++ {
 		word := s[n]

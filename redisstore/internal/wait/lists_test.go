@@ -14,7 +14,7 @@ import (
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
-// counting is a fake that counts how often it is asked about a topic.
+// counting is a fake that counts how often it is asked for the number of a topic's partitions.
 type counting struct {
 	*fake
 	mu    sync.Mutex
@@ -37,7 +37,8 @@ func manyTopics(n int) []string {
 	return topics
 }
 
-// A claim of topics that were claimed before, in the same order, does not ask about them again, nor is anything made for them.
+// A claim of topics that were claimed before does not ask about them again. If they were claimed in the same order, it uses the same
+// wait list. Of the wait lists in which no claim waits only the last few are kept (P10).
 func TestClaimOfManyTopicsWalksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 2_000
@@ -91,8 +92,8 @@ func TestClaimOfManyTopicsWalksOnce(t *testing.T) {
 	})
 }
 
-// A claim asks for what is due in several topics at a time where each has one message, as heads tell. It brings them in the order
-// of its topics.
+// When the next due times show that each of several topics has one message that is due, a claim asks all these topics at a time. It
+// returns the messages in the order of its topics.
 func TestClaimAsksTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "" })
@@ -102,7 +103,7 @@ func TestClaimAsksTogether(t *testing.T) {
 			f.push(Part{Topic: topic}, topic, -time.Second)
 		}
 		ds, err := w.Claim(t.Context(), Request{Topics: topics, Max: 100, Lease: time.Minute, Until: f.clock.Now() + 1_000_000}, nil, nil)
-		if took := time.Duration(f.clock.Now()) * time.Microsecond; took != 3*farAway { // there for heads, there and back for claims
+		if took := time.Duration(f.clock.Now()) * time.Microsecond; took != 3*farAway { // there to read the next due times, there and back for the claims
 			t.Errorf("a claim of %d messages in as many topics took %v; want %v, one attempt after the other takes %v", asksAtOnce, took, 3*farAway, (1+2*asksAtOnce)*farAway)
 		}
 		var got []string
@@ -118,7 +119,7 @@ func TestClaimAsksTogether(t *testing.T) {
 	})
 }
 
-// Of claims of several lists that have a topic in common the one that has waited longest has its message.
+// When claims of several lists of topics wait for one topic, a message of that topic goes to the claim that has waited longest.
 func TestLongestWaitingOfSeveralGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "" })
@@ -154,7 +155,8 @@ func TestLongestWaitingOfSeveralGroups(t *testing.T) {
 	})
 }
 
-// P11: what falls due while nobody waits, and what could not be polled then, the next claim has polled.
+// P11: a message that becomes due while no claim waits comes with the next claim, within a second. While no claim waits the next due
+// times are not read (P10).
 func TestNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "" })
@@ -182,7 +184,8 @@ func TestNobodyWaits(t *testing.T) {
 	})
 }
 
-// A claim goes by the last poll of each partition when a server is behind with them. It returns in time.
+// When a server is behind with the polls, a claim goes by the last poll of each partition and returns in time. Only the first claim
+// has to wait for a poll.
 func TestClaimReturnsBesideSlowPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "" })
@@ -225,8 +228,8 @@ func TestIndexSet(t *testing.T) {
 	}
 }
 
-// When a node stood still, all polls that were to come meanwhile come at once. They part again: a server that reads the heads of
-// thousands of partitions at a time keeps everybody else waiting, each second.
+// After a node stood still, all polls that were to come meanwhile come at once. Within 20 s they spread over the second again,
+// because a server that reads the next due times of thousands of partitions at a time each second keeps everybody else waiting.
 func TestPollsPartAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 4_000
@@ -242,7 +245,7 @@ func TestPollsPartAgain(t *testing.T) {
 				}
 			}
 		})
-		// crowd is how many of the last polls began at the same time.
+		// crowd returns the greatest number of partitions whose latest polls began at the same time.
 		crowd := func() int {
 			w.mu.Lock()
 			defer w.mu.Unlock()

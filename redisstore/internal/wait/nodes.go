@@ -1,5 +1,5 @@
-// Package wait lets claims sleep and be served, and knows which nodes of a cluster do not answer. It knows nothing of
-// scripts, records or settings.
+// Package wait lets claims wait for messages and asks for these, and knows which nodes of a cluster do not answer. It knows nothing
+// of scripts, records or settings.
 package wait
 
 import (
@@ -22,10 +22,10 @@ type Part struct {
 
 // Prober reaches nodes for Nodes.
 type Prober interface {
-	// Node names the node that serves a partition. It does not block. It is empty for a single server,
-	// which is always asked because no other could serve.
+	// Node names the node that serves a partition. It does not block. The name is empty for a single server, which is always asked
+	// because no other could serve, and for a node that is not known.
 	Node(p Part) string
-	// Probe reads a little of a partition from the node that serves it, and returns nil when that answers.
+	// Probe reads a little of a partition from the node that serves it, and returns nil if the node answers.
 	Probe(p Part) error
 	// Reload asks, in the background, which node serves which partition.
 	Reload()
@@ -41,10 +41,10 @@ type Nodes struct {
 
 	mu      sync.Mutex
 	closed  bool                     // guarded by mu: no test begins any more
-	failing map[string]chan struct{} // guarded by mu: by node; closed when it answers
+	failing map[string]chan struct{} // guarded by mu: by node that fails; closed when the node answers
 }
 
-// NewNodes returns Nodes for which a call is late after LateAfter and slack.
+// NewNodes returns Nodes for which a call is late when the node has not answered after LateAfter plus slack.
 func NewNodes(p Prober, slack time.Duration) *Nodes {
 	return &Nodes{prober: p, late: LateAfter + slack, closing: make(chan struct{}), failing: make(map[string]chan struct{})}
 }
@@ -87,8 +87,8 @@ type Call struct {
 	timer *time.Timer
 }
 
-// Begin is called before a node is asked, for a partition that it serves. If End is not called in time the
-// node counts as failing, and late is called.
+// Begin is called before a node is asked, for a partition that it serves. If End is not called in time the node counts as failing,
+// and late, unless nil, is called. For the empty name of a node Begin does nothing.
 func (n *Nodes) Begin(node string, p Part, late func()) Call {
 	if node == "" {
 		return Call{}
@@ -101,7 +101,7 @@ func (n *Nodes) Begin(node string, p Part, late func()) Call {
 	})}
 }
 
-// End is called when the call has returned, with whether the node has answered.
+// End is called when the call has returned. answered says whether the node has answered.
 func (c Call) End(answered bool) {
 	if c.nodes == nil {
 		return

@@ -9,7 +9,7 @@ type topic struct {
 	members []membership // in the wait lists that have the topic
 	wanted  int64        // when a claim last waited for the topic in a wait list that has been removed since
 	ready   int          // how many partitions are ready
-	turn    int          // counts on with every partition that nextFor looks at, so that a topic's partitions are asked in rotation
+	turn    int          // counts the partitions that nextFor has checked, so that a topic's partitions are asked in rotation
 }
 
 // part is a partition of such a topic. Waiter.mu guards all fields but the first two.
@@ -17,7 +17,7 @@ type part struct {
 	Part
 	topic *topic
 
-	node  string // that served the partition when it was last asked
+	node  string // the node that served the partition when it was last asked, or was to be asked
 	phase phase  // changed by Waiter.enter alone
 	place int    // in Waiter.times, -1 in all phases but scheduled
 
@@ -28,7 +28,7 @@ type part struct {
 	contention contention
 
 	asked          *ask  // the claim attempt, in phase asking
-	reading        *read // the pipeline that reads the next due times, in phase polling once that pipeline was sent
+	reading        *read // the pipeline that reads the next due times, in phase polling from when it is about to be sent
 	overtakenAsks  int   // claim attempts that took too long and are still under way
 	overtakenReads int   // pipelines that took too long and are still under way
 }
@@ -37,9 +37,9 @@ type part struct {
 type phase uint8
 
 const (
-	resting   phase = iota // nothing: nobody waits for the partition, or its next phase is being decided
-	scheduled              // it waits for the time of its next poll: it is in Waiter.times
-	ready                  // it waits for a claim to ask, because a message is due or the store is to tidy it
+	resting   phase = iota // nothing happens: nobody waits for the partition, or its next phase is being decided
+	scheduled              // the partition waits for the time of its next poll: it is in Waiter.times
+	ready                  // it waits for a claim to ask, because a message is due or the store is to tidy the partition
 	polling                // its next due times are being read
 	asking                 // a claim is asking for messages
 )
@@ -49,9 +49,9 @@ func (ph phase) busy() bool { return ph == polling || ph == asking }
 
 // next says when and why a partition is polled next.
 type next struct {
-	at       int64 // when a poll can find something, or is due in any case
+	at       int64 // when a poll can find something, or is to be made in any case
 	then     int64 // before that time at most one message is due, as far as is known
-	due      bool  // a message is known to be due at that time, so a claim asks at once, without a read before
+	due      bool  // a message is known to be due at that time, so that a claim asks then without a read before
 	expected bool  // the message was known before its time came, so every process that waits asks at the same moment
 }
 
@@ -59,15 +59,15 @@ type next struct {
 type poll struct {
 	begun   int64
 	noticed int64 // the earliest due time that was notified since it began; Never if there was none
-	dirty   bool  // something changed since it began that its answer may not show, so another poll is to follow at once
-	crowded bool  // a read of more partitions of the node than one pipeline takes
+	dirty   bool  // since it began something has changed that its answer may not show, so another poll is to follow at once
+	crowded bool  // with it more partitions of the node were read than one pipeline takes
 }
 
 // last is about polls that have ended.
 type last struct {
-	begun     int64 // when the last one that was answered began; -Never before the first
-	err       error // of the last one
-	skippedAt int64 // when a poll was left out, because nobody waited
+	begun     int64 // when the last one that ended without an error began; -Never before the first
+	err       error // of the last one that ended
+	skippedAt int64 // when a poll was last left out, because nobody waited
 	stale     bool  // nobody had waited for more than pollEvery before a claim came, and no poll was answered since then
 }
 
@@ -84,7 +84,8 @@ var byTime = heap.Order[*part]{
 }
 
 // enter brings a partition into a phase, and keeps what depends on the phase: Waiter.times, and the counts of ready partitions.
-// A partition that is scheduled has the time of its next poll before, also if that has changed. Called with mu held.
+// The caller sets p.next.at before it enters phase scheduled. After a change of p.next.at in that phase it enters the phase again.
+// Called with mu held.
 func (w *Waiter) enter(p *part, to phase) {
 	switch p.phase {
 	case scheduled:

@@ -14,7 +14,8 @@ import (
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
-// holds reports what is not in order between the phases of the partitions and what is kept by them.
+// holds returns where the phase of a partition does not agree with what depends on it, such as the partition's place in
+// Waiter.times, the counts of ready partitions and the bits in wait lists.
 func (w *Waiter) holds() (wrong []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,8 +56,8 @@ func (w *Waiter) holds() (wrong []string) {
 	return wrong
 }
 
-// Each partition is in one phase, whatever comes together: claims that end at random, nodes that stop and go on, notifications,
-// topics that get more partitions, are failed and forgotten.
+// What depends on the phases of the partitions agrees with them, whatever happens at the same time: claims that end at random,
+// nodes that stop and go on, notifications, and topics that get more partitions or are failed.
 func TestPhases(t *testing.T) {
 	seed := seedrig.Of(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -67,10 +68,10 @@ func TestPhases(t *testing.T) {
 		for i := range topics {
 			topics[i] = fmt.Sprint("t", i, "-", i%3)
 		}
-		quiet, closing := make(chan struct{}), make(chan struct{}) // closed for all but claims, and for these
+		quiet, closing := make(chan struct{}), make(chan struct{}) // quiet ends all goroutines but those that claim, closing these
 		var others sync.WaitGroup
 		generators := uint64(0)
-		generator := func() *rand.Rand { // each goroutine has one of its own
+		generator := func() *rand.Rand { // each goroutine has a generator of its own
 			generators++
 			return rand.New(rand.NewPCG(seed, generators))
 		}
@@ -145,7 +146,7 @@ func TestPhases(t *testing.T) {
 			t.Errorf("this test shows nothing: %d checks saw the phases %v, and %d questions met a stopped node", checked, seen, hung)
 		}
 		close(quiet)
-		// The last stop lasts 4 s, and the last message is due in 1 s.
+		// A node is stopped for less than 4 s, and the last message is due within 1 s.
 		for begun := time.Now(); time.Since(begun) < 15*time.Second; {
 			ds, err := w.Claim(t.Context(), Request{Topics: topics, Max: 10, Lease: time.Hour, Until: f.clock.Now() + 1_000_000}, nil, nil)
 			if err != nil && !errors.Is(err, punctual.ErrUnreachable) {

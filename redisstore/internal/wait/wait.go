@@ -15,24 +15,24 @@ import (
 // Never is a time that no clock reaches, in µs.
 const Never int64 = 1<<63 - 1
 
-// All in µs.
+// Times of the waiting, all in µs.
 const (
 	// pollEvery is the longest time between two polls of a partition that claims wait for. Notifications may be lost, and P11
 	// allows a message to be a second late.
 	pollEvery int64 = 1_000_000
-	// pollTogether is how long before its time a partition is polled already, if a pipeline goes to its node for others anyway.
+	// pollTogether is how long before its time a partition is polled already if the next due times of others are read anyway.
 	pollTogether int64 = 25_000
-	// pollApart is how long before its time, at most, a partition is polled again after a poll in a burst: more partitions at a
-	// time than one pipeline takes. A server or process that stands still makes such bursts, and without the random earlier time
-	// their partitions would fall due together for ever.
+	// pollApart bounds the random time by which a partition is polled earlier after a burst, in which more partitions of a node were
+	// polled at a time than one pipeline takes. A server or process that stood still makes such bursts, and without the random
+	// time their partitions would fall due together for ever.
 	pollApart = pollEvery / 4
-	// forgetAfter is for how long a partition that no claim waits for is remembered, with its subscription.
+	// forgetAfter is for how long, at least, a partition that no claim waits for is remembered, with its subscription.
 	forgetAfter int64 = 60_000_000
-	// collectFor is for how long a claim that has found something begins attempts at more partitions.
+	// collectFor is for how long a claim that has found something begins further attempts.
 	collectFor int64 = 10_000
 )
 
-// PartsAtOnce is of how many partitions one pipeline reads the next due times.
+// PartsAtOnce is the number of partitions, at most, of which one pipeline reads the next due times.
 const PartsAtOnce = 256
 
 const (
@@ -46,50 +46,50 @@ const (
 const asksAtOnce = 16
 
 const (
-	// overtakeAfter is how long an attempt, or a read of next due times, keeps others from its partitions: only its connection
-	// may hang.
+	// overtakeAfter is how long an attempt, or a read of next due times, keeps others from its partitions. After that others may
+	// ask these, because perhaps only the connection hangs and not the server.
 	overtakeAfter = 500 * time.Millisecond
-	// mostOvertaken is how many attempts of a partition that were overtaken, and how many such reads, may be under way beside
-	// the last one.
+	// mostOvertaken is how many overtaken attempts at a partition, and how many overtaken reads of it, may be under way beside the
+	// latest one.
 	mostOvertaken = 2
 )
 
 // Clock is what the waiting is measured by. It never jumps.
 type Clock interface {
-	// Now is the time in µs.
+	// Now returns the time in µs.
 	Now() int64
-	// After receives once the time is reached, or some time before; stop frees it.
+	// After returns a channel that receives once the time is reached, or some time before, and a function that frees the timer.
 	After(at int64) (reached <-chan time.Time, stop func())
 }
 
 // Store is what a Waiter asks. NextDue, Claim, Processes and Release may block; a Waiter calls the other methods with its lock
 // held.
 type Store interface {
-	// Node is that of Prober.
+	// Node is the method of Prober.
 	Node(p Part) string
-	// Partitions is how many partitions a topic has, as far as is known.
+	// Partitions returns how many partitions a topic has, as far as is known.
 	Partitions(topic string) int
-	// Subscribe has the Waiter notified, by Notice, of what becomes due in a partition.
+	// Subscribe has Waiter.Notice called with what becomes due in a partition.
 	Subscribe(p Part)
-	// Unsubscribe ends that.
+	// Unsubscribe ends the subscription.
 	Unsubscribe(p Part)
-	// Processes is how many processes wait for a partition, this one among them; 0 if that is not known.
+	// Processes returns how many processes wait for a partition, this one included; 0 if that is not known.
 	Processes(p Part) int
 	// NextDue asks a node, in one pipeline, when a claim can find something in each partition.
 	NextDue(node string, ps []Part) []NextDue
-	// Claim leases up to n messages of a partition, and may tidy the partition. It goes on when ctx ends.
+	// Claim leases up to n messages of a partition, and with tidy deletes what is past its retention. It goes on when ctx ends.
 	Claim(ctx context.Context, p Part, n int, lease time.Duration, tidy bool) Answer
-	// Over reports whether a lease has ended.
-	Over(d *punctual.Delivery) bool
+	// LeaseEnded reports whether the lease of a delivery has ended.
+	LeaseEnded(d *punctual.Delivery) bool
 	// Release gives back what a claim with this context has leased.
 	Release(ctx context.Context, ds []punctual.Delivery)
 }
 
 // NextDue is when a claim can find something in a partition.
 type NextDue struct {
-	At   int64 // by Clock; Never if the partition is empty
-	Then int64 // when it can find a second message, or before
-	Err  error // why that could not be read
+	At   int64 // by Clock; Never if the partition is empty or could not be read
+	Then int64 // by Clock: when a claim can find a second message, or any earlier time
+	Err  error // why the times could not be read
 }
 
 // Answer is what an attempt of a claim has found in a partition.
@@ -97,7 +97,7 @@ type Answer struct {
 	Deliveries []punctual.Delivery
 	At         int64 // when the next attempt can find something, by Clock
 	Now        int64 // by the partition's clock, in ms; 0 keeps the answer out of contention and its backoff
-	Over       bool  // the claim is over, though it has found nothing
+	Final      bool  // the claim is to return at once, even if it has found nothing
 	Err        error
 }
 
@@ -108,14 +108,15 @@ type Request struct {
 	PerTopic int
 	Lease    time.Duration
 	Until    int64 // by Clock
-	// Alone keeps the claim from taking what attempts of other claims have leased, and its own messages from going to others.
-	// It makes one attempt at a time, and none once it has found something.
+	// Alone keeps the claim from getting what attempts of other claims have leased, and its own messages from going to others.
+	// Such a claim makes one attempt at a time, and none once it has found something. A claim with a key (storekit.Request) is
+	// alone, because there is one record of what that key has leased in a partition.
 	Alone bool
 }
 
 // Waiter lets claims wait for messages. Each partition has a time at which it is polled next. When that time has come and no
 // message is known to be due, the next due times are read: those of a node in pipelines, nodes side by side. When a message is
-// due one of the claims that wait asks for it, and goes on until nothing more is due or it has as many messages as it may have.
+// due, one of the claims that wait asks for it, and for collectFor also for others that are due, until it has as many as it may.
 //
 // All methods are safe for concurrent use.
 type Waiter struct {
@@ -124,7 +125,7 @@ type Waiter struct {
 	nodes *Nodes
 	start sync.Once
 	quit  chan struct{}  // closed by Close
-	rearm chan struct{}  // holds one request to the poller to look at the times again
+	rearm chan struct{}  // holds one request to the poller to call pollDue again
 	work  sync.WaitGroup // the poller, and what asks the store
 
 	mu     sync.Mutex
@@ -134,14 +135,14 @@ type Waiter struct {
 	until  int64             // guarded by mu: when the poller wakes by itself
 	ready  int               // guarded by mu: how many partitions are in phase ready
 	swept  int64             // guarded by mu: when topics were last forgotten
-	ending []*claim          // guarded by mu: claims whose time is over and that have not seen all their partitions polled
+	ending []*claim          // guarded by mu: claims whose time is over and that cannot return yet; see Waiter.conclude
 }
 
 // read is a pipeline that reads the next due times of some partitions. Waiter.mu guards over and overtaken.
 type read struct {
 	parts     []*part
-	over      bool // it was answered
-	overtaken bool // other polls may read the partitions, because this one takes too long
+	over      bool // the pipeline was answered
+	overtaken bool // the pipeline takes too long, so that other polls may read its partitions
 }
 
 // New returns a Waiter, whose poller begins with the first claim.
@@ -159,7 +160,7 @@ func (w *Waiter) Knows(topics []string) bool {
 	return w.lists.find(topics) != nil
 }
 
-// topicsOf returns the topics of some names, and makes known those that are not. Called with mu held.
+// topicsOf returns the topics with the given names, and makes those that are not known yet. Called with mu held.
 func (w *Waiter) topicsOf(names []string) []*topic {
 	topics := make([]*topic, len(names))
 	for i, name := range names {
@@ -167,15 +168,15 @@ func (w *Waiter) topicsOf(names []string) []*topic {
 		if t == nil {
 			t = &topic{name: name}
 			w.topics[name] = t
-			w.grow(t, w.store.Partitions(name)) // Resize tells what comes later
+			w.grow(t, w.store.Partitions(name)) // Resize adds the partitions that become known later
 		}
 		topics[i] = t
 	}
 	return topics
 }
 
-// pollAgain has a partition polled, for a claim that joins, if it was left out because nobody waited or its last poll failed.
-// Called with mu held.
+// pollAgain is called when a claim joins. It has a partition polled that was left out because nobody waited, or whose last poll
+// failed. Called with mu held.
 func (w *Waiter) pollAgain(p *part) {
 	now := w.clock.Now()
 	switch {
@@ -191,7 +192,7 @@ func (w *Waiter) pollAgain(p *part) {
 	}
 }
 
-// grow makes partitions of a topic known, until there are n. Called with mu held.
+// grow adds partitions to a topic until it has n. Called with mu held.
 func (w *Waiter) grow(t *topic, n int) {
 	for len(t.parts) < n {
 		p := &part{Part: Part{t.name, len(t.parts)}, topic: t, place: -1, poll: poll{noticed: Never}, last: last{begun: -Never}}
@@ -201,7 +202,8 @@ func (w *Waiter) grow(t *topic, n int) {
 	}
 }
 
-// Resize tells how many partitions a topic has, and with changed that all are to be polled, because its settings have changed.
+// Resize is called when it becomes known that a topic has n partitions. With changed its settings are others than before, and all
+// its partitions are polled.
 func (w *Waiter) Resize(name string, n int, changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -229,7 +231,8 @@ func (w *Waiter) Fail(name string, err error) {
 	}
 }
 
-// Notice tells that a message of a partition is due at a time, by Clock. With -Never it tells that any may have become due.
+// Notice is called when it becomes known that a message of a partition is due at a time, by Clock. With -Never any message may have
+// become due.
 func (w *Waiter) Notice(p Part, at int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -238,7 +241,8 @@ func (w *Waiter) Notice(p Part, at int64) {
 	}
 }
 
-// notice is Notice with mu held. What comes during a poll counts when the poll has ended, because its answer may not show it.
+// notice is Notice with mu held. A notification that comes during a poll counts when the poll has ended, because the answer of the
+// poll may not show the message.
 func (w *Waiter) notice(p *part, at int64) {
 	switch {
 	case p.phase.busy():
@@ -264,7 +268,8 @@ func (w *Waiter) notice(p *part, at int64) {
 	w.arrange(p)
 }
 
-// arrange sees to it that a partition is polled when its time comes. Called with mu held.
+// arrange has a partition polled when its time comes, or asked by a claim at once if a message is known to be due. Called with mu
+// held.
 func (w *Waiter) arrange(p *part) {
 	switch {
 	case p.phase.busy():
@@ -291,7 +296,7 @@ func (w *Waiter) wakePoller() {
 	}
 }
 
-// offer has a ready partition asked by the claim that waits longest among those that may ask. Called with mu held.
+// offer has a ready partition asked by that one of the claims that may ask which has waited longest. Called with mu held.
 func (w *Waiter) offer(p *part) {
 	for _, c := range p.topic.claims() {
 		if p.phase != ready {
@@ -301,12 +306,12 @@ func (w *Waiter) offer(p *part) {
 	}
 }
 
-// polled takes in the answer of a poll: at is when the next poll can find something, then when it can find a second message.
-// Called with mu held.
+// polled takes in the answer of a poll: at is when the next poll can find something, and then when it can find a second message,
+// or any earlier time. Called with mu held.
 func (w *Waiter) polled(p *part, at, then int64, err error) {
 	now := w.clock.Now()
-	again := p.poll.begun + pollEvery // what came since it began, the answer may not show
-	if p.last.begun == -Never {       // so that the polls of topics that are claimed together at first spread over the second
+	again := p.poll.begun + pollEvery // from its beginning, because the answer may not show what came later
+	if p.last.begun == -Never {       // the first poll: a random time spreads topics that are claimed together over the second
 		again = p.poll.begun + rand.Int64N(pollEvery)
 	} else if p.poll.crowded {
 		again -= rand.Int64N(pollApart)
@@ -332,7 +337,7 @@ func (w *Waiter) polled(p *part, at, then int64, err error) {
 	}
 }
 
-// NotAnswering is the error of what is not sent to a node because the node does not answer other calls.
+// NotAnswering returns the error of a call that is not sent to a node, because the node does not answer other calls.
 func NotAnswering(node string) error {
 	return fmt.Errorf("not sent, because node %s does not answer; try again: %w", node, punctual.ErrUnreachable)
 }
@@ -357,8 +362,8 @@ func (w *Waiter) poll() {
 	}
 }
 
-// pollDue polls the partitions whose time has come, and returns when the time of the next one comes. Those that no claim waits
-// for rest.
+// pollDue polls the partitions whose time has come, and returns when the poller is to call it again. Partitions that no claim waits
+// for are not polled and rest.
 func (w *Waiter) pollDue() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -379,7 +384,7 @@ func (w *Waiter) pollDue() int64 {
 		}
 		if !p.next.due {
 			p.cleanup.polls++
-			// Messages that are due are not kept waiting for partitions that are only to be tidied: none is while one is ready.
+			// While a partition is ready none is tidied, so that messages that are due do not wait for the tidying.
 			if p.cleanup.now = p.cleanup.polls >= w.tidyEach() && w.ready == 0; p.cleanup.now {
 				p.cleanup.polls = 0
 			}
@@ -408,7 +413,7 @@ func (w *Waiter) pollDue() int64 {
 		}
 		w.work.Go(func() { w.readAll(node, ps) })
 	}
-	w.concludeAll() // a node may be failing by now
+	w.concludeAll() // a claim need not wait any more for a node that is failing by now
 	w.forget(now)
 	w.until = Never
 	if len(w.times) > 0 {
@@ -420,8 +425,8 @@ func (w *Waiter) pollDue() int64 {
 	return w.until
 }
 
-// tidyEach is the number of polls of an idle partition after which one tidies it. The number is larger with many partitions, so
-// that not more than tidyMost are tidied in a second. Called with mu held.
+// tidyEach returns after how many polls an idle partition is tidied. The number is larger with many partitions, so that not more
+// than tidyMost are tidied in a second. Called with mu held.
 func (w *Waiter) tidyEach() int { return max(leastPolls, len(w.times)/tidyMost) }
 
 // readAll reads the next due times of some partitions of a node, one pipeline after the other.
@@ -436,7 +441,8 @@ func (w *Waiter) readAll(node string, ps []*part) {
 	}
 }
 
-// readSome reads in one pipeline. If that takes too long, rest is read beside it, and readSome returns true in the end.
+// readSome reads the next due times of ps in one pipeline. If that takes longer than overtakeAfter, rest is read meanwhile, and
+// readSome returns true when it has its answer.
 func (w *Waiter) readSome(node string, ps, rest []*part) (overtaken bool) {
 	names := make([]Part, len(ps))
 	r := &read{parts: ps}
@@ -456,7 +462,7 @@ func (w *Waiter) readSome(node string, ps, rest []*part) (overtaken bool) {
 	return r.overtaken
 }
 
-// overtakeRead lets other polls read the partitions of a pipeline that takes long, because only its connection may hang (P11).
+// overtakeRead lets other polls read the partitions of a pipeline that takes long, because perhaps only its connection hangs (P11).
 func (w *Waiter) overtakeRead(r *read, node string, rest []*part) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -495,7 +501,7 @@ func (w *Waiter) took(r *read, all []NextDue) {
 		p.reading = nil
 		w.polled(p, all[i].At, all[i].Then, all[i].Err)
 	}
-	// All partitions with something due are ready before the first claim asks, so that it asks for the first of its topics.
+	// By now all partitions with something due are ready, so that a claim asks for the first of its topics first.
 	for i, p := range ps {
 		if err := got[i].Err; err != nil {
 			for _, c := range p.topic.claims() {
@@ -534,7 +540,8 @@ func (w *Waiter) forget(now int64) {
 	}
 }
 
-// Waiting is how many claims wait for a topic, and whether nothing is asked for them.
+// Waiting returns, for tests, how many claims wait for a topic, and whether all its partitions were polled and none is being asked
+// or is to be asked by now.
 func (w *Waiter) Waiting(name string) (claims int, quiet bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

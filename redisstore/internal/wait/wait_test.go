@@ -27,31 +27,31 @@ func (c bubbleClock) After(at int64) (<-chan time.Time, func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// farAway is how long a fake node takes to answer.
+// farAway is how long the way to a fake node takes, and for a claim the way back.
 const farAway = 200 * time.Microsecond
 
-// fake is a store of nodes in memory. What it is asked of a node that is stopped is done and answered when that goes on.
+// fake is a store of nodes in memory. A question to a node that is stopped is carried out and answered when the node goes on.
 type fake struct {
 	t     *testing.T
 	clock bubbleClock
 	lease time.Duration
-	way   time.Duration // how long it takes to a node and, for a claim, back
+	way   time.Duration // how long the way to a node takes, and for a claim the way back
 	node  func(p Part) string
 
 	processes int
 
 	mu       sync.Mutex
 	stopped  map[string]chan struct{} // guarded by mu: closed when the node goes on
-	waiting  map[Part]*dues           // guarded by mu: by due time
+	waiting  map[Part]*dues           // guarded by mu: the messages that wait, by due time
 	leased   map[string]int64         // guarded by mu: end of the lease of each message
-	due      map[string]int64         // guarded by mu: when it was due
-	released int                      // guarded by mu
-	heads    int                      // guarded by mu: partitions whose heads were read
-	claims   int                      // guarded by mu: scripts
+	due      map[string]int64         // guarded by mu: when each message that is not acked was due at first
+	released int                      // guarded by mu: messages that were given back
+	heads    int                      // guarded by mu: how often the next due times of a partition were read
+	claims   int                      // guarded by mu: attempts
 	hung     int                      // guarded by mu: questions that met a stopped node
 }
 
-// message is one that waits.
+// message is a message that waits.
 type message struct {
 	id string
 	at int64
@@ -82,11 +82,11 @@ func (f *fake) Processes(Part) int    { return f.processes }
 func (f *fake) Subscribe(Part)        {}
 func (f *fake) Unsubscribe(Part)      {}
 func (f *fake) Reload()               {}
-func (f *fake) Over(d *punctual.Delivery) bool {
+func (f *fake) LeaseEnded(d *punctual.Delivery) bool {
 	return f.clock.Now() >= d.LeaseUntil.UnixMicro()
 }
 
-// travel is the way to a node, on which one waits while it is stopped.
+// travel takes the way to a node, and waits there while the node is stopped.
 func (f *fake) travel(node string) {
 	time.Sleep(f.way)
 	f.mu.Lock()
@@ -112,7 +112,7 @@ func (f *fake) next(p Part) int64 {
 	return Never
 }
 
-// second is when the second message is due.
+// second returns when the second message of a partition is due. Called with mu held.
 func (f *fake) second(p Part) int64 {
 	d := f.waiting[p]
 	if d == nil || len(*d) < 2 {
@@ -169,21 +169,21 @@ func (f *fake) Release(_ context.Context, ds []punctual.Delivery) {
 	}
 }
 
-// counts returns how often somebody was stopped, and how much was given back.
+// counts returns how many questions met a stopped node, and how many messages were given back.
 func (f *fake) counts() (hung, released int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hung, f.released
 }
 
-// asked counts the heads that were read and the claims that were sent.
+// asked returns how often the next due times of a partition were read, and how many attempts of claims there were.
 func (f *fake) asked() (heads, claims int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.heads, f.claims
 }
 
-// put is called with mu held.
+// put adds a message that waits. Called with mu held.
 func (f *fake) put(p Part, m message) {
 	if f.waiting[p] == nil {
 		f.waiting[p] = new(dues)
@@ -199,7 +199,7 @@ func (f *fake) push(p Part, id string, delay time.Duration) {
 	f.put(p, message{id, at})
 }
 
-// stop halts a node, and returns what lets it go on.
+// stop stops a node, and returns a function that lets it go on.
 func (f *fake) stop(node string) (goOn func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,7 +213,7 @@ func (f *fake) stop(node string) (goOn func()) {
 	}
 }
 
-// handled takes in what a claim has returned, and acks it; it returns how late the latest was.
+// handled checks the leases of what a claim has returned, and acks the messages. It returns by how much the latest of them was late.
 func (f *fake) handled(ds []punctual.Delivery) (late time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -235,12 +235,13 @@ func (f *fake) left() (due, leased int) {
 	return len(f.due), len(f.leased)
 }
 
-// beside is how late messages may be beside a node that was stopped. One second is for want of notifications (P11),
-// another one because all claims may have asked that node (P14). The rest is what the way takes.
+// beside is how late messages of other nodes may be while one node is stopped: a second because there are no notifications (P11),
+// another one because all claims may have asked the stopped node (P14), and some time for the ways.
 const beside = 2*time.Second + 100*time.Millisecond
 
-// P11, P14, P3: of three nodes one is stopped for 20 s, there are 10,000 topics and no notifications, and claims end at random.
-// No handler starts under a lease that has ended; and once all is quiet nothing is leased that nobody holds.
+// P11, P14, P3: of three nodes one is stopped for 20 s, there are 10,000 topics and no notifications, and the contexts of claims
+// end at random. Messages of the other nodes come in time, no handler starts under a lease that has ended, and in the end no
+// message is left and none is leased without a holder.
 func TestSlowStoppedNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, messages = 10_000, 3000
@@ -317,8 +318,8 @@ func TestSlowStoppedNode(t *testing.T) {
 	})
 }
 
-// P11: a server is slow, and there are far more idle topics than it can tidy. What falls due in the last of them does not wait for
-// the others to be tidied.
+// P11: a server is slow, and there are far more idle topics than can be tidied in a second. A message that becomes due in the last
+// of them does not wait until the others have been tidied.
 func TestTidyingKeepsNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "node" })
@@ -350,7 +351,8 @@ func open(f *fake) (*Waiter, *Nodes) {
 	return New(f.clock, f, nodes), nodes
 }
 
-// What arrives for a claim that has left goes to another one that waits for it under the same lease, or back.
+// A message that is leased for a claim which has returned goes to another claim that waits for the topic with a lease of the same
+// length. If there is none, the message is given back.
 func TestLateAnswers(t *testing.T) {
 	for _, other := range []time.Duration{0, time.Hour, 2 * time.Hour} { // the lease of the other claim; 0: there is none
 		synctest.Test(t, func(t *testing.T) {
@@ -409,7 +411,8 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
-// A claim brings what is due in several partitions, up to what it may have in all and of each topic.
+// A claim returns what is due in several partitions, up to the most that it may have in all and of each topic. A claim that is
+// Alone returns the messages of one partition.
 func TestClaimGathers(t *testing.T) {
 	for name, c := range map[string]struct {
 		max, perTopic int
@@ -451,7 +454,7 @@ func TestClaimGathers(t *testing.T) {
 	}
 }
 
-// P3: a claim that has something does not wait for a node that is late. What that node leases is given back.
+// P3: a claim that has found something waits for another node no longer than LateAfter. What that node leases later is given back.
 func TestSlowNodeKeepsNothingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(p Part) string { return "node of " + p.Topic })
@@ -465,7 +468,7 @@ func TestSlowNodeKeepsNothingBack(t *testing.T) {
 		var goOn func()
 		var stopping sync.WaitGroup
 		stopping.Go(func() {
-			time.Sleep(500 * time.Microsecond) // both nodes have told by then when something is due
+			time.Sleep(500 * time.Microsecond) // by then both nodes have answered when something is due
 			goOn = f.stop("node of slow")
 		})
 		ds, err := claim()
@@ -490,7 +493,7 @@ func TestSlowNodeKeepsNothingBack(t *testing.T) {
 	})
 }
 
-// lossy is a fake whose first answer is lost, and which cannot be reached from then on.
+// lossy is a fake in which the answer of the first attempt is lost, and which no later attempt reaches.
 type lossy struct {
 	*fake
 	asked atomic.Int64
@@ -503,7 +506,8 @@ func (f *lossy) Claim(context.Context, Part, int, time.Duration, bool) Answer {
 	return Answer{Err: fmt.Errorf("nobody is there: %w", punctual.ErrUnreachable)}
 }
 
-// P13: the error of a claim is not definite when an answer was lost on the way, of which nobody knows what it had leased.
+// P13: the error of a claim is not definite if the answer of one of its attempts was lost, because nobody knows what that attempt
+// has leased.
 func TestLostAnswerIsNotDefinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(p Part) string { return "node of " + p.Topic })
@@ -523,7 +527,49 @@ func TestLostAnswerIsNotDefinite(t *testing.T) {
 	})
 }
 
-// P10: while nothing is due a partition costs a read each second, however many wait, and one script of 16.
+// refusing is a fake of which the first read of next due times fails.
+type refusing struct {
+	*fake
+	why   error
+	reads atomic.Int64
+}
+
+func (f *refusing) NextDue(node string, ps []Part) []NextDue {
+	got := f.fake.NextDue(node, ps)
+	if f.reads.Add(1) == 1 {
+		for i := range got {
+			got[i] = NextDue{At: Never, Then: Never, Err: f.why}
+		}
+	}
+	return got
+}
+
+// A claim that joins after a failed poll does not wait for the time of the next poll: the partition is polled at once.
+func TestClaimAfterAFailedPoll(t *testing.T) {
+	for _, why := range []error{punctual.ErrUnreachable, punctual.ErrCorrupt} { // of the node, and of the partition
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, func(Part) string { return "node" })
+			nodes := NewNodes(f, 0)
+			w := New(f.clock, &refusing{fake: f, why: why}, nodes)
+			claim := func() ([]punctual.Delivery, error) {
+				return w.Claim(t.Context(), Request{Topics: []string{"orders"}, Max: 1, Lease: time.Hour, Until: f.clock.Now() + time.Minute.Microseconds()}, nil, nil)
+			}
+			if ds, err := claim(); !errors.Is(err, why) {
+				t.Fatalf("this test shows nothing: a claim whose poll failed got %v, %v; want %v", ds, err, why)
+			}
+			f.push(Part{Topic: "orders"}, "x", 0)
+			ds, err := claim()
+			if late := f.handled(ds); err != nil || len(ds) != 1 || late != 3*f.way { // a read, and an attempt with its answer
+				t.Errorf("P11: after a poll that failed with %v a claim brought %v, %v, %v late; want one message, %v late", why, ds, err, late, 3*f.way)
+			}
+			w.Close()
+			nodes.Close()
+		})
+	}
+}
+
+// P10: while nothing is due a partition costs one read of its next due times each second, or instead of every 16th read a script,
+// however many claims wait.
 func TestIdlePolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "" })
@@ -546,7 +592,7 @@ func TestIdlePolls(t *testing.T) {
 	})
 }
 
-// A topic that nobody waits for is forgotten after a while.
+// A topic that no claim waits for is forgotten after a while.
 func TestForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "" })

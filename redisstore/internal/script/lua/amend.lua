@@ -6,16 +6,16 @@
 --       time (B), and with a condition the time at which the message must be due (double)
 -- Reply {now, micros, version, notified, status, due, status, due ...}
 --       status  0 due too far ahead, 1 cancelled, 2 rescheduled, 3 requeued, 4 leased,
---       5 not found, 6 not dead, 7 deleted, 8 dead, 9 due at another time than the condition names: due is that time
+--       5 not found, 6 not dead, 7 deleted, 8 dead, 9 due at another time than the condition names: due is that other time
 local CANCEL_IT, RESCHEDULE, REQUEUE, DELETE = 1, 2, 3, 4
-local CANCELLED, RESCHEDULED, REQUEUED, LEASED, NOT_FOUND, NOT_DEAD, DELETED, DEAD, CHANGED = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local WAS_CANCELLED, RESCHEDULED, REQUEUED, LEASED, NOT_FOUND, NOT_DEAD, DELETED, DEAD, CHANGED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 local out = reply(NEVER)
 local ids = {}
 for i = 3, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 local known = states(ids)
 local keeps = cfg.finished_retention > 0 or events
-local needed = {} -- IDs whose states must be complete: what gets another due time, and where finished records are kept what may finish
+local needed = {} -- IDs whose states must be complete: of messages that are rescheduled, and with keeps of those that may finish
 for i = 3, #ARGV, 2 do
   local id, change = ARGV[i], string.byte(ARGV[i + 1])
   if change == RESCHEDULE or keeps and (change == CANCEL_IT or known[id] and known[id].cancel) then needed[#needed + 1] = id end
@@ -55,7 +55,7 @@ local function cancel(id, from, at)
     return LEASED, 0
   end
   end_it(id, from)
-  return CANCELLED, 0
+  return WAS_CANCELLED, 0
 end
 
 -- move gives a message a new first due time.
@@ -120,8 +120,8 @@ end
 
 local HEAD_BYTES = 10
 
--- lacks_events reports whether some change ends a message that is told of while the companion events is not there. The changes
--- of one message build on each other: a cancel after a delete ends nothing.
+-- lacks_events reports whether some change cancels a message, which is an event to tell. It is asked while the companion events is
+-- not there, before the first write. The changes of one message build on each other: a cancel after a delete cancels nothing.
 local function lacks_events()
   local after = {} -- of an ID: how the message stands after the changes that have been looked at
   for i = 3, #ARGV, 2 do

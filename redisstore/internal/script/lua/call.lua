@@ -1,7 +1,7 @@
 -- What scripts that change messages or settings share, after start.lua. A caller that got no answer sends the call
 -- again, and the call is still carried out only once: the first copy leaves a record of its answer, which the other
--- copies get. A copy that arrives after the deadline of the call changes nothing, so that no record need be kept for
--- longer than that.
+-- copies get. A copy that arrives after the deadline of the call changes nothing but the clock in g, so that no record need
+-- be kept for longer than that.
 --
 -- KEYS  9 r  hash: what calls were answered, in windows: 'window' -> its number; caller -> number of the call
 --       (double) and its answer (msgpack), in the window of its deadline. Two hashes take turns.
@@ -12,13 +12,14 @@ local again = flags % 2 == 1
 local field, content
 if #ARGV[1] > 41 then field, content = string.sub(ARGV[1], 42, 57), string.sub(ARGV[1], 58) end
 
--- No deadline is further ahead. So there are never more than two windows, and the one before them is past for
--- good: whoever writes a record writes the clock. The record of a key is kept for as long, from the time at which it
--- was written. So it is in the window after the present one.
+-- WINDOW is the length of a window, in ms. No deadline is further ahead than that, so there are never more than two windows. The
+-- one before them is past for good, because a script that writes a record also writes the clock. The record of a key is kept for
+-- at least WINDOW after it was written, so it is in the window after the present one.
 local WINDOW = 60000
 local window = floor(deadline / WINDOW)
 
--- kept is the answer that the call got before, or nil. kept_in is the hash that has it, of a call with a key.
+-- kept is the answer that the call got before, or nil. If that was found under the key of the call, kept_in is the hash that has
+-- it. new_window says that KEYS[9] does not have the window of the deadline yet. other_window is the window of KEYS[10], or -1.
 local kept, kept_in, new_window, other_window
 do
   local got, raw
@@ -54,8 +55,8 @@ do
   end
 end
 
--- write_record writes a record into a hash of records, after all other writes. With new the hash begins a window, so what it
--- had from an earlier window goes.
+-- write_record writes a record into a hash of records, after the changes of the call. With new the hash begins a window, so what
+-- the hash had from an earlier window goes.
 local function write_record(hash, of, new, name, record)
   write_clock()
   if new then
@@ -67,8 +68,8 @@ local function write_record(hash, of, new, name, record)
   end
 end
 
--- keep writes the record of an answer for its caller. A call that changed nothing needs no record, unless another copy of
--- it may be on its way, which might find something to change.
+-- keep writes the record of an answer for its caller. A call that changed nothing needs no record, unless it was sent before:
+-- then another copy of it may be on its way, which might find something to change.
 local function keep(answer, changed)
   if not (changed or again) then return end
   if not changed then make_room() end

@@ -4,14 +4,15 @@
 -- ARGV  3 how many to lease at most (1 to 200; as many as 200 may end), 4 length of the lease (0: the topic's), 5 bytes
 --       after which to stop, 6 '1' to delete what is past its retention
 -- Reply {now, micros, version, next, at, until, token, IDs, messages, states}
---       next is the next due time, or NEVER, also while delivery is paused. at is when the leases began, until their end
---       and token that of all of them; token is 0 if there are no leases. A call that is answered again may have at, until
+--       next is the next due time; NEVER if there is none, or while delivery is paused. at is when the leases began, until their
+--       end and token that of all of them; token is 0 if there are no leases. A call that is answered again may have at, until
 --       and token, and no messages, if all have been settled since or the leases have run out. There may be fewer states than
---       messages: the messages beyond have no flags and are delivered for the first time. The last three are arrays and not
---       one text, because Lua hashes each text from end to end
+--       messages: a message without one has no flag that scripts read and is delivered for the first time. The last three are
+--       arrays and not one text, because Redis's Lua hashes each text from end to end
 local most, length, budget = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
--- give_back releases messages whose leases have run out before any caller got them, so that the attempt does not count.
+-- give_back releases messages whose leases have run out before any caller got them, so that the attempt does not count. Those
+-- that were cancelled under the lease end.
 local function give_back(held)
   for _, st in pairs(held) do
     if st.cancel and events and events.lacks(events.own, events.CANCELLED) then return events.absent() end
@@ -30,8 +31,8 @@ local function give_back(held)
   return reply(next_due_time(), 0, 0, 0, {}, {}, {})
 end
 
--- ids_again returns the IDs that the call leased before, and perhaps others. Messages under a compact lease are found by its
--- score, or by its end if they were cancelled since, because a message with a cancel has a state and a plain score.
+-- ids_again returns the IDs that the call leased before, and perhaps others. Messages under compact leases are found by the score
+-- of these, and those that were cancelled since by the end of the leases, because a cancel gives a message a state and that score.
 local function ids_again()
   if kept.ids then return cmsgpack.unpack(kept.ids) end
   local ids = call('ZRANGEBYSCORE', L, kept.score, kept.score)
@@ -39,7 +40,7 @@ local function ids_again()
   return ids
 end
 
--- answered_to counts in the record one more copy that gets the answer of a claim with a key: see forget.lua.
+-- answered_to counts in the record of a claim with a key one more copy that gets its answer: see forget.lua.
 local function answered_to(record)
   record.given = record.given + 1
   make_room()
@@ -118,11 +119,11 @@ local function must_end(st)
   return st.drop and 'finish' or REASON_EXPIRED
 end
 
--- Everything is read and decided before the first write. The counter of tokens, without the number of the partition, is
--- raised to eight times the time in ms, because a primary that fails over may have given tokens that its replica does not
--- know, and no token may be given twice (P4). Tokens get ahead of the time only where a partition is claimed from more than
--- 8000 times a second, all the time. The counter is no longer raised from the year 2109 on, when numbers become too large to
--- be exact.
+-- Everything is read and decided before the first write. The counter of tokens, divided by TOKEN_STEP, is raised to eight times
+-- the time in ms or more, because a primary that fails over may have given tokens that its replica does not know, and no token
+-- may be given twice (P4). Tokens get ahead of the time for long only where a partition is claimed from more than 8000 times a
+-- second, all the time. The counter is no longer raised by the time from the year 2109 on, when numbers become too large to be
+-- exact.
 if now < LAST_TOKEN_TIME then raise_token(8 * now * TOKEN_STEP) end
 local token = cfg.token + TOKEN_STEP
 local till_text = int(now + length)
@@ -163,13 +164,14 @@ local function decide(place, id, raw, st)
 end
 
 -- Messages are read a few at a time, because their length is not known before: as many as will fill the budget if they are as
--- long as those before. The failures of a state count twice, because the state is written anew as well, and STATE stands for
--- the rest of that work.
-local AT_MOST, STATE = 32, 4096
+-- long as those before, but at most AT_MOST. The failures in a state count twice, because the state is not only read but written
+-- anew, and STATE_COST stands for the rest of that work.
+local AT_MOST, STATE_COST = 32, 4096
 local MOST_DECIDED = 200 -- messages of a call, delivered or ended
 local bytes, first = 0, 1
 while bytes < budget and leased < most do
-  -- Messages that end make room for others to deliver, so that a claim of one message gets past up to MOST_DECIDED that end.
+  -- Messages that end make room for others to deliver, so that a claim of one message can end up to MOST_DECIDED - 1 others and
+  -- still deliver one.
   if first > #ids and #ended > 0 and #ids < MOST_DECIDED then more_due(MOST_DECIDED - #ids) end
   if first > #ids then break end
   local n = first == 1 and 1 or math.max(1, math.min(AT_MOST, floor((budget - bytes) * (first - 1) / bytes)))
@@ -186,7 +188,7 @@ while bytes < budget and leased < most do
     else
       from_t = from_t + 1
     end
-    bytes = bytes + #raw + (known[id] and STATE + 2 * #known[id].failures or 0)
+    bytes = bytes + #raw + (known[id] and STATE_COST + 2 * #known[id].failures or 0)
     if bytes >= budget or leased == most then break end
   end
   first = first + #some

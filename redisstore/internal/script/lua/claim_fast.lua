@@ -1,15 +1,15 @@
--- The fast path of claim.lua, for due messages that all wait for their first attempt, have no flags and a short body.
--- It gives compact leases: the score in l holds token and end of the lease, so that no message needs a state. Otherwise
--- it writes nothing, and claim.lua goes on. KEYS, ARGV and reply are those of claim.lua.
+-- The fast path of claim.lua, for due messages that all wait for their first attempt, are short, and have no flag that scripts
+-- read, while no lease has run out. It gives compact leases: the score in l holds token and end of the lease, so that no message
+-- needs a state. Otherwise it writes nothing, and claim.lua goes on. KEYS, ARGV and reply are those of claim.lua.
 do -- so that its local variables do not count in claim.lua, because a script may have 200
-  local USUAL_BYTES = 4096 + MESSAGE_BYTES -- of a message; settling a compact lease reads the body, so it is short
+  local USUAL_BYTES = 4096 + MESSAGE_BYTES -- of a message at most, because settling a compact lease may read it
   local TURNS, LENGTHS = 32, 32            -- see lease_token
   local LAST_COMPACT_LEASE = 8796093022208 -- 2^43: a score has room for token and length up to here
   local AT_ONCE = 64                       -- bodies are read a few at a time, because their length is not known before
 
-  -- free_length returns a place in lengths, from 0, that no lease in l uses, or nil. It reads all of l. So it does that only in
-  -- one ms of 16, and only if l has at most FREE_MOST leases. That ms is not a multiple of 16, because in those claims may tidy
-  -- and then do not come here.
+  -- free_length returns a place in lengths, from 0, that no lease in l uses, or nil. It looks for one only in one ms of 16, and
+  -- only if l has at most FREE_MOST leases, because it has to read all of l. That ms is not a multiple of 16, because at a
+  -- multiple of 16 claims may tidy, and then do not come here.
   local function free_length()
     local FREE_EACH, FREE_MOST = 16, 1024
     if now % FREE_EACH ~= 1 or call('ZCARD', L) > FREE_MOST then return nil end
@@ -58,7 +58,7 @@ do -- so that its local variables do not count in claim.lua, because a script ma
       first, last = last + 1, math.min(last + AT_ONCE, n)
     end
     if #out < n then ids = {unpack(ids, 1, #out)} end
-    if call('HLEN', S) > 1 then -- what waits may have been claimed before
+    if call('HLEN', S) > 1 then -- there is a state beside TABLE_FIELD, so a message that waits may have been claimed before
       for _, state in ipairs(call('HMGET', S, unpack(ids))) do
         if state then return nil end
       end

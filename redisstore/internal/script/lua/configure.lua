@@ -21,14 +21,14 @@ if not fits then
   keep(out, false)
   return out
 end
-if cfg.version then make_room() end -- not to create a topic
+if cfg.version then make_room() end -- but not to create a topic, so that a server out of memory refuses that
 if not g[3] then cfg.token = tonumber(ARGV[5]) end
 raise_token(tonumber(ARGV[6]))
 -- gone is stored so that dead messages past the old retention do not come back with a longer new one.
 local fields = {'gone', int(gone), 'version', int(new), 'token', int(cfg.token)}
 for i = 10, #ARGV, 2 do
   fields[#fields + 1], fields[#fields + 2] = ARGV[i], ARGV[i + 1]
-  -- settle_clock sweeps; by the old value 0 it would remove the new field.
+  -- settle_clock sweeps, and with the old value 0 it might remove the new field.
   if ARGV[i] == 'finished_retention' then g[10] = ARGV[i + 1] end
 end
 call('HSET', G, unpack(fields))

@@ -5,8 +5,8 @@
 -- ARGV  1 a field without which there is nothing to confirm
 -- Reply 1
 --
--- The field goes before it comes, because a server out of memory refuses a script whose
--- first change is an addition.
+-- The field confirmed is removed before it is set, because a server out of memory refuses a script
+-- whose first change is an addition.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   redis.call('HDEL', KEYS[1], 'confirmed')
   redis.call('HSET', KEYS[1], 'confirmed', '1')

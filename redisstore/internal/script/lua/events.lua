@@ -1,12 +1,12 @@
 -- Where a topic tells of what happens to its messages (Settings.Emit), a script adds a message for each event to the
--- companion events, in the same step. This file follows start.lua, and where there are follow-ups follow_topics.lua.
+-- companion events, in the same step. This file comes after start.lua, and in the script settle after follow_topics.lua.
 --
--- KEYS  the last eight, but for h and u: of the same partition of the companion events, t to x as in start.lua. A caller gives them
---       only after it has learned from an error that the topic tells of events
+-- KEYS  the last eight, or the eight before h and u: t to x, as in start.lua, of the same partition of the companion events. A
+--       caller gives them only after it has learned from an error that the topic tells of events
 --
--- A source is a topic that tells: {on, keep, topic, home}: of which events, as in punctual.Events; how long an event is kept;
--- its name; and the stem of the IDs of events, which is at home in this partition.
-if g[11] and g[11] ~= '0' or follow_topics then -- hardly any topic tells, and every script comes by
+-- A source is a topic that tells of events: {on, keep, topic, home}. on is of which events, as in punctual.Events; keep is how long
+-- an event is kept; topic is its name; home is the stem of the IDs of its events, whose home is this partition.
+if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, and this test is all that their scripts do for it
   local source_of = function(t, on, keep, home)
     if not on or on == '0' then return nil end
     local parent, companion = string.match(t, '{(.-)#%d+}(.-):t$')
@@ -53,10 +53,12 @@ if g[11] and g[11] ~= '0' or follow_topics then -- hardly any topic tells, and e
     -- makes the companion and sends the call again.
     function events.absent() return redis.error_reply('PUNCTUAL_TELLS ' .. int(-number_of(1, 'version'))) end
 
-    -- tell notes an event, which write stores. delivered is when the last lease began, false or nil if there was none.
+    -- tell notes an event, which write stores. delivered is when the last lease began, or false or nil if there was none or that
+    -- is not known.
     function events.tell(source, event, id, attempt, created, first, due, delivered, reason)
       if not events.tells(source, event) then return end
-      -- As with the tokens of leases, the number is never given again, also when a failover forgets some.
+      -- The number in the ID of an event comes from the companion's counter of tokens. As with the tokens of leases, it is raised
+      -- to the time, so that no number is given again when a failover forgets some.
       if size == 0 and now < LAST_TOKEN_TIME then token = math.max(token, 8 * now * TOKEN_STEP + partition) end
       token = token + TOKEN_STEP
       local DROP_AND_EXPIRES = 5
@@ -71,13 +73,13 @@ if g[11] and g[11] ~= '0' or follow_topics then -- hardly any topic tells, and e
       times[n], times[n + 1] = now_text, records[n]
     end
 
-    -- ended notes the event of a message that finishes with an outcome, as in finished_records.lua.
+    -- ended notes the event of a message that finishes; outcome is as in finished_records.lua.
     local OF_OUTCOME = {[0] = events.ACKED, events.CANCELLED, events.EXPIRED}
     function events.ended(id, st, outcome)
       events.tell(own, OF_OUTCOME[outcome], id, st.attempt, st.created, st.first, st.due, st.token ~= 0 and st.began)
     end
 
-    -- died notes the event of a message that becomes dead; its lease has not been taken from it yet.
+    -- died notes the event of a message that becomes dead; its state st still has the token of the last lease.
     local REASONS = {'discarded', 'attempts used up', 'expired'}
     function events.died(id, st, reason)
       events.tell(own, events.DEAD, id, st.attempt, st.created, st.first, st.due, st.token ~= 0 and st.began, REASONS[reason])
@@ -86,7 +88,7 @@ if g[11] and g[11] ~= '0' or follow_topics then -- hardly any topic tells, and e
     -- noted returns how many events have been noted.
     function events.noted() return size end
 
-    -- write adds the events. It comes after the other writes of a script, as the clock does.
+    -- write stores the events. It comes after the changes of the script, as the clock does: see settle_clock.
     function events.write()
       if size == 0 then return end
       local first = call('ZRANGE', t, 0, 0, 'WITHSCORES')
@@ -99,7 +101,8 @@ if g[11] and g[11] ~= '0' or follow_topics then -- hardly any topic tells, and e
       call('HSET', of, 'token', int(token), 'clock', now_text)
       local lease = call('ZRANGE', l, 0, 0, 'WITHSCORES')[2]
       if (not first[1] or tonumber(first[2]) > now) and (not lease or ceil(lease) > now) then
-        -- Nobody is named as the sender, so that the calling process hears of it, too.
+        -- A process ignores notifications that name it as the sender. This one names nobody, so that the calling process hears of
+        -- it, too.
         redis.pcall('PUBLISH', string.sub(t, 1, -2) .. 'notify', '* ' .. now_text)
       end
       records, times, size = {}, {}, 0

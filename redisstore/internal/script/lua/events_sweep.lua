@@ -1,5 +1,6 @@
--- How a script that adds events drops some that nobody has taken for as long as they are kept, so that a topic whose events
--- nobody reads does not grow without end. This file follows prelude.lua, and does nothing in a topic that tells of none.
+-- A script that adds events also drops some old ones that nobody has taken within the time for which they are kept, so that a
+-- companion whose events nobody reads does not grow without end. This file comes after prelude.lua, and does nothing in a script
+-- that has no events to tell of.
 if events then
   local SWEEP = 64 -- storekit.MaxSweptEvents
 
@@ -10,8 +11,8 @@ if events then
     return st.drop and expired(st) and st.attempt < max
   end
 
-  -- sweep drops the first waiting messages of the companion for as long as a claim would drop them. Where the companion keeps
-  -- finished records, of which this script has no keys, claims alone drop messages.
+  -- sweep drops the first waiting messages of the companion, up to the first one that a claim would not drop, and SWEEP at most.
+  -- Where the companion keeps finished records, of which this script has no keys, claims alone drop messages.
   function events.sweep()
     if events.keeps_finished then return end
     local over, n = {}, 1 -- most often the first one is not over, and there is nothing more to read

@@ -10,7 +10,8 @@
 -- Reply of settle.lua: after notified stand, for each of the other topics, the version of its settings here, as in a reply, and
 --       the time of which waiting claims were notified there. A status above 15 is followed by due and state, as in the reply of
 --       push.lua; it is 16 times the number of the follow-up that is refused, from 1, and
---       4 to 9 as in push.lua, 10 no space, 11 its topic is not there, or 12 this topic has another version
+--       4, 5, 6, 8 or 9 as in push.lua, 10 no space, 11 its topic is not there, or 12 the topic of the settlement has another
+--       version
 local follow -- nil unless there are follow-ups
 if ARGV[5] then
   local SPACE, TOPIC, VERSION = 10, 11, 12
@@ -22,7 +23,7 @@ if ARGV[5] then
   local out_of_memory
   local other_version = cfg.version ~= tonumber(ARGV[6])
 
-  -- The other intakes. These reads fail for a key of a wrong type, before anything is written.
+  -- The intakes of the other topics. These reads fail for a key of a wrong type, before anything is written.
   for k, p in ipairs(follow_topics) do
     p.waiting, p.leased, p.dead, p.finished = call('ZCARD', p.t), call('ZCARD', p.l), call('ZCARD', p.d), call('ZCARD', p.f)
     p.lapsed = call('ZCARD', p.x)
@@ -73,9 +74,10 @@ if ARGV[5] then
 
   follow = {own = own}
 
-  -- room must come before the first write. It writes the time, because a server out of memory refuses that as the first
-  -- write of a script, and no write after it. So settlements with follow-ups are refused there, and those without go on. It
-  -- returns an error of another kind.
+  -- room finds out whether the server is out of memory, and must come before the first write: such a server refuses the first
+  -- write of a script if it adds something, and refuses none after a write that removes. So room begins with an addition, the
+  -- time. If the server refuses it, settlements with follow-ups are refused, and those without go on. room returns an error of
+  -- any other kind.
   function follow.room()
     local got = redis.pcall('HSET', G, 'clock', now_text)
     g[2] = now_text
@@ -87,7 +89,8 @@ if ARGV[5] then
   end
 
   -- refusal returns status, due and state for the reply if a settlement cannot be done because of its follow-ups, or nil. id is
-  -- that of the settled message; h and is_remembered are what the settlement leaves under that ID. Nothing is written before.
+  -- that of the settled message; h and is_remembered are what the settlement leaves under that ID. refusal is asked before anything
+  -- of the settlement is written.
   function follow.refusal(place, id, h, is_remembered)
     local all = of_place[place]
     if not all then return nil end
@@ -102,7 +105,7 @@ if ARGV[5] then
       if other_version then
         lookup = lookup or 16 * j + VERSION
       elseif p and not p.is_there then
-        -- What the topic does not exist for is refused all the same, so that it does not come into being for it.
+        -- A follow-up that would be refused in an empty topic, too, is refused now, so that the topic is not made for it.
         if f.due > MAX_DUE then status, at, state = 5, 0, 0 end
         if f.how >= REPLACE_IF_DUE then status, at, state = CHANGED, 0, 0 end
         lookup = lookup or 16 * j + TOPIC
@@ -122,14 +125,14 @@ if ARGV[5] then
     return status, at, state
   end
 
-  -- try begins a trial: what refusal, hold and assume note from now on lasts until the function is called that it returns.
+  -- try begins a trial, and returns a function that ends it: what refusal, hold and assume note in between is forgotten then.
   function follow.try()
     local forgets = {}
-    for k, into in pairs(to) do forgets[k] = into.remember() end
+    for k, into in pairs(to) do forgets[k] = into.try() end
     return function() for _, forget in pairs(forgets) do forget() end end
   end
 
-  -- assume notes, in a trial, that the follow-ups of a settlement are stored. replaced is called as by store.
+  -- assume notes, in a trial, that the follow-ups of a settlement would be stored. replaced is called as by store.
   function follow.assume(place, replaced)
     for _, f in ipairs(of_place[place] or {}) do
       if not f.kept then
@@ -152,8 +155,8 @@ if ARGV[5] then
     return false
   end
 
-  -- store notes the follow-ups of a settlement that is done. replaced is called with the ID of each message of this topic in
-  -- whose place one comes.
+  -- store notes the follow-ups of a settlement that is done, and write stores them. replaced is called with the ID of each
+  -- follow-up in the topic of the settlement, because a message with that ID, if there is one, is replaced.
   function follow.store(place, replaced)
     for _, f in ipairs(of_place[place] or {}) do
       if not f.kept then

@@ -1,8 +1,8 @@
--- What the topics of follow-ups say of themselves, where a settlement has any. This file follows start.lua directly, because
--- it sets the clock forward to the latest time that any of these partitions has seen.
+-- Reads, in a call with follow-ups, what the partitions of their topics say of themselves. This file follows start.lua directly,
+-- because it sets the time forward to the latest that any of these partitions has seen.
 --
--- follow_topics has the topics in the order of KEYS: the names of keys, as an intake takes them; version as in replies; is_there;
--- paused; gone, as in prelude.lua; what events.lua reads of them.
+-- follow_topics has the topics in the order of KEYS: the names of keys, as an intake takes them; version, as in replies; is_there:
+-- whether the topic exists; paused: whether its pushes are; gone, as in prelude.lua; and what events.lua needs of them.
 if ARGV[5] then
   local KEYS_EACH = 8 -- t to x, as in start.lua
   local has_key = #ARGV[1] > 41 -- of the call, see call.lua

@@ -1,21 +1,22 @@
--- An intake takes new messages into a partition: those of a push, and the follow-ups of settlements. What a push does whose
--- ID is in use (P7) is decided here alone. This file follows prelude.lua and large_sets.lua.
+-- An intake takes new messages into a partition: those of a push, and the follow-ups of settlements. Here alone is decided what
+-- happens to a new message whose ID is in use (P7). This file comes after prelude.lua and large_sets.lua.
 
 -- new_intake makes the intake of a partition. p has the names of its sets and hashes: t, l, d, f, m, s and x; how many
 -- messages wait, are leased, are dead, and how many IDs are remembered: waiting, leased, dead, finished; how many leases are in x:
--- lapsed; whether there is a state: has_states; when the dead messages died that are past their retention: gone; whether
--- pushes are paused; source: of the events of these messages, or nil.
+-- lapsed; whether there is a state: has_states; the time at which a dead message that is past its retention died at the latest:
+-- gone; whether pushes are paused: paused; the source of the events of these messages (see events.lua), or nil: source.
 local new_intake
 do
-  -- What a push says of an ID that is in use: how modulo 8. Then follow the flags of the record times 8.
+  -- What is to be done when an ID is in use: how modulo 8. (how / 8 modulo 32 are the flags of the record.)
   local REPLACE, FAIL, NEW, REPLACE_DEAD = 1, 2, 3, 4 -- NEW: it cannot be in use, because the caller has just made it up
-  -- In how: replace only a message that is due at the time which stands in front of the record, a double.
+  -- IF_DUE is added to how to replace only a message that is due at the time which stands in front of the record, a double.
   local IF_DUE, IF_DUE_BYTES = 256, 8
   local DUPLICATE, REPLACED, IN_USE, TOO_FAR, PAUSED, FINISHED_DUPLICATE, DEAD, CHANGED = 2, 3, 4, 5, 6, 7, 8, 9 -- see push.lua
 
   new_intake = function(p)
-    -- held has what has an ID: the set, and the score in it. gone is set for a dead message past its retention, which has not
-    -- been swept. due is there only if somebody has looked it up.
+    -- held has, by ID, where the message with that ID is: {set, at: the score in the set, gone, due}. gone is true for a dead
+    -- message past its retention that has not been swept. due is there only if it was looked up or given to hold. remembered has,
+    -- by ID, whether a finished ID is still remembered; it has false for one in f whose time is over.
     local held, remembered = {}, {}
     -- All messages are stored with one command per key. If a message of this call replaces another one of this call, it takes
     -- the other's place in these arguments.
@@ -25,7 +26,7 @@ do
     local plain_prefix = pack('<Bd', PLAIN, now)
     local this = {earliest = NEVER} -- the earliest due time of a message that is stored
 
-    -- read looks up what has the IDs that refusal and store will be asked about.
+    -- read looks up where the messages are whose IDs refusal and store will be asked about.
     function this.read(ids)
       if #ids == 0 then return end
       for set, n in pairs({[p.t] = p.waiting, [p.l] = p.leased, [p.d] = p.dead}) do
@@ -41,7 +42,7 @@ do
       end
     end
 
-    -- due_of returns the due time of a message that has an ID.
+    -- due_of returns the due time of the stored message with an ID; h is what held has of it.
     local function due_of(id, h)
       if h.set == p.t then return h.at end
       if not h.due then
@@ -58,20 +59,20 @@ do
       return h.due
     end
 
-    -- state_of returns the state of a message that has an ID and is not dead, as in punctual.State.
-    local function state_of(h)
+    -- state_number returns the state, as in punctual.State, of a stored message that is not dead.
+    local function state_number(h)
       if h.set == p.l and h.at > now then return 3 end
       return h.set == p.t and h.at > now and 1 or 2
     end
 
-    -- holds returns what has an ID, or nil, and whether the ID is remembered.
+    -- holds returns what held has of an ID, or nil, and whether the ID is remembered.
     function this.holds(id) return held[id], remembered[id] end
 
-    -- hold tells what a settlement leaves under an ID: {set, at, due}, or nil, and whether the ID is remembered.
+    -- hold notes what a settlement leaves under an ID: {set, at, due} or nil, and whether the ID is remembered then.
     function this.hold(id, h, is_remembered) held[id], remembered[id] = h, is_remembered end
 
-    -- remember returns a function that takes back what hold and assume have noted since.
-    function this.remember()
+    -- try begins a trial, and returns a function that takes back what hold and assume have noted since.
+    function this.try()
       local h, r = {}, {}
       for id, x in pairs(held) do h[id] = x end
       for id, x in pairs(remembered) do r[id] = x end
@@ -100,12 +101,13 @@ do
       if in_use and mode == FAIL then return IN_USE, 0, 0 end
       if in_use and not dead and mode ~= REPLACE then
         if not h then return FINISHED_DUPLICATE, 0, 0 end
-        return DUPLICATE, due_of(id, h), state_of(h)
+        return DUPLICATE, due_of(id, h), state_number(h)
       end
       return nil
     end
 
-    -- store notes a message that is to be stored, and returns status REPLACED if it takes the place of another one.
+    -- store notes a message that is to be stored by write, and returns the status REPLACED if the message takes the place of
+    -- another one.
     function this.store(id, due, due_text, how, rest)
       local mode, flags = how % 8, floor(how % IF_DUE / 8)
       if how >= IF_DUE then rest = string.sub(rest, IF_DUE_BYTES + 1) end

@@ -1,5 +1,5 @@
--- list_finished returns some finished records that are kept until a time between two times, in order of that time, or the reverse.
--- Those of one time are in no order.
+-- list_finished returns some finished records that are kept until a time between two times, in order of the time until which they
+-- are kept, or the reverse. Records of one time are in no order.
 --
 -- KEYS  of a partition
 -- ARGV  3 from, 4 to (ms, both included); 5 how many members of u to leave out, which were read before
@@ -57,14 +57,14 @@ end
 -- Records past their retention are not read, though a sweep may still have to delete them.
 if tonumber(low) <= now then
   low = int(now + 1)
-  if not backwards then skip = 0 end -- the members left out are among them
+  if not backwards then skip = 0 end -- the members to leave out are of the time low, which is past
 end
 
 -- The members from rank low_rank to high_rank are still to be read. Ranks serve both directions.
 local low_rank, high_rank = call('ZCOUNT', U, '-inf', '(' .. low), call('ZCOUNT', U, '-inf', high) - 1
 if backwards then high_rank = high_rank - skip else low_rank = low_rank + skip end
 
--- members returns the next SOME_MEMBERS members, each behind the other in the order of the list, as {member, time}.
+-- members returns up to SOME_MEMBERS members, the next ones in the order of the list, as {member, time}.
 local function members()
   local first, last, out = low_rank, math.min(high_rank, low_rank + SOME_MEMBERS - 1), {}
   if backwards then first, last = math.max(low_rank, high_rank - SOME_MEMBERS + 1), high_rank end

@@ -1,5 +1,5 @@
--- Functions that the scripts of a partition share, all but refuse, confirm and forget. This file follows settings.lua and
--- comes before the script itself.
+-- Functions that the scripts of a partition share, all but refuse, confirm and forget. This file comes after settings.lua and
+-- before the script itself.
 
 -- These reads fail for a key of a wrong type, before anything is written. The counts are those at the beginning of the
 -- script; only dead_count, finished_count and lapsed_count grow with what the script adds, so that 0 always means that there
@@ -19,17 +19,13 @@ if events then
   call('HLEN', events.s)
 end
 
--- raise_token makes all further tokens of this partition greater than above, and reports whether it had to change anything.
+-- raise_token makes all further tokens of this partition greater than above.
 local function raise_token(above)
-  if above > cfg.token then
-    cfg.token = above - above % TOKEN_STEP + TOKEN_STEP + cfg.token % TOKEN_STEP
-    return true
-  end
-  return false
+  if above > cfg.token then cfg.token = above - above % TOKEN_STEP + TOKEN_STEP + cfg.token % TOKEN_STEP end
 end
 
--- Dead messages that died at gone or before are past their retention. No script shows them, though a sweep may still
--- have to delete them.
+-- Messages that died at gone or before are past their retention. No script treats them as there, though a sweep may still have to
+-- delete them.
 local gone = more[2] and whole(more[2], 'gone') or -NEVER
 if cfg.dead_retention > 0 then
   gone = math.max(gone, now - cfg.dead_retention)
@@ -86,9 +82,9 @@ end
 
 local function has(flags, flag) return math.floor(flags / flag) % 2 == 1 end
 
--- A token counts 8 per ms, so that its time is when its lease began, unless tokens were ahead of the clock. A state of
--- version 1 has in its flags by how many ms the token was ahead. NOT_KNOWN stands for a number that does not fit there:
--- then the state does not say when the lease began.
+-- A token divided by TOKEN_STEP counts 8 per ms, so that token_time is when the lease began, unless tokens were ahead of the
+-- clock. A state of version 1 has in its flags by how many ms the token was ahead. NOT_KNOWN stands for a number that does not
+-- fit there; then the state does not say when the lease began.
 local AHEAD, NOT_KNOWN = 32, 7
 local function token_time(token) return floor(token / (8 * TOKEN_STEP)) end
 
@@ -153,8 +149,8 @@ local function message_flags(id, raw)
   return flags
 end
 
--- created_of returns the time at which a message was created, for its state. It returns nil where a state need not have it:
--- the topic keeps no finished records and tells of no events, and the message has no remember.
+-- created_of returns the time at which a message was created, for its state. It returns nil where a state need not have that
+-- time: the topic keeps no finished records, the script may have no events to tell of, and the message has no remember.
 local function created_of(raw, remember)
   if cfg.finished_retention == 0 and not remember and not events then return nil end
   return (struct.unpack('<d', raw, 2))
@@ -247,8 +243,8 @@ end
 local LAPSE = 200
 
 -- lapsed puts leases that have run out into x. It returns how many leases have run out, and whether all of them are in x
--- by now; if not, the caller sends the script again. The leases in x are always the first ones of l, because a lease that is
--- given or extended ends later than all that have run out.
+-- by now; if not, the script must answer PUNCTUAL_MORE, so that it is sent again. The leases in x are always the first ones of l,
+-- because a lease that is given or extended ends later than all that have run out.
 local function lapsed()
   local all = leased_count > 0 and call('ZCOUNT', L, '-inf', now_text) or 0
   if all <= lapsed_count then return all, true end
@@ -271,7 +267,7 @@ local function remove_leases(...)
   if lapsed_count > 0 then call('ZREM', X, ...) end
 end
 
--- remove_from takes a message out of a set.
+-- remove_from takes a message out of the set from, or does nothing if that is nil.
 local function remove_from(id, from)
   if from == L then remove_leases(id) elseif from then call('ZREM', from, id) end
 end
@@ -303,13 +299,13 @@ local function write_finished()
   finished, finished_ids = {}, {}
 end
 
--- READ is how many bytes of messages one script reads to complete their states, but at least one message.
+-- READ is how many bytes of messages one script reads at most to complete their states, but it reads at least one message.
 local READ = 1048576
 
 -- complete adds to known, which has states by ID, the states of messages that have none. Where finished records are kept, or
--- events told, it also adds the time of creation to states without one. Both are in the messages, which may be long. It reports false if
--- there is too much to read at once: then it has stored the states of those that it has read, and the caller sends the
--- script again.
+-- events told, complete also adds the time of creation to states without one. What it adds is read from the messages, which may be
+-- long. It reports false if there is too much to read at once: then it has stored the states of those that it has read, and the
+-- script must answer PUNCTUAL_MORE, so that it is sent again.
 local function complete(ids, known)
   local keeps = cfg.finished_retention > 0 or events
   local some, bytes, all = {}, 0, true
@@ -336,7 +332,7 @@ local function complete(ids, known)
   return false
 end
 
--- Transitions. Each takes the message from where it is to where it belongs.
+-- Transitions: each takes a message out of the set in which it is, and puts it where it belongs.
 
 local earliest = NEVER -- the earliest time at which a message that was moved needs attention
 
@@ -371,9 +367,9 @@ local function remove(id, from)
   call('HDEL', S, id)
 end
 
--- finish deletes a message that was acked, cancelled or dropped, saves its finished record and has its ID remembered. st is
--- the state of the message; it may be nil only if the topic keeps no finished records and tells of no events, and the message has no
--- remember.
+-- finish deletes a message that was cancelled or dropped, saves its finished record and has its ID remembered, where the topic or
+-- the message asks for that. (settle.lua does the same for acked messages, many at a time.) st is the state of the message; it may
+-- be nil only if the topic keeps no finished records and tells of no events, and the message has no remember.
 local function finish(id, from, st, outcome)
   save_finished(id, st, outcome)
   if events then events.ended(id, st, outcome) end
@@ -385,8 +381,8 @@ local function finish(id, from, st, outcome)
   end
 end
 
--- SWEEP is how many dead messages, and how many finished IDs, one script deletes: more than a script can add, so that they do
--- not pile up.
+-- SWEEP is how many dead messages, and how many finished IDs, one script deletes at most. That is more than a script can add, so
+-- that they do not pile up.
 local SWEEP = 512
 
 -- sweep deletes some dead messages, finished IDs and finished records that are past their retention, and reports whether
@@ -412,9 +408,9 @@ local function sweep()
   return swept
 end
 
--- settle_clock ends a script that has changed messages or settings, unless that was a fast path: it writes the finished
--- records, the events and the time, so that the clock never falls behind this change, and sweeps. It comes after all other
--- writes, because a server out of memory refuses these additions unless something was written before.
+-- settle_clock is called by a script on its general path once it has changed messages or stored settings. It writes the finished
+-- records, the events and the time, so that the clock never falls behind this change, and sweeps. It comes after the changes,
+-- because a server out of memory refuses these additions unless something was written before.
 local function settle_clock()
   write_finished()
   if events then events.write() end
@@ -422,8 +418,8 @@ local function settle_clock()
   sweep()
 end
 
--- notify publishes the due time of the earliest message that was moved, if it is before was, the next due time at the
--- beginning of the script, and near. It returns the time that it has published, or NEVER.
+-- notify publishes the earliest time at which a message that was moved needs attention, unless that is more than NEAR ahead, or
+-- not before was: the next due time before the script changed anything. It returns the time that it has published, or NEVER.
 local function notify(was)
   if earliest >= was or earliest > now + NEAR then return NEVER end
   publish(earliest)

@@ -1,6 +1,6 @@
 -- refuse has copies of calls refused that ended without an answer and may still be on their way. Its caller sends it
--- before the next call to the partition, so that a copy which the network held back cannot undo that call. A copy that
--- was carried out before stays so. It may be sent any number of times.
+-- before the next call to the partition, so that a copy which the network held back cannot undo that call. What a copy did that
+-- was carried out before stays. The script may be sent any number of times.
 --
 -- KEYS  of a partition; 9 and 10 are the two hashes of records, see call.lua
 -- ARGV  3 and so on, three for each call: its caller, its number, its deadline in ms. The number after that one must
@@ -28,6 +28,6 @@ for i = 3, #ARGV, 3 do
     end
   end
 end
--- Should the server's clock be set back, a deadline that is past stays so.
+-- The time is stored so that a deadline that is past stays so, even if the server's clock is set back.
 write_clock()
 return out

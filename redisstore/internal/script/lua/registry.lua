@@ -6,7 +6,7 @@
 -- ARGV  1 lower bound of the clock, in ms; 2 seconds, 3 microseconds: the time for tests,
 --       empty for that of the server; 4 'add', 'remove' or 'list'; 5 the name; 6 the version that is created,
 --       or deleted; 7 the deadline, in ms
--- Reply {now, micros, names}: the last for 'list' alone
+-- Reply {now, 0, names}: names for 'list' alone
 local s, us = ARGV[2], ARGV[3]
 if s == '' then
   local t = redis.call('TIME')

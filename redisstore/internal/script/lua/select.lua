@@ -1,5 +1,5 @@
--- What list and purge share: the choice of messages by state and time. It stands between
--- the prelude and either script.
+-- What list and purge share: the choice of messages by state and time. This file stands between prelude.lua and list.lua or
+-- purge.lua.
 --
 -- ARGV  3 state, as in punctual.State; 0 is all but the dead, for purge alone.
 --       4 from, 5 to (ms, both included).
@@ -7,8 +7,8 @@
 --       8 how many at most. A negative number reads the list from its end: the latest first, and after a place comes what
 --         stands before it in order.
 
--- Leases that end in one ms are in the order of their scores, which differ by 1/PLACES or more. So the time in the place of
--- a leased message is its score times PLACES, a whole number.
+-- Leases that end in one ms are in the order of their scores, which are multiples of 1/PLACES. So the time in the place of a
+-- leased message is its score times PLACES, a whole number.
 local PLACES = 1024
 local listed_leases = ARGV[3] == '3'
 local places = listed_leases and PLACES or 1

@@ -1,7 +1,8 @@
--- The fast path of settle.lua, for a call that only acks, under compact leases that have not run out. Otherwise it writes
--- nothing, and settle.lua goes on. KEYS, ARGV and reply are those of settle.lua.
+-- The fast path of settle.lua, for a call that only acks, without follow-ups, under compact leases that have not run out, in a
+-- topic that does not tell of acks. Otherwise it writes nothing, and settle.lua goes on. KEYS, ARGV and reply are those of
+-- settle.lua.
 if kept then
-  for k, p in ipairs(follow_topics or {}) do kept[3 + 2 * k] = p.version end -- see follow.lua
+  for k, p in ipairs(follow_topics or {}) do kept[3 + 2 * k] = p.version end -- the caller needs the present versions
   return kept
 end
 local items = cmsgpack.unpack(ARGV[3])
@@ -37,8 +38,8 @@ local function compact_acks()
 end
 
 -- finished_of_acks returns ID, finished record, ID, finished record ... of messages with compact leases of the given scores,
--- or nil if a message cannot be read. The message itself has all that the record needs, because such a message was never
--- rescheduled and ends at its first attempt.
+-- or nil if a message is missing, cannot be read or has a flag that scripts read. The message itself has all that the record needs,
+-- because a message under a compact lease was never rescheduled and ends at its first attempt.
 local function finished_of_acks(ids, scores)
   local retention, kind, out = whole(g[10], 'finished_retention'), FINISHED_VERSION + ACKED + DELIVERED, {}
   local text, took
@@ -81,7 +82,7 @@ if only_acks and flags == 0 and not (events and events.tells(events.own, events.
     end
     write_clock()
     local out = {now, micros, tonumber(g[1]), NEVER}
-    if removed < #ids then -- one was named twice
+    if removed < #ids then -- an ID was named twice, and its second ack finds no lease
       local seen = {}
       for i = 1, #ids do
         if seen[ids[i]] then

@@ -10,13 +10,14 @@
 --       7 g  hash: the partition's clock, token counter and settings
 --       8 x  sorted set: messages whose lease has run out, by due time: the first ones of l, as many as
 --            list, purge and stats have needed in that order so far
---       9 r  of scripts that change something: see call.lua
+--       9 r  of scripts that change something: see call.lua; further keys: see configure.lua, delete.lua, follow.lua and events.lua
 --       the last two, in a topic that keeps finished records or has kept some:
 --         h  hash: ID -> finished record
 --         u  sorted set: IDs of finished records, up to 32 in a member, by the time at which the records are deleted
 -- ARGV  1 packed: lower bound of the clock, in ms: the latest time that an answer to the caller had; seconds and
 --       microseconds: the time for tests, or seconds below 0 to take the server's; number and deadline, in ms, of a
---       call of a script with records (five doubles); flags (B): 1 the call was sent before, 2 no fast path, for tests
+--       call of a script with records (five doubles); flags (B): 1 the call was sent before, or may have been, 2 no fast path,
+--       for tests; of a call with a key two texts more, see call.lua
 --       2 the caller, of scripts with records: name of the store, ':', number of the slot
 --
 -- Reply {now, micros, version, ...}: the time in ms and the microseconds that it leaves off,
@@ -49,7 +50,7 @@ local PLAIN = 16 -- first byte of a message: the version, 1, times 16, and the f
 local ATTRIBUTES = 8 -- flag of a message with a block of attributes, which no script reads
 local function is_plain(first) return first == PLAIN or first == PLAIN + ATTRIBUTES end
 
--- int prints a whole number; tostring() would round large ones and use exponents. Nothing else that a script does
+-- int prints a whole number, because tostring() would round large ones and use exponents. Nothing else that a script does
 -- per message costs as much, so print a number once and use the text for all messages.
 local function int(n) return string.format('%.0f', n) end
 
@@ -72,12 +73,12 @@ if g[10] and not H then return redis.error_reply('PUNCTUAL_STORIES there may be 
 
 if g[1] then whole(g[1], 'version') end
 
-local follow_topics -- nil unless follow_topics.lua finds some
-local events        -- nil unless the topic tells of events, see events.lua
+local follow_topics -- nil unless the call has follow-ups: see follow_topics.lua
+local events        -- nil unless the topic, or one of the topics of the follow-ups, tells of events: see events.lua
 
--- The clock is read once. It never falls behind the time in g or the caller's lower bound, so that time does not run
--- backwards when a server with a slower clock takes over. now is rounded down to ms, up is rounded up, and micros is
--- what now leaves off.
+-- The server's clock is read once. The time of the script never falls behind the time in g or the caller's lower bound, so that
+-- time does not run backwards when a server with a slower clock takes over. now is rounded down to ms, up is rounded up, and
+-- micros is what now leaves off. follow_topics.lua and events.lua may set all three forward.
 if seconds < 0 then
   local t = call('TIME')
   seconds, us = t[1], t[2]
@@ -105,8 +106,8 @@ end
 local function make_room() call('HDEL', G, '-') end
 
 -- lease_token returns the token of a compact lease and the time at which the lease began. Both are in its score, which is
--- the end of the lease less (32 × place + turn) / 1024. place is where g's field lengths has the length of the lease,
--- from 0. turn says which claim of its ms gave the lease.
+-- the end of the lease less (32 × n + turn) / 1024. n is the number of the length of the lease in g's field lengths, from 0;
+-- the variable place is the byte at which that length begins there. turn tells the claims of one ms apart.
 local function lease_token(score)
   local till = ceil(score)
   local k = (till - score) * 1024

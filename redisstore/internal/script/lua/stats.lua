@@ -7,9 +7,9 @@
 if not cfg.version then return reply() end
 local due = call('ZCOUNT', T, '-inf', int(now))
 local scheduled = call('ZCARD', T) - due
-local lapsed, all = lapsed()
+local run_out, all = lapsed()
 if not all then return redis.error_reply('PUNCTUAL_MORE leases have run out') end
 local first, lapsed_first = call('ZRANGE', T, 0, 0, 'WITHSCORES'), call('ZRANGE', X, 0, 0, 'WITHSCORES')
 local next_due = math.min(tonumber(first[2] or NEVER), tonumber(lapsed_first[2] or NEVER))
 local dead = call('ZCOUNT', D, '(' .. int(gone), '+inf')
-return reply(scheduled, due + lapsed, leased_count - lapsed, dead, next_due)
+return reply(scheduled, due + run_out, leased_count - run_out, dead, next_due)

@@ -1,4 +1,4 @@
--- store reads, and at first makes, what belongs to the whole store. It has no prelude.
+-- store reads what belongs to the whole store, and makes it if it is not there and the caller asks for that. It has no prelude.
 --
 -- KEYS  1 store: hash with format, epoch and clock
 -- ARGV  1 lower bound of the clock, in ms; 2 seconds, 3 microseconds: the
