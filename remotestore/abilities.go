@@ -19,8 +19,8 @@ type abilities struct {
 	until time.Time          // guarded by mu: when known has to be asked for again; the zero Time before the first answer
 }
 
-// Abilities implements punctual.AbilityReporter with what a server says of its store, which is kept for a minute. An error says that
-// no server answered, or none that knew; a later call asks again.
+// Abilities implements punctual.AbilityReporter with what a server says of its store, which is kept for a minute. An error, such as
+// ErrUnreachable when the server itself does not know at the moment, is not kept: a later call asks again.
 func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
 	s.abilities.mu.Lock()
 	known, until := s.abilities.known, s.abilities.until

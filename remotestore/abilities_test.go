@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// able is a store that counts how often it is asked what it can do. Its reach is what the test sets, below zero an error.
+// able is a store that counts how often it is asked what it can do. The test sets its reach; with one below zero the store answers with an
+// error.
 type able struct {
 	punctual.Store
 	reach atomic.Int32
@@ -27,7 +28,7 @@ func (a *able) Abilities(context.Context) (punctual.Abilities, error) {
 	return punctual.Abilities{}, fmt.Errorf("asking: %w", punctual.ErrUnreachable)
 }
 
-// What the server's store can do is asked once a minute, and an error is not kept.
+// Abilities asks the server at most once a minute, and an error is not kept.
 func TestAbilities(t *testing.T) {
 	below := &able{Store: closing(t, memstore.New(nil), nil)}
 	below.reach.Store(-1)
@@ -68,7 +69,7 @@ func TestAbilities(t *testing.T) {
 	}
 }
 
-// The names of topics come by themselves, in order.
+// TopicNames returns the names of the topics in order, those that fit the query.
 func TestTopicNames(t *testing.T) {
 	s := connect(t, nil, serve(t, closing(t, memstore.New(nil), nil), "").url)
 	if names, err := s.TopicNames(t.Context(), punctual.NameQuery{}); err != nil || names == nil || len(names) != 0 {

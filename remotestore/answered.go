@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// answered has the keys of requests whose answers have arrived. They are sent with the next request, so that the server need not keep
+// answered has the keys of requests whose answers have arrived. They are sent with the next requests, so that the server need not keep
 // those answers any longer.
 type answered struct {
 	mu   sync.Mutex

@@ -7,7 +7,7 @@ import (
 )
 
 // estimate computes what the server's clock shows, from what it showed when it was last read. It is used only for the time until which
-// a request may be carried out, and for the times in new IDs; nothing else rests on it.
+// a request may be carried out, for whether the answer to an earlier copy may be forgotten by now, and for the times in new IDs.
 type estimate struct {
 	mu     sync.Mutex
 	heard  time.Time // guarded by mu: when it was read, by the machine's clock

@@ -20,8 +20,8 @@ import (
 	"github.com/punctualmq/punctual/remotestore"
 )
 
-// Two clients work on a topic, and each has its own leases. When one vanishes without a word, its claim no longer waits, and when its leases
-// have run out it is no longer there.
+// Two clients work on a topic, and each is shown with its own leases. When one vanishes while it waits, and its leases have run out, it is
+// shown no more.
 func TestConsumers(t *testing.T) {
 	t.Parallel()
 	address := serve(t, closing(t, memstore.New(nil), nil), "").url
@@ -33,7 +33,7 @@ func TestConsumers(t *testing.T) {
 	if _, err := a.Push(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
-	ds, err := a.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 3, Lease: time.Hour, Wait: 50 * time.Second}) // due times are rounded up
+	ds, err := a.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 3, Lease: time.Hour, Wait: 50 * time.Second}) // it waits because due times are rounded up
 	if err != nil || len(ds) != 3 {
 		t.Fatal(ds, err)
 	}
@@ -77,7 +77,7 @@ func TestConsumers(t *testing.T) {
 	}
 }
 
-// stranger is a client that is not ours.
+// stranger is a client that does not use remotestore.
 type stranger struct {
 	t      *testing.T
 	url    string
@@ -126,7 +126,7 @@ func until(t *testing.T, s *remotestore.Store, what string, wished func([]punctu
 	}
 }
 
-// A server that is too old has no such path.
+// A server that is too old has no path for consumers, which is an ErrUnsupported.
 func TestConsumersOfAnOldServer(t *testing.T) {
 	below, err := url.Parse(serve(t, closing(t, memstore.New(nil), nil), "").url)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestConsumersOfAnOldServer(t *testing.T) {
 	}
 }
 
-// A name has to fit a header.
+// Open refuses a name that cannot be a HeaderConsumer.
 func TestConsumerName(t *testing.T) {
 	address := serve(t, closing(t, memstore.New(nil), nil), "").url
 	for _, name := range []string{"a\nb", "größe", strings.Repeat("x", 129)} {

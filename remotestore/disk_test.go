@@ -16,11 +16,11 @@ import (
 	"github.com/punctualmq/punctual/storetest/random"
 )
 
-// first are the groups of the suite that make test runs over a directory. They are what a server does for a store,
-// and what a store may answer otherwise than one in memory.
+// first matches the groups of the suite that make test runs over a directory. They are about what a server does for a store,
+// and about what a directory may answer otherwise than a store in memory.
 var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|contract|close|reopen)/")
 
-// TestSlowOverDisk is the suite over a directory whose server ends and begins anew; all groups of it in make torture.
+// TestSlowOverDisk runs the suite over a directory whose server ends and is started anew; all groups of the suite only in make torture.
 func TestSlowOverDisk(t *testing.T) {
 	t.Parallel()
 	var sd servedDisks
@@ -82,7 +82,7 @@ func (sd *servedDisks) open(t *testing.T, clock storekit.Clock) punctual.Store {
 	return client
 }
 
-// reopen ends the server and its store, and begins them anew; the client stays.
+// reopen ends the server and its store, and starts them anew; the client stays.
 func (sd *servedDisks) reopen(t *testing.T, client punctual.Store, clock storekit.Clock) punctual.Store {
 	t.Helper()
 	sd.mu.Lock()

@@ -19,16 +19,16 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// losing is a server that carries requests out and loses some of the answers, and notes the requests for one path.
+// losing is a server that carries requests out and loses some of the answers to those for one path. It notes the headers of all requests.
 type losing struct {
 	*server.Server
 	path string
 
 	mu      sync.Mutex
-	loses   func(n int) bool                 // of the n-th request for the path, from 0; guarded by mu
-	instead func(w http.ResponseWriter) bool // answers later ones, if it returns true; guarded by mu
-	seen    []http.Header                    // guarded by mu
-	at      []time.Time                      // guarded by mu
+	loses   func(n int) bool                 // whether the answer to the n-th request for the path, from 0, gets lost; guarded by mu
+	instead func(w http.ResponseWriter) bool // answers the other requests for the path if it returns true; guarded by mu
+	seen    []http.Header                    // of the requests for the path; guarded by mu
+	at      []time.Time                      // when they came; guarded by mu
 	others  []http.Header                    // of the requests for other paths; guarded by mu
 }
 
@@ -69,7 +69,7 @@ func (l *losing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.Server.ServeHTTP(w, r)
 }
 
-// TestCopiesEndInTime: no copy of a request may be carried out after the server has forgotten the answer of the first.
+// TestCopiesEndInTime: no copy of a request may be carried out after the server has forgotten the answer to the first copy.
 func TestCopiesEndInTime(t *testing.T) {
 	const keep = 2 * time.Second
 	below := memstore.New(nil)
@@ -89,7 +89,7 @@ func TestCopiesEndInTime(t *testing.T) {
 		}
 		until = append(until, at)
 	}
-	// The first copy has three quarters of the time for which answers are kept.
+	// The first copy may be carried out for three quarters of the time for which answers are kept.
 	forgotten := until[0].Add(keep / 4)
 	if last := l.at[len(l.at)-1].Sub(l.at[0]); last < keep/4 {
 		t.Fatalf("the last of %d copies came %v after the first, so this shows nothing", len(until), last)
@@ -104,7 +104,8 @@ func TestCopiesEndInTime(t *testing.T) {
 	}
 }
 
-// TestWhatIsAnswered: the server may forget an answer once no copy of its request can be on its way any more.
+// TestWhatIsAnswered: the client tells the server that it may forget an answer if no copy of the request can be on its way any more, which is
+// so when a single copy was sent, with a key of the store.
 func TestWhatIsAnswered(t *testing.T) {
 	for _, x := range []struct {
 		name       string
@@ -127,7 +128,7 @@ func TestWhatIsAnswered(t *testing.T) {
 		if rs, err := s.Push(ctx, []punctual.NewMessage{{Topic: "t", ID: "a"}}); err != nil || rs[0].Status != punctual.PushStored {
 			t.Fatal(rs, err)
 		}
-		if _, err := s.Topics(t.Context()); err != nil { // the next request tells
+		if _, err := s.Topics(t.Context()); err != nil { // the next request tells the server what it may forget
 			t.Fatal(err)
 		}
 		l.mu.Lock()
@@ -146,8 +147,9 @@ func TestWhatIsAnswered(t *testing.T) {
 	}
 }
 
-// TestRefusedCopies: a copy is refused by who does not know what became of the request before it. The call is in doubt then, unless the
-// refusal is the answer of the store, which knows.
+// TestRefusedCopies: the answer to the first copy of a push is lost, and the second copy is refused. The push is in doubt if the refusal
+// may have come from in front of the store, which does not know what became of the first copy. It is not in doubt if the store has
+// refused the copy.
 func TestRefusedCopies(t *testing.T) {
 	inFront := []string{"unauthenticated", "forbidden", "overloaded", "too_large", "invalid"}
 	sentAgain := []string{"closed", "store_failed", "unreachable", "locked"}

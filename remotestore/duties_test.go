@@ -6,8 +6,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/duties"
 )
 
-// TestSlowDuties copies for groups over a server that leaves the duties to its clients.
+// TestSlowDuties runs the cases of copies for groups and of forwarding over a server that leaves the duties to its clients.
 func TestSlowDuties(t *testing.T) { duties.Run(t, overMemory) }
 
-// TestSlowSchedules has the cases of schedules over a server.
+// TestSlowSchedules runs the cases of schedules over a server.
 func TestSlowSchedules(t *testing.T) { duties.RunSchedules(t, overMemory) }

@@ -93,8 +93,8 @@ func (x *sentCopy) fail(err error) error {
 	return unsent{err}
 }
 
-// send sends the copy, and sends it again on another connection as long as the server says that it ended the connection without
-// having begun the request. The caller closes the body of the answer.
+// send sends the copy. As long as the server says that it ended the connection without having begun the request, send sends the copy again
+// on another one, unless the connection was new. The caller closes the body of the answer.
 func (x *sentCopy) send(client *http.Client, header http.Header, body []byte) (*http.Response, error) {
 	// When the transport asks for a second connection, the server has not begun the request on the first one.
 	trace := &httptrace.ClientTrace{
@@ -127,7 +127,8 @@ func (x *sentCopy) send(client *http.Client, header http.Header, body []byte) (*
 	return resp, nil
 }
 
-// read reads an answer: line by line or as it comes for a request that takes it so, and else as a whole.
+// read reads an answer. It hands the answer to onLine line by line, or its body to onBody, if the request has one of them and the status is
+// 200. Otherwise it reads the answer as a whole.
 func (x *sentCopy) read(resp *http.Response) (*response, error) {
 	out := &response{status: resp.StatusCode, contentType: resp.Header.Get("Content-Type")}
 	if x.onLine != nil && resp.StatusCode == http.StatusOK {
@@ -157,7 +158,8 @@ func (x *sentCopy) read(resp *http.Response) (*response, error) {
 	return out, nil
 }
 
-// maxAnswer is the most bytes of an answer. A claim may ask for 10,000 messages, of which a server sends fewer when they are large.
+// maxAnswer is the most bytes of an answer that is read as a whole. A claim may ask for 10,000 messages, but stores return fewer of them when
+// they are large.
 const maxAnswer = 1 << 30
 
 // answerAtOnce is the most memory that is reserved for an answer before its bytes have arrived.

@@ -15,8 +15,8 @@ import (
 
 // A request goes to one server after another until one of them answers, and each time a copy of it is sent. The difficulty
 // is what an earlier copy may have done whose answer is lost (see sending.unsure). A server recognizes a copy by the key of
-// the request, but only while it keeps the answer, in a memory that another server, or the same one after a restart, does
-// not have.
+// the request, but only while it keeps the answer. Unless servers share the answers in their store, a server keeps them in a memory
+// that another server, or the same one after a restart, does not have.
 
 // again says whether a request may be sent a second time.
 type again uint8
@@ -44,16 +44,16 @@ type request struct {
 	// made it up.
 	key string
 	own bool
-	// notAfter is the time by the store's clock after which the request must not be carried out, if the caller gave one.
+	// notAfter is the time by the store's clock from which the request must not be carried out any more, if the caller gave one.
 	notAfter time.Time
 	// sent reports that the caller has sent the request before, so that not even the first copy of this call is the first.
 	sent bool
 	// aside reports that no caller waits for the answer. Such a request goes on when the store is closed.
 	aside bool
-	// onLine, if not nil, is called with each line of a successful answer, and reply.body stays empty.
+	// onLine, if not nil, is called with each line of a successful answer that is not empty, and reply.body stays empty. Options.Timeout
+	// does not bound a request with an onLine or onBody.
 	onLine func(line []byte) error
-	// onBody, if not nil, is called with the body of a successful answer and its length, and reads the body. Options.Timeout does not
-	// bound it.
+	// onBody, if not nil, is called with the body of a successful answer and its length, and reads the body.
 	onBody func(body io.Reader, length int64) error
 }
 
@@ -62,8 +62,8 @@ type reply struct {
 	status int
 	form   wire.Form
 	body   []byte
-	// doubt reports that the request was sent before to a server whose memory of answers is gone, and then sent as a new one. So it
-	// may have been carried out twice.
+	// doubt reports that the request was sent before to a server with another memory of answers, and then sent as a new one. So it may
+	// have been carried out twice.
 	doubt bool
 }
 
@@ -72,9 +72,10 @@ type (
 	// otherInstance: the server refused the copy, because the copy names the memory of answers that the server had before its last
 	// start. The next copy names the new one.
 	otherInstance struct{ error }
-	// unsent: the copy did not reach a server.
+	// unsent: this copy was certainly not carried out. It did not reach a server, or the server answered that it has not carried it out,
+	// and another copy may be sent.
 	unsent struct{ error }
-	// lost: the copy may have reached a server.
+	// lost: the copy may have reached a server and been carried out.
 	lost struct{ error }
 )
 
@@ -88,70 +89,85 @@ func (e lost) Unwrap() error { return e.error }
 type sending struct {
 	*Store
 	r      *request
-	until  time.Time // when to give up; zero before the first failure
-	copies int       // how many copies were sent to the memory of answers named by instance
+	until  time.Time // when Options.RetryFor is over; zero before the first failure
+	moved  int       // how many copies a server refused because it was started anew
+	copies int       // how many copies name has named since the request began, or since it began anew
 	// kept is until when, by the store's clock, the server certainly keeps the answer to the first copy, if it was carried out.
 	kept     time.Time
 	unsure   bool   // a copy may have been carried out
-	instance string // names the memory of answers of the server to which that copy went
+	instance string // names the memory of answers of the server to which that copy went; set with unsure
 	doubt    bool   // see reply.doubt
 	// strange has the endpoints that cannot know what became of the copies in doubt, because their servers have another memory.
 	strange map[*endpoint]bool
 	last    error // of the latest copy
 }
 
-// do sends a request to one server after another until one answers, Options.RetryFor is over, or ctx ends. An answer that is a problem
-// is returned as an error.
+// do sends a request to one server after another until one answers, Options.RetryFor is over, ctx ends, the store is closed, or no server
+// is left to which another copy may be sent. Each server is asked once before RetryFor counts. An answer that is a problem is returned as
+// an error.
 func (s *Store) do(ctx context.Context, r *request) (*reply, error) {
 	x := &sending{Store: s, r: r}
 	if (r.again == keyed || r.again == anew) && r.key == "" {
 		r.key, r.own = s.newKey(), true
 	}
-	pause, moved := firstPause, 0
-	for try := 0; ; try++ {
-		e := s.endpoints[(int(s.preferred.Load())+try)%len(s.endpoints)]
-		if x.strange[e] {
-			if len(x.strange) == len(s.endpoints) {
+	// Other calls may change preferred meanwhile, so it is read once. Otherwise a server could be asked twice, and another one not at all.
+	first, n := int(s.preferred.Load()), len(s.endpoints)
+	pause := firstPause
+	for round := 0; ; round++ {
+		for i := range n {
+			at := (first + i) % n
+			p, err := x.try(ctx, s.endpoints[at])
+			if err != nil {
+				return nil, err
+			}
+			if p != nil {
+				s.preferred.Store(int32(at))
+				return p, nil
+			}
+			if ctx.Err() != nil || len(x.strange) == n || round > 0 && x.isOver() {
 				return nil, x.giveUp(ctx)
 			}
-			continue
 		}
-		p, next, err := x.send(ctx, e)
-		switch {
-		case p != nil:
-			s.preferred.Store(int32((int(s.preferred.Load()) + try) % len(s.endpoints)))
-			p.doubt = x.doubt
-			return p, nil
-		case !next && !errors.As(err, &lost{}):
-			return nil, err
-		}
-		x.last = err
-		if !next {
-			return nil, x.giveUp(ctx)
-		}
-		if errors.As(err, &otherInstance{}) && moved < 3 {
-			moved++ // the server is there, and has said the name of its new memory, so ask it again at once
-			try--
-			continue
-		}
-		if x.until.IsZero() {
-			x.until = time.Now().Add(s.opt.RetryFor)
-		}
-		if !time.Now().Before(x.until) || ctx.Err() != nil {
-			return nil, x.giveUp(ctx)
-		}
-		if (try+1)%len(s.endpoints) != 0 {
-			continue
-		}
-		if !s.sleep(ctx, r, pause/2+rand.N(pause)) {
+		if x.isOver() || !s.sleep(ctx, r, pause/2+rand.N(pause)) {
 			return nil, x.giveUp(ctx)
 		}
 		pause = min(2*pause, lastPause)
 	}
 }
 
+// isOver reports whether Options.RetryFor is over. It counts from the first failure.
+func (x *sending) isOver() bool { return !time.Now().Before(x.until) }
+
+// try sends a copy to one server, unless that server cannot know what became of the copies before. It returns neither a reply nor an error
+// if another server may be asked.
+func (x *sending) try(ctx context.Context, e *endpoint) (*reply, error) {
+	for !x.strange[e] {
+		p, next, err := x.send(ctx, e)
+		switch {
+		case p != nil:
+			p.doubt = x.doubt
+			return p, nil
+		case !next && !errors.As(err, &lost{}):
+			return nil, err
+		}
+		x.last = err
+		if x.until.IsZero() {
+			x.until = time.Now().Add(x.opt.RetryFor)
+		}
+		switch {
+		case !next:
+			return nil, x.giveUp(ctx)
+		case errors.As(err, &otherInstance{}) && x.moved < 3:
+			x.moved++ // the server is there, and has said the name of its new memory, so ask it again at once
+		default:
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
 // When no server has answered, do waits before it asks all of them again: firstPause at first, and each time twice as long, up to
-// lastPause. A random part of up to a half is added or subtracted, so that many clients do not ask at the same moment.
+// lastPause. A random part of up to a half of the pause is added or subtracted, so that many clients do not ask at the same moment.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
@@ -247,11 +263,11 @@ func (x *sending) write(e *endpoint, header http.Header) (body []byte, err error
 	return body, nil
 }
 
-// name puts into the header of a request with a key by what the server recognizes copies: the key, whether this is the first copy,
+// name writes into the header of a request with a key what the server needs to recognize copies: the key, whether this is the first copy,
 // until when the request may be carried out, and which memory of answers is meant.
 //
-// If an earlier copy may have been carried out by a server with another memory, then a request that can be repeated starts anew, as if
-// there had been no copy. For any other request this server joins the strange ones.
+// If an earlier copy may have been carried out by a server with another memory, then a claim or settlement starts anew, as if there had
+// been no copy. For any other request the endpoint joins the strange ones, and name writes nothing.
 func (x *sending) name(ctx context.Context, e *endpoint, header http.Header) error {
 	if e.instance.Load() == nil || !e.asked.Load() {
 		if _, err := x.ask(ctx, e); err != nil {
@@ -280,13 +296,13 @@ func (x *sending) name(ctx context.Context, e *endpoint, header http.Header) err
 		}
 		ahead := min(x.r.wait+2*x.opt.Timeout+max(0, x.opt.RetryFor), x.repeats*3/4)
 		if deadline, ok := ctx.Deadline(); ok {
-			ahead = min(ahead, time.Until(deadline)) // the caller does not want it to happen later
+			ahead = min(ahead, time.Until(deadline)) // the caller does not want the request carried out after that
 		}
 		if x.kept.IsZero() {
 			x.kept = now.Add(x.repeats)
 		}
 		if notAfter = now.Add(ahead); notAfter.After(x.kept) {
-			notAfter = x.kept // a later copy could be carried out a second time, because the first answer is forgotten by then
+			notAfter = x.kept // a copy after that could carry the request out a second time, because the first answer may be forgotten
 		}
 	}
 	x.copies++
@@ -303,7 +319,8 @@ func (x *sending) name(ctx context.Context, e *endpoint, header http.Header) err
 	return nil
 }
 
-// errOtherInstance is the error for a copy that an endpoint does not get, because its server cannot know the copies before.
+// errOtherInstance is the error for a copy that is not sent to an endpoint, or that its server has refused, because the server has
+// another memory of answers than the copies before named.
 func errOtherInstance(e *endpoint) error {
 	return fmt.Errorf("%s has been started anew and does not know what became of the request", e.name)
 }
@@ -333,7 +350,8 @@ func (x *sending) classify(ctx context.Context, e *endpoint, resp *response, hea
 	err = problem.Err()
 	switch problem.Code {
 	case "deadline":
-		// The server has not carried out this copy, and no earlier one either, because it would have answered with that one's answer.
+		// The server has not carried out this copy. It has no answer of an earlier copy, so unless such an answer may be forgotten by now,
+		// no earlier copy was carried out either.
 		if !problem.Definite || x.r.key == "" {
 			break
 		}
@@ -341,12 +359,12 @@ func (x *sending) classify(ctx context.Context, e *endpoint, resp *response, hea
 			return nil, false, fmt.Errorf("%s: %w", problem.Detail, context.DeadlineExceeded)
 		}
 		if now, _ := x.clock.now(); x.unsure && !now.Before(x.kept) {
-			return nil, false, fmt.Errorf("%w; %w", punctual.ErrIndeterminate, err) // the answer of an earlier copy may be forgotten
+			return nil, false, fmt.Errorf("%w; %w", punctual.ErrIndeterminate, err) // the answer to an earlier copy may be forgotten
 		}
 		x.unsure, x.kept = false, time.Time{}
 		return nil, true, errors.Join(unsent{err}, x.readClock(ctx, e))
 	case "closed", "store_failed", "unreachable", "locked":
-		// This server has not carried it out and cannot at the moment. Another one may, or this one soon.
+		// This server has not carried the copy out and cannot do so at the moment. Another server may, or this one soon.
 		return nil, true, unsent{fmt.Errorf("%s: %w", e.name, errors.New(problem.Detail))}
 	case "unauthenticated":
 		changed, rerr := x.token.reread()
@@ -365,7 +383,7 @@ func (x *sending) classify(ctx context.Context, e *endpoint, resp *response, hea
 	return nil, false, err
 }
 
-// fromStore reports whether a problem is the answer of the store, which has seen the earlier copies. Otherwise the server has refused
+// fromStore reports whether a problem is the answer of the store, which has seen the earlier copies. Otherwise the server may have refused
 // the request before it reached the store.
 func fromStore(code string) bool {
 	switch code {

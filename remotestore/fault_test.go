@@ -33,8 +33,9 @@ type faulty struct {
 	mu     sync.Mutex
 	server *server.Server
 	lose   map[string]int // guarded by mu: how many answers to a path get lost
-	anew   bool           // guarded by mu: the server is started anew behind each loss
-	done   map[string]int // guarded by mu: how many requests of a path the store answered, also those lost
+	anew   bool           // guarded by mu: the server is started anew after each loss
+	done   map[string]int // guarded by mu: how many requests for a path the server answered, also those whose answer was lost
+	onLoss func()         // guarded by mu: if not nil, called before a connection ends without its answer
 	lost   chan string    // receives the path of each answer that was lost
 }
 
@@ -61,7 +62,7 @@ func newHTTPServer(h http.Handler, http1, http2 bool) *httptest.Server {
 	return hs
 }
 
-// restart begins a server of the same store, which knows no answers.
+// restart starts another server over the same store, which knows no answers.
 func (f *faulty) restart() {
 	s, err := server.New(f.below, nil)
 	if err != nil {
@@ -87,11 +88,14 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if lose {
 		f.lose[r.URL.Path]--
 	}
-	anew := f.anew
+	anew, onLoss := f.anew, f.onLoss
 	f.mu.Unlock()
 	if lose {
 		if anew {
 			f.restart()
+		}
+		if onLoss != nil {
+			onLoss()
 		}
 		f.lost <- r.URL.Path
 		panic(http.ErrAbortHandler) // the connection ends without an answer
@@ -110,7 +114,7 @@ func (f *faulty) losing(n int, path string) {
 	f.lose[path] = n
 }
 
-// wantLost makes sure that so many answers to a path were lost.
+// wantLost makes sure that at least n answers to a path were lost, and before them no others.
 func (f *faulty) wantLost(n int, path string) {
 	f.t.Helper()
 	for range n {
@@ -192,7 +196,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestServerEndsBetweenDoingAndAnswering: the next server does not know what became of the call.
+// TestServerEndsBetweenDoingAndAnswering: the next server does not know what became of a call. A push, an ack or a cancel is in doubt then,
+// and a claim is made anew.
 func TestServerEndsBetweenDoingAndAnswering(t *testing.T) {
 	f := newFaulty(t)
 	f.anew = true
@@ -233,10 +238,10 @@ func TestServerEndsBetweenDoingAndAnswering(t *testing.T) {
 	if !errors.Is(err, punctual.ErrIndeterminate) {
 		t.Errorf("cancel: %v; want ErrIndeterminate", err)
 	}
-	pushOne(t, s, "d") // and all is well with what has not been sent before
+	pushOne(t, s, "d") // a call that was not sent before succeeds
 }
 
-// TestRestartedServer: what was never sent to the old server is done by the new one.
+// TestRestartedServer: a call that was never sent to the old server is carried out by the new one.
 func TestRestartedServer(t *testing.T) {
 	f := newFaulty(t)
 	s := connect(t, nil, f.url)
@@ -250,7 +255,7 @@ func TestRestartedServer(t *testing.T) {
 	}
 }
 
-// TestLostPurge: what has no key is not sent again.
+// TestLostPurge: a purge has no key, so it is not sent again when its answer is lost.
 func TestLostPurge(t *testing.T) {
 	f := newFaulty(t)
 	s := connect(t, nil, f.url)
@@ -264,25 +269,20 @@ func TestLostPurge(t *testing.T) {
 	}
 }
 
-// TestClaimerLeaves: what a claim leased whose caller left with the answer on its way is given back.
+// TestClaimerLeaves: when the caller of a claim leaves before the answer has come, the messages that the claim has leased are released.
 func TestClaimerLeaves(t *testing.T) {
 	f := newFaulty(t)
 	s := connect(t, nil, f.url)
 	pushOne(t, s, "a")
 	ctx, leave := context.WithCancel(t.Context())
-	f.losing(1_000_000, wire.PathClaim) // until the caller leaves
-	go func() {
-		<-f.lost
-		f.losing(0, wire.PathClaim)
-		leave()
-	}()
-	// The first copy leases; later ones would bring the answer, if the caller did not leave.
-	if ds, err := s.Claim(ctx, punctual.Claim{Topics: []string{"t"}, Max: 1, Wait: time.Minute}); err == nil {
-		t.Skipf("skipped: the answer %v came before the caller left", ds)
-	} else if !errors.Is(err, context.Canceled) || !punctual.Definite(err) {
-		t.Errorf("claim: %v; want the context's error alone", err)
+	f.losing(1, wire.PathClaim)
+	f.onLoss = leave // so the caller has left before it can send a second copy, which would bring the answer
+	ds, err := s.Claim(ctx, punctual.Claim{Topics: []string{"t"}, Max: 1, Wait: time.Minute})
+	f.wantLost(1, wire.PathClaim)
+	if !errors.Is(err, context.Canceled) || !punctual.Definite(err) {
+		t.Errorf("claim: %v, %v; want the context's error alone", ds, err)
 	}
-	if err := s.Close(); err != nil { // waits for what the claim left to do
+	if err := s.Close(); err != nil { // waits for the release
 		t.Error(err)
 	}
 	info, err := f.below.Get(t.Context(), "t", "a")
@@ -321,7 +321,7 @@ func TestNoServer(t *testing.T) {
 	pushOne(t, s, "b")
 }
 
-// TestFailover: servers of one store end and come, and calls go on at those that are there.
+// TestFailover: servers of one store end and are started again, and calls succeed at a server that is there.
 func TestFailover(t *testing.T) {
 	below := closing(t, memstore.New(nil), nil)
 	a, b := serve(t, below, ""), serve(t, below, "")
@@ -349,7 +349,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestWaitInParts: a claim waits for longer than the server allows.
+// TestWaitInParts: a claim can wait for longer than the server allows, in several requests.
 func TestWaitInParts(t *testing.T) {
 	below := closing(t, memstore.New(nil), nil)
 	h, err := server.New(below, &server.Options{Limits: server.Limits{MaxWait: 20 * time.Millisecond}})
@@ -392,6 +392,12 @@ func TestURLs(t *testing.T) {
 		"postgres://localhost/shop":     "pgstore.OpenURL",
 		"mem:":                          "memstore.New",
 		"http://user:secret@localhost":  "holds no name or password",
+		"http:user:secret@localhost":    "use http://",
+		"http:///user:secret@localhost": "use http://",
+		"user:secret@localhost":         "use http://",
+		"http://user:secret/@localhost": "use http://",
+		"http://a:1/?secret@localhost":  "query",
+		"htp://localhost/?token=secret": "use http://",
 		"http://localhost/?token=abc":   "query",
 		"http://[::1":                   "use http://",
 		"http://queue.example.com:7878": "would read the token",
@@ -409,7 +415,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// TestSomebodyElsesServer: whoever answers there is no Punctual server.
+// TestSomebodyElsesServer: Open fails where another kind of server answers, or one that redirects.
 func TestSomebodyElsesServer(t *testing.T) {
 	hs := httptest.NewServer(http.NotFoundHandler())
 	defer hs.Close()
@@ -423,7 +429,7 @@ func TestSomebodyElsesServer(t *testing.T) {
 	}
 }
 
-// TestToken: the token comes from a file, which is read again when it changes, and is in no log or error.
+// TestToken: the token comes from a file, which is read again when the server refuses the token. The token is in no log or error.
 func TestToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {

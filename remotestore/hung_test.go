@@ -19,7 +19,7 @@ import (
 )
 
 // holdingProxy stands between clients and a server, and keeps back what the server sends on connections that it was told to hold. It still
-// takes what the client sends on them. So does a network that loses packets in one direction.
+// carries what the client sends on them, as a network does that loses packets in one direction.
 type holdingProxy struct {
 	listener net.Listener
 	server   string
@@ -31,7 +31,7 @@ type holdingProxy struct {
 	open []net.Conn      // guarded by mu
 }
 
-// newHoldingProxy starts one that ends with the test.
+// newHoldingProxy starts a holdingProxy that ends with the test.
 func newHoldingProxy(t *testing.T, server string) *holdingProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,7 +53,7 @@ func newHoldingProxy(t *testing.T, server string) *holdingProxy {
 	return p
 }
 
-// hold keeps back all that the server sends from now on to a connection, which it knows by this address.
+// hold keeps back all that the server sends from now on to the connection whose client has this address for the server.
 func (p *holdingProxy) hold(address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,11 +105,12 @@ func (p *holdingProxy) answer(front, back net.Conn) {
 }
 
 // TestHungConnection: one connection hangs with a request that the server has carried out. The client's other calls go on, on other
-// connections, a claim that waits among them. The call ends with its context and says that it may have happened. A claim that ends
-// so has its lease given back.
+// connections, a claim that waits among them. The call ends with its context and says that it may have happened. When a claim ends in this
+// way, the messages that it has leased are released.
 //
-// The server speaks HTTP/1.1 alone here, where each call under way has a connection to itself. Where it speaks HTTP/2 as well, the pushes
-// and amendments of a client share one connection, and those beside a push that hangs wait until the transport gives the connection up.
+// The server speaks HTTP/1.1 alone here, where each call under way has a connection to itself. Where it speaks HTTP/2 as well and says no
+// farewell, the pushes and amendments of a client share one connection, and those beside a push that hangs wait until the transport gives the
+// connection up.
 func TestHungConnection(t *testing.T) {
 	below := closing(t, memstore.New(nil), nil)
 	h, err := server.New(below, nil)
@@ -119,7 +120,7 @@ func TestHungConnection(t *testing.T) {
 	t.Cleanup(h.Close)
 	var p *holdingProxy
 	var next atomic.Pointer[string] // the path whose next request hangs
-	done := make(chan struct{}, 1)  // such a request was carried out
+	done := make(chan struct{}, 1)  // has a value when such a request was carried out
 	hs := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if path := next.Load(); path == nil || *path != r.URL.Path || !next.CompareAndSwap(path, nil) {
 			h.ServeHTTP(w, r)
@@ -133,7 +134,7 @@ func TestHungConnection(t *testing.T) {
 	p = newHoldingProxy(t, hs.Listener.Addr().String())
 	s := connect(t, &remotestore.Options{RetryFor: -1, Timeout: time.Hour}, "http://"+p.listener.Addr().String())
 
-	// hang makes a call of a path hang, and returns what ends it and its error.
+	// hang makes a call of a path hang. It returns a function that ends the call, and a channel for the error of the call.
 	hang := func(path string, call func(ctx context.Context) error) (end func(), ended chan error) {
 		t.Helper()
 		next.Store(&path)
@@ -183,7 +184,8 @@ func TestHungConnection(t *testing.T) {
 	}
 }
 
-// othersGoOn makes a call of each kind in a topic of its own, while a claim waits, and has it delivered. The limit is for hangs.
+// othersGoOn pushes a message to another topic while a claim waits for it, and makes sure that the claim gets the message, that Get
+// returns it and that it can be acked. The context ends after 30 s, so that a hang fails the test.
 func othersGoOn(t *testing.T, s *remotestore.Store) {
 	t.Helper()
 	ctx, end := context.WithTimeout(t.Context(), 30*time.Second)

@@ -127,8 +127,8 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	})
 }
 
-// TopicNames implements punctual.TopicNamer. The server names only the topics that this program may inspect; ErrUnsupported when its
-// store does not name topics.
+// TopicNames implements punctual.TopicNamer. The server names only the topics that this program may inspect. TopicNames fails with
+// ErrUnsupported when the store behind the server is no TopicNamer.
 func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
 	query := parameters("prefix", q.Prefix, "suffix", q.Suffix)
 	return call(ctx, s, "topic names", nil, read(wire.PathNames), query, func(a *wire.Names) ([]string, error) {

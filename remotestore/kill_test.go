@@ -25,7 +25,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// How many rounds the ordinary test run makes on a directory, and with two servers; PUNCTUAL_TORTURE_CYCLES asks for another number.
+// How many rounds the tests make on a directory, and with two servers, unless PUNCTUAL_TORTURE_CYCLES asks for another number.
 const (
 	killRounds           = 2
 	killRoundsTwoServers = 1
@@ -36,9 +36,9 @@ const killClients = 2
 
 // The servers are processes of the command itself, "punctual serve".
 
-// TestSlowKillServer kills the server of a directory again and again while processes work through it. Half of them use a
-// network that delays, resets connections and loses answers. What they were told is held against what they and a look
-// at everything find.
+// TestSlowKillServer kills the server of a directory again and again while processes work through it. Half of the processes use a
+// network that delays, resets connections and loses answers. The ledger compares the answers that the processes got with what they
+// and a reading of the whole store find later.
 func TestSlowKillServer(t *testing.T) {
 	t.Parallel()
 	k := newKillRun(t, ledger.KeepsTransactions, diskPrefix+filepath.Join(t.TempDir(), "store"), 1)
@@ -52,8 +52,8 @@ func TestSlowKillServer(t *testing.T) {
 	}
 }
 
-// TestSlowKillOneOfTwoServers kills one of two servers over one Redis each second while processes work through both. The other one
-// knows what became of the requests, so the ledger need not be told of kills.
+// TestSlowKillOneOfTwoServers kills one of two servers over one Redis, in turn and about a second apart, while processes work through both.
+// The other server knows what became of the requests, so the ledger need not be told of kills.
 func TestSlowKillOneOfTwoServers(t *testing.T) {
 	t.Parallel()
 	rs := redisrig.Start(t, "--appendfsync", "always")
@@ -67,7 +67,7 @@ func TestSlowKillOneOfTwoServers(t *testing.T) {
 	k.run(killRoundsTwoServers, func() bool { return true })
 }
 
-// TestSlowKillOneOfTwoServersOnPostgres does the same over one PostgreSQL. There each server alone knows its answers.
+// TestSlowKillOneOfTwoServersOnPostgres does the same over one PostgreSQL. There only the server that gave an answer knows it.
 func TestSlowKillOneOfTwoServersOnPostgres(t *testing.T) {
 	t.Parallel()
 	ps := pgrig.Start(t)
@@ -80,19 +80,19 @@ func TestSlowKillOneOfTwoServersOnPostgres(t *testing.T) {
 	k.run(killRoundsTwoServers, func() bool { return true })
 }
 
-// useBoth has the clients know both servers, each another one first.
+// useBoth gives the clients the URLs of both servers, half of them in one order and half in the other.
 func (k *killRun) useBoth() {
 	a, b := "http://"+k.servers[0].addr, "http://"+k.servers[1].addr
 	k.urls = []string{a + "," + b, b + "," + a}
 }
 
-// What the names of stores begin with, as the command line writes them.
+// The prefixes of the names of stores, as the command line writes them.
 const (
 	diskPrefix  = "disk:"
 	redisPrefix = "redis://"
 )
 
-// killRun is the parent of the processes that are killed.
+// killRun is a run in the parent of the processes that are killed.
 type killRun struct {
 	t       *testing.T
 	dir     string
@@ -102,19 +102,21 @@ type killRun struct {
 	urls    []string // of the clients in turn
 	// sharesAnswers says that the store keeps answers for all servers, so the ledger need not be told of kills.
 	sharesAnswers bool
-	// idle tells whether nobody is connected to the servers below; nil for a directory.
+	// idle reports whether nobody is connected to the Redis or PostgreSQL below; nil for a directory.
 	idle    func() (bool, error)
 	ledger  *ledger.Ledger
 	rng     *rand.Rand
 	process int64
-	lines   []ledger.Line // the last ones
-	// kills and underWay are the kills of this round and, in all rounds, the calls that were under way then, by what became of them.
+	lines   []ledger.Line // the latest lines, about linesKept of them
+	// kills are the kills of this round. killed, loaded and starting count all kills of servers, those with calls under way, and those of
+	// servers that were starting; clients counts the kills of clients. underWay counts the calls that were under way at a kill; answered,
+	// doubtful and rests count them by what became of them.
 	kills                               []interval
 	killed, loaded, starting, clients   int
 	underWay, answered, doubtful, rests int
 }
 
-// interval lies between two clocks, in ms.
+// interval is the time between two readings of the clock, in ms since 1970.
 type interval struct{ from, to int64 }
 
 // killedServer is a server with an address of its own.
@@ -126,7 +128,7 @@ type killedServer struct {
 func newKillRun(t *testing.T, keeps ledger.Durable, store string, servers int) *killRun {
 	t.Helper()
 	k := &killRun{t: t, dir: t.TempDir(), program: buildCommand(t), store: store, ledger: ledger.New(keeps), rng: rand.New(rand.NewPCG(ledger.TortureSeed(t), 0))}
-	// A copy of a claim may come when the leases of the first have run out, and is answered without them.
+	// A copy of a claim may come when the leases of the first copy have run out, and is then answered without those messages.
 	k.ledger.Lossy, k.ledger.GivesBack = true, true
 	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "unreachable", "overloaded"}
 	for range servers {
@@ -135,15 +137,15 @@ func newKillRun(t *testing.T, keeps ledger.Durable, store string, servers int) *
 	t.Cleanup(func() {
 		for _, s := range k.servers {
 			if s.process != nil {
-				_ = s.process.Kill() // the test has failed already, or asked for it
+				_ = s.process.Kill() // an error does not matter, because the test has failed already
 			}
 		}
 	})
 	return k
 }
 
-// freeAddr is an address on which nobody listens. On Linux it is one that no outgoing connection has as its own, which would
-// keep a server from listening there again.
+// freeAddr returns an address on which nobody listens. On Linux no outgoing connection has this address as its own, which would keep a
+// server from listening there again.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	host := "127.0.0.1"
@@ -158,7 +160,8 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// run makes that many rounds, and up to ten times as many until what they are to meet by chance has happened.
+// run makes that many rounds, or as many as PUNCTUAL_TORTURE_CYCLES says, and then up to ten times as many until enough returns true,
+// because some faults happen only by chance.
 func (k *killRun) run(rounds int, enough func() bool) {
 	t := k.t
 	rounds = ledger.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", rounds)
@@ -182,8 +185,8 @@ func (k *killRun) run(rounds int, enough func() bool) {
 	}
 }
 
-// audit delivers and reads all that is left in a directory. Other clocks cannot be shifted here, so what is there was read in
-// the last round, and a check reads it once more.
+// audit delivers and reads all that is left in a directory, with a clock that it shifts to the due times. The clocks of Redis and
+// PostgreSQL cannot be shifted, so there audit only has the store check itself. What is there was read at the end of the last round.
 func (k *killRun) audit() {
 	ctx, quiet := k.t.Context(), slog.New(slog.DiscardHandler)
 	if dir, ok := strings.CutPrefix(k.store, diskPrefix); ok {
@@ -220,22 +223,22 @@ func (k *killRun) audit() {
 	}
 }
 
-// String sums the run up.
+// String sums up what has happened in the run.
 func (k *killRun) String() string {
 	return fmt.Sprintf("servers killed %d times, %d of them with calls under way and %d while they started, clients %d times; of %d calls under way %d were answered, %d indeterminate, %d failed otherwise or ended with their process: %v",
 		k.killed, k.loaded, k.starting, k.clients, k.underWay, k.answered, k.doubtful, k.rests, k.ledger)
 }
 
-// auditProcess is the number of the process that reads what is there; those that look between the rounds have the numbers behind it.
+// auditProcess is the number of the process of the audit. The readings at the end of the rounds have the numbers after it.
 const auditProcess = 1 << 20
 
-// linesKept is about how many lines are kept for a look at what broke a promise.
+// linesKept is about how many lines are kept, so that they can be read when a promise was broken.
 const linesKept = 200_000
 
-// killsPerRound is how often servers are killed in a round, before all are.
+// killsPerRound is how often servers are killed in a round before all are. In every other round a server is also killed while it starts.
 const killsPerRound = 2
 
-// round lets processes work, kills servers meanwhile, then everything, and looks at what is there.
+// round lets processes work and kills servers meanwhile. Then it kills all processes and servers, and reads what is in the store.
 func (k *killRun) round(i int) {
 	for _, s := range k.servers {
 		k.start(s)
@@ -250,7 +253,7 @@ func (k *killRun) round(i int) {
 			time.Sleep(time.Duration(50+k.rng.IntN(400)) * time.Millisecond)
 		}
 		k.kill(s)
-		if n == 1 && i%2 == 0 { // and once more, while it starts
+		if n == 1 && i%2 == 0 { // kill it once more, while it starts
 			k.launch(s)
 			time.Sleep(time.Duration(k.rng.IntN(150_000)) * time.Microsecond)
 			k.kill(s)
@@ -284,7 +287,7 @@ func (k *killRun) round(i int) {
 	k.report()
 }
 
-// launch starts a server and returns when it begins to open its store.
+// launch starts the process of a server and returns when that is about to run the command, before the store is opened.
 func (k *killRun) launch(s *killedServer) {
 	p, err := ledger.StartChild("TestKillServerChild", ledger.Child{Program: k.program, Store: k.store, Journal: s.addr})
 	if err != nil {
@@ -294,7 +297,7 @@ func (k *killRun) launch(s *killedServer) {
 	k.await(p, ledger.Opening)
 }
 
-// start starts a server and returns when it listens.
+// start starts a server that does not run, and returns when the server listens.
 func (k *killRun) start(s *killedServer) {
 	if s.process == nil {
 		k.launch(s)
@@ -302,7 +305,7 @@ func (k *killRun) start(s *killedServer) {
 	}
 }
 
-// serving is what serve prints first, when it listens: "Serving STORE on ADDRESS".
+// serving is the first letter of what serve prints when it listens: "Serving STORE on ADDRESS".
 const serving byte = 'S'
 
 func (k *killRun) await(p *ledger.ChildProcess, sign byte) {
@@ -311,7 +314,7 @@ func (k *killRun) await(p *ledger.ChildProcess, sign byte) {
 			return
 		}
 	}
-	k.t.Fatal(p.Kill()) // it has ended
+	k.t.Fatal(p.Kill()) // the process has ended without the sign, and Kill returns why
 }
 
 // stop ends a server as kill -9 does.
@@ -346,7 +349,7 @@ func (k *killRun) startClients(journal string) (ps []*ledger.ChildProcess) {
 	return ps
 }
 
-// read hands the lines of a round to the ledger, and counts the calls that were under way at a kill.
+// read hands the lines of a round to the ledger, counts the calls that were under way at a kill, and removes the journal.
 func (k *killRun) read(journal string) {
 	if !k.sharesAnswers {
 		for _, x := range k.kills {
@@ -397,7 +400,8 @@ func (k *killRun) read(journal string) {
 	}
 }
 
-// awaitQuiet waits until the servers below have seen the end of all connections, behind which nothing of theirs can come.
+// awaitQuiet waits until the Redis or PostgreSQL below has seen the end of all connections, so that no change can come from killed
+// processes any more.
 func (k *killRun) awaitQuiet() {
 	if k.idle == nil {
 		return
@@ -419,7 +423,7 @@ func (k *killRun) add(e ledger.Line) {
 	k.ledger.Add(e)
 }
 
-// look reads all that is there. Without it, what each kill leaves open would multiply from round to round.
+// look reads all that is in the store. Otherwise the outcomes that each kill leaves open would multiply from round to round.
 func (k *killRun) look(process int64) error {
 	s, err := remotestore.Open(k.t.Context(), []string{"http://" + k.servers[0].addr}, nil)
 	if err != nil {
@@ -441,7 +445,8 @@ func TestKillServerChild(t *testing.T) {
 		t.Skip("this is a child process of another test")
 	}
 	c.Say(ledger.Opening)
-	// What it prints goes to the parent, through the shell because systems name the call for that differently.
+	// The output of the command goes to the parent by file descriptor 3. A shell redirects it, because the system call for that has
+	// different names on different systems.
 	serve := []string{"/bin/sh", "-c", `exec "$0" "$@" >&3`, c.Program, "serve", "--no-console", "--rate", "1000000", "--store", c.Store, "--listen", c.Journal}
 	t.Fatal(syscall.Exec(serve[0], serve, os.Environ()))
 }
@@ -459,7 +464,7 @@ func TestKillClientChild(t *testing.T) {
 	urls := strings.Split(c.Store, ",")
 	var s *remotestore.Store
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		// A connection may be reset while the store is opened.
+		// The proxy may reset the connection while the store is opened, so Open is tried again.
 		if s, err = remotestore.Open(t.Context(), urls, &remotestore.Options{Logger: slog.New(slog.DiscardHandler)}); err == nil {
 			break
 		}

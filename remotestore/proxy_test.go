@@ -25,7 +25,7 @@ type roughProxy struct {
 	closed bool                  // guarded by mu
 }
 
-// newRoughProxy starts one that ends with the test.
+// newRoughProxy starts a roughProxy that ends with the test.
 func newRoughProxy(t *testing.T, server string, seed uint64) *roughProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,7 +41,7 @@ func newRoughProxy(t *testing.T, server string, seed uint64) *roughProxy {
 	return p
 }
 
-// String sums up what was done.
+// String sums up what the proxy has done.
 func (p *roughProxy) String() string {
 	return fmt.Sprintf("%d connections, %d delays, %d resets of requests, %d answers lost", p.connections.Load(), p.delays.Load(), p.resets.Load(), p.lost.Load())
 }
@@ -65,7 +65,7 @@ func (p *roughProxy) accept() {
 		}
 		back, err := net.Dial("tcp", p.server)
 		if err != nil {
-			reset(front) // as if the server had done it
+			reset(front) // as if the server had reset the connection
 			continue
 		}
 		p.connections.Add(1)
@@ -90,14 +90,15 @@ func (p *roughProxy) enter(ends ...net.Conn) bool {
 	return !p.closed
 }
 
-// One in so many pieces of a request or an answer is delayed, and one in so many is thrown away with its connection.
+// One in delayOneIn pieces of a request or an answer is delayed, by delayMost at most, and one in resetOneIn is thrown away with its
+// connection.
 const (
 	delayOneIn = 20
 	resetOneIn = 100
 	delayMost  = 50 * time.Millisecond
 )
 
-// carry carries one direction until either end is gone. What it throws away it counts.
+// carry carries one direction until either end is gone. It counts in thrown the pieces that it throws away.
 func (p *roughProxy) carry(from, to net.Conn, thrown *atomic.Int64) {
 	defer p.end(from, to)
 	b := make([]byte, 64<<10)

@@ -18,17 +18,17 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-// dying is a server that carries out one request of a path, loses the answer and is gone.
+// dying is a server that is to end with one request for a path: it carries the request out, loses the answer and answers nothing more.
 type dying struct {
 	t      *testing.T
 	server *server.Server
 	url    string
 
 	mu   sync.Mutex
-	path string // guarded by mu: of the request that is its last; empty is none
-	ran  func() // guarded by mu: called when that was carried out
-	done int    // guarded by mu: how many were
-	gone bool   // guarded by mu
+	path string // guarded by mu: the path of its last request; empty if there is none yet
+	ran  func() // guarded by mu: called when the last request was carried out
+	done int    // guarded by mu: how many last requests were carried out
+	gone bool   // guarded by mu: the last request has begun
 }
 
 func newDying(t *testing.T, below punctual.Store) *dying {
@@ -51,7 +51,7 @@ func (d *dying) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	last := d.path != "" && r.URL.Path == d.path && !d.gone
 	if last {
-		d.gone = true // no copy of it is carried out here
+		d.gone = true // so that no copy of the request is carried out here
 	}
 	gone := d.gone && !last
 	d.mu.Unlock()
@@ -73,14 +73,14 @@ func (d *dying) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler) // the connection ends without an answer
 }
 
-// dieAfter makes the next request of a path its last. ran is called between that and the loss of the answer.
+// dieAfter makes the next request for a path the last one. ran is called after that request was carried out and before its answer is lost.
 func (d *dying) dieAfter(path string, ran func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.path, d.ran = path, ran
 }
 
-// wantDied makes sure that the request was carried out.
+// wantDied makes sure that the last request was carried out.
 func (d *dying) wantDied() {
 	d.t.Helper()
 	d.mu.Lock()
@@ -90,7 +90,7 @@ func (d *dying) wantDied() {
 	}
 }
 
-// shared is one Redis, or cluster, with a topic that two servers serve.
+// shared is one Redis, or a Redis cluster, with a topic that two servers serve.
 type shared struct {
 	t          *testing.T
 	url        string
@@ -104,7 +104,7 @@ func (x *shared) open() *redisstore.Store {
 	return closing(x.t, s, err)
 }
 
-// all is what there is of the topic, with all that a second run of a call would change.
+// all describes the messages of the topic with everything that a second run of a call would change.
 func (x *shared) all() string {
 	x.t.Helper()
 	var b strings.Builder
@@ -126,10 +126,10 @@ func (x *shared) all() string {
 	return b.String()
 }
 
-// scene is what a call finds.
+// scene has the messages that a call finds, and makes the call.
 type scene struct {
 	t     *testing.T
-	store punctual.Store // by which the call is made
+	store punctual.Store // the store by which the call is made
 	below punctual.Store
 	n     int
 	ids   []string
@@ -145,7 +145,7 @@ func newMessages(n int, of punctual.NewMessage) []punctual.NewMessage {
 	return ms
 }
 
-// fill pushes the messages and claims them if leased.
+// fill pushes n messages, and claims them if leased is true.
 func (x *scene) fill(delay time.Duration, leased bool) {
 	x.t.Helper()
 	rs, err := x.below.Push(x.t.Context(), newMessages(x.n, punctual.NewMessage{Delay: delay}))
@@ -214,7 +214,7 @@ func (x *scene) claim(wait time.Duration) error {
 		return fmt.Errorf("claimed %d of %d, %w", len(ds), x.n, err)
 	}
 	x.held = ds
-	return x.settle(punctual.SettleExtend, time.Hour) // the leases are there
+	return x.settle(punctual.SettleExtend, time.Hour) // fails unless the leases are there
 }
 
 // verbOf is a call that is made through two servers.
@@ -247,7 +247,8 @@ func callsOf() []verbOf {
 	}
 }
 
-// P3, P5, P7, P13: a call whose server is gone between doing and answering is asked of the other one, and done once.
+// P3, P5, P7, P13: when a server ends after it has carried a call out and before it answers, the call is sent to the other server, and is
+// carried out once.
 func TestSlowServerGoneBetweenDoingAndAnswering(t *testing.T) {
 	t.Parallel()
 	single := "redis://" + redisrig.Start(t).Addr
@@ -260,7 +261,7 @@ func TestSlowServerGoneBetweenDoingAndAnswering(t *testing.T) {
 		for _, n := range []int{1, 40, 700} {
 			for _, v := range callsOf() {
 				if n == 700 && strings.HasPrefix(v.name, "claim") {
-					continue // more than one claim brings
+					continue // one claim may return fewer messages than that
 				}
 				t.Run(fmt.Sprint(name, "/", v.name, " of ", n), func(t *testing.T) {
 					x := x

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// command is the program punctual, built when the first test wants it.
+// command is the program punctual, which is built when the first test needs it.
 var command struct {
 	once sync.Once
 	dir  string
@@ -53,7 +53,7 @@ func buildCommand(t *testing.T) string {
 	return filepath.Join(command.dir, "punctual")
 }
 
-// served is a server of a store.
+// served is a server over a store.
 type served struct {
 	url  string
 	stop func() // drains and waits
@@ -115,7 +115,7 @@ func connect(t testing.TB, o *remotestore.Options, urls ...string) *remotestore.
 	return s
 }
 
-// closing closes a store at the end of the test, behind the servers and clients that are made later.
+// closing closes a store at the end of the test, after the servers and clients that are made later.
 func closing[S punctual.Store](t testing.TB, s S, err error) S {
 	t.Helper()
 	if err != nil {
@@ -129,7 +129,7 @@ func closing[S punctual.Store](t testing.TB, s S, err error) S {
 	return s
 }
 
-// tempDir is one with a short path, as sockets need it.
+// tempDir returns a directory with a short path, because the path of a socket must be short.
 func tempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "p")

@@ -31,7 +31,7 @@ func overDisk(t *testing.T) *steppedServer {
 	return x
 }
 
-// step sets the clock, and makes sure that the store goes by it. A store's clock never goes back with its source.
+// step sets the clock, and makes sure that the store goes by it: its clock follows the source forward, and never goes back with the source.
 func (x *steppedServer) step(ahead time.Duration) {
 	x.Helper()
 	before, err := x.below.Now(x.Context())
@@ -53,13 +53,13 @@ func (x *steppedServer) step(ahead time.Duration) {
 	x.ahead = ahead
 }
 
-// clockSteps are where the clock stands one after the other, against the machine's.
+// clockSteps are by how much the source of the store's clock is ahead of the machine's clock, one after the other.
 var clockSteps = []time.Duration{
 	0, time.Second, time.Hour, -time.Hour, -time.Minute, 30 * 24 * time.Hour, 30*24*time.Hour - 5*time.Minute, 31 * 24 * time.Hour,
 }
 
-// P2, P7, P8, P11: whatever the clock of a server does, its clients push, claim, settle and amend at once. Each call
-// is carried out once, and nothing comes early by the server's clock.
+// P2, P7, P8, P11: however the clock below a server steps, its clients can push, amend, claim and settle right after the step.
+// The message comes once, in its first attempt, and not before it is due by the server's clock.
 func TestClockOfAServerSteps(t *testing.T) {
 	x := overDisk(t)
 	for i, ahead := range clockSteps {
@@ -71,7 +71,7 @@ func TestClockOfAServerSteps(t *testing.T) {
 	}
 }
 
-// callsWork makes each kind of call right behind a step.
+// callsWork makes a push, a cancel, a claim and an ack right after a step.
 func (x *steppedServer) callsWork(id string) {
 	x.Helper()
 	ctx := x.Context()

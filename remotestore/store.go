@@ -22,15 +22,18 @@ import (
 
 // Options adjusts a Store. A nil *Options, and each zero field, means the default.
 type Options struct {
-	// Token is sent with every request. Instead of it, TokenFile may name a file with the token; the file is read again when a server
-	// refuses the token. Open refuses http URLs of other machines beside a token, unless PlaintextToken is true.
+	// Token is sent with every request, except the ones by which the Store finds out which version of HTTP a server speaks. Instead of it,
+	// TokenFile may name a file with the token; the file is read again when a server refuses the token. Open refuses http URLs of other
+	// machines beside a token, unless PlaintextToken is true.
 	Token, TokenFile string
 	PlaintextToken   bool
 	// TLS is used for https URLs. Default: a configuration that trusts the authorities of the system.
 	TLS *tls.Config
-	// Timeout is how long one request may take, in addition to the time that a claim waits. Default 10 s.
+	// Timeout is how long one request may take, in addition to the time that a claim waits. Checks and backups have no such bound.
+	// Default 10 s.
 	Timeout time.Duration
-	// RetryFor is how long a call is repeated while no server answers. Default 15 s. With less than zero each server is asked once.
+	// RetryFor is how long a call is repeated while no server answers, counted from the first failure. Each server is asked once before
+	// that counts, so with less than zero each of them is asked just once. Default 15 s.
 	RetryFor time.Duration
 	// Logger gets what happens outside of calls. Default slog.Default.
 	Logger *slog.Logger
@@ -38,8 +41,8 @@ type Options struct {
 	// machine and the number of the process, such as web-3/4711.
 	Name string
 
-	// DialUnix, if not nil, connects to the path of a unix: URL. By default the process at the other end has to run as the same user
-	// or as root.
+	// DialUnix, if not nil, connects to the path of a unix: URL. By default the process at the other end has to run, on Linux, as the same
+	// user or as root. For a process that itself runs as root it may also run as the owner of the socket's directory.
 	DialUnix func(ctx context.Context, path string) (net.Conn, error)
 }
 
@@ -47,15 +50,15 @@ type Options struct {
 type Store struct {
 	opt       Options
 	endpoints []*endpoint
-	preferred atomic.Int32 // the index of the endpoint that answered last; the next request goes there first
-	sender    string       // the prefix of all keys of this store's requests
+	preferred atomic.Int32 // the index of the endpoint that last answered with success; the next request goes there first
+	sender    string       // the prefix of all keys that this store makes
 	requests  atomic.Uint64
 	token     token
 	clock     estimate
 	answered  answered
 	abilities abilities
 
-	// What the server that answered Open has said of itself. Not changed after that.
+	// These are what the server that answered Open has said of itself. They do not change after that.
 	durability punctual.Durability
 	limits     wire.Limits
 	repeats    time.Duration
@@ -70,8 +73,9 @@ type Store struct {
 // under one, or unix:PATH. All of them have to serve the same store; a request that does not reach one of them goes to the next. Open
 // asks them in turn until one answers, and takes over what it says of its limits and its durability.
 //
-// Errors: ErrInvalid for a malformed URL or token, and for an answer that no Punctual server gives; ErrUnreachable when no server
-// answers; the error of a server that refuses, such as ErrUnauthenticated.
+// Errors: ErrInvalid for a malformed URL, token or name, and for an answer that no Punctual server gives; ErrUnreachable when no server
+// answers; ErrUnsupported for a server that is too old; the error of a server that refuses, such as ErrUnauthenticated; the error of ctx
+// if it ends first.
 func Open(ctx context.Context, urls []string, o *Options) (*Store, error) {
 	s := &Store{sender: rand.Text()[:16]}
 	if o != nil {
@@ -124,7 +128,7 @@ func (s *Store) parseURLs(urls []string) ([]*endpoint, error) {
 	return out, nil
 }
 
-// parseURL returns the endpoint of one URL. Its errors never contain a password.
+// parseURL returns the endpoint of one URL. Its errors do not contain a password, nor what stands behind a "?".
 func (s *Store) parseURL(text string) (*endpoint, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		path = strings.TrimPrefix(path, "//")
@@ -141,24 +145,33 @@ func (s *Store) parseURL(text string) (*endpoint, error) {
 		return nil, fmt.Errorf("%s: is no URL of a server: %w; use %s, or the URL of a 'punctual serve' over it", kind, punctual.ErrInvalid, opensKind(kind))
 	}
 	u, err := url.Parse(text)
-	if err != nil {
-		if e := (*url.Error)(nil); errors.As(err, &e) {
-			err = e.Err // without the text
-		}
-		return nil, fmt.Errorf("URL of a server: %w: %w; use http://HOST:PORT, https://HOST:PORT or unix:PATH", punctual.ErrInvalid, err)
+	if err != nil { // it is left out, because it quotes a part of the URL
+		return nil, fmt.Errorf("URL of server %s is malformed: %w; use http://HOST:PORT, https://HOST:PORT or unix:PATH", shown(text), punctual.ErrInvalid)
 	}
 	switch {
 	case u.User != nil:
-		return nil, fmt.Errorf("URL of server %s: a URL is seen by many, so it holds no name or password: %w; use a token", u.Host, punctual.ErrInvalid)
+		return nil, fmt.Errorf("URL of server %s: a URL is seen by many, so it holds no name or password: %w; use a token", shown(text), punctual.ErrInvalid)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Opaque != "":
-		return nil, fmt.Errorf("URL of server %q: %w; use http://HOST:PORT, https://HOST:PORT or unix:PATH, and sharedstore.Open for a directory", text, punctual.ErrInvalid)
+		return nil, fmt.Errorf("URL of server %s: %w; use http://HOST:PORT, https://HOST:PORT or unix:PATH, and sharedstore.Open for a directory", shown(text), punctual.ErrInvalid)
 	case u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("URL of server %s: it has a query or fragment: %w", u.Host, punctual.ErrInvalid)
+		return nil, fmt.Errorf("URL of server %s: it has a query or fragment: %w", shown(text), punctual.ErrInvalid)
 	case u.Scheme == "http" && s.token.set() && !s.opt.PlaintextToken && !loopback(u.Hostname()):
-		return nil, fmt.Errorf("URL of server %s: whoever listens on the way would read the token: %w; use https, or allow it with PlaintextToken", u.Host, punctual.ErrInvalid)
+		return nil, fmt.Errorf("URL of server %s: whoever listens on the way would read the token: %w; use https, or allow it with PlaintextToken", shown(text), punctual.ErrInvalid)
 	}
 	base := u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/")
 	return s.tcpEndpoint(base, u), nil
+}
+
+// shown returns a URL as errors quote it: without what stands behind a "?" or "#", where a token may be. Nothing but the "@" is shown of a URL
+// that has one, because a password may be at any place in it, as in http:USER:PASSWORD@HOST.
+func shown(text string) string {
+	if strings.Contains(text, "@") {
+		return `"...@..."`
+	}
+	if i := strings.IndexAny(text, "?#"); i >= 0 {
+		text = text[:i]
+	}
+	return strconv.Quote(text)
 }
 
 // opensKind returns the call that opens a store of this kind, if it is a kind that the command line knows and this package does not;
@@ -182,7 +195,7 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// greet asks one server after the other what it is, until one answers. It asks each of them once.
+// greet asks one server after the other what it is, until one answers, each of them once. Then it reads the clock.
 func (s *Store) greet(ctx context.Context) error {
 	var all error
 	for i, e := range s.endpoints {
@@ -204,10 +217,11 @@ func (s *Store) greet(ctx context.Context) error {
 	return all
 }
 
-// Close ends waiting claims, waits for the calls under way and closes the connections. It does not settle messages that this program
-// holds, and the store at the server stays open. A second Close returns nil.
+// Close ends the calls under way, waits for them and closes the connections. A call that Close ends returns ErrClosed, a push, settlement or
+// other change ErrIndeterminate as well if a server may have carried it out. Close does not settle messages that this program holds, and the
+// store at the server stays open. A second Close returns nil.
 func (s *Store) Close() error {
-	_ = s.calls.Close() // an error says that this is not the first Close, which then waits, too
+	_ = s.calls.Close() // an error only says that this is not the first Close, and a further one waits as well
 	s.close()
 	s.calls.Wait()
 	s.hangUp()
@@ -225,7 +239,8 @@ func (s *Store) hangUp() {
 // behind the server does not report it.
 func (s *Store) Durability() punctual.Durability { return s.durability }
 
-// Repeats implements storekit.Repeater. The requests of a call whose context has a storekit.Request bear that key.
+// Repeats implements storekit.Repeater. The request of a call whose context has a storekit.Request has the key of that. If the call is
+// sent in several requests, the others have keys that ofPart makes from it.
 func (s *Store) Repeats() time.Duration { return s.repeats }
 
 // newKey returns a key that no other request has.

@@ -19,7 +19,7 @@ func TestSlowOverMemory(t *testing.T) {
 func TestSlowRandomHistories(t *testing.T) { random.Run(t, overMemory) }
 func TestRaces(t *testing.T)               { races.Run(t, overMemory, storetest.WithLossyClaims()) }
 
-// TestStoreOverSocket has a few cases of the suite, all of them in make torture.
+// TestStoreOverSocket runs the races over a socket, and in make torture the suite instead.
 func TestStoreOverSocket(t *testing.T) {
 	if !ledger.Tortured() {
 		races.Run(t, overSocket, storetest.WithLossyClaims())

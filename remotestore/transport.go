@@ -18,10 +18,11 @@ import (
 type endpoint struct {
 	base string // in front of every path
 	name string // in errors
-	// client speaks the version of HTTP that TLS agrees on, or without TLS only HTTP/2. http1 speaks HTTP/1.1; it is nil where
-	// client is used for all requests.
+	// client speaks the version of HTTP that TLS agrees on, without TLS only HTTP/2, or through a proxy without TLS HTTP/1.1. http1
+	// speaks HTTP/1.1; it is nil where client is used for all requests.
 	client, http1 *http.Client
-	// spoken says which of the two is used for which requests; nil until learn has found out what the server speaks.
+	// spoken says which of the two is used for which requests. It is nil until learn has found out what the server speaks, and again
+	// after forget.
 	spoken atomic.Pointer[spoken]
 	// instance names the memory in which the server at this URL keeps answers, as its last answer said; nil before the first answer.
 	// A server that is started anew has another memory.
@@ -33,8 +34,8 @@ type endpoint struct {
 
 // spoken has the client for each kind of request to an endpoint.
 type spoken struct {
-	changes *http.Client // for requests that must be carried out only once
-	anew    *http.Client // for requests that can be repeated, and for all with a key when the server says a farewell
+	changes *http.Client // for all other requests
+	anew    *http.Client // for claims and settlements (the constant anew), and for all requests with a key when the server says a farewell
 }
 
 func newClient(t *http.Transport) *http.Client {
@@ -63,13 +64,13 @@ func (s *Store) unixEndpoint(path string) *endpoint {
 //
 // HTTP/1.1 costs both sides less, and no request waits behind the bytes of another one. But when a server ends an HTTP/2 connection,
 // it says which requests it has not begun, and the transport sends those again. With HTTP/1.1 a request that is sent while the server
-// ends an idle connection may or may not have been carried out, unless the server says a farewell. So HTTP/1.1 is used for requests
-// that can be repeated, and for all requests with a key when the server says a farewell.
+// ends an idle connection may or may not have been carried out, unless the server says a farewell. So HTTP/1.1 is used for claims and
+// settlements, which may be carried out a second time, and for all requests with a key when the server says a farewell.
 func (s *Store) tcpEndpoint(base string, u *url.URL) *endpoint {
 	t := s.tcpTransport()
 	e := &endpoint{base: base, name: base, client: newClient(t)}
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
-	if u.Scheme == "http" && proxy == nil && err == nil { // an error here is one of each request, too, so it is reported there
+	if u.Scheme == "http" && proxy == nil && err == nil { // each request has the same error and returns it
 		t.Protocols = unencryptedHTTP2()
 		e.http1 = newClient(s.tcpTransport())
 	}
@@ -87,7 +88,7 @@ func (s *Store) tcpTransport() *http.Transport {
 const (
 	// dialTimeout bounds how long it may take to connect.
 	dialTimeout = 5 * time.Second
-	// idleTimeout is after how long an unused connection is closed: earlier than servers and proxies do it.
+	// idleTimeout is after how long an unused connection is closed: earlier than servers and most proxies do it.
 	idleTimeout = 45 * time.Second
 	// idleConns is how many unused connections are kept for the next calls.
 	idleConns = 256
@@ -112,7 +113,7 @@ func unencryptedHTTP2() *http.Protocols {
 	return p
 }
 
-// choose returns the client for the next request. When it is not known what the server speaks, choose finds out first, by a request
+// choose returns the client for the next request. When it is not known what the server speaks, choose finds out first, by requests
 // without body and token, because a server that does not know HTTP/2 could take the bytes after the preface for anything.
 func (e *endpoint) choose(ctx context.Context, a again) (*http.Client, error) {
 	if e.http1 == nil {
@@ -151,7 +152,7 @@ func (e *endpoint) learn(ctx context.Context) (*spoken, error) {
 	return nil, err
 }
 
-// greets sends a first request by a client. It returns nil when any answer comes.
+// greets sends a request for PathInfo by a client. It returns nil when any answer comes.
 func (e *endpoint) greets(ctx context.Context, c *http.Client) error {
 	ctx, end := context.WithTimeout(ctx, dialTimeout)
 	defer end()

@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// able is a store whose abilities, or why it cannot say them, the test sets.
+// able is a store whose reach the test sets, or the error with which it answers what it can do.
 type able struct {
 	punctual.Store
 	reach punctual.Reach

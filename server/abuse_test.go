@@ -19,10 +19,10 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// What strangers send over real sockets. Whatever it is: an answer of 4xx or the end of the connection, in time, no panic, and
-// nothing changed.
+// These tests send malformed, slow and endless requests over real sockets. Each of them gets an answer of 4xx, or of 501 for an
+// unknown transfer coding, or its connection ends, in time, and nothing in the store is changed.
 
-// waitLimit is how long a test waits for what must come.
+// waitLimit is how long a test waits for something that has to happen before it fails.
 const waitLimit = time.Minute
 
 // abused is a server on a loopback address.
@@ -185,7 +185,8 @@ func TestSmuggledRequests(t *testing.T) {
 	}
 }
 
-// Whoever sends slowly loses its connection, and nothing is done.
+// A client that sends a request slowly gets 408 or no answer, and loses its connection. So does one that sends nothing, before or after a
+// request.
 func TestSlowClients(t *testing.T) {
 	a := newAbused(t, Limits{BodyTime: 200 * time.Millisecond}, &ServeOptions{HeaderTime: 200 * time.Millisecond, IdleTime: 200 * time.Millisecond})
 	for name, text := range map[string]string{
@@ -243,15 +244,21 @@ func TestHalfRequests(t *testing.T) {
 	}
 }
 
-// Bodies without an end are cut off, and memory stays flat.
+// Bodies of 1 GiB are cut off after 64 MiB at most. While they come they take no more memory than the limit of their route allows, with the room
+// that a buffer needs to grow, and afterwards none.
 func TestEndlessBodies(t *testing.T) {
 	a := newAbused(t, Limits{}, nil)
-	var before runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	for _, path := range []string{"/v1/topics/t/messages", "/v1/push", "/v1/settle"} {
-		sent := &counter{}
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+a.address+path, io.TeeReader(io.LimitReader(zeros{}, 1<<30), sent))
+	for path, limit := range map[string]int64{
+		"/v1/topics/t/messages": a.limits.MaxBody, "/v1/push": a.limits.MaxRequest, "/v1/settle": a.limits.MaxRequest,
+	} {
+		before := heap()
+		body := &watchedBody{watch: func() (int64, int64) { return heap() - before, a.memory.held() }}
+		body.early = func() {
+			for end := time.Now().Add(waitLimit); a.memory.held() == 0 && time.Now().Before(end); {
+				runtime.Gosched()
+			}
+		}
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+a.address+path, body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,23 +269,61 @@ func TestEndlessBodies(t *testing.T) {
 			}
 			answer.Body.Close()
 		}
-		if n := sent.n.Load(); n > 64<<20 {
-			t.Errorf("%s: %d bytes of the body were read", path, n)
+		sent, grown, held := body.seen()
+		if sent < limit || held == 0 {
+			t.Fatalf("%s: this shows nothing: %d bytes were sent, and the server was never seen to hold a part of them", path, sent)
 		}
-	}
-	var after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 16<<20 || a.memory.held() != 0 {
-		t.Errorf("the heap has grown by %d bytes, %d are held", grown, a.memory.held())
+		if sent > 64<<20 {
+			t.Errorf("%s: %d bytes of the body were read", path, sent)
+		}
+		if grown > 3*limit+16<<20 || held > limit+2*bodyStep {
+			t.Errorf("P10: %s: while the body came the heap grew by %d bytes, and %d were held; the limit is %d", path, grown, held, limit)
+		}
+		if grown := heap() - before; grown > 16<<20 || a.memory.held() != 0 {
+			t.Errorf("P10: %s: afterwards the heap has grown by %d bytes, and %d are held", path, grown, a.memory.held())
+		}
 	}
 }
 
-type zeros struct{}
+// watchedBody is 1 GiB of zeros. When a quarter of a MiB of it was read it calls early, then and at each further MiB watch.
+type watchedBody struct {
+	early func()
+	watch func() (grown, held int64)
 
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+	mu                sync.Mutex
+	sent, grown, held int64 // guarded by mu: how much was read, and the largest results of watch
+}
 
-// A client that never reads its answer loses its connection, and the messages that were for it are free again.
+// Read implements io.Reader.
+func (b *watchedBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sent >= 1<<30 {
+		return 0, io.EOF
+	}
+	clear(p)
+	const quarter = 256 << 10
+	next := b.sent + int64(len(p))
+	early := b.sent < quarter && next >= quarter
+	if early {
+		b.early()
+	}
+	if early || next>>20 > b.sent>>20 {
+		grown, held := b.watch()
+		b.grown, b.held = max(b.grown, grown), max(b.held, held)
+	}
+	b.sent = next
+	return len(p), nil
+}
+
+// seen returns how much was read, and the largest results of watch.
+func (b *watchedBody) seen() (sent, grown, held int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sent, b.grown, b.held
+}
+
+// A client that never reads its answer loses its connection, and the messages that were for it are ready again, without an attempt counted.
 func TestClientThatNeverReads(t *testing.T) {
 	for _, accept := range []string{"application/json", "application/x-ndjson"} {
 		a := newAbused(t, Limits{WriteTime: 300 * time.Millisecond}, nil)

@@ -81,7 +81,7 @@ func (c *call) put(status int, data []byte) error {
 // errNotSent is the error of an answer that could not be sent. It is not answered with a problem, because the client is gone.
 var errNotSent = errors.New("the answer could not be sent")
 
-// fail answers with a problem.
+// fail answers with a problem, unless an answer was begun or could not be sent.
 func (c *call) fail(err error) {
 	c.server.notice(c, err)
 	if errors.Is(err, errNotSent) || c.status != 0 {
@@ -90,7 +90,8 @@ func (c *call) fail(err error) {
 	p := wire.ProblemOf(err)
 	h := c.w.Header()
 	if c.r.ProtoMajor == 1 && c.r.ContentLength != 0 && !c.hasRead {
-		// net/http would wait for the body before it answers, and reads a part of it after that.
+		// Without this header net/http would read the body, up to 256 KiB of it, before it answers. With it net/http reads so much
+		// after the answer, for which the deadline leaves restTime.
 		h.Set("Connection", "close")
 		deadline := time.Now().Add(restTime)
 		if e := http.NewResponseController(c.w).SetReadDeadline(deadline); e != nil && !errors.Is(e, http.ErrNotSupported) {
@@ -125,10 +126,10 @@ func (c *call) fail(err error) {
 	}
 }
 
-// restTime is how long the rest of a body may take whose request was refused.
+// restTime bounds how long net/http reads the rest of the body of a request that was refused.
 const restTime = time.Second
 
-// notice logs what the operator has to know, and hands on that the store has failed.
+// notice logs the error of a request, at level error what the operator has to know. It hands on that the store has failed or is damaged.
 func (s *Server) notice(c *call, err error) {
 	if errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) {
 		s.failStore()
@@ -186,8 +187,8 @@ func (p *pieces) Write(data []byte) (int, error) {
 	return len(data), p.flush()
 }
 
-// flush writes what is pending. Limits.WriteTime holds for all pieces of an answer together, or in a list for those of one
-// step, so that a client cannot hold memory by reading slowly.
+// flush writes what is pending. Limits.WriteTime holds for all pieces of an answer together, or in the answer of listPage for those of
+// one step, so that a client cannot hold memory by reading slowly.
 func (p *pieces) flush() error {
 	c := p.call
 	if !p.begun {
@@ -199,8 +200,8 @@ func (p *pieces) flush() error {
 	return err
 }
 
-// end writes the rest of the answer. err is the error that ended the making of the answer, or nil. end returns it, and notes whether a part of
-// the answer was already sent.
+// end writes the rest of the answer. If err is not nil, it has ended the making of the answer: end then writes nothing, notes whether a part of
+// the answer was already sent, and returns err.
 func (p *pieces) end(err error) error {
 	c := p.call
 	switch {

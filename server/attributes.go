@@ -4,8 +4,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A message's attributes over HTTP: the parameters of a push of one message, their reading, and their schemas in JSON bodies. The
-// members of JSON bodies are in wire.Attributes.
+// This file has a message's attributes over HTTP: the parameters of a push of one message, how they are read, and the schemas of the
+// members of JSON bodies. wire.Attributes has these members themselves.
 
 // attributeParams are the parameters that attributes reads.
 var attributeParams = []param{
@@ -16,7 +16,7 @@ var attributeParams = []param{
 	{name: "timeout", in: inQuery, schema: length(), text: "How long a handler may work on the message; left out: as the worker says."},
 }
 
-// attributes reads the parameters of attributeParams. Their errors name the parameter.
+// attributes reads the parameters of attributeParams. Its error names the parameter.
 func (c *call) attributes() (a storekit.Attributes, err error) {
 	if a.Remember, err = c.duration("remember"); err != nil {
 		return a, err

@@ -13,14 +13,15 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// Who sends a request, and what they may do: the checks that a request passes before it reaches the store.
+// This file has the checks that a request passes before it reaches the store: by which name it was sent, whether a page of another site has
+// sent it, who its sender is, and what the sender may do.
 
 // checkOrigin refuses requests that a page of another site has sent through a browser. That includes reads, because some reads, such as a check
 // of the store, are expensive. Links from other sites to pages of the console are allowed.
 func (s *Server) checkOrigin(r *http.Request, forConsole bool) error {
 	changes := *r
 	if !forConsole || r.Header.Get("Sec-Fetch-Mode") != "navigate" {
-		changes.Method = http.MethodPost // net/http lets every GET through
+		changes.Method = http.MethodPost // because net/http lets every GET through
 	}
 	if err := s.origin.Check(&changes); err != nil {
 		return fmt.Errorf("a page of another site sent this request: %w", punctual.ErrForbidden)
@@ -107,8 +108,9 @@ func (s *Server) admit(r *http.Request, p *access.Principal) (*client, error) {
 	}
 }
 
-// authorize checks the client's right to the route's action on the topic in the path, or on all topics. For a route marked
-// perItem whose path names no topic it only checks that there is some topic with this right; the handler checks each topic.
+// authorize checks the client's right to the route's action on the topic in the path, or on all topics if the path names none. For a route
+// marked perItem whose path names no topic it only checks that the client has this right, or that of orAction, on some topic; the handler
+// checks each topic.
 func (c *call) authorize() error {
 	switch need := c.route.action; {
 	case c.route.public, c.route.anyPrincipal:

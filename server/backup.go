@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// backup sends a copy of the store. Like that of a check, its time is not limited: it ends when its client goes, when the
+// backup sends a copy of the store. Like that of a check, its time is not limited. It ends early when its client goes, when the
 // server drains, or when the client has read nothing for Limits.WriteTime.
 func (c *call) backup() error {
 	if c.server.backuper == nil {

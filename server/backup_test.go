@@ -33,7 +33,7 @@ func (s copyable) Archive(_ context.Context, w io.Writer, size func(int64)) erro
 	return errors.Join(err, s.err)
 }
 
-// A copy is for who may admin every topic, and half a copy does not pass for a whole one.
+// A copy needs both admin and inspect on all topics, and half a copy does not pass for a whole one.
 func TestBackupRoute(t *testing.T) {
 	get := func(s punctual.Store, o *Options, headers ...string) (*http.Response, string, error) {
 		t.Helper()

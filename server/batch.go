@@ -14,9 +14,11 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Requests with many items. An item that is malformed or not allowed gets its own error, and the other items go to the store in one call.
+// This file answers requests with many items. An item that is malformed or not allowed gets its own error, and the other items go to the
+// store in one call.
 
-// batch has the items of a request that go to the store, with their places in the request, and the results of all items.
+// batch has the items of a request that go to the store, with their places in the request, and the results of all items. places and results are
+// nil if without has found that all items go to the store.
 type batch[In, Out any] struct {
 	items   []In
 	places  []int
@@ -150,7 +152,7 @@ func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err er
 			m.Topic = c.param("topic")
 		}
 		err := malformed
-		if err == nil { // checked before the content is read, so that a client without the right learns nothing about it
+		if err == nil { // checked before the settings of the topic are read, so that a client without the right learns nothing about the topic
 			err = c.allows(access.Push, m.Topic)
 		}
 		size := wire.ItemBytes(1)
@@ -212,8 +214,8 @@ func (c *call) takes(m *punctual.NewMessage) error {
 	return c.copiesFit(m)
 }
 
-// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic. The settings are read for a large
-// message alone; if they cannot be, the push says what is wrong with the store.
+// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic. Only for a large message are the settings
+// of the topic read. If they cannot be read copiesFit returns nil, because the push then says what is wrong with the store.
 func (c *call) copiesFit(m *punctual.NewMessage) error {
 	if c.server.inspector == nil || punctual.CopiesFit(m) {
 		return nil

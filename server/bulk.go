@@ -19,14 +19,15 @@ var bulkStream = form{
 	text: "With Accept: application/x-ndjson. Each line is the report so far. The last one has complete, or the error that ended the bulk.",
 }
 
-// bulkInterval is how often a stream tells how far a bulk is.
+// bulkInterval is the least time between two lines that tell how far a bulk is.
 const bulkInterval = time.Second
 
 // maxBulks is how many bulks may be under way at once, because each reads a topic to its end.
 const maxBulks = 4
 
-// bulk changes all messages that a request selects, for as long as the client waits: a bulk whose connection ends stops between two of its
-// calls of the store, and what it has changed stays.
+// bulk changes all messages that a request selects, for as long as the client waits: a bulk whose connection ends stops, and what it has
+// changed stays. The context of a call of the store that is under way then ends as well, so that call may or may not have changed its
+// messages.
 func (c *call) bulk() error {
 	var req wire.BulkRequest
 	if err := wire.DecodeRequest(c.body, &req); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// fillVisits pushes n messages, one due each minute after the first hour.
+// fillVisits pushes n messages, of which the first is due in an hour, and each further one a minute later.
 func fillVisits(t *testing.T, s punctual.Store, n int) {
 	t.Helper()
 	ms := make([]punctual.NewMessage, n)
@@ -65,7 +65,7 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// A client that leaves stops its bulk, and the same request goes on: no message is moved twice.
+// A client that leaves stops its bulk. The same request sent again continues it, and no message is moved twice.
 func TestBulkStream(t *testing.T) {
 	store := &gatedAmends{Store: memstore.New(nil), gate: make(chan struct{})}
 	s := newServer(t, store, nil)
@@ -95,7 +95,7 @@ func TestBulkStream(t *testing.T) {
 	}
 	leave()
 	body.Close()
-	close(store.gate) // a call that is under way ends
+	close(store.gate) // so that a call which is under way ends
 	for s.bulksUnderWay.Load() > 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -134,7 +134,7 @@ func TestBulksAreBounded(t *testing.T) {
 	fillVisits(t, store, 1)
 	r := &rig{t, store.Store, s}
 	ended := make(chan answer, maxBulks)
-	for i := range maxBulks { // different ones, because of two calls with the same shift one stops
+	for i := range maxBulks { // with different shifts, because of two calls with the same shift one stops
 		body := fmt.Sprintf(`{"do":"shift","by":"%dh"}`, i+2)
 		go func() { ended <- ask(s, r.request("POST /v1/topics/visits/bulk", body)) }()
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// check scans the store. Because that may take long, its time is not limited: it ends when its client goes, or when the server drains.
+// check scans the store. Because that may take long, its time is not limited. It ends early when its client goes, or when the server drains.
 func (c *call) check() error {
 	if c.server.checker == nil {
 		return fmt.Errorf("this store cannot be checked: %w", punctual.ErrUnsupported)

@@ -113,8 +113,9 @@ func (c *call) claimOnce(req punctual.Claim) error {
 	return nil
 }
 
-// claimDue claims once. If the server drains during the wait, it returns no messages. It releases the messages and fails if the client has gone
-// or may no longer have them. The messages that it returns count in Server.memory.
+// claimDue claims once. If the server drains during the wait, claimDue returns no messages. It releases the messages and fails if the
+// client has gone or may no longer have them, or if Server.memory has no room for them. The messages that it returns count in
+// Server.memory.
 func (c *call) claimDue(ctx context.Context, req punctual.Claim) ([]punctual.Delivery, error) {
 	s := c.server
 	waiting, stop := context.WithCancel(ctx)
@@ -177,8 +178,8 @@ func (c *call) deliver(ds []punctual.Delivery) error {
 	return out.end(err)
 }
 
-// takesBack is implemented by stores that keep answers and know which claims were answered more than once: messages that a copy of the claim got
-// as well stay leased.
+// takesBack is implemented by stores that keep answers and know which claims were answered more than once, so that messages which a copy of the
+// claim got as well stay leased.
 type takesBack interface {
 	// Undelivered releases messages that a Claim with this context returned and that did not reach its caller.
 	Undelivered(ctx context.Context, ds []punctual.Delivery) error

@@ -18,7 +18,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// A server that drains answers claims that wait with nothing, refuses new ones, and answers everything else.
+// A server that drains answers claims that wait without messages, refuses new claims, and answers other requests.
 func TestDrainEndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -56,7 +56,7 @@ func TestDrainEndsWaits(t *testing.T) {
 	})
 }
 
-// Whoever knows the key of another's request does not get its answer.
+// A client that knows the key of another client's request does not get the answer to that request, and cannot have it forgotten.
 func TestRequestKeysAreOnesOwn(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"a": role("a", access.All, "*"), "b": role("b", access.All, "*")}})
 	const a, b, key = "Authorization: Bearer a", "Authorization: Bearer b", "Punctual-Request: k"
@@ -106,7 +106,7 @@ func (r *rig) wantFree(topic string, attempt int) {
 	}
 }
 
-// brokenWriter is a client that goes when its answer begins to arrive.
+// brokenWriter is a client that goes when its answer has more than room bytes.
 type brokenWriter struct {
 	*httptest.ResponseRecorder
 	room int
@@ -119,7 +119,7 @@ func (w *brokenWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// What did not reach its client is released: free again at once, the attempt not counted.
+// Messages that did not reach their client are released: they are ready again at once, and the attempt is not counted.
 func TestAnswerThatDoesNotArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, headers := range map[string][]string{
@@ -142,7 +142,7 @@ func TestAnswerThatDoesNotArrive(t *testing.T) {
 	})
 }
 
-// A client that goes between the claim and its answer has nothing either.
+// A client that goes between the claim and its answer gets no message, and the message is released.
 func TestClientGoneBehindTheClaim(t *testing.T) {
 	store := &hangUpStore{Store: memstore.New(nil)}
 	r := &rig{t, store.Store, newServer(t, store, nil)}
@@ -156,7 +156,7 @@ func TestClientGoneBehindTheClaim(t *testing.T) {
 	r.wantFree("t", 1)
 }
 
-// Nor does one whose claim has a key, over a store that knows calls again by itself.
+// The same holds for a client whose claim has a key, over a store that recognizes repeated calls by itself.
 func TestClientGoneBehindTheClaimOfARepeater(t *testing.T) {
 	below := memstore.New(nil)
 	repeater := &hangUpRepeater{Store: answers.New(below, nil)}
@@ -226,7 +226,7 @@ func (s *switched) Authenticate(r *http.Request) (*access.Principal, error) {
 	return s.roles.Authenticate(r)
 }
 
-// A call that is sent again with the same key is carried out once and answered the same.
+// A call that is sent again with the same key is carried out once and gets the same answer. The key of another call is refused.
 func TestRequestsSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -333,11 +333,11 @@ func TestStream(t *testing.T) {
 		settle(0, "ack")
 		next() // the third takes the place of the first
 		settle(1, "extend")
-		nothing(25 * time.Second) // the first lease of the second has ended, but it was extended
+		nothing(25 * time.Second) // the first lease of the second would have ended by now, but it was extended
 		settle(2, "discard")
 		next()
 		nothing(30 * time.Second)
-		time.Sleep(10 * time.Second) // the lease of the second ends, and a window has room again
+		time.Sleep(10 * time.Second) // the lease of the second ends, and the window has room again
 		next()
 		if h := w.header; h.Get("Content-Type") != wire.TypeNDJSON || h.Get("X-Accel-Buffering") != "no" {
 			t.Errorf("headers %v", h)
@@ -350,6 +350,31 @@ func TestStream(t *testing.T) {
 		if stats, err := r.store.Stats(t.Context(), "t"); err != nil || stats.Leased == 0 {
 			t.Errorf("%+v, %v: what the client was sent is its own while the lease lasts", stats, err)
 		}
+	})
+}
+
+// A window may be larger than what one claim of a store brings.
+func TestWindowBeyondOneClaim(t *testing.T) {
+	const size = punctual.MaxClaim + 1
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &Options{Limits: Limits{MaxWindow: size}})
+		if _, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: size}); err == nil {
+			t.Fatalf("this shows nothing: the store takes a claim of %d messages", size)
+		}
+		push(t, r, punctual.NewMessage{Topic: "t", ID: "a"})
+		ctx, hangUp := context.WithCancel(t.Context())
+		w := &lines{header: make(http.Header), got: make(chan string, 100)}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			r.ServeHTTP(w, r.request(fmt.Sprintf("POST /v1/topics/t/claim?window=%d", size), "", "Accept: application/x-ndjson").WithContext(ctx))
+		}()
+		<-w.got // the empty object with which a stream begins
+		if l := <-w.got; !strings.Contains(l, `"id":"a"`) {
+			t.Errorf("the stream sends %s; want the message", l)
+		}
+		hangUp()
+		<-done
 	})
 }
 
@@ -369,7 +394,7 @@ func (w *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A stream that the store ends says why.
+// When the store is closed, a stream ends with a line that has the error.
 func TestStreamEndsWithItsStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

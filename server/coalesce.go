@@ -12,10 +12,11 @@ import (
 
 // coalesced is a store that sends the pushes of requests which arrive at the same time as one call to the store below, and
 // their settlements as another, so that one transaction and one wait for the disk serve all of them. No timer holds a request
-// back: while one call is under way, the requests that arrive wait together for the next. A topic whose calls are slow has
-// calls of its own, so that it delays no other one (P14).
+// back: while one call is under way, the requests that arrive wait together for the next. A topic whose calls are slow gets
+// calls of its own, so that it delays no other topic by more than coalesceLate (P14).
 //
-// It has no Unwrap, because a call that went past it would not be limited in time.
+// It has no Unwrap, because a push or settlement that went past it would not be limited in time: answers.Store makes its calls
+// with contexts that do not end with the request.
 type coalesced struct {
 	store       punctual.Store
 	pushes      *batching.Batcher[[]punctual.NewMessage, []punctual.PushResult]
@@ -63,7 +64,7 @@ func messagesOf(ss []punctual.Settlement) int {
 	return n
 }
 
-// oneTopic returns the topic of n items, or "" if they have several.
+// oneTopic returns the topic of n items, or "" if they have several topics or there are none.
 func oneTopic(n int, topic func(i int) string) string {
 	if n == 0 {
 		return ""
@@ -121,7 +122,7 @@ func runCoalesced[In, Out any](ctx context.Context, calls [][]In, call func(cont
 }
 
 // Push implements punctual.Store. It waits for the store even when ctx has ended, because a caller that left early would not
-// know whether its messages are stored. The limit ends the wait.
+// know whether its messages are stored. The wait ends because the context of each call of the store ends after the limit.
 func (c *coalesced) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	return c.pushes.Do(context.WithoutCancel(ctx), ms)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// heldStore is a store whose first push, and those of a topic called "slow" wait, and that notes how many items each call has.
+// heldStore is a store whose first push, and those of a topic called "slow", wait until pass is closed. It notes how many items each push has.
 type heldStore struct {
 	*memstore.Store
 	pass chan struct{}

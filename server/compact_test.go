@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// In the compact form every item is judged as in JSON: the policy by the decoded name, and the limits.
+// In the compact form every item is judged as in JSON: its topic by the client's rights, its body and the number of items by the limits.
 func TestCompactItemsAreJudged(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"w": role("w", access.Push|access.Work|access.Amend, "mine.*")}, Limits: Limits{MaxBody: 10, MaxBatch: 4}})
 	compact := []string{"Authorization: Bearer w", "Content-Type: " + wire.TypeCompact, "Accept: " + wire.TypeCompact}
@@ -61,11 +61,11 @@ func TestCompactItemsAreJudged(t *testing.T) {
 	send("POST /v1/push", append(data, 0), err).problem(t, 400, "invalid")
 	send("POST /v1/settle", data, err).problem(t, 400, "invalid")
 	send("POST /v1/push", append([]byte{wire.CompactVersion + 1}, data[1:]...), err).problem(t, 400, "invalid")
-	send("POST /v1/amend", data, err).problem(t, 400, "invalid") // it knows JSON alone
+	send("POST /v1/amend", data, err).problem(t, 400, "invalid") // this route takes JSON alone
 	same(t, r.snapshot(), before)
 }
 
-// An answer is in the form that the client asks for, whatever that of the request is.
+// An answer is in the form that the client asks for, whatever the form of the request is.
 func TestFormsOfAnswers(t *testing.T) {
 	r := newRig(t, nil)
 	r.ask("GET /v1", "").want(t, 200, `"compact":3`)

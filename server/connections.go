@@ -18,7 +18,7 @@ import (
 
 // connections are the open connections of all listeners, at most limit. A connection is known after a client was authenticated on it. At the
 // limit, a connection is closed for each new one: the oldest that is not known, otherwise the known one that has been without a request for
-// longest. A client may have as many known connections as it leaves free, as with shares.
+// longest. If the limit is shared, a client may have as many known connections as it leaves free, as with shares.
 type connections struct {
 	limit  int
 	shared bool // the limit is shared between clients, because an Authenticator distinguishes them
@@ -27,11 +27,11 @@ type connections struct {
 	open      int            // guarded by mu: all connections
 	known     int            // guarded by mu: known connections
 	of        map[string]int // guarded by mu: known connections by client
-	strangers list.List      // guarded by mu: of *countedConn, the connections that are not known, oldest first
-	idle      list.List      // guarded by mu: of *countedConn, known connections without a request, longest first
+	strangers list.List      // guarded by mu: of *countedConn, the connections that are not known, first the one that has been so for longest
+	idle      list.List      // guarded by mu: of *countedConn, known connections without a request, first the one that has been so for longest
 }
 
-// countedConn is a connection that is counted until it is closed. Its fields are guarded by connections.mu.
+// countedConn is a connection that is counted until it is closed. Its fields from place to closed are guarded by connections.mu.
 type countedConn struct {
 	net.Conn
 	in     *connections
@@ -40,12 +40,12 @@ type countedConn struct {
 	client string        // the client that was authenticated last
 	closed bool
 
-	turn atomic.Int32 // notSaid, answering, between or over, and not guarded by mu
+	turn atomic.Int32 // notSaid, answering, between or over
 }
 
-// Whose turn it is on a connection. A client whose request meets the end of a connection cannot know by itself whether the request was carried
-// out. HTTP/2 tells it (GOAWAY). HTTP/1.1 does not, so a connection that ends between two requests ends with farewell. From farewell until the
-// connection is gone no request of it begins, even if net/http has read one meanwhile.
+// The values of countedConn.turn. A client whose request meets the end of a connection cannot know by itself whether the request was carried
+// out. HTTP/2 tells the client (GOAWAY). HTTP/1.1 does not, so a connection that ends between two requests ends with farewell. From farewell
+// until the connection is gone no request of it begins, even if net/http has read one meanwhile.
 const (
 	notSaid   = iota // no request without TLS has come by HTTP/1.1, so farewell does not apply
 	answering        // a request has begun, and its answer is not sent
@@ -60,7 +60,7 @@ const farewell = "HTTP/1.1 408 Request Timeout\r\n" + wire.HeaderNotBegun + ": 1
 // farewellWait bounds the writing of farewell. The buffer of a connection without a request nearly always has room for it.
 const farewellWait = 50 * time.Millisecond
 
-// begin notes that a request begins. It returns false if the client was told that the request does not begin.
+// begin notes that a request begins. It returns false if farewell has told the client that no request begins on this connection any more.
 func (c *countedConn) begin(r *http.Request) bool {
 	if r.ProtoMajor != 1 || r.TLS != nil {
 		return true
@@ -82,7 +82,7 @@ func (c *countedConn) Write(data []byte) (int, error) {
 	return c.Conn.Write(data)
 }
 
-// take counts a new connection, and closes another one if there is no room. It returns nil if all open connections have requests.
+// take counts a new connection, and closes another one if there is no room. It returns nil if all open connections are known and have requests.
 func (cs *connections) take(conn net.Conn) *countedConn {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -257,7 +257,8 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// turnAway closes a connection with an answer of 503. It does not wait for the client, so the answer is lost if it cannot be written at once.
+// turnAway closes a connection, without TLS after an answer of 503. It does not wait for the client, so the answer is lost if it cannot be
+// written within a millisecond.
 func (l *boundedListener) turnAway(conn net.Conn) {
 	defer conn.Close()
 	if l.speaksTLS || conn.SetDeadline(time.Now().Add(time.Millisecond)) != nil {

@@ -72,7 +72,7 @@ func (b *heldBody) Read(p []byte) (int, error) {
 		return 0, held
 	}
 	if errors.Is(err, io.EOF) && b.call.r.ProtoMajor == 1 {
-		// After the body net/http goes on reading, to notice the end of the connection. That must have no deadline.
+		// After the body net/http goes on reading, to notice the end of the connection. That reading must have no deadline.
 		if e := http.NewResponseController(b.call.w).SetReadDeadline(time.Time{}); e != nil && !errors.Is(e, http.ErrNotSupported) {
 			return n, fmt.Errorf("read the body: %w (%w)", punctual.ErrInvalid, e)
 		}
@@ -89,7 +89,7 @@ type consoleWriter struct {
 	forProgram, noPage bool
 }
 
-// WriteHeader sends the head of the answer.
+// WriteHeader sends the head of the answer, unless it is that of a page to drop.
 func (w *consoleWriter) WriteHeader(status int) {
 	if w.forProgram && status == http.StatusNotFound && w.call.status == 0 {
 		w.noPage = true
@@ -101,7 +101,7 @@ func (w *consoleWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write sends a part of the answer.
+// Write sends a part of the answer, unless the page is dropped.
 func (w *consoleWriter) Write(p []byte) (int, error) {
 	if w.noPage {
 		return len(p), nil

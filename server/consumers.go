@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Consumers implements punctual.ConsumerReporter. It reports the consumers that claim from a topic through this server. It counts up to 200,000
-// leases and distinguishes up to 1,000 consumers.
+// Consumers implements punctual.ConsumerReporter. It reports the consumers that claim from a topic through this server. The server counts up to
+// 200,000 leases and distinguishes up to 1,000 consumers, where a consumer of two topics counts as two.
 func (s *Server) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
 	return s.tracker.Consumers(ctx, topic)
 }
@@ -40,7 +40,7 @@ func (c *call) address() string {
 	return host
 }
 
-// mostConsumers bounds the consumers in an answer. Further consumers are summed up.
+// mostConsumers bounds the consumers that an answer has one by one. Further consumers are summed up.
 const mostConsumers = 100
 
 // consumers answers with the consumers of a topic.

@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Who may inspect a topic sees who works on it. A stream waits for as long as it is open, and what did not reach its client is no lease.
+// A client that may inspect a topic sees who works on it: name, leases and claims. A consumer whose leases have run out is shown no more. A
+// stream that is open counts as a claim that waits, and a malformed name of a consumer is left out.
 func TestConsumers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &Options{Authenticator: roles{"w": role("worker", access.Work|access.Push, "*"), "i": role("looker", access.Inspect, "*")}})

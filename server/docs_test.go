@@ -18,7 +18,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// The examples of docs/server.md, typed by a shell, print what the page says.
+// The examples of docs/server.md, run in a shell, print what the page says.
 func TestDocsExamples(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Fatalf("the examples need curl: install it (%v)", err)
@@ -37,7 +37,7 @@ func TestDocsExamples(t *testing.T) {
 		for _, example := range strings.Split("\n"+block[1], "\n$ ")[1:] {
 			command, want, _ := strings.Cut(example, "\n")
 			if strings.HasPrefix(command, "punctual ") {
-				continue // TestServe of the command line
+				continue // TestServe in internal/cli runs the command
 			}
 			examples++
 			if got := shell.run(command); !like(want).MatchString(got) {
@@ -92,7 +92,7 @@ var statusRow = regexp.MustCompile("(?m)^\\| (\\d{3}) \\| ((?:`[a-z_]+`(?:, )?)+
 
 var consoleBlock = regexp.MustCompile("(?s)```console\n(.*?)```")
 
-// like matches what an example prints: … stands for anything.
+// like matches what an example prints. In want … stands for anything up to the end of its line or the text behind it.
 func like(want string) *regexp.Regexp {
 	return regexp.MustCompile(`^` + strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(want)), "…", `.*`) + `$`)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// While a server waits for load balancers a new connection learns that it is not ready, and requests are answered. When the
-// store fails meanwhile, there is nothing to wait for.
+// While a server waits for load balancers, /readyz says on a new connection that the server is not ready, and requests are answered. When
+// the store fails meanwhile, Serve waits no longer.
 func TestDrainDelay(t *testing.T) {
 	store := &sick{Store: memstore.New(nil), fail: func(context.Context) error { return nil }}
 	s := newServer(t, store, nil)
@@ -104,7 +104,7 @@ func TestDrainDelayEnds(t *testing.T) {
 	}
 }
 
-// A client with HTTP/2 does not hold up the end: a server that begins anew is back the sooner.
+// An idle HTTP/2 connection does not hold up the end of the server for the second of net/http, so that the next process is there sooner.
 func TestIdleConnectionsDoNotHoldUpTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, memstore.New(nil), nil)
@@ -171,7 +171,42 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// halfPipe is a pipe whose sending side cannot be closed alone.
+// halfPipe is a pipe with a CloseWrite. The sending side of a pipe cannot be closed alone, so CloseWrite closes the whole pipe.
 type halfPipe struct{ net.Conn }
 
 func (p halfPipe) CloseWrite() error { return p.Close() }
+
+// breaking is a listener whose Accept fails once broken is closed.
+type breaking struct {
+	name   string
+	broken chan struct{}
+}
+
+func (l *breaking) Accept() (net.Conn, error) {
+	<-l.broken
+	return nil, fmt.Errorf("%s is broken", l.name)
+}
+
+func (l *breaking) Close() error   { return nil }
+func (l *breaking) Addr() net.Addr { return &net.UnixAddr{Name: l.name, Net: "unix"} }
+
+// When several listeners fail, Serve returns the errors of all of them.
+func TestListenersThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, memstore.New(nil), nil)
+		first, second := &breaking{"first", make(chan struct{})}, &breaking{"second", make(chan struct{})}
+		drain := s.drain
+		s.drain = sync.OnceFunc(func() {
+			close(second.broken) // after Serve has heard of the first, and before it shuts down
+			synctest.Wait()
+			drain()
+		})
+		close(first.broken)
+		err := s.Serve(t.Context(), nil, first, second)
+		for _, want := range []string{"first is broken", "second is broken"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("serve: %v; want it to say that the %s", err, want)
+			}
+		}
+	})
+}

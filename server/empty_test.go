@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// A parameter without a value is refused by name and changes nothing. It is what a shell sends for a variable that is not set.
+// A parameter without a value is refused by name and changes nothing, unless it may be empty. A shell sends such a parameter for a
+// variable that is not set.
 func TestSlowEmptyParameters(t *testing.T) {
 	tried := 0
 	for _, rt := range routes() {
@@ -43,7 +44,8 @@ func TestSlowEmptyParameters(t *testing.T) {
 	}
 }
 
-// targetOf is a request of the route with one parameter set, and those that it needs.
+// targetOf returns a target of the route with one parameter of the query set to a value. The other parameters that the route requires are
+// there with a value that they can have: their first one, an instant, or "1".
 func targetOf(rt *route, name, value string) string {
 	query := []string{name + "=" + value}
 	for _, other := range rt.params {
@@ -51,12 +53,15 @@ func targetOf(rt *route, name, value string) string {
 			continue
 		}
 		needed := "1"
-		if other.values != nil {
+		switch {
+		case other.values != nil:
 			needed = other.values[0]
+		case other.schema["format"] == instant()["format"]:
+			needed = "2026-11-20T10:00:00Z"
 		}
 		query = append(query, other.name+"="+needed)
 	}
-	return strings.NewReplacer("{topic}", "t", "{id}", "m").Replace(rt.path) + "?" + strings.Join(query, "&")
+	return strings.NewReplacer("{topic}", "t", "{id}", "m", "{name}", "n").Replace(rt.path) + "?" + strings.Join(query, "&")
 }
 
 func bodyOf(rt *route) string {
@@ -82,7 +87,7 @@ func push(t *testing.T, r *rig, ms ...punctual.NewMessage) {
 	}
 }
 
-// The same holds in JSON, where the place is named.
+// A member of JSON with an empty text is refused as well, by its place in the body, and changes nothing.
 func TestEmptyMembers(t *testing.T) {
 	for _, c := range []struct{ line, body, place string }{
 		{"POST /v1/push", `[{"topic":"t","body":"x","in":""}]`, "/0/in"},
@@ -112,7 +117,7 @@ func TestEmptyMembers(t *testing.T) {
 	}
 }
 
-// A header that names a request and has no value is refused as well.
+// A header that names a request, or says until when, and has no value is refused by name.
 func TestEmptyRequestHeaders(t *testing.T) {
 	for _, name := range []string{wire.HeaderRequest, wire.HeaderNotAfter, "Idempotency-Key"} {
 		r := newRig(t, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// An HTTP/1.1 connection that the server ends between two requests says that none begins on it any more. One that carried no request says
-// nothing, and behind the refusal of a malformed request comes nothing.
+// On an HTTP/1.1 connection that it ends between two requests the server says farewell: no request begins on it any more. There is no
+// farewell on a connection that carried no request, nor after the refusal of a malformed request.
 func TestFarewell(t *testing.T) {
 	r := newRig(t, nil)
 	a := &abused{r, serveWith(t, r.Server, &ServeOptions{IdleTime: 20 * time.Millisecond, HeaderTime: 20 * time.Millisecond})}
@@ -47,7 +47,7 @@ func TestFarewell(t *testing.T) {
 	}
 }
 
-// A request that net/http has read before the farewell and hands over behind it is not carried out.
+// A request that net/http has read before the farewell and hands over after it is not carried out.
 func TestNothingBeginsBehindAFarewell(t *testing.T) {
 	r := newRig(t, nil)
 	here, there := net.Pipe()

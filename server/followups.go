@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The follow-ups of a settlement are pushes: each needs the right to push to its topic and has to keep the limits of a push. All of them
-// are checked before the store is called, because either the settlement and all its follow-ups happen or nothing does.
+// The follow-ups of a settlement are pushes: each needs the right to push to its topic, and keeps the limits of a push. All of them are
+// checked before the store is called, because either the settlement and all its follow-ups happen or nothing does.
 
 // followUps returns the follow-ups in the body of a request that settles one message. They count in Server.memory.
 func (c *call) followUps() (wire.FollowUps, error) {
@@ -39,8 +39,8 @@ func (c *call) mayFollow(then wire.FollowUps) error {
 	return nil
 }
 
-// takesThen returns an error if the follow-ups of a settlement are malformed or beyond the limits of the server: their number and bytes, the
-// body of each, and topics that would be too many.
+// takesThen returns an error if a settlement with follow-ups is malformed or its follow-ups are beyond a limit: their number and bytes,
+// the body of each, topics that would be too many, and copies for the groups of a topic that would be too large.
 func (c *call) takesThen(x *punctual.Settlement) error {
 	if len(x.Then) == 0 {
 		return nil
@@ -49,7 +49,11 @@ func (c *call) takesThen(x *punctual.Settlement) error {
 		return err
 	}
 	for i := range x.Then {
-		if err := c.mayMake(x.Then[i].Topic); err != nil {
+		err := c.mayMake(x.Then[i].Topic)
+		if err == nil {
+			err = c.copiesFit(&x.Then[i])
+		}
+		if err != nil {
 			return storekit.FollowUpError(i, err)
 		}
 	}

@@ -28,7 +28,7 @@ func (r *rig) lease(topic, id string) int64 {
 	return ds[0].Token
 }
 
-// wantState fails unless the message is in this state, StateNone for none.
+// wantState fails the test unless the message is in this state. StateNone means that there must be no such message.
 func (r *rig) wantState(topic, id string, want punctual.State) punctual.Info {
 	r.Helper()
 	m, err := r.store.Get(r.Context(), topic, id)
@@ -44,8 +44,7 @@ func (r *rig) wantState(topic, id string, want punctual.State) punctual.Info {
 	return m
 }
 
-// The ends of a lease that may have follow-ups, each with what becomes of its message. settle is the request for one message and the item
-// of a request for many.
+// endsWithFollowUps are the verbs of settlements that may have follow-ups, each with the state in which it leaves its message.
 var endsWithFollowUps = []struct {
 	verb  string
 	state punctual.State
@@ -67,7 +66,7 @@ func (r *rig) settle(many bool, verb string, token int64, then string, headers .
 	return r.ask(fmt.Sprintf("POST /v1/topics/orders/messages/A-17/%s?token=%d%s", verb, token, in), `{"then":`+then+`}`, headers...)
 }
 
-// Follow-ups are stored with the end of their message, and say what they came from.
+// Follow-ups are stored together with the settlement, and a header of each says which message it came from.
 func TestFollowUps(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		for _, c := range endsWithFollowUps {
@@ -86,7 +85,7 @@ func TestFollowUps(t *testing.T) {
 			if s, err := r.store.Stats(t.Context(), "orders@note"); err != nil || s.Ready != 1 {
 				t.Errorf("%s, many %v: the second follow-up: %+v, %v", c.verb, many, s, err)
 			}
-			// The token was good for once, and the answer to its second use stores nothing.
+			// The token has ended with the settlement, and its second use stores nothing.
 			if c.verb == "ack" {
 				a = r.settle(many, c.verb, token, `[{"topic":"invoice","id":"again","body":""}]`)
 				a.want(t, map[bool]int{false: 409, true: 200}[many], "lease_lost")
@@ -96,7 +95,7 @@ func TestFollowUps(t *testing.T) {
 	}
 }
 
-// A client that sets the header itself asks that the server leaves it out, as a store hands on what its caller gives it.
+// The server sets the AfterHeader of follow-ups, unless the client asks it not to with after_header=false, as remotestore does.
 func TestFollowUpsWithoutAfterHeader(t *testing.T) {
 	for query, want := range map[string]string{"": "orders/A-17", "?after_header=true": "orders/A-17", "?after_header=false": "own"} {
 		r := newRig(t, nil)
@@ -118,7 +117,7 @@ func TestSlowRefusedFollowUps(t *testing.T) {
 		status int
 		code   string
 		says   string
-		whole  bool // the whole request is refused, of many settlements too
+		whole  bool // the whole request is refused, also one of many settlements
 	}{
 		"no right":              {good + `{"topic":"secret","id":"s","body":"x"}`, 403, "forbidden", "follow-up 2: clerk may not push", false},
 		"no topic":              {good + `{"body":"x"}`, 400, "invalid", "follow-up 2: topic is empty", false},
@@ -146,9 +145,6 @@ func TestSlowRefusedFollowUps(t *testing.T) {
 				t.Fatal(err)
 			}
 			token := r.lease("orders", "A-17")
-			for _, topic := range []string{"orders", "mail", "paused"} {
-				r.topicLimit.note(topic) // as if clients had made them
-			}
 			before := r.snapshot()
 			for _, many := range []bool{false, true} {
 				for _, end := range endsWithFollowUps {
@@ -190,7 +186,7 @@ func TestFollowUpsOfOtherVerbs(t *testing.T) {
 	r.ask(fmt.Sprintf("POST /v1/topics/orders/messages/A-17/ack?token=%d", token), `{}`).want(t, 200)
 }
 
-// Follow-ups count in the server's memory as pushes do, also many tiny ones.
+// Follow-ups count in the server's memory as pushes do, also when they are many and tiny.
 func TestMemoryOfFollowUps(t *testing.T) {
 	tiny := `{"topic":"modest","id":"x","token":"1","verb":"ack","then":[` + strings.TrimSuffix(strings.Repeat(`{"topic":"modest","body":""},`, punctual.MaxThen), ",") + `]},`
 	large := `{"topic":"modest","id":"x","token":"1","verb":"ack","then":[{"topic":"modest","body":"` + strings.Repeat("x", 1<<20) + `"}]},`
@@ -240,7 +236,8 @@ func TestFollowUpsSentAgain(t *testing.T) {
 	}
 }
 
-// if_due changes a message only if it is due then, by every way in.
+// if_due changes a message only if it is due at that time, in a push, a cancel, a reschedule and a delete, of one message or of many, and
+// in a requeue.
 func TestConditions(t *testing.T) {
 	const path = "/v1/topics/t/messages/x"
 	const due, other = "2099-11-20T10:00:00.250Z", "2099-11-20T10:00:00.249Z"
@@ -248,7 +245,7 @@ func TestConditions(t *testing.T) {
 		return `{"amendments":[{"change":"` + change + `","topic":"t","id":"x","if_due":"` + ifDue + `"}]}`
 	}
 	for name, c := range map[string]struct {
-		line, body string // IFDUE is the due time asked for
+		line, body string // IFDUE stands for the value of if_due
 		many       bool
 	}{
 		"PUT":         {"PUT " + path + "?if_exists=replace&in=1h&if_due=IFDUE", "b", false},
@@ -302,7 +299,8 @@ func TestConditions(t *testing.T) {
 	r.ask("PUT "+path+"?if_exists=replace&if_due="+due, "a").problem(t, 409, "changed") // there is no such message
 }
 
-// A time on the wall is an instant at the request, by every way in.
+// at_local and zone are an instant in a push, a reschedule, a retry and a snooze, of one message or of many. One without the other, and
+// with another time, is refused.
 func TestLocalTimes(t *testing.T) {
 	const local, due = "at_local=2099-11-20+09:00&zone=Europe/Berlin", "2099-11-20T08:00:00.000Z"
 	const member = `"at_local":"2099-11-20 09:00","zone":"Europe/Berlin"`
@@ -331,7 +329,7 @@ func TestLocalTimes(t *testing.T) {
 	}
 }
 
-// Companions are topics like any others, with an @ in their paths that may be escaped.
+// Companions are topics like any others, whose @ may be escaped in a path. A pause of pushes and malformed names are refused.
 func TestCompanions(t *testing.T) {
 	r := newRig(t, nil)
 	for i, topic := range []string{"orders@events", "orders%40events", "a%2Fb%40g.mail"} {
@@ -403,8 +401,8 @@ func TestBatchesOfFollowUps(t *testing.T) {
 	}
 }
 
-// What the store does not reach in one step with the message goes by way of an envelope, for a client that may push to both topics. The
-// envelope itself nobody pushes.
+// A follow-up that the store does not reach in one step with the message is stored in an envelope. A client may push no envelope itself,
+// and send none as a follow-up.
 func TestFollowUpsBeyondReach(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		mem := memstore.New(nil)
@@ -434,17 +432,20 @@ func TestFollowUpsBeyondReach(t *testing.T) {
 	}
 }
 
-// GET /v1 says whether the duties of the store are done.
+// GET /v1 says whether the program does the duties of the store beside the server, also over a store that does not say what it can do.
 func TestDutiesAreTold(t *testing.T) {
 	for _, duties := range []bool{false, true} {
-		r := newRig(t, &Options{Duties: duties})
-		if got := strings.Contains(r.ask("GET /v1", "").body, `"duties":true`); got != duties {
-			t.Errorf("duties %v: told %v", duties, got)
+		mem := memstore.New(nil)
+		for _, store := range []punctual.Store{mem, struct{ punctual.Store }{mem}} {
+			r := &rig{t, mem, newServer(t, store, &Options{Duties: duties})}
+			if got := strings.Contains(r.ask("GET /v1", "").body, `"duties":true`); got != duties {
+				t.Errorf("%T, duties %v: told %v", store, duties, got)
+			}
 		}
 	}
 }
 
-// A push that could never be copied to the groups of its topic is refused.
+// A push or follow-up that could never be copied to the groups of its topic is refused.
 func TestCopiesTooLarge(t *testing.T) {
 	r := newRig(t, nil)
 	groups := make([]string, 9)
@@ -458,4 +459,20 @@ func TestCopiesTooLarge(t *testing.T) {
 	r.ask("POST /v1/topics/orders/messages", body).problem(t, http.StatusRequestEntityTooLarge, "too_large")
 	r.ask("POST /v1/topics/plain/messages", body).want(t, http.StatusCreated)
 	r.ask("POST /v1/topics/orders/messages", "small").want(t, http.StatusCreated)
+
+	const large, small = `[{"topic":"plain","id":"p","body":""},{"topic":"orders","id":"f","body":"BODY"}]`, `[{"topic":"plain","id":"p","body":"BODY"}]`
+	if _, err := r.store.Purge(t.Context(), punctual.PurgeQuery{Topic: "orders"}); err != nil {
+		t.Fatal(err)
+	}
+	token := r.lease("orders", "A-17")
+	before := r.snapshot()
+	for _, end := range endsWithFollowUps {
+		r.settle(false, end.verb, token, strings.Replace(large, "BODY", body, 1)).problem(t, http.StatusRequestEntityTooLarge, "too_large")
+		r.settle(true, end.verb, token, strings.Replace(large, "BODY", body, 1)).want(t, http.StatusOK, `"code":"too_large"`, "follow-up 2: ")
+	}
+	if after := r.snapshot(); after != before {
+		t.Fatalf("P13: changed\n%s\ninto\n%s", before, after)
+	}
+	r.settle(false, "ack", token, strings.Replace(small, "BODY", body, 1)).want(t, http.StatusOK)
+	r.wantState("plain", "p", punctual.StateReady)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// A client in TypeScript, generated from the description, compiles and works.
+// A client in TypeScript that is generated from the OpenAPI description compiles and works.
 func TestGeneratedClientTypeScript(t *testing.T) {
 	tryGenerated(t, "testdata/typescript", [][]string{
 		{"npm", "install", "--no-audit", "--no-fund"},
@@ -19,7 +19,8 @@ func TestGeneratedClientTypeScript(t *testing.T) {
 	})
 }
 
-// So does one in Go. It is in a module of its own, so that go.mod of this one stays free of the generator.
+// A client in Go that is generated from the OpenAPI description compiles and works. It is a module of its own, so that the go.mod of this
+// module stays free of the generator.
 func TestGeneratedClientGo(t *testing.T) {
 	tryGenerated(t, "testdata/go", [][]string{
 		{"go", "mod", "init", "client"},
@@ -31,8 +32,8 @@ func TestGeneratedClientGo(t *testing.T) {
 	})
 }
 
-// tryGenerated runs commands over a copy of a folder with the description in it. The last one is given the address of a server. They
-// need npm and a network, so they have to be asked for.
+// tryGenerated runs commands over a copy of a folder with the description in it. The last command gets the URL of a server. The commands
+// need a network, and those of TypeScript npm, so they run only where PUNCTUAL_TEST_NPM is set, as make client does.
 func tryGenerated(t *testing.T, folder string, commands [][]string) {
 	if os.Getenv("PUNCTUAL_TEST_NPM") == "" {
 		t.Skip("make client has clients generated in TypeScript and Go, and tries them")

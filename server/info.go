@@ -21,11 +21,12 @@ func (c *call) showInfo() error {
 // not answer.
 const abilityTime = time.Second
 
-// abilities returns what the store can do, or nil if it does not say so now and never has.
+// abilities returns what the store can do, and whether the program does its duties. If the store does not say so now, abilities returns what it
+// said last, nil if it never has. A store that is no punctual.AbilityReporter has no abilities of its own.
 func (c *call) abilities() *wire.Abilities {
 	s := c.server
 	if s.abler == nil {
-		return wire.AbilitiesOf(punctual.Abilities{})
+		return wire.AbilitiesOf(punctual.Abilities{Duties: s.options.Duties})
 	}
 	ctx, end := context.WithTimeout(c.r.Context(), min(abilityTime, s.limits.StoreTime))
 	defer end()

@@ -40,7 +40,7 @@ func TestRates(t *testing.T) {
 		} else {
 			refused.problem(t, 429, "overloaded")
 		}
-		r.ask("GET /v1", "", b).want(t, 200) // P14
+		r.ask("GET /v1", "", b).want(t, 200) // P14: another client is not affected
 		r.ask("GET /livez", "").want(t, 200)
 		time.Sleep(time.Second)
 		r.ask("GET /v1", "", a).want(t, 200)
@@ -68,7 +68,8 @@ func TestSizes(t *testing.T) {
 	tooMuch.ask("PUT /v1/topics/t/messages/y", strings.Repeat("x", 100)).want(t, 201) // what was held is free again
 }
 
-// A few bytes of a request become a whole item in memory. What has too many is refused while it is read, so memory follows the bytes.
+// A few bytes of a request become a whole item in memory. A request with too many items, topics or headers is refused while it is read, so that
+// memory follows the bytes.
 func TestMemoryFollowsTheBytes(t *testing.T) {
 	r := newRig(t, nil)
 	const size = 4 << 20
@@ -171,7 +172,8 @@ func (s *sick) Now(ctx context.Context) (time.Time, error) {
 	return s.Store.Now(ctx)
 }
 
-// What a store says on a bad day arrives as it is, with a status that keeps the rule of definite errors.
+// An error of the store reaches the client with its code, and with a status that tells whether the operation certainly did not happen. A store
+// that has failed is told to OnStoreFailed, and /readyz shows only the code of an error.
 func TestStoreOnABadDay(t *testing.T) {
 	for err, status := range map[error]int{
 		punctual.ErrNoSpace: 507, punctual.ErrStoreFailed: 503, punctual.ErrCorrupt: 503, punctual.ErrUnreachable: 503, punctual.ErrOverloaded: 503,
@@ -221,7 +223,8 @@ func TestReady(t *testing.T) {
 	r.ask("GET /readyz", "").want(t, 200, `"degraded"`, "later than 1s")
 }
 
-// A panic is an answer of 500 and a line in the log. Tokens and bodies are in no line.
+// A panic is answered with 500 and logged. Tokens and bodies are in no line of the log. An Authenticator that fails or returns nobody is
+// answered with 503.
 func TestPanicsAndLogs(t *testing.T) {
 	var log bytes.Buffer
 	broken := true

@@ -16,9 +16,9 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// What requests and answers take is counted in memory, and not in bytes of the network alone.
+// These tests show that the server counts the memory that requests and answers take, and not only their bytes on the network.
 
-// TestRightBeforeBody: of who may push nowhere not a byte of the body is read.
+// TestRightBeforeBody: a client that has the right of a route on no topic is refused before a byte of the body is read.
 func TestRightBeforeBody(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"w": role("w", access.Work, "*"), "p": role("p", access.Push, "t")}})
 	for _, path := range []string{"/v1/push", "/v1/amend", "/v1/settle"} {
@@ -53,8 +53,8 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestTinyHeaders: a request of many items with many tiny headers is refused when they take too much, or more than the client's share. What
-// is not allowed is not kept.
+// TestTinyHeaders: a request of many items with many tiny headers is refused when they take more than a request may, or more than the client's
+// share. Items that the client may not push are not kept, so such a request is answered item by item.
 func TestTinyHeaders(t *testing.T) {
 	var headers strings.Builder
 	for i := range 4000 {
@@ -101,7 +101,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// TestAnswersNobodyReads: what answers take that nobody reads is bounded, and within its share each client is answered.
+// TestAnswersNobodyReads: the memory of answers that nobody reads is bounded, and another client is answered meanwhile.
 func TestAnswersNobodyReads(t *testing.T) {
 	const clients, messages, claimed, size = 12, 64, 16, 64 << 10
 	r := newRig(t, &Options{Authenticator: twoClients(), Limits: Limits{MaxMemory: 64 << 20}})
@@ -126,7 +126,7 @@ func TestAnswersNobodyReads(t *testing.T) {
 		first.Add(1)
 		ended.Go(func() { r.ServeHTTP(w, r.request(line, "", asGreedy)) })
 		if i == 0 {
-			first.Wait() // the lists are of what it left
+			first.Wait() // so that the lists have the messages which the claim has left
 		}
 	}
 	first.Wait()
@@ -156,7 +156,7 @@ func TestAnswersNobodyReads(t *testing.T) {
 	}
 }
 
-// heap is how many bytes are in use.
+// heap returns how many bytes of the heap are in use.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -164,7 +164,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestNamesOfWaitingClaims: the names of claims count as long as they wait.
+// TestNamesOfWaitingClaims: the topic names of a claim count in the server's memory for as long as the claim waits.
 func TestNamesOfWaitingClaims(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"w": role("w", access.Work, "*")}, Limits: Limits{MaxMemory: 1 << 20}})
 	names := make([]string, punctual.MaxClaimTopics)

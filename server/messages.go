@@ -99,7 +99,8 @@ func (c *call) messageID(key string) (string, error) {
 	return cmp.Or(id, key), nil
 }
 
-// messageHeaders returns the message's headers, which are the Content-Type and the headers with wire.HeaderPrefix of the request.
+// messageHeaders returns the message's headers, which are the Content-Type and the headers with wire.HeaderPrefix of the request. A
+// Content-Type that curl has added by itself is left out.
 func messageHeaders(h http.Header) (map[string]string, error) {
 	var out map[string]string
 	add := func(name string, values []string) error {
@@ -370,7 +371,7 @@ func (c *call) writeMessages(out *pieces, ms []punctual.Info, first bool) (err e
 	return err
 }
 
-// endPage writes the end of a page, with the position of the next one.
+// endPage writes the end of a page, with the position of the next page if there is one.
 func (c *call) endPage(out *pieces, next string) error {
 	end := []byte("]}\n")
 	if next != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// TestObserver: whoever looks on learns what clients do, with its outcome.
+// TestObserver: the Observer is told what clients do, and with which outcome.
 func TestObserver(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string

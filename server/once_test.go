@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// finishAll acks what is due in topic t.
+// finishAll claims up to 100 messages of topic t, acks them, and returns how many they were.
 func (r *rig) finishAll() (finished int) {
 	r.Helper()
 	ds, err := r.store.Claim(r.Context(), punctual.Claim{Topics: []string{"t"}, Max: 100})
@@ -28,15 +28,15 @@ func (r *rig) finishAll() (finished int) {
 	return len(ds)
 }
 
-// A request with an Idempotency-Key is done once, also when it is sent again after its message finished, for 24 h. What an ID alone
-// does, and what the parameter remember says, is another matter.
+// A request with an Idempotency-Key is done once, also when it is sent again up to 24 h after its message finished. The parameter or member
+// remember says another time, with or without a key. An ID alone may be used again once its message has finished.
 func TestIdempotencyKeyAfterItsMessage(t *testing.T) {
 	const key, day = "Idempotency-Key: k-1", 24 * time.Hour
 	for name, c := range map[string]struct {
 		line, body string
 		headers    []string
 		kept       time.Duration // how long after its end a message is not stored anew
-		stored     string        // what an answer has that says so
+		stored     string        // the text by which an answer says that a message was stored
 	}{
 		"key":                  {"POST /v1/topics/t/messages", "b", []string{key}, day, `"result":"stored"`},
 		"quoted key":           {"POST /v1/topics/t/messages", "b", []string{`Idempotency-Key: "k-1"`}, day, `"result":"stored"`},
@@ -100,7 +100,7 @@ func TestIdempotencyKeyIsRefused(t *testing.T) {
 	}
 }
 
-// A dead message can be deleted by who may purge. A cancel says that it is dead, and what may be done with it.
+// A dead message can be deleted by a client that may purge. A cancel of the message answers that it is dead, and what can be done with it.
 func TestDeadMessageIsDeleted(t *testing.T) {
 	roles := roles{"admin": role("ann", access.Admin, "*"), "amend": role("bob", access.Amend, "*")}
 	r := newRig(t, &Options{Authenticator: roles})

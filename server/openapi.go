@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// The OpenAPI description is generated from the table of routes and the types of the bodies, so that it cannot differ from
-// them.
+// The OpenAPI description is generated from the table of routes and the types of the bodies, so that it cannot name other paths,
+// parameters or members than they have.
 
 type object = map[string]any
 

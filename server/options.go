@@ -22,30 +22,35 @@ type Options struct {
 	// for another name is refused, because a page in a browser could have sent it by DNS rebinding. The names of requests over
 	// TLS and unix sockets are not checked. "*" allows every name.
 	Hosts []string
-	// Origins are the origins of web pages, such as "https://console.example.com", that may send requests to this server.
+	// Origins are the origins of web pages, such as "https://console.example.com", that may send requests to this server, beside the
+	// pages of the server itself.
 	Origins []string
 	// Limits are the limits of the server.
 	Limits Limits
-	// Logger gets errors inside the server. It never gets tokens or bodies. Default: nothing is logged.
+	// Logger gets errors inside the server, and at level debug also requests that were refused. The server writes no tokens and no
+	// bodies into it, but the text of a panic of the store, which is logged as it is, may contain some. Default: nothing is logged.
 	Logger *slog.Logger
 	// Version is the version that GET /v1 reports.
 	Version string
-	// OnRequest, if not nil, is called after each request was answered, from many goroutines at once. It must be quick.
+	// OnRequest, if not nil, is called after each request was answered, or its answer broke off, from many goroutines at once. It must be
+	// quick.
 	OnRequest func(ctx context.Context, r RequestInfo)
 	// Observer, if not nil, is notified of what clients do with the store, as the Observer of a Queue or a Worker is. OnStart is
-	// called for each message that a claim brings, OnSettle for each settlement. OnFinish is never called. The Observer must
-	// not be changed afterwards.
+	// called for each message that a claim brings, OnSettle for each settlement. OnFinish and OnSchedule are never called. The
+	// Observer must not be changed afterwards.
 	Observer *punctual.Observer
 	// Metrics, if not nil, answers GET /metrics for clients that may inspect all topics.
 	Metrics http.Handler
-	// Console, if not nil, answers each path whose first segment is not v1, metrics, livez, readyz or openapi.json. Hosts, Origins and
-	// Limits hold for it too. It should find out who sends a request with Server.Authenticate.
+	// Console, if not nil, answers each path whose first segment is not v1, metrics, livez, readyz or openapi.json. Hosts and Origins hold
+	// for it too, and of the Limits MaxRequest, MaxMemory, BodyTime and WriteTime. It should find out who sends a request with
+	// Server.Authenticate, which also counts the request against Rate.
 	Console http.Handler
 	// Record, if not nil, is called for each change that a request asks for, except pushes, claims and settlements. Use audit.Log.Record or
 	// Console.Record. It has to call do once, which makes the change and returns how many messages it changed, and to return what do
 	// returns. If it returns an error without calling do, the request is refused with that error.
 	Record func(ctx context.Context, ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error)
-	// OnStoreFailed, if not nil, is called with each error by which the store says that it has failed or is damaged.
+	// OnStoreFailed, if not nil, is called with each error of a whole request by which the store says that it has failed or is damaged. The
+	// errors of single items of a batch are only in the answer.
 	OnStoreFailed func(err error)
 	// Duties says that the program does the duties of the store beside the server (package duty). GET /v1 tells clients, so that their
 	// Workers leave the duties to it.
@@ -56,19 +61,21 @@ type Options struct {
 
 // RequestInfo is one request that was answered.
 type RequestInfo struct {
-	// Method and Route name the route: "POST", "/v1/topics/{topic}/messages". Route is "" if the path has no route.
+	// Method and Route name the route: "POST", "/v1/topics/{topic}/messages". Route is "" if the path has no route, as the pages of the
+	// console, or if the request was refused before its route was looked for.
 	Method, Route string
-	// Status is the status of the answer, Code the error's code or "".
+	// Status is the status of the answer, 0 if none was begun. Code is the error's code or "".
 	Status int
 	Code   string
-	// Principal is the name of the principal, or "" if none was authenticated.
+	// Principal is the name of the principal. It is "" if none was authenticated, and for the pages of the console.
 	Principal string
 	// Took is the time from the request's head to the end of the answer, Waited the part of it in which a claim was in the store.
 	Took, Waited time.Duration
 }
 
 // Limits are the limits of a server. A request beyond them is refused with 413, 429 or 503, for a longer wait or window with
-// 400, and for a body that comes too slowly with 408. Each zero field means the default.
+// 400, and for a body that comes too slowly with 408. An item of a batch that is beyond MaxBody or MaxTopics is refused alone. The answer
+// to a client that reads too slowly breaks off. Each zero field means the default.
 type Limits struct {
 	// MaxBody bounds the bytes of one message's body. 0 means punctual.DefaultMaxBody, 1 MiB. The store below has a limit of its own,
 	// which may be lower.
@@ -80,10 +87,12 @@ type Limits struct {
 	MaxMemory int64
 	// MaxBatch bounds the items of a request. Default punctual.MaxBatch.
 	MaxBatch int
-	// MaxClaim bounds the messages of a claim. Default punctual.MaxClaim.
+	// MaxClaim bounds the messages of a claim that is not a stream. Default punctual.MaxClaim.
 	MaxClaim int
-	// MaxTopics is the number of topics in the store from which clients can make no further ones by pushes and settings. A push to a topic
-	// that does not exist is then an ErrOverloaded. A store that is not a punctual.Inspector has no such limit. Default 10000.
+	// MaxTopics bounds the topics that clients can make by pushes, follow-ups, schedules and settings. A topic that does not exist is an
+	// ErrOverloaded when the store has so many. Those that the store has when the server starts count from the first request on, unless
+	// the store takes longer than a second to name them; then they count later, and clients can make so many beside them. What other
+	// servers of the store let pass since then does not count. A store that is not a punctual.Inspector has no such limit. Default 10000.
 	MaxTopics int
 	// MaxWait bounds how long a claim waits. Default 55 s, because many proxies end a request after 60 s.
 	MaxWait time.Duration
@@ -91,15 +100,15 @@ type Limits struct {
 	MaxWaiting int
 	// MaxWindow bounds the unsettled messages of a stream. Default 1000.
 	MaxWindow int
-	// Rate bounds the requests of one principal per second, Burst how many of them may come at once. Default 20000, and twice
-	// the rate.
+	// Rate bounds the requests of one principal per second, Burst how many of them may come at once. Default 20000, and one more
+	// than twice the rate.
 	Rate  float64
 	Burst int
-	// BodyTime bounds how long the body of a request may take. Default 60 s. WriteTime bounds how long a client may
-	// take to read an answer, or one line of a stream. Default 30 s.
+	// BodyTime bounds how long the body of a request may take. Default 60 s. WriteTime bounds how long a client may take to read an
+	// answer, or of a stream the messages of one claim. Default 30 s.
 	BodyTime, WriteTime time.Duration
-	// StoreTime bounds how long a call of the store takes, without the wait of a claim. Checks, backups and bulks have no such
-	// bound. Default 60 s.
+	// StoreTime bounds how long a call of the store takes, without the wait of a claim. A call that takes longer is an ErrOverloaded, or
+	// an ErrIndeterminate if it may have been carried out. Checks, backups and bulks have no such bound. Default 60 s.
 	StoreTime time.Duration
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// What a page of another site has a browser send is refused on every route, whether it changes something or not.
+// A request that a page of another site has a browser send is refused on every route, whether it changes something or not.
 func TestSlowOtherSitesAreRefused(t *testing.T) {
 	r := newRig(t, &Options{Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the metrics were asked for") })})
 	before := r.snapshot()
@@ -31,7 +31,7 @@ func TestSlowOtherSitesAreRefused(t *testing.T) {
 	trusting.ask("GET /v1/check", "", "Sec-Fetch-Site: cross-site", "Origin: https://console.example.com").want(t, http.StatusOK)
 }
 
-// A link on another site leads to a page of the console. What is no link does not.
+// A link on another site leads to a page of the console. An image, a script or a form of another site does not.
 func TestOtherSitesMayLinkToPages(t *testing.T) {
 	r := newRig(t, &Options{Console: &pages{}})
 	for mode, want := range map[string]int{"navigate": http.StatusTeapot, "no-cors": http.StatusForbidden, "cors": http.StatusForbidden} {
@@ -117,7 +117,8 @@ func TestWrongPath(t *testing.T) {
 	}
 }
 
-// What curl -d says of a body by itself is no header of the message; another type is.
+// The Content-Type that curl -d adds by itself is no header of the message; another one is. Besides, due and at mean the same in a query and in
+// JSON, and are refused together.
 func TestContentTypeOfCurl(t *testing.T) {
 	r := newRig(t, nil)
 	for contentType, want := range map[string]string{"application/x-www-form-urlencoded": "", "text/plain": "text/plain"} {

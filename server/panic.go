@@ -11,7 +11,7 @@ import (
 )
 
 // guarded is a store whose panic becomes the error of the one call that made it panic. Where the server keeps the answers,
-// calls of the store run in goroutines of their own, in which net/http does not recover: without guarded, one panic would end
+// calls with a key run in goroutines of their own, in which net/http does not recover: without guarded, one panic would end
 // the server and every call under way.
 //
 // It has no Unwrap. The server calls other interfaces of the store, such as its Inspector, in the goroutines of requests,

@@ -49,13 +49,13 @@ func (s *panicking) Amend(ctx context.Context, as []punctual.Amendment) ([]punct
 	return s.Store.Amend(ctx, as)
 }
 
-// repeating is the same for a store that knows requests by itself.
+// repeating is a panicking that is a Repeater, so that the server keeps no answers for it.
 type repeating struct{ *panicking }
 
 func (repeating) Repeats() time.Duration { return time.Minute }
 
-// P13: a panic of the store is the error of that one call, which may have happened. It is logged with its stack, and the
-// server goes on.
+// P13: a panic of the store is the error of that one call, which says that the call may have happened. The panic is logged with its stack,
+// and the server goes on.
 func TestPanicsOfTheStore(t *testing.T) {
 	for name, of := range map[string]func(*panicking) punctual.Store{
 		"plain":    func(s *panicking) punctual.Store { return s },

@@ -8,9 +8,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// reaching is the store of a server for those who may name any topic in a follow-up: where the store reaches only a family, it
-// puts the other follow-ups into envelopes (storekit.Settle), which a duty forwards. It stands right above the store, so that a
-// call which is sent again is compared as the client sent it.
+// reaching is a store over which a follow-up may name any topic: where the store below reaches only a family, reaching puts the
+// other follow-ups into envelopes (storekit.Settle), which a duty forwards. It stands right above the store and below
+// Server.answers, so that Server.answers compares a call which is sent again as the client sent it.
 //
 // It has no Unwrap, because it changes settlements. The server asks the store itself for its other interfaces.
 type reaching struct {
@@ -42,7 +42,7 @@ func (r reaching) Amend(ctx context.Context, as []punctual.Amendment) ([]punctua
 // Now implements punctual.Store.
 func (r reaching) Now(ctx context.Context) (time.Time, error) { return r.store.Now(ctx) }
 
-// forwarded notes that follow-ups of x go by way of envelopes.
+// forwarded writes into the log that follow-ups of x are forwarded in envelopes.
 func (s *Server) forwarded(x *punctual.Settlement, envelopes int) {
 	s.log.Debug("follow-ups are forwarded", "topic", x.Topic, "id", x.ID, "forwarded", envelopes)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/audit"
 )
 
-// Every route that changes something beside pushes, claims and settlements does so within Options.Record, which may refuse it.
+// Every route that is no GET and needs the action amend or admin makes its change within Options.Record, which may refuse it.
 func TestEveryChangeIsRecorded(t *testing.T) {
 	refused := errors.New("not recorded")
 	var recorded []audit.Change
@@ -110,7 +110,8 @@ func (r *rig) kill(auth string) {
 	}
 }
 
-// A request for several topics, or with several kinds of changes, names neither.
+// A request with several kinds of changes in several topics is recorded as one change with the verb amend and without a topic. A request
+// without items is not recorded.
 func TestRecordOfMany(t *testing.T) {
 	var recorded []audit.Change
 	r := newRig(t, &Options{Record: func(ctx context.Context, ch audit.Change, do func(context.Context) (int64, error)) (int64, error) {
@@ -124,7 +125,7 @@ func TestRecordOfMany(t *testing.T) {
 	}
 }
 
-// What is recorded of a change has a bound, whatever the request holds.
+// The detail that is recorded of a change has a bound, whatever the request has.
 func TestRecordIsBounded(t *testing.T) {
 	var recorded []audit.Change
 	r := newRig(t, &Options{Record: func(ctx context.Context, ch audit.Change, do func(context.Context) (int64, error)) (int64, error) {

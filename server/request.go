@@ -17,8 +17,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// readQuery sets the route's parameters. It refuses unknown parameters, because the client meant something by them, and empty ones, because a
-// shell sends those for a variable that is not set.
+// readQuery sets the route's parameters. It refuses unknown parameters, because the client meant something by them, parameters that are given
+// twice, and empty ones, because a shell sends those for a variable that is not set. A param with mayBeEmpty may be empty.
 func (c *call) readQuery() error {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {

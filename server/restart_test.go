@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 )
 
-// One PUT that a hundred clients send at once, across a restart of the server and of its store, is one message. Each client
-// sends it until it is answered, as the answer to a PUT that was lost allows.
+// One PUT that a hundred clients send, across a restart of the server and of its store, is one message. Each client sends it until
+// it is answered, because a PUT with an ID may be sent again when its answer was lost.
 func TestOnePutAcrossARestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	address := "127.0.0.1:0"
@@ -51,7 +51,7 @@ func TestOnePutAcrossARestart(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			if i >= 50 { // half of them come when the first server has ended
+			if i >= 50 { // half of the clients begin when the first server has ended
 				<-restarted
 			}
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: waitLimit}
@@ -87,7 +87,7 @@ func TestOnePutAcrossARestart(t *testing.T) {
 	<-answered
 	end()
 	close(restarted)
-	for unanswered.n.Load() == 0 { // somebody meets the port that is closed
+	for unanswered.n.Load() == 0 { // until a client has met the closed port
 		time.Sleep(time.Millisecond)
 	}
 	end = begin()

@@ -47,14 +47,15 @@ func newServer(t *testing.T, store punctual.Store, o *Options) *Server {
 	return s
 }
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// ask sends a request: "POST /v1/push", and headers as "Name: value".
+// ask sends a request, whose line is written as "POST /v1/push" and whose headers as "Name: value". It checks that the answer is one that
+// /openapi.json allows. After a request that may have stored something it waits for the next millisecond.
 func (r *rig) ask(line, body string, headers ...string) answer {
 	r.Helper()
 	req := r.request(line, body, headers...)
@@ -88,14 +89,15 @@ func ask(h http.Handler, req *http.Request) answer {
 	return answer{w.Code, w.Header(), w.Body.String()}
 }
 
-// nextMillisecond returns when what was stored to be due at once is ready: its due time was rounded up to a whole millisecond.
+// nextMillisecond returns when the clock shows the next millisecond. A message that was stored to be due at once is ready then, because its due
+// time was rounded up to a whole millisecond.
 func nextMillisecond() {
 	for begin := time.Now().UnixMilli(); time.Now().UnixMilli() == begin; {
 		time.Sleep(50 * time.Microsecond)
 	}
 }
 
-// want fails unless the answer has the status, and holds the texts.
+// want fails unless the answer has the status, and its body has the texts.
 func (a answer) want(t *testing.T, status int, texts ...string) answer {
 	t.Helper()
 	if a.status != status {
@@ -150,7 +152,8 @@ func role(name string, a access.Action, topics string) *access.Principal {
 	return &access.Principal{Name: name, Grants: []access.Grant{{Actions: a, Topics: topics}}}
 }
 
-// snapshot is everything that a store holds, to see that nothing was changed.
+// snapshot describes each topic of the store and the first page of its messages in each state. Tests compare two of them to see that
+// nothing was changed.
 func (r *rig) snapshot() string {
 	r.Helper()
 	topics, err := r.store.Topics(r.Context())

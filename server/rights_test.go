@@ -38,7 +38,7 @@ func requests(t *testing.T) map[string][]request {
 		return string(data)
 	}
 	settle := []request{{query: "?token=1"}}
-	// Follow-ups go to the topic of the message, and to one that nobody names in a grant.
+	// Follow-ups go to the topic of the message, and to one that no grant names by itself.
 	then := func(topic string) string { return `"then":[{"topic":"` + topic + `","id":"n","body":""}]` }
 	follow := []request{
 		settle[0],
@@ -104,7 +104,8 @@ func newShop(t *testing.T, o server.Options) *shop {
 	return s
 }
 
-// fill leaves one message that is due later and one schedule in each topic, and a message in a companion, which has no schedules.
+// fill empties the store, and then stores one message that is due later and one schedule in each topic, and a message in a companion,
+// which has no schedules.
 func (s *shop) fill() {
 	s.Helper()
 	all, err := s.store.Topics(s.Context())
@@ -130,7 +131,7 @@ func (s *shop) fill() {
 	}
 }
 
-// content is all that the store holds.
+// content is each topic of the store and the first page of its messages in each state.
 func (s *shop) content() (all []any) {
 	s.Helper()
 	topics, err := s.store.Topics(s.Context())
@@ -204,8 +205,8 @@ func codes(text string) (out []string) {
 	}
 }
 
-// Who may do what over the interface: every route, for everybody, as the file says. A difference is a change of rights. A route that is
-// new gets lines of its own.
+// Every route answers each holder of rights as testdata/rights.txt says. A difference is a change of rights. A new route needs new lines in the
+// file, which -update writes.
 func TestSlowRights(t *testing.T) {
 	tokens, holders := rights.Holders(t)
 	s := newShop(t, server.Options{Authenticator: tokens})
@@ -224,7 +225,7 @@ func TestSlowRights(t *testing.T) {
 			}
 			for _, topic := range topics {
 				put := strings.NewReplacer("TOPIC", topic)
-				if q.contentType == wire.TypeCompact { // which has the length of each text before it
+				if q.contentType == wire.TypeCompact { // the compact form has the length of each text before it
 					put = strings.NewReplacer("\x05TOPIC", string(rune(len(topic)))+topic)
 				}
 				q := request{q.name, put.Replace(q.query), put.Replace(q.body), q.contentType}
@@ -238,7 +239,7 @@ func TestSlowRights(t *testing.T) {
 	table.Compare(t, "testdata/rights.txt", *update)
 }
 
-// Whoever may do a thing to a topic may do it to the topic's companions, by every route, and nobody else may.
+// On every route that names a topic, those who may do something to the topic may do it to its companion events, and nobody else may.
 func TestRightsOfCompanions(t *testing.T) {
 	tokens, holders := rights.Holders(t)
 	s := newShop(t, server.Options{Authenticator: tokens})

@@ -16,8 +16,8 @@ type route struct {
 	method string
 	// path has parameters in braces: /v1/topics/{topic}.
 	path string
-	// action is the right that the route needs, on the topic that the path names, or on all topics. A route marked perItem
-	// whose path names none is about several topics, and the handler checks the right on each of them.
+	// action is the right that the route needs, on the topic that the path names, or on all topics if the path names none. A route
+	// marked perItem whose path names none is about topics in its body or query, and the handler checks the right on each of them.
 	action  access.Action
 	perItem bool
 	// orAction is the right that some items of the body need instead of action, 0 if there are none. A route whose path names a
@@ -29,13 +29,15 @@ type route struct {
 	params               []param
 	body                 bodyKind
 	mayHaveNoBody        bool // the body can be left out
-	// example of the request's and the answer's body, whose types the OpenAPI description is made of; nil for none. A request that is not the
-	// zero value stands there as an example, too.
+	// request and answer are values of the types of the bodies in JSON, from which types the OpenAPI description is made; nil for none. A
+	// request that is not the zero value is also the example in the description.
 	request, answer any
-	// compact allows the request's body in wire.TypeCompact; forms are what the answer's body can be beside answer.
+	// compact allows the request's body in wire.TypeCompact; forms are the forms that the answer's body can have beside the
+	// JSON of answer.
 	compact bool
 	forms   []form
-	// statuses are those of answers that are no errors; errors are the codes that can come beside those of every route.
+	// statuses are those of answers that are no errors. errors are the codes that the description names beside those that it names for every
+	// route (see responses).
 	statuses []int
 	errors   []string
 	// id and summary describe the route; detail, if there, says more.
@@ -60,7 +62,7 @@ const (
 type form struct {
 	mediaType string
 	schema    object
-	// line, if there, is an example of what stands on each line of a stream instead, and text says how the stream goes.
+	// line, if not nil, is a value of the type of each line of a stream, and stands in the place of schema. text then says what the lines are.
 	line any
 	text string
 }
@@ -78,12 +80,13 @@ type param struct {
 	name string
 	in   place
 	text string
-	// values are all that it takes; nil for any.
+	// values are all values that the parameter takes; nil if they cannot be listed.
 	values   []string
 	required bool
-	// schema is that of a value that is neither any text nor one of values; nil otherwise.
+	// schema is the schema of a value that is neither any text nor one of values; nil otherwise.
 	schema object
-	// mayBeEmpty allows the parameter without a value. Others are refused then, because that is a variable that is not set.
+	// mayBeEmpty allows the parameter without a value. Any other parameter is refused then, because a shell writes it so when a variable is
+	// not set.
 	mayBeEmpty bool
 }
 
@@ -225,7 +228,7 @@ func messageRoutes() []*route {
 			id: verb, summary: summary, handle: (*call).settleOne,
 		}
 	}
-	// withThen is a settle route whose body may have follow-ups.
+	// withThen makes a route of settle one whose body may have follow-ups, and returns it.
 	withThen := func(rt *route) *route {
 		rt.body, rt.mayHaveNoBody, rt.request = bodyJSON, true, wire.SettleBody{Then: exampleThen}
 		rt.errors = append(rt.errors, "too_large", "unsupported", "duplicate", "changed", "paused", "no_space")

@@ -108,8 +108,8 @@ func (c *call) putSchedule() error {
 	return c.json(http.StatusOK, answer)
 }
 
-// scheduleOf is the schedule that the path names, as far as the client may see it: what others have put into it, and what became of its
-// occurrences, is for those who may inspect the topic.
+// scheduleOf returns the schedule that the path names, as far as the client may see it. Only a client that may inspect the topic sees the
+// body, the headers, the latest occurrences, a pause and the counts.
 func (c *call) scheduleOf() (wire.Schedule, error) {
 	return storeCall(c, func(ctx context.Context) (wire.Schedule, error) {
 		i, err := c.server.queue.GetSchedule(ctx, c.path["topic"], c.path["name"])
@@ -128,7 +128,7 @@ func (c *call) changeSchedule(verb, detail string, change func(ctx context.Conte
 	return err
 }
 
-// changedSchedule is changeSchedule, and answers with the schedule.
+// changedSchedule calls changeSchedule, and answers with the schedule.
 func (c *call) changedSchedule(verb, detail string, change func(ctx context.Context) error) error {
 	if err := c.changeSchedule(verb, detail, change); err != nil {
 		return err
@@ -258,7 +258,7 @@ func (c *call) listSchedules() error {
 	return c.json(http.StatusOK, answer)
 }
 
-// scheduleMembers is members for the types of schedules.
+// scheduleMembers returns what members returns, for the types of schedules.
 func scheduleMembers() map[string]object {
 	return map[string]object{
 		"ScheduleItem.from":         instant(),

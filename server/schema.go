@@ -12,9 +12,9 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// The schemas of values in the description.
+// This file has the schemas of values in the OpenAPI description.
 
-// count is the schema of a whole number.
+// count is the schema of a whole number from least to most.
 func count(least, most int64) object {
 	schema := object{"type": "integer", "format": "int64", "minimum": least}
 	if most <= math.MaxInt32 {
@@ -29,7 +29,7 @@ func count(least, most int64) object {
 // words is the schema of text that is one of a few words.
 func words[T ~string](ws ...T) object { return object{"type": "string", "enum": ws} }
 
-// named is the schema of a word that one of the values from first to last has as its name.
+// named is the schema of a word that is the String of one of the values from first to last.
 func named[T interface {
 	~uint8
 	fmt.Stringer
@@ -41,7 +41,7 @@ func named[T interface {
 	return words(names...)
 }
 
-// name is the schema of a topic or an ID in a request.
+// name is the schema of a name in a request: of a topic, a message (its ID) or a schedule.
 func name(most int) object { return object{"type": "string", "minLength": 1, "maxLength": most} }
 
 // instant and length are the schemas of a time and of a length of time.
@@ -70,8 +70,8 @@ func (p *param) described() object {
 	return object{"type": "string"}
 }
 
-// members has what the Go types of bodies do not say: which words a text takes, and the bounds of numbers and lists. A name is that of
-// the type that has the member, and the member's in JSON. Numbers that are not here are counts from 0.
+// members returns what the Go types of bodies do not say: which words or which form a text has, and the bounds of numbers, lists and names. A
+// key is the name of the type that has the member, a dot, and the member's name in JSON. Numbers that are not here are counts from 0.
 func members() map[string]object {
 	states := named(punctual.StateScheduled, punctual.StateDead)
 	topic, id := name(punctual.MaxTopicBytes), name(punctual.MaxIDBytes)
@@ -132,8 +132,8 @@ type schemaSet struct {
 
 func newSchemaSet() schemaSet { return schemaSet{named: map[string]any{}, members: members()} }
 
-// lines is the schema of NDJSON with a value of a type on each line. OpenAPI 3.1 has no word for the item of a stream, so the schema
-// of the text says which one stands on a line.
+// lines is the schema of NDJSON with a value of a type on each line. OpenAPI 3.1 has no word for the item of a stream, so contentSchema
+// has the schema of one line.
 func (s schemaSet) lines(item reflect.Type, text string) object {
 	return object{
 		"type": "string", "description": "NDJSON: lines of JSON that end with a line feed. " + text,
@@ -141,7 +141,7 @@ func (s schemaSet) lines(item reflect.Type, text string) object {
 	}
 }
 
-// addSettings adds the members of settings, whose names it returns.
+// addSettings adds the settings of a topic to properties, and returns their names.
 func addSettings(properties object) (names []string) {
 	for _, row := range settings.Table {
 		schema := object{"type": "string"}

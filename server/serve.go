@@ -21,8 +21,9 @@ type ServeOptions struct {
 	// ExposeWithoutTLSAndTokens lets Serve listen where other machines can connect although there is no TLS or no Authenticator,
 	// so that anyone there can read and change everything. Default: Serve refuses that with ErrForbidden.
 	ExposeWithoutTLSAndTokens bool
-	// MaxConnections bounds the open connections. At the limit a connection without a request is closed for each new one,
-	// first those on which no client was authenticated. If all have requests, the new one is answered with 503 and closed.
+	// MaxConnections bounds the open connections. At the limit one connection is closed for each new one: the oldest on which no
+	// client was authenticated, and if there is none, the one that has been without a request for longest. If all were authenticated and
+	// have requests, the new one is closed, without TLS after an answer with 503.
 	// With an Authenticator one client may have as many connections as it leaves free, so at most half. Default 16384.
 	MaxConnections int
 	// HeaderTime bounds how long the head of a request may take, IdleTime how long a connection stays open without a request.
@@ -31,38 +32,34 @@ type ServeOptions struct {
 	// MaxHeader bounds the bytes of a request's head. Default 64 KiB.
 	MaxHeader int
 	// DrainDelay is how long connections are still accepted after ctx has ended. During that time /readyz fails, so that load
-	// balancers send requests elsewhere before the port is closed. The delay ends early if the store fails. Default 0.
+	// balancers send requests elsewhere before the port is closed. The delay ends early if the store or a listener fails. Default 0.
 	DrainDelay time.Duration
 	// DrainTime bounds how long requests may go on after DrainDelay. Default 30 s.
 	DrainTime time.Duration
 }
 
-// Serve answers requests on the listeners with HTTP/1.1 and HTTP/2, also without TLS (h2c). It takes over the listeners and closes
-// them. When ctx ends, the server drains: waiting claims get an empty answer, other requests are finished, and Serve returns nil. If
-// requests go on for longer than ServeOptions.DrainTime, they are cut off and Serve returns an error. It returns an error earlier if
-// a listener fails, or if MayServe refuses its address.
-func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Listener) error {
-	var options ServeOptions
+func (o *ServeOptions) withDefaults() ServeOptions {
+	var out ServeOptions
 	if o != nil {
-		options = *o
+		out = *o
 	}
-	orDefault(&options.MaxConnections, 16384)
-	orDefault(&options.HeaderTime, 10*time.Second)
-	orDefault(&options.IdleTime, 2*time.Minute)
-	orDefault(&options.MaxHeader, 64<<10)
-	orDefault(&options.DrainTime, 30*time.Second)
-	closeAll := func() error {
-		var err error
-		for _, l := range listeners {
-			if e := l.Close(); !errors.Is(e, net.ErrClosed) {
-				err = errors.Join(err, e)
-			}
-		}
-		return err
-	}
+	orDefault(&out.MaxConnections, 16384)
+	orDefault(&out.HeaderTime, 10*time.Second)
+	orDefault(&out.IdleTime, 2*time.Minute)
+	orDefault(&out.MaxHeader, 64<<10)
+	orDefault(&out.DrainTime, 30*time.Second)
+	return out
+}
+
+// Serve answers requests on the listeners with HTTP/1.1 and HTTP/2, also without TLS (h2c). It takes over the listeners and closes
+// them. When ctx ends, the server drains (see Drain), requests that Drain does not end are finished, and Serve returns nil. If requests
+// go on for longer than ServeOptions.DrainTime, they are cut off and Serve returns an error. If a listener fails, Serve drains at once and
+// returns the errors of all listeners that have failed by the end. If MayServe refuses an address, Serve returns the error without serving.
+func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Listener) error {
+	options := o.withDefaults()
 	for _, l := range listeners {
 		if err := s.MayServe(l.Addr(), &options); err != nil {
-			return errors.Join(err, closeAll())
+			return errors.Join(err, closeAll(listeners))
 		}
 	}
 	hs := s.httpServer(&options)
@@ -106,7 +103,21 @@ func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Li
 		err = errors.Join(err, fmt.Errorf("requests were still under way after %v: %w", options.DrainTime, e), hs.Close())
 	}
 	serving.Wait()
+	close(failed)
+	for e := range failed { // of the listeners that failed after the first
+		err = errors.Join(err, e)
+	}
 	s.Close()
+	return err
+}
+
+func closeAll(listeners []net.Listener) error {
+	var err error
+	for _, l := range listeners {
+		if e := l.Close(); !errors.Is(e, net.ErrClosed) {
+			err = errors.Join(err, e)
+		}
+	}
 	return err
 }
 
@@ -170,9 +181,9 @@ func (s *Server) httpServer(o *ServeOptions) *http.Server {
 // tells them to send no further requests (GOAWAY).
 const farewellTime = 100 * time.Millisecond
 
-// idleConns are the connections without a request. After GOAWAY net/http keeps HTTP/2 connections open for a second, in which a
-// store with one owner serves nobody. So idleConns closes their sending side earlier, upon which clients that have read
-// everything close the connection.
+// idleConns are the connections without a request. After GOAWAY net/http keeps HTTP/2 connections open for a second. A store with one
+// owner, such as a directory, would serve nobody in that second, because the next process cannot open it yet. So idleConns closes the
+// sending side of these connections earlier, upon which clients that have read everything close the connection.
 type idleConns struct {
 	mu      sync.Mutex
 	of      map[net.Conn]bool // guarded by mu

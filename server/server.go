@@ -44,15 +44,15 @@ type Server struct {
 	info      wire.Info
 	openAPI   []byte
 	memory    shares       // bytes of requests and answers
-	checks    atomic.Int64 // under way
+	checks    atomic.Int64 // how many are under way
 
-	queue         *punctual.Queue // carries out bulks and changes of schedules, in the goroutines of requests, where a panic is recovered
+	queue         *punctual.Queue // carries out bulks, and reads and changes schedules
 	bulksUnderWay atomic.Int64
 
 	draining context.Context // ended by Drain
 	drain    func()
 
-	storeFailed context.Context // ended when the store has failed
+	storeFailed context.Context // ended when the store has failed or is damaged
 	failStore   func()
 
 	topicLimit topicLimit
@@ -103,7 +103,6 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 		s.store, s.takesBack, repeater = s.answers, s.answers, s.answers
 	}
 	s.inspector, _ = punctual.As[punctual.Inspector](store)
-	s.topicLimit = topicLimit{most: s.limits.MaxTopics, inspector: s.inspector}
 	s.checker, _ = punctual.As[punctual.Checker](store)
 	s.examiner, _ = punctual.As[punctual.Examiner](store)
 	s.space, _ = punctual.As[punctual.SpaceReporter](store)
@@ -111,6 +110,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	s.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
 	s.queue = punctual.NewQueue(store, &punctual.QueueConfig{Observer: o.Observer})
 	s.namer, _ = punctual.As[punctual.TopicNamer](store)
+	s.topicLimit = topicLimit{most: s.limits.MaxTopics, inspector: s.inspector, namer: s.namer, log: s.log}
 	s.abler, _ = punctual.As[punctual.AbilityReporter](store)
 	s.info = wire.Info{
 		Service: "punctual", Version: o.Version, Inspector: s.inspector != nil, Checker: s.checker != nil,
@@ -136,7 +136,8 @@ func (s *Server) Drain() {
 	s.drain()
 }
 
-// Close drains the server and waits for calls of the store that are still under way although their requests have ended. The store stays open.
+// Close drains the server and waits for calls of the store that are still under way although their requests have ended, which happens where
+// the server keeps the answers. The store stays open.
 func (s *Server) Close() {
 	s.Drain()
 	if s.answers != nil {
@@ -188,7 +189,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer does the steps that all routes share, in the order that doc.go shows, and then calls the handler of the route.
+// answer does the steps of doc.go in their order, and then calls the handler of the route. It hands requests for pages to the console.
 func (c *call) answer() error {
 	s, r := c.server, c.r
 	if err := s.checkHost(r); err != nil {
@@ -229,8 +230,8 @@ func (c *call) answer() error {
 	return c.route.handle(c)
 }
 
-// checkInstance refuses a request that was first sent to another instance of the server, because it may have been carried out there and its
-// answer was kept in the memory of that instance.
+// checkInstance refuses a request that names another instance of the server than this one. The client has sent the request, or others, to that
+// instance, so the request may have been carried out there, and its answer was kept in the memory of that instance.
 func (c *call) checkInstance() error {
 	a, asked := c.server.answers, c.r.Header.Get(wire.HeaderInstance)
 	if a == nil || asked == "" || asked == a.Instance() {

@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// The life of a message by the paths that a person would guess.
+// The life of a message, by the paths that a person would guess: push, reschedule, claim, cancel and ack.
 func TestOneMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -72,7 +72,7 @@ func TestSettlements(t *testing.T) {
 		path, token = claim(1)
 		r.ask(path+"/retry?in=3s&error=no+answer&token="+token, "").want(t, 200)
 		path, token = claim(2)
-		r.ask(path+"/retry?token="+token, "").want(t, 200) // by the backoff
+		r.ask(path+"/retry?token="+token, "").want(t, 200) // without a delay, so by the backoff
 		path, token = claim(3)
 		r.ask(path+"/discard?error=gave+up&token="+token, "").want(t, 200)
 		r.ask("GET /v1/topics/t/messages/a%20b%2Fc", "").want(t, 200, `"dead"`, `"no answer"`, `"gave up"`, `"discarded"`)
@@ -171,7 +171,7 @@ func TestFinished(t *testing.T) {
 	r.ask("GET /v1/topics/t/messages/a", "").problem(t, 404, "not_found")
 	r.ask("GET /v1/topics/t/finished/a", "").want(t, 200, `"outcome":"acked"`, `"attempt":1`, `"delivered":`, `"kept_until":`)
 	r.ask("GET /v1/topics/t/finished/b", "").problem(t, 404, "not_found")
-	r.Server = newServer(t, spacious{r.store}, &Options{Limits: Limits{StoreTime: time.Minute}}) // has no such interface
+	r.Server = newServer(t, spacious{r.store}, &Options{Limits: Limits{StoreTime: time.Minute}}) // spacious is no FinishedKeeper
 	r.ask("GET /v1/topics/t/finished/a", "").problem(t, 422, "unsupported")
 }
 
@@ -221,8 +221,8 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-// Every route is refused to a role that lacks its action, on the topic of its path, and allowed to one that has just it. A route
-// without an action fails.
+// Every route is refused to a role that lacks its action, on the topic of its path, and not refused to one that has this action alone. A route
+// without an action fails the test, unless it is public or for any principal.
 func TestSlowEveryRouteHasItsPolicy(t *testing.T) {
 	all := []access.Action{access.Push, access.Work, access.Inspect, access.Amend, access.Admin}
 	users := roles{}

@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// shares divides a quantity among clients (P14). A client may have as much as it leaves free, so a client that takes all it can get has half.
-// If several clients do that, what is left free for others is as much as each of them has.
+// shares divides a quantity among clients (P14). A client may have as much as it leaves free, so a client that takes all it can get has
+// half, and one that does the same after it a quarter. What is left free is never less than the client has that took last.
 type shares struct {
 	limit int64
 
@@ -62,7 +62,7 @@ func (c *call) hold(n int64) error {
 }
 
 // holdItems is hold for values decoded from a request's body. A body of tiny parts can take many times its bytes in memory. Beyond
-// Limits.mostHeld that is an ErrTooLarge, which trying again does not help.
+// Limits.mostHeld that is an ErrTooLarge and no ErrOverloaded, because trying again would not help.
 func (c *call) holdItems(n int64) error {
 	if most := c.server.limits.mostHeld(); c.held+n > most {
 		return fmt.Errorf("the items of the request take more than %d bytes: send fewer headers or items: %w", most, punctual.ErrTooLarge)
@@ -90,8 +90,8 @@ func (c *call) releaseMemory() {
 	c.heldBody = 0
 }
 
-// sharer returns the name under which the memory of the call counts: that of its client, or before the client is authenticated its address.
-// Without an Authenticator it is "" for all calls.
+// sharer returns the name under which the memory of the call counts: that of its client, or for a public route or the console, where the
+// client is not known here, its address. Without an Authenticator it is "" for all calls.
 func (c *call) sharer() string {
 	switch {
 	case c.server.options.Authenticator == nil:

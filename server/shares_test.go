@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual/internal/answers"
 )
 
-// What one client takes of a server leaves room for the others (P14).
+// These tests show that one client, however much it takes of a server, leaves room for the others (P14).
 
 const (
 	asGreedy = "Authorization: Bearer greedy"
@@ -21,7 +21,7 @@ func twoClients() roles {
 	return roles{"greedy": role("greedy", access.All, "greedy"), "modest": role("modest", access.All, "modest")}
 }
 
-// TestAnswersOfOneClient: a client whose answers fill the share of one client is refused, and no other is.
+// TestAnswersOfOneClient: a client whose kept answers fill the share of one client is refused, and another client is not.
 func TestAnswersOfOneClient(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: twoClients()})
 	small := answers.New(r.coalesced, &answers.Options{Unchanged: true, MaxBytes: 1 << 20}) // the default takes seconds to fill
@@ -63,7 +63,7 @@ func TestClientsWithOneName(t *testing.T) {
 	r.ask("GET /v1", "", asSecond).want(t, 200) // each has a rate of its own
 }
 
-// held is what all have.
+// held returns the sum of what all clients have.
 func (s *shares) held() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

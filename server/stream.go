@@ -12,11 +12,13 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// A stream is a claim that goes on until its client ends it. Its window bounds the messages that were sent and are not settled
-// yet, so that a client which stops working stops receiving. When the client goes, messages that were sent stay leased, because
-// it may still work on them. When a write fails, all messages of its claim are released.
+// A stream is a claim that goes on until its client ends it, the server drains or a claim fails. Its window bounds the messages
+// that were sent and are not settled yet, so that a client which stops working stops receiving. When the client goes, messages
+// that were sent stay leased, because the client may still work on them. When a write fails, all messages that came from the store
+// together with those being written are released.
 
-// keepAlive is how often a stream without messages sends an empty line, so that proxies keep the connection open.
+// keepAlive is after how long a stream without messages sends a line with an empty object, so that proxies keep the connection open.
+// If Limits.MaxWait is shorter the line comes after that.
 const keepAlive = 15 * time.Second
 
 // held identifies the lease of a message in a window.
@@ -43,7 +45,7 @@ func (ws *windows) settled(s *punctual.Settlement, err error, now time.Time) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.of) == 0 {
-		return // most servers have no open streams
+		return // so on most servers, which have no open streams
 	}
 	key := held{s.Topic, s.ID, s.Token}
 	w := ws.of[key]
@@ -88,7 +90,7 @@ func (ws *windows) add(w *window, ds []punctual.Delivery, now time.Time) {
 	}
 }
 
-// open removes messages whose lease has ended from a window. It returns how many are left, and when the next lease ends.
+// open removes messages whose lease has ended from a window. It returns how many messages are left, and when the next lease ends.
 func (ws *windows) open(w *window, now time.Time) (n int, next time.Time) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -146,7 +148,7 @@ func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
 	if n >= size {
 		return c.awaitRoom(w, time.Until(next))
 	}
-	req.Max, req.Wait = size-n, min(keepAlive, c.server.limits.MaxWait)
+	req.Max, req.Wait = min(size-n, punctual.MaxClaim), min(keepAlive, c.server.limits.MaxWait)
 	ctx, end := context.WithTimeoutCause(c.r.Context(), req.Wait+c.server.limits.StoreTime, errStoreTime)
 	defer end()
 	ds, err := c.claimDue(ctx, req)
@@ -179,8 +181,8 @@ func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
 	return nil
 }
 
-// awaitRoom waits until a message of the window is settled. When a lease of the window ends, or after keepAlive, it sends an
-// empty line.
+// awaitRoom waits until a message of the window is settled or the server drains. When a lease of the window ends, or after keepAlive, it
+// sends a line with an empty object and returns. If the client goes, it returns errNotSent.
 func (c *call) awaitRoom(w *window, lease time.Duration) error {
 	timer := time.NewTimer(min(lease, keepAlive))
 	defer timer.Stop()

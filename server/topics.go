@@ -112,7 +112,7 @@ func (c *call) topics() error {
 
 var errNoNames = fmt.Errorf("this store does not name its topics without counting them: %w; GET %s counts them", punctual.ErrUnsupported, wire.PathTopics)
 
-// names lists the names of the topics that the client may inspect, as topics does.
+// names lists the names of the topics that the client may inspect. A client that may inspect none gets an ErrForbidden, as from topics.
 func (c *call) names() error {
 	if !c.principal.AllowsSomewhere(access.Inspect) {
 		return fmt.Errorf("%s may not inspect in any topic: %w", c.principal.Name, punctual.ErrForbidden)
@@ -161,7 +161,7 @@ func (c *call) configure() error {
 	if err := wire.DecodeRequest(c.body, &p); err != nil {
 		return err
 	}
-	detail, err := wire.Encode(p) // and not the body, which may be spaces for the most part
+	detail, err := wire.Encode(p) // not the body, which may consist mostly of spaces
 	if err != nil {
 		return notEncoded(err)
 	}
@@ -182,7 +182,8 @@ func (c *call) change(p punctual.SettingsPatch, detail string) error {
 func (c *call) pause() error  { return c.setPaused(true) }
 func (c *call) resume() error { return c.setPaused(false) }
 
-// setPaused sets the pauses that are named; without any, a pause is that of deliveries and a resume ends both.
+// setPaused pauses or resumes what the parameters push and delivery name. Without any of them, a pause is that of deliveries, and a
+// resume ends both pauses.
 func (c *call) setPaused(paused bool) error {
 	push, pushGiven, err := c.truth("push")
 	if err != nil {
