@@ -18,7 +18,7 @@ type Action uint8
 
 // The actions. A Grant gives some of them.
 const (
-	// Push stores messages.
+	// Push stores messages and schedules.
 	Push Action = 1 << iota
 	// Work claims and settles messages.
 	Work
@@ -26,8 +26,8 @@ const (
 	Inspect
 	// Amend cancels, reschedules and requeues messages.
 	Amend
-	// Admin changes settings, pauses, purges, deletes topics and messages, changes how schedules run, and checks and examines
-	// the store. A copy of the store needs Inspect beside it.
+	// Admin changes settings, pauses, purges, deletes topics and messages, pauses, resumes, skips, runs, backfills and deletes
+	// schedules, and checks and examines the store. Whoever copies the store needs Admin and Inspect.
 	Admin
 
 	// All is every action.
@@ -56,7 +56,7 @@ words:
 	return out, nil
 }
 
-// String returns the actions in the form that ParseActions reads.
+// String returns the actions in the form that ParseActions reads, and "" for none.
 func (a Action) String() string {
 	if a&All == All {
 		return "all"
@@ -100,14 +100,15 @@ type Grant struct {
 	Topics string
 }
 
-// Everything returns the grant that allows all actions on all topics, except changes of AuditTopic.
+// Everything returns the grant that allows all actions on all topics, except changes of AuditTopic and what no grant covers (Allows).
 func Everything() Grant { return Grant{Actions: All, Topics: "*"} }
 
 // Allows reports whether the grants together cover every action of a on the topic. An empty topic stands for all topics, also those that do not
 // exist yet.
 //
-// No grant covers a push to a companion "out". What lies there is forwarded to the topic that it names by a duty of the server, which may
-// push everywhere, so only the server itself puts something there: the follow-ups of a settlement whose topics the principal may push to.
+// No grant covers a push to a companion "out". A duty of the server, which may push everywhere, forwards each message there to the topic
+// that the message names. So only the server itself puts messages there: the follow-ups of a settlement whose topics the principal may push
+// to.
 func (p *Principal) Allows(a Action, topic string) bool {
 	if _, companion := storekit.Companion(topic); companion == "out" && a&Push != 0 {
 		return false
@@ -124,7 +125,7 @@ func (p *Principal) Allows(a Action, topic string) bool {
 	return a == 0
 }
 
-// AllowsSomewhere reports whether a single grant allows every action of a on at least one topic.
+// AllowsSomewhere reports whether a single grant has every action of a, whatever its topics are.
 func (p *Principal) AllowsSomewhere(a Action) bool {
 	return slices.ContainsFunc(p.Grants, func(g Grant) bool { return g.Actions&a == a })
 }

@@ -15,7 +15,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// Whoever may do a thing to a topic may do it to the topic's companions, and nobody may by a grant for another topic.
+// A grant for a topic by its name covers the topic's companions. A grant for a prefix covers the topics and companions whose names begin
+// with it, and a grant for a companion that companion alone. No grant covers another topic.
 func TestCompanions(t *testing.T) {
 	for _, c := range []struct {
 		topics string
@@ -42,7 +43,8 @@ func TestCompanions(t *testing.T) {
 	}
 }
 
-// Nobody pushes what a duty of the server would forward to any topic. Other actions are those of the topic.
+// No grant allows pushes to a companion out, because a duty of the server would forward them to any topic. The other actions are allowed
+// there as on any companion.
 func TestOut(t *testing.T) {
 	for _, topics := range []string{"*", "orders", "orders@out", "orders*"} {
 		p := &Principal{Name: "x", Grants: []Grant{{Actions: All, Topics: topics}}}

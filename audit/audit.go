@@ -1,9 +1,9 @@
 // Package audit records who changed what in a store. It keeps the entries in that store itself, as messages of the topic access.AuditTopic,
-// whose delivery is paused. Each message is one entry. It is due when its retention ends, and is purged when it is ready.
+// whose delivery is paused. Each message is one entry. It is due when its retention ends, and a later change purges it then.
 //
 // A change is entered as begun before it is made, and its entry is replaced by one with the result, so that there is no change without an
-// entry even if the process ends in between. Amendments are entered after they are made, several in one entry, because programs make them all
-// day.
+// entry even if the process ends in between. Only on a full disk a change that makes room may be without one. Amendments are entered after
+// they are made, several in one entry, because programs make them all day.
 package audit
 
 import (
@@ -26,7 +26,7 @@ type Change struct {
 	// Who is the name of the principal that asks for the change. From is the address of the request, or of a proxy.
 	Who, From string
 	// Verb is "configure", "purge", "delete topic", "push", "cancel", "reschedule", "requeue" or "delete", "amend" for a
-	// request with several of the last four, a verb of schedules such as "put schedule", or one of bulk changes such as "bulk
+	// request with unlike ones of the last four, a verb of schedules such as "put schedule", or one of bulk changes such as "bulk
 	// cancel".
 	Verb string
 	// Topic is empty for a change of several topics. ID is empty unless the change is about one message.
@@ -77,7 +77,7 @@ const (
 	Retention = 90 * 24 * time.Hour
 	// recordTime bounds how long it takes to store the result of a change, also if its request has ended.
 	recordTime = 10 * time.Second
-	// tidyInterval is how often entries past their retention are removed.
+	// tidyInterval is the least time between two removals of entries past their retention, which a change that is entered makes.
 	tidyInterval = time.Hour
 )
 
@@ -182,8 +182,8 @@ func (l *Log) print(e *Entry) {
 		"result", string(e.Result), "changed", e.Changed, "error", e.Error)
 }
 
-// enter stores new entries of changes that were made, and writes them to the log of the program. There is nobody to return an error to, so an
-// error goes to the log of the program as well.
+// enter stores new entries of changes that were made, and writes them to the log of the program. An error of the store goes to that log as
+// well and is not returned, because the changes were made already.
 func (l *Log) enter(ctx context.Context, entries ...Entry) {
 	err := l.tryEnter(storekit.WithoutRequest(ctx), entries)
 	for i := range entries {
@@ -232,10 +232,10 @@ func (l *Log) write(ctx context.Context, ids []string, entries []Entry) error {
 	return nil
 }
 
-// tidy pauses the delivery of the topic and removes entries past their retention. It does so at most once in tidyInterval.
+// tidy pauses the delivery of the topic and removes entries past their retention. After a success it does nothing for tidyInterval.
 func (l *Log) tidy(ctx context.Context, now time.Time) error {
 	if l.inspector == nil {
-		return nil // without a pause entries are delivered only to a consumer that names the topic
+		return nil // the topic is not paused then, but entries are delivered only to a consumer that claims from it
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,8 +266,8 @@ const (
 // entries. Entries of the same instant are returned together, so there can be more than n. now is the time of the store's clock. The store must
 // be a punctual.Inspector.
 //
-// Because a store lists the earliest messages first, Before reads windows of time that end at to and then further back. It widens the window
-// where there are few entries and narrows it where there are more than one call returns.
+// Before lists the entries in ascending order, so it reads windows of time: one that ends at to, and then others further back. It widens the
+// window where there are few entries and narrows it where there are more than one call returns.
 func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Entry, next time.Time, err error) {
 	oldest := now.Add(-Retention)
 	width := time.Hour
@@ -305,7 +305,8 @@ func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Ent
 	return found, next, nil
 }
 
-// between returns the entries from one instant until before another one, the oldest first. whole is false if there are more than maxWindow.
+// between returns the entries from one instant until before another one, the oldest first. whole is false if the store says that there are
+// more than it has returned, at most maxWindow.
 func (l *Log) between(ctx context.Context, from, to time.Time) (found []Entry, whole bool, err error) {
 	page, err := l.inspector.List(ctx, punctual.ListQuery{
 		Topic: access.AuditTopic, State: punctual.StateScheduled, From: from.Add(Retention), To: to.Add(Retention), Limit: maxWindow,

@@ -101,7 +101,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// failing is a store whose pushes fail from the n-th on.
+// failing is a store whose pushes fail from the one with the number from on, counted from 1.
 type failing struct {
 	*memstore.Store
 	pushes, from int
@@ -190,7 +190,7 @@ func TestBefore(t *testing.T) {
 		clock.Advance(17 * time.Minute)
 	}
 	clock.Advance(40 * 24 * time.Hour)
-	for i := range 1500 { // more in a stretch than one look reads, and several in each instant
+	for i := range 1500 { // more in a second than one call of the store returns, and several in each instant
 		record()
 		if i%7 == 0 {
 			clock.Advance(time.Millisecond)

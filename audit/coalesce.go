@@ -34,15 +34,15 @@ type counted struct {
 	calls int
 }
 
-// add counts an amendment that was made. It returns true for the first amendment of its kind, which the caller has to enter itself, at once.
-// It may take topic, ID and detail out of e.
+// add counts an amendment that was made. It returns true for one that the caller has to enter itself, at once: the first of its kind, and each
+// one that comes after close, when collect has ended. When there are too many kinds, add takes topic, ID and detail out of e.
 func (c *coalescer) add(e *Entry) (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open == nil {
 		select {
 		case <-c.closed:
-			return true // after close no goroutine enters what is counted
+			return true // after close there is no collect that would enter what is counted
 		default:
 		}
 		c.open = make(map[kind]*counted)

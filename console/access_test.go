@@ -15,7 +15,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// who returns an Authenticate that takes everybody for one person with these grants.
+// who returns a function for Options.Authenticate that takes everybody for one person with these grants.
 func who(grants ...access.Grant) func(*http.Request) (*access.Principal, error) {
 	return func(*http.Request) (*access.Principal, error) {
 		return &access.Principal{Name: "ann", Grants: grants}, nil
@@ -44,7 +44,7 @@ func people() roles {
 	}
 }
 
-// browser keeps cookies as a browser does, and finds the token of its forms.
+// browser keeps cookies as a browser does, and knows the token of its forms.
 type browser struct {
 	*rig
 	jar map[string]string
@@ -52,7 +52,7 @@ type browser struct {
 
 func (r *rig) browser() *browser { return &browser{r, make(map[string]string)} }
 
-// send sends a request with the cookies, and keeps those that come back.
+// send sends a request with the browser's cookies and keeps those of the answer. A header is written as "Name: value".
 func (b *browser) send(method, path string, form url.Values, headers ...string) answer {
 	b.t.Helper()
 	req := httptest.NewRequest(method, b.prefix+path, strings.NewReader(form.Encode()))
@@ -78,7 +78,7 @@ func (b *browser) send(method, path string, form url.Values, headers ...string) 
 	return a
 }
 
-// csrf is the token of the forms of this browser.
+// csrf returns the token of the forms of this browser.
 func (b *browser) csrf() string {
 	if key := b.jar[cookieSession]; key != "" {
 		return b.console.formKey.token(key)
@@ -96,7 +96,7 @@ func (b *browser) submit(path string, form url.Values) answer {
 	return b.send(http.MethodPost, path, filled)
 }
 
-// logIn logs in with a token.
+// logIn opens the login page and sends its form with a token.
 func (b *browser) logIn(token string) answer {
 	b.t.Helper()
 	_, csrf, _ := strings.Cut(b.send(http.MethodGet, "/login", nil).text, `name="csrf" value="`)
@@ -104,7 +104,8 @@ func (b *browser) logIn(token string) answer {
 	return b.send(http.MethodPost, "/login", url.Values{"token": {token}, "csrf": {csrf}})
 }
 
-// fields are the forms that change something. A route that changes something and is not among them fails the test.
+// fields returns the fields of the form of each POST route, by the path of the route. A test that meets a route which is not among them
+// fails.
 func fields() map[string]url.Values {
 	return map[string]url.Values{
 		"/try": {"topic": {"order.close"}, "in": {"1s"}, "body": {"b"}}, pathTopic + "/configure": {"lease": {"1h"}}, pathTopic + "/pause": {"what": {"push"}, "pause": {"true"}},
@@ -124,7 +125,7 @@ func (r *rig) empty() {
 	r.t.Helper()
 	all, err := r.store.Topics(r.t.Context())
 	for _, topic := range all {
-		if _, e := r.store.DeleteTopic(r.t.Context(), topic.Topic); e != nil && !errors.Is(e, punctual.ErrNotFound) { // one goes with its companions
+		if _, e := r.store.DeleteTopic(r.t.Context(), topic.Topic); e != nil && !errors.Is(e, punctual.ErrNotFound) { // companions are deleted with their topic
 			err = e
 		}
 	}
@@ -133,8 +134,8 @@ func (r *rig) empty() {
 	}
 }
 
-// Every route is requested by each kind of principal: nobody, without grants, with read access, with all actions on some topics, with all
-// actions on all. A new route is tried as well, unless it changes something: then the test fails until fields names its form.
+// Every route is requested by each kind of principal: by nobody, by one without grants, one with read access, one with all actions on some
+// topics and one with all actions on all. A new route is tried as well. If it is a POST, the test fails until fields has its form.
 func TestEveryRouteForEveryRole(t *testing.T) {
 	for _, role := range []string{"", "nothing", "reader", "orders", "admin"} {
 		r := newRig(t, &Options{Authenticate: people().authenticate, LoginByToken: true})
@@ -205,7 +206,7 @@ func TestEveryRouteForEveryRole(t *testing.T) {
 	}
 }
 
-// Nobody can change the audit log in the console, whatever grants he has.
+// Nobody can change the audit log in the console, not even a principal with all grants.
 func TestAuditLogIsRead(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("x", "x-1", 0)
@@ -232,8 +233,8 @@ func TestAuditLogIsRead(t *testing.T) {
 	}
 }
 
-// Without Options.Authenticate the console is for this machine alone. A page of another site reaches it under a name of
-// its own by DNS rebinding. A proxy on this machine passes on requests of others.
+// Without Options.Authenticate the console is for this machine alone. It refuses requests under another name, because by DNS rebinding a page
+// of another site can reach the console under its own name. It refuses requests of a proxy, because they may come from other machines.
 func TestThisMachine(t *testing.T) {
 	r := newRig(t, nil)
 	for _, c := range []struct {
@@ -269,7 +270,7 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-// An Authenticate that returns an error, or neither a principal nor an error, lets nobody in.
+// An Authenticate that returns an error, or neither a principal nor an error, lets nobody in, and a principal without grants sees no topic.
 func TestAuthenticateFails(t *testing.T) {
 	for _, c := range []struct {
 		user *access.Principal

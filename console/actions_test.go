@@ -21,14 +21,14 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// sent is what a form led to: the page behind the redirect, with the notice above it.
+// sent sends a form, follows the redirect of its answer, and returns the notice of the page there.
 func (r *rig) sent(path string, form url.Values) string {
 	r.t.Helper()
 	a := r.post(path, form)
 	if a.Code != http.StatusSeeOther {
 		r.t.Fatalf("POST %s: %d %s", path, a.Code, a.text)
 	}
-	to, _, _ := strings.Cut(a.Header().Get("Location"), "#") // a browser keeps the fragment to itself
+	to, _, _ := strings.Cut(a.Header().Get("Location"), "#") // a browser does not send the fragment
 	req := httptest.NewRequest(http.MethodGet, to, nil)
 	for _, k := range a.Result().Cookies() {
 		req.AddCookie(k)
@@ -62,7 +62,7 @@ func TestMessageActions(t *testing.T) {
 	if m := r.message("t", "a/b ?#%"); !m.Due.Equal(time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)) {
 		t.Errorf("at 9 in Berlin: due %v", m.Due)
 	}
-	// Clocks go from 2 to 3: half past 2 is no time of that day.
+	// Clocks go from 2 to 3 on that day, so half past 2 does not exist.
 	a := r.post(odd+"?zone=Europe/Berlin", url.Values{"do": {"reschedule"}, "at": {"2027-03-28T02:30"}})
 	if a.Code != http.StatusBadRequest || !strings.Contains(a.text, "there is no 2027-03-28T02:30 in Europe/Berlin") {
 		t.Errorf("at a time that a zone leaves out: %d %s", a.Code, a.text)
@@ -345,7 +345,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What newest returns is compared with the end of the whole list, for deaths that are spread over time in very different ways.
+// The messages that newest returns are compared with the end of the whole list, for deaths that are spread over time in different ways.
 func TestNewest(t *testing.T) {
 	for name, gap := range map[string]func(i int) time.Duration{
 		"at once": func(int) time.Duration { return 0 }, "each second": func(int) time.Duration { return time.Second },
@@ -384,8 +384,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// Every setting but the pauses has its place in the form. It can be changed there unless it is fixed, and a bad value is refused with the
-// text that the server and the command line have for it.
+// Every setting that is neither a pause nor fixed has a field on the page and can be changed. A bad value is refused with the text that the
+// server and the command line have for it.
 func TestSettingsInTheForm(t *testing.T) {
 	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail", settings.Events: "acked,dead"}
 	for _, row := range settings.Table {
@@ -396,9 +396,9 @@ func TestSettingsInTheForm(t *testing.T) {
 		want := punctual.DefaultSettings()
 		switch row.Name {
 		case "emit":
-			field = `name="was_emit" value="none"` // its values are boxes
+			field = `name="was_emit" value="none"` // the events have boxes
 		case "groups":
-			field = `name="group"` // they have forms of their own
+			field = `name="group"` // the groups have forms of their own
 		}
 		if page := r.page("/topics/t/settings"); strings.Contains(page, field) != (!row.Pause && !row.Fixed) {
 			t.Errorf("%s: the form of the topic has %s: %v", row.Name, field, !row.Pause)
@@ -432,7 +432,7 @@ func TestSettingsInTheForm(t *testing.T) {
 	}
 }
 
-// An emptied field is refused where "" would mean something else, and nothing is changed.
+// A field that is empty, or no number, is refused where it could be taken for another value, and nothing is changed.
 func TestEmptyFields(t *testing.T) {
 	for path, form := range map[string]url.Values{
 		"/try":                                   {"topic": {"t"}, "in": {""}, "at": {""}, "body": {"b"}},

@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// span is the time that a picture of what falls due covers: so many steps from now.
+// span is the time that a picture of what falls due covers: a number of steps from now on.
 type span struct {
 	name  string
 	step  overview.Step
@@ -40,8 +40,8 @@ func spanCalled(name string) span {
 	return spans()[0]
 }
 
-// topicAhead draws what falls due in one topic, and marks when its schedules come if it has any. It returns nil while the store
-// counts.
+// topicAhead draws what falls due in one topic, in the span of the form's field "span". If scheduled is true, it also marks when the
+// schedules of the topic come. It returns nil while the store counts.
 func (c *call) topicAhead(f *frame, topic string, scheduled bool) (*chart, error) {
 	s := spanCalled(c.get("span"))
 	a, err := c.console.reader.Ahead(c.r.Context(), overview.AheadQuery{Topic: topic, Step: s.step, Steps: s.steps, Zone: c.look.zone})
@@ -63,7 +63,7 @@ func (c *call) topicAhead(f *frame, topic string, scheduled bool) (*chart, error
 	return f.draw(k), nil
 }
 
-// columnsOf returns the columns of a chart for a count ahead. The caller adds the series.
+// columnsOf returns the columns of a chart for a count ahead. The caller adds the series and the paths.
 func (c *call) columnsOf(f *frame, a *overview.Ahead, s span) columns {
 	k := columns{name: "chart." + s.name, edges: a.Edges, around: true, log: c.get("scale") == "log"}
 	k.scale = c.withQuery("scale", map[bool]string{false: "log", true: ""}[k.log])
@@ -85,7 +85,7 @@ func (f *frame) stepLabel(t time.Time, step overview.Step) string {
 }
 
 // lastTick is the position, in percent, up to which a picture has labels below it. On a narrow screen a label further to the right would
-// overlap "beyond".
+// overlap the label "beyond".
 const lastTick = 88
 
 // ticks returns the labels below a picture, which stand at round times. There are at most about eight.

@@ -19,7 +19,7 @@ type aheadPage struct {
 	Spans    []choice
 	Chart    *chart
 	Counting bool
-	// Between are the topics with messages due from From to To, if a bar of the picture was chosen.
+	// Between are the topics with messages due from From to To, if a bar of the picture was chosen. Without one both times are zero.
 	From, To time.Time
 	Between  []dueIn
 	// More is how many topics with scheduled messages were not counted for Between.
@@ -34,7 +34,7 @@ type dueIn struct {
 }
 
 const (
-	// betweenTopics bounds the topics whose messages are listed for one bar, betweenMost the messages that are listed of each.
+	// betweenTopics bounds the topics whose messages countBetween lists for one bar, betweenMost the messages that it lists of each.
 	betweenTopics, betweenMost = 50, 100
 )
 
@@ -76,9 +76,9 @@ func (c *call) showAhead() error {
 	return c.show("ahead", p)
 }
 
-// countBetween counts the messages of each topic that are due from p.From to p.To. Topics that the picture counted one by one have the
-// picture's numbers. Of other topics it lists the first betweenMost messages, because a store counts from now on, which takes long if From is
-// far away.
+// countBetween counts the messages of each topic that are due from p.From to p.To. For topics that the picture counted one by one it takes
+// the numbers of the picture, if both times are edges of its steps. Of other topics it lists the first betweenMost messages, because a
+// forecast of the store would count everything from now on, which takes long if From is far away.
 func (c *call) countBetween(p *aheadPage, picture *overview.Picture, topics []punctual.TopicStats) error {
 	inspector, err := c.inspector()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 //go:embed assets/*
 var assetFiles embed.FS
 
-// asset is a file that pages load: a style sheet, a script, an icon.
+// asset is a file that pages load: the style sheet, the script or the icon.
 type asset struct {
 	mediaType string
 	data      []byte
@@ -47,7 +47,7 @@ func readAssets() (assets, error) {
 	return a, nil
 }
 
-// sendAsset answers with an asset.
+// sendAsset answers with the asset that the path names by its hashed name.
 func (c *call) sendAsset() error {
 	file, ok := c.console.assets.files[c.path["name"]]
 	if !ok {

@@ -13,22 +13,23 @@ import (
 	"github.com/punctualmq/punctual/audit"
 )
 
-// Record makes a change that somebody asks for outside the console, such as over the HTTP interface, and enters it into the console's audit
-// log as audit.Log.Record does. Pass it as Options.Record of the server beside the console.
+// Record makes a change that somebody asks for outside the console, such as over the HTTP interface, and enters the change into the audit
+// log as audit.Log.Record does. Pages then show new counts. Pass Record as Options.Record of the server beside the console.
 func (c *Console) Record(ctx context.Context, ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	defer c.reader.Recount()
 	return c.audit.Record(ctx, ch, do)
 }
 
-// record makes a change that a form asks for and enters it into the audit log. do makes the change and returns how many messages it changed.
+// record makes a change that a form asks for, by calling do, and enters the change into the audit log. do returns how many messages it has
+// changed.
 func (c *call) record(ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	return c.console.audit.Record(c.r.Context(), c.change(ch), do)
 }
 
-// recorder makes a change and enters it into the audit log, as audit.Log.Record does for one change.
+// recorder is audit.Log.Record for one change: it calls do, which makes the change, and enters the change into the audit log.
 type recorder func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error)
 
-// recorder returns the recorder of a change, which may be used also after this request has ended.
+// recorder returns the recorder of a change. It may be called also after this request has ended.
 func (c *call) recorder(ch audit.Change) recorder {
 	ch = c.change(ch)
 	return func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error) {
@@ -36,7 +37,7 @@ func (c *call) recorder(ch audit.Change) recorder {
 	}
 }
 
-// change returns a change with who asks for it, and from where.
+// change returns ch with the principal and the address of this request.
 func (c *call) change(ch audit.Change) audit.Change {
 	ch.Who, ch.From = c.user(), c.r.RemoteAddr
 	if host, _, err := net.SplitHostPort(ch.From); err == nil {
@@ -53,17 +54,17 @@ type auditPage struct {
 	Newest  string // the path of the page with the newest entries, or "" on that page
 }
 
-// auditRow is one entry as the page shows it.
+// auditRow is one entry as the page shows it, with texts that are safe to show.
 type auditRow struct {
 	At                                                time.Time
 	Who, From, Verb, Topic, ID, Detail, Result, Error string
 	Changed                                           int64
-	// TopicPath and MessagePath lead to the topic and to the message, or the schedule. They are empty if the entry names none, or
-	// if the reader may not inspect the topic.
+	// TopicPath leads to the topic, MessagePath to the message or the schedule. Each is empty if the entry names none, or if the reader
+	// may not inspect the topic.
 	TopicPath, MessagePath string
 }
 
-// auditRows is how many entries a page shows.
+// auditRows is about how many entries a page shows: entries of the same instant stand on the same page.
 const auditRows = 50
 
 func (c *call) showAudit() error {
@@ -99,7 +100,7 @@ func (c *call) showAudit() error {
 	return c.show("audit", p)
 }
 
-// row returns an entry with its texts made safe to show.
+// row returns the row of an entry.
 func (p *auditPage) row(e audit.Entry) auditRow {
 	row := auditRow{
 		At: e.At, Who: visible(e.Who), From: visible(e.From), Verb: visible(e.Verb), Topic: visible(e.Topic), ID: visible(e.ID),

@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/audit"
 )
 
-// entries are those of the audit log, the newest first.
+// entries returns the entries of the audit log, the newest first.
 func (r *rig) entries() []audit.Entry {
 	r.t.Helper()
 	now, err := r.store.Now(r.t.Context())
@@ -25,10 +25,11 @@ func (r *rig) entries() []audit.Entry {
 	return all
 }
 
-// Every form that changes something leaves an entry that says who, what and how many, and the page shows it.
+// Every form that changes something leaves an entry that says who has changed what and how many messages, and the page of the log shows the
+// entry.
 func TestEveryChangeIsInTheAuditLog(t *testing.T) {
 	for _, rt := range routes() {
-		if rt.method != "POST" || rt.action == 0 || rt.path == pathBulk || rt.path == pathBulkJob+"/stop" { // the last two change nothing
+		if rt.method != "POST" || rt.action == 0 || rt.path == pathBulk || rt.path == pathBulkJob+"/stop" { // a count and a stop of a bulk change change no message
 			continue
 		}
 		r := newRig(t, &Options{Authenticate: who(access.Everything())})
@@ -64,7 +65,8 @@ func TestEveryChangeIsInTheAuditLog(t *testing.T) {
 	}
 }
 
-// What stands in an entry is shown as text, also what somebody else wrote into the topic.
+// The page shows the texts of entries as text, also of messages that somebody has pushed into the topic of the audit log. It shows auditRows
+// entries and links to older ones.
 func TestAuditPage(t *testing.T) {
 	r := newRig(t, nil)
 	if text := r.page("/audit"); !strings.Contains(text, "Nothing was changed") {

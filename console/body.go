@@ -9,19 +9,19 @@ import (
 
 // bodyView is a body as a page shows it.
 type bodyView struct {
-	// Kind is how the body is shown: "json", "text" or "hex". Kinds are the ways in which it can be shown.
+	// Kind is how the body is shown: "json", "text" or "hex". Kinds are all the ways in which this body can be shown.
 	Kind  string
 	Kinds []string
 	Text  string
-	// Bytes is the length of the body. Cut is true if Text has only its beginning.
+	// Bytes is the length of the body. Cut is true if Text has only the beginning of what is shown.
 	Cut   bool
 	Bytes int
 }
 
-// shownBody is how many bytes of a body a page shows as text. In hexadecimal it shows a sixteenth of that, because a line holds 16 bytes.
+// shownBody is how many bytes of a body a page shows as text. In hexadecimal a page shows a sixteenth of that: 256 lines of 16 bytes.
 const shownBody = 64 << 10
 
-// bodyAs returns a body as the kind says, or in the first kind that fits if it cannot be shown so.
+// bodyAs returns a body in the form that kind names. If the body cannot be shown in that form, or kind is "", the first of Kinds is used.
 func bodyAs(body []byte, kind string) *bodyView {
 	v := &bodyView{Kinds: []string{"hex"}, Bytes: len(body)}
 	if utf8.Valid(body) {

@@ -16,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// bulkPage has the form of one change of all messages that match.
+// bulkPage has the form of a bulk change: one change of all messages of the topic that match.
 type bulkPage struct {
 	*topicView
 	// States, Changes and Reasons are the choices of the form.
@@ -31,15 +31,15 @@ type bulkPage struct {
 type bulkJobPage struct {
 	*topicView
 	Job bulkView
-	// Facts say what the change selects; their labels are the keys bulk.NAME.
+	// Facts are those of bulkFacts. The key of the label of a fact is "bulk." with its name.
 	Facts facts
-	// Share is how many of the messages that were counted are done, in percent.
+	// Share is how many of the messages that were counted are done, in percent, "" if none were counted.
 	Share string
 	// MayGoOn is true if the reader may carry the change out, stop it or continue it.
 	MayGoOn bool
 }
 
-// bulkWait is how long the answer to a form waits for the end of the change, so that a short one needs no second look.
+// bulkWait is how long the answer to a form waits for the end of the change, so that the page of a short change shows its result at once.
 const bulkWait = 2 * time.Second
 
 func (c *call) showBulk() error {
@@ -76,7 +76,7 @@ func (c *call) showBulk() error {
 	return c.show("bulk", p)
 }
 
-// deathReasons returns the choices of a reason of death.
+// deathReasons returns the choices of the field for the reason of death.
 func (c *call) deathReasons() (all []choice) {
 	for _, r := range []punctual.DeathReason{punctual.ReasonAttemptsUsedUp, punctual.ReasonDiscarded, punctual.ReasonExpired} {
 		all = append(all, choice{Value: string(r), Text: string(r), Chosen: c.get("reason") == string(r)})
@@ -84,8 +84,8 @@ func (c *call) deathReasons() (all []choice) {
 	return all
 }
 
-// readBulk reads a bulk change from the form. A delay becomes the instant that it means now, so that a change which is continued
-// later gives all messages the same due time.
+// readBulk reads a bulk change from the form. A delay becomes the instant that it means now, so that a change which is stopped and
+// continued later still gives all messages the same due time.
 func (c *call) readBulk(topic string) (b punctual.Bulk, err error) {
 	b.Select = punctual.Selection{Topic: topic, Reason: punctual.DeathReason(c.get("reason")), Error: c.get("error"), IDPrefix: c.get("prefix")}
 	if b.Do, err = punctual.ParseBulkChange(c.get("change")); err != nil {
@@ -129,7 +129,7 @@ func rateOf(text string) (int, error) {
 	return int(n), nil
 }
 
-// bulkWhen reads the new due time of a requeue or reschedule.
+// bulkWhen reads the new due time of a requeue or reschedule. A requeue without one is due now.
 func (c *call) bulkWhen(do punctual.BulkChange) (punctual.When, error) {
 	due, delay, err := c.when()
 	switch {
@@ -144,7 +144,8 @@ func (c *call) bulkWhen(do punctual.BulkChange) (punctual.When, error) {
 	return punctual.At(now.Add(delay)), err
 }
 
-// mayBulk returns an ErrForbidden unless the reader may make a bulk change: a delete needs the right that a purge needs.
+// mayBulk returns an ErrForbidden unless the reader may make a bulk change: a delete needs access.Admin as a purge does, every other change
+// access.Amend.
 func (c *call) mayBulk(b *punctual.Bulk) error {
 	if b.Do == punctual.BulkDelete {
 		return c.may(access.Admin, b.Select.Topic)
@@ -152,7 +153,8 @@ func (c *call) mayBulk(b *punctual.Bulk) error {
 	return c.may(access.Amend, b.Select.Topic)
 }
 
-// countBulk counts what the bulk change of the form would change, and leads to the page that shows it and can carry it out.
+// countBulk counts the messages that the bulk change of the form would change, and leads to the page that shows the count and can carry the
+// change out.
 func (c *call) countBulk() error {
 	b, err := c.readBulk(c.path["topic"])
 	if err != nil {
@@ -165,8 +167,8 @@ func (c *call) countBulk() error {
 	return c.startBulk(b, nil)
 }
 
-// runBulk carries out a change that was counted, or continues one that was stopped. A change that was counted is carried out
-// once: whoever sends the form again gets to the change that is under way.
+// runBulk carries out a change that was counted, or continues one that was stopped or has failed. Either happens once: whoever sends
+// the form again is led to the page of the change that the first form has started.
 func (c *call) runBulk() error {
 	job, err := c.bulkJob()
 	if err != nil {
@@ -180,8 +182,8 @@ func (c *call) runBulk() error {
 	return c.startBulk(b, job)
 }
 
-// startBulk starts a bulk change, waits for its end for a moment, and leads to its page. before is the job whose page has the
-// form, or nil.
+// startBulk starts a bulk change, waits at most bulkWait for its end, and leads to its page. before is the job whose page has the
+// form, or nil for a count.
 func (c *call) startBulk(b punctual.Bulk, before *bulkJob) error {
 	topic := b.Select.Topic
 	job, err := c.console.bulks.start(b, before, c.user(), c.recordBulk(&b))
@@ -206,7 +208,7 @@ func (c *call) recordBulk(b *punctual.Bulk) recorder {
 	return c.recorder(audit.Change{Verb: "bulk " + b.Do.String(), Topic: b.Select.Topic, Detail: describe(b)})
 }
 
-// describe says in one line what a bulk change selects and does, for the audit log.
+// describe returns the facts of a bulk change in one line, for the audit log.
 func describe(b *punctual.Bulk) string {
 	var parts []string
 	for _, f := range bulkFacts(b, time.UTC) {
@@ -215,7 +217,8 @@ func describe(b *punctual.Bulk) string {
 	return strings.Join(parts, ", ")
 }
 
-// bulkFacts returns what a bulk change selects and does.
+// bulkFacts returns what a bulk change selects, by how much it moves due times, and how many changes it makes in a second. The kind of the
+// change and the new due time of a requeue or reschedule are not among them.
 func bulkFacts(b *punctual.Bulk, zone *time.Location) (f facts) {
 	s := &b.Select
 	f.add("state", s.State.String())
@@ -224,7 +227,7 @@ func bulkFacts(b *punctual.Bulk, zone *time.Location) (f facts) {
 	f.add("reason", string(s.Reason))
 	f.add("error", s.Error)
 	f.add("prefix", s.IDPrefix)
-	for name, value := range s.Headers { // at most one
+	for name, value := range s.Headers { // the form has at most one
 		f.add("header", name+"="+value)
 	}
 	switch {
@@ -239,8 +242,8 @@ func bulkFacts(b *punctual.Bulk, zone *time.Location) (f facts) {
 	return f
 }
 
-// bulkJob returns the job that the path names. One of another topic is not found, because rights were checked on the topic of the
-// path.
+// bulkJob returns the job that the path names. A job of another topic than that of the path is an ErrNotFound, because rights were checked
+// on the topic of the path.
 func (c *call) bulkJob() (*bulkJob, error) {
 	job := c.console.bulks.find(c.path["job"])
 	if job == nil || job.Bulk.Select.Topic != c.path["topic"] {
@@ -281,7 +284,8 @@ func (c *call) stopBulk() error {
 	return c.redirect(c.frame("").TopicPath(c.path["topic"], "bulk", job.ID), notice{Key: "notice.bulk.stopped"})
 }
 
-// BulkPath returns the path of the form that changes all messages of a list.
+// BulkPath returns the path of the page with the form that changes all messages of a list. The form then has the bounds and filters of the
+// list.
 func (f *frame) BulkPath(topic string, l *messageList) string {
 	q := url.Values{"state": {l.State}}
 	for name, value := range map[string]string{"from": l.Since, "to": l.Until, "reason": l.Reason} {
@@ -293,5 +297,5 @@ func (f *frame) BulkPath(topic string, l *messageList) string {
 	return f.TopicPath(topic, "bulk") + "?" + q.Encode()
 }
 
-// errStopped is the cause with which a bulk change ends that somebody stops.
+// errStopped is the cause with which the context of a bulk change ends when somebody stops the change or the console is closed.
 var errStopped = errors.New("stopped")

@@ -27,7 +27,7 @@ func (r *rig) bulk(topic string, form url.Values) string {
 	return a.Header().Get("Location")
 }
 
-// run sends the form that carries a change out, and returns the path of its page.
+// run sends the form that carries a counted change out or continues a stopped one, and returns the path of the page of the new job.
 func (r *rig) run(counted string) string {
 	r.t.Helper()
 	a := r.post(counted+"/run", nil)
@@ -54,7 +54,7 @@ func TestBulk(t *testing.T) {
 	if m := r.message("t", "a-001"); !m.Due.Equal(noon.Add(time.Hour + time.Second)) {
 		t.Errorf("a count has moved a message to %v", m.Due)
 	}
-	for range 3 { // whoever sends the form again gets to the same change
+	for range 3 { // whoever sends the form again is led to the same change
 		if text := wordsOf(r.page(r.run(counted))); !strings.Contains(text, "complete") || !strings.Contains(text, "Shifted 60 / 60") {
 			t.Errorf("the change: %s", text)
 		}
@@ -98,7 +98,7 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// A form that makes no sense is refused with its page, and nothing is counted.
+// A form that makes no sense is refused with its page, or its count fails with the reason on the page of the count.
 func TestBulkThatIsRefused(t *testing.T) {
 	r := newRig(t, &Options{HideBodies: true, Authenticate: who(access.Everything())})
 	r.push("t", "a", time.Hour)
@@ -114,7 +114,7 @@ func TestBulkThatIsRefused(t *testing.T) {
 		}
 		a := r.post("/topics/t/bulk", fields)
 		if a.Code != 400 && a.Code != 403 || !strings.Contains(a.text, want) || !strings.Contains(a.text, `role="alert"`) {
-			if a.Code == 303 { // a bulk that makes no sense is found by the count
+			if a.Code == 303 { // the count was started, and has to fail
 				if text := r.page(a.Header().Get("Location")); strings.Contains(text, want) && strings.Contains(text, "broken off") {
 					continue
 				}
@@ -130,7 +130,8 @@ func TestBulkThatIsRefused(t *testing.T) {
 	}
 }
 
-// Whoever may amend and not administer cannot carry out a delete, nor whoever may amend another topic alone a change of this one.
+// A principal who may amend but not administer cannot count, carry out or stop a delete. A job is not found under the path of another topic,
+// and a reader cannot carry out a change.
 func TestRightsOfBulk(t *testing.T) {
 	grants := []access.Grant{{Actions: access.Inspect | access.Amend, Topics: "*"}}
 	r := newRig(t, &Options{Authenticate: func(*http.Request) (*access.Principal, error) {
@@ -167,7 +168,7 @@ func TestRightsOfBulk(t *testing.T) {
 type gated struct {
 	*memstore.Store
 	pass  chan struct{} // one amendment passes for each value
-	began chan struct{} // has a value for each amendment that came
+	began chan struct{} // has a value for each amendment that has begun
 }
 
 func (g *gated) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
@@ -180,8 +181,7 @@ func (g *gated) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	}
 }
 
-// A long change goes on after its form was answered, tells how far it is, can be stopped and continued, and ends with the
-// console.
+// A long change goes on after its form was answered, its page tells how far it is, and it can be stopped and continued.
 func TestBulkIsStoppedAndContinued(t *testing.T) {
 	below := newRig(t, nil)
 	g := &gated{Store: below.store, pass: make(chan struct{}), began: make(chan struct{}, 100)}
@@ -194,7 +194,7 @@ func TestBulkIsStoppedAndContinued(t *testing.T) {
 	page := r.run(counted)
 	<-g.began
 	g.pass <- struct{}{}
-	<-g.began // the second one comes when the first was answered
+	<-g.began // the second amendment begins when the first has returned
 	text := wordsOf(r.page(page))
 	if !strings.Contains(text, "under way") || !strings.Contains(text, "/ 2,500") {
 		t.Errorf("while it is under way: %s", text)
@@ -220,7 +220,7 @@ func TestBulkIsStoppedAndContinued(t *testing.T) {
 	}
 }
 
-// movedBy counts the messages m0000 to n-1 that were moved by a length of time.
+// movedBy returns how many of the n messages m0000, m0001 and so on were moved by a length of time.
 func (r *rig) movedBy(topic string, n int, by time.Duration) (moved int) {
 	r.t.Helper()
 	for i := range n {
@@ -231,7 +231,7 @@ func (r *rig) movedBy(topic string, n int, by time.Duration) (moved int) {
 	return moved
 }
 
-// No more than a few changes are under way at once, and closing the console stops them.
+// No more than mostBulks changes are under way at once, and closing the console stops them.
 func TestBulksAreBounded(t *testing.T) {
 	below := newRig(t, nil)
 	g := &gated{Store: below.store, pass: make(chan struct{}), began: make(chan struct{}, 100)}
@@ -266,7 +266,7 @@ func TestBulksAreBounded(t *testing.T) {
 	}
 }
 
-// The list shows what the filter of the change selects, and says how far it looked.
+// A list with a filter shows the messages that the filter selects, says how many were read, and leads to the bulk change of all of them.
 func TestFilteredList(t *testing.T) {
 	r := newRig(t, nil)
 	for i := range 200 {
@@ -288,7 +288,7 @@ func TestFilteredList(t *testing.T) {
 	}
 }
 
-// +1 h moves each message from its own time. One that somebody works on stays.
+// The button "+1 h" moves each message from its own due time. A message that is leased stays where it is.
 func TestAnHourLater(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "a", time.Hour)

@@ -21,8 +21,8 @@ const (
 	keptBulks = 100
 )
 
-// bulks are the bulk changes that people have asked for. They run in goroutines of their own, because a change may take longer
-// than a browser waits; close ends them. Their methods are safe for concurrent use.
+// bulks are the bulk changes that people have asked for. Each change runs in a goroutine of its own, because it may take longer than a
+// browser waits; close ends the changes. The methods are safe for concurrent use.
 type bulks struct {
 	queue *punctual.Queue
 	log   *slog.Logger
@@ -31,26 +31,26 @@ type bulks struct {
 	under sync.WaitGroup
 
 	mu      sync.Mutex
-	all     []*bulkJob // guarded by mu, in the order in which they began
-	running int        // guarded by mu
+	all     []*bulkJob // guarded by mu: the last keptBulks jobs, in the order in which they began
+	running int        // guarded by mu: how many jobs are under way
 	closed  bool       // guarded by mu
 }
 
-// bulkJob is one bulk change.
+// bulkJob is one bulk change, or the count before one.
 type bulkJob struct {
 	ID, Who string
 	Bulk    punctual.Bulk
-	// Counted is how many messages the count before the change has found.
+	// Counted is how many messages the count before the change has found, 0 for a count itself.
 	Counted int64
 	ended   chan struct{} // closed when the change has ended
 	stop    context.CancelCauseFunc
 
-	// What follows is guarded by bulks.mu.
+	// The fields from here on are guarded by bulks.mu.
 	report    punctual.BulkReport
-	began, at time.Time // when it began, and when it ended, by the clock of this process
+	began, at time.Time // when the job began, and when it ended, by the clock of this process
 	err       error
 	done      bool
-	next      *bulkJob // the job that carries out a count, or continues a change
+	next      *bulkJob // the job that carries this count out, or continues this change
 }
 
 // bulkView is a copy of the state of a job.
@@ -73,7 +73,7 @@ func newBulks(q *punctual.Queue, log *slog.Logger) *bulks {
 	return b
 }
 
-// close stops all changes that are under way and waits for them.
+// close stops all changes that are under way and waits for their ends. No change can be started afterwards.
 func (b *bulks) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -82,8 +82,9 @@ func (b *bulks) close() {
 	b.under.Wait()
 }
 
-// start begins a bulk change. record makes it and enters it into the audit log. before is the job that is carried out or
-// continued, or nil; the second of two people who do that at once gets the job of the first.
+// start begins a bulk change, which record makes and enters into the audit log. before is the count that is carried out or the change
+// that is continued, or nil. If two people do that at the same time, the second gets the job of the first. While before itself is
+// under way, start returns before.
 func (b *bulks) start(bulk punctual.Bulk, before *bulkJob, who string, record recorder) (*bulkJob, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,7 +151,7 @@ func (b *bulks) finish(job *bulkJob, r punctual.BulkReport, err error) {
 	close(job.ended)
 }
 
-// stop ends a job that is under way. What it has changed stays changed.
+// stop ends a job that is under way. The messages that it has changed stay changed.
 func (b *bulks) stop(job *bulkJob) { job.stop(errStopped) }
 
 // find returns the job with this ID, or nil.

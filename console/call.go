@@ -16,8 +16,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// call is the state of one request. The goroutine of the request owns it. Those of eachInParallel only read it, but for
-// noFinished, which they also set.
+// call is the state of one request. The goroutine of the request owns it. The goroutines of eachInParallel read it as well, and set
+// only noFinished.
 type call struct {
 	console  *Console
 	w        http.ResponseWriter
@@ -31,8 +31,9 @@ type call struct {
 	begun    bool              // the answer has begun, so an error page can no longer be sent
 	who      *access.Principal // nil before it is known
 	loggedIn bool
-	browser  string // the session or browser that the form token is made for; "" before it is needed
-	// noFinished is set once the store has answered that it keeps no finished records. Searches in several topics set it at the same time.
+	browser  string // the session, or the browser without one, for which the form token is made; "" before it is known
+	// noFinished is set once the store has answered that it keeps no finished records. It is atomic because a search in several topics
+	// sets it from several goroutines.
 	noFinished atomic.Bool
 }
 
@@ -42,7 +43,8 @@ const maxForm = 4 << 20
 // maxStrangersForm bounds the bytes of a form on a public route, whose sender has not been authenticated.
 const maxStrangersForm = 16 << 10
 
-// findRoute sets the route for the request's path and method. When done is true, it has answered the request itself, with a redirect.
+// findRoute sets route, path and fragment from the request's path and method. When done is true, it has answered the request itself, with
+// a redirect from the bare prefix to the first page.
 func (c *call) findRoute() (done bool, err error) {
 	path, inside := strings.CutPrefix(c.r.URL.EscapedPath(), c.console.options.Prefix)
 	if inside && path == "" {
@@ -80,7 +82,7 @@ var (
 	errMethod = fmt.Errorf("the page does not take this method: %w", punctual.ErrUnsupported)
 )
 
-// readForm reads the query, or the form that is posted. A form without the browser's token is refused.
+// readForm sets form from the query, or for a POST from the form in the body. A posted form without the browser's token is refused.
 func (c *call) readForm() error {
 	if c.r.Method != http.MethodPost {
 		c.form = c.r.URL.Query()
@@ -125,7 +127,7 @@ func (c *call) now() (time.Time, error) {
 	return now, nil
 }
 
-// redirect answers a form that was carried out: the browser goes to another page, which shows the notice.
+// redirect answers a form that was carried out: the browser goes to another page, which shows the notice if n has a key.
 func (c *call) redirect(to string, n notice) error {
 	c.leaveNotice(n)
 	c.begun = true
@@ -164,10 +166,10 @@ func (c *call) status() int {
 	return wire.StatusOf(cmp.Or(punctual.ErrorCode(c.problem), "internal"))
 }
 
-// errorPage shows only the problem of the frame.
+// errorPage is a page that shows nothing but the problem of its frame.
 type errorPage struct{ *frame }
 
-// fail answers with the error page for err, and logs errors with a status of 500 or more.
+// fail answers with the error page for err. It logs err if its status is 500 or more.
 func (c *call) fail(err error) {
 	c.problem, c.fragment = err, false
 	if s := c.status(); s >= http.StatusInternalServerError {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// chart is a picture of counts over time, whose bars the server computes, and the same numbers as a table. Widths are in percent, so that the
-// picture fits every screen without inline styles, which the content policy forbids.
+// chart is a picture of counts over time, whose bars the console computes, and the same numbers as a table. Widths are in percent, so that
+// the picture fits every screen without inline styles, which the content policy forbids.
 type chart struct {
 	// Name is the key of the caption.
 	Name  string
@@ -18,11 +18,11 @@ type chart struct {
 	Lines []line
 	Keys  []legend
 	Rows  []chartRow
-	// Runs mark the columns in which schedules come. HasRuns is true if there is one.
+	// Runs mark the columns in which schedules come. HasRuns is true if there is at least one mark.
 	Runs    []runMark
 	HasRuns bool
 	// RunsUntil is the time up to which Runs are complete, zero if that is the end of the picture. RunsLeft is true if there are
-	// more schedules than were looked at.
+	// more schedules than were read.
 	RunsUntil time.Time
 	RunsLeft  bool
 	Height    float64
@@ -31,23 +31,23 @@ type chart struct {
 	Scale string
 	// HasBroken is true if a bar counts more than the scale reaches.
 	HasBroken bool
-	// Total is the sum of the bars, Overdue and Beyond are the counts before the first and after the last one.
+	// Total is the sum of all steps. Overdue is the count before the first step, Beyond the one after the last step.
 	Total, Overdue, Beyond int64
 }
 
-// bar is one column of a chart, with its parts stacked.
+// bar is one column of a chart. Its parts are stacked, one for each series that has a count in the column.
 type bar struct {
 	X, Width string
 	Parts    []part
 	Path     string
-	// Text says in words what the bar counts. Kind is "overdue", "beyond" or "".
+	// Text is the name of the column with its count. Kind is "overdue" or "beyond" for the columns at the sides, otherwise "".
 	Text, Kind string
 	Count      int64
 	// Top is the y of the bar's upper end, Middle the x of its middle.
 	Top    float64
 	Middle string
-	// Broken marks a bar that counts more than the scale reaches. It is drawn with a gap from BreakLow on the left to BreakHigh
-	// at Right.
+	// Broken marks a bar that counts more than the scale reaches. The bar is drawn with a gap, which rises from BreakLow at its left
+	// side to BreakHigh at its right side, whose x is Right.
 	Broken              bool
 	Right               string
 	BreakLow, BreakHigh float64
@@ -55,7 +55,7 @@ type bar struct {
 
 type part struct {
 	Y, Height float64
-	// Hue is the number in the name of a colour's CSS class.
+	// Hue is the number in the name of a colour's CSS class, such as 1 in h1.
 	Hue int
 }
 
@@ -77,11 +77,11 @@ type chartRow struct {
 	Label, Path string
 	Count       int64
 	Parts       []int64
-	// Runs is how many times schedules come in the step.
+	// Runs is how many times of schedules are in the step.
 	Runs int
 }
 
-// series is the counts of one colour: one per step, with what is due before the first step and after the last one.
+// series is the counts of one colour: one for each step, one of what is overdue, and one of what is due after the last step.
 type series struct {
 	name, path string
 	hue        int
@@ -95,13 +95,13 @@ type columns struct {
 	name   string
 	edges  []time.Time
 	series []series
-	// label names column i in words, path returns the path of its list, or "".
+	// label names column i in words, path returns the path of its list, or "". A nil path means that no column has a list.
 	label func(i int) string
 	path  func(i int) string
 	ticks []tick
 	log   bool
 	scale string
-	// around adds the columns Overdue and Beyond on both sides.
+	// around adds the columns Overdue on the left and Beyond on the right.
 	around bool
 	// pathOverdue and pathBeyond are the paths of their lists, or "".
 	pathOverdue, pathBeyond string
@@ -111,12 +111,13 @@ type columns struct {
 
 const (
 	chartHeight = 132.0
-	// sideWidth is the width of Overdue and Beyond, sideGap the space beside them, in percent.
+	// sideWidth is the width of each of the columns Overdue and Beyond, sideGap the space between them and the others, in percent.
 	sideWidth, sideGap = 4.0, 1.5
 	// besideSide is the distance in percent from either side within which a tick has no text, because it would overlap the name of Overdue or
 	// Beyond in a narrow chart.
 	besideSide = 8.0
-	// breakBelow is how far below the top of a broken bar its gap is, breakSlope how far the gap falls from right to left.
+	// breakBelow is how far the gap of a broken bar is below the top of the bar at its right side, breakSlope how much lower the gap is at
+	// the left side.
 	breakBelow, breakSlope = 14.0, 7.0
 )
 
@@ -175,7 +176,7 @@ func (f *frame) draw(k columns) *chart {
 	return c
 }
 
-// column returns one bar. of selects what it shows of each series.
+// column returns one bar. The function of returns what the bar shows of a series.
 func (f *frame) column(k columns, scale scale, x, width float64, count int64, of func(series) int64, label, path, kind string) bar {
 	b := bar{X: percent(x), Width: percent(width), Path: path, Kind: kind, Count: count, Text: label + ": " + thousands(count)}
 	whole := scale.height(count)
@@ -207,7 +208,7 @@ func scaleTo(most int64, log bool) scale {
 	return scale{roundUp(most), false}
 }
 
-// roundUp returns the least number that is not less than n or 4 and is 1, 2, 4 or 5 times a power of ten.
+// roundUp returns the least number that is not less than n or 4 and is 1, 2, 4 or 5 times a power of ten, but never more than 10^17.
 func roundUp(n int64) int64 {
 	for p := int64(1); ; p *= 10 {
 		for _, m := range []int64{1, 2, 4, 5} {
@@ -218,14 +219,14 @@ func roundUp(n int64) int64 {
 	}
 }
 
-// height returns the height of a count. It leaves 14 units free above the highest bar, for its number, and gives every count but 0 at least
-// 2 units, so that it is seen.
+// height returns the height of a count. It leaves 14 units free above the highest bar, for the marks of schedules and the numbers of Overdue
+// and Beyond. Every count but 0 gets at least 2 units, so that it is seen.
 func (s scale) height(n int64) float64 {
 	const room = chartHeight - 14
 	switch {
 	case n == 0:
 		return 0
-	case n > s.most: // only Overdue and Beyond, which do not count for the scale: the number above them says how many
+	case n > s.most: // the scale is made for the steps alone, so Overdue and Beyond may exceed it; the number above them says how many
 		return room
 	case s.log:
 		return max(2, room*math.Log10(float64(n)+1)/math.Log10(float64(s.most)+1))
@@ -273,7 +274,7 @@ func number(x float64) string { return strconv.FormatFloat(round(x), 'f', -1, 64
 
 func round(x float64) float64 { return math.Round(x*100) / 100 }
 
-// axis is the history of a message as points on a line.
+// axis is the history of a message as points on a line. Now is the x of the present, "" if the history does not contain it.
 type axis struct {
 	Points []axisPoint
 	Now    string
@@ -285,7 +286,8 @@ type axisPoint struct {
 }
 
 // axisOf places events on a line, in order of time. The space between two of them grows with the logarithm of the time between them, because
-// in proportion events of one second would overlap in a history of weeks.
+// events within one second would overlap in a history of weeks if the space were in proportion to the time. It returns nil for fewer than
+// two events.
 func axisOf(f *frame, events []event) *axis {
 	if len(events) < 2 {
 		return nil

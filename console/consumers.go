@@ -33,7 +33,7 @@ func (c *call) showConsumers() error {
 // workers are the consumers of a topic as a page shows them.
 type workers struct {
 	Rows []workerRow
-	// More is how many consumers are left out of Rows.
+	// More is how many consumers have no row of their own because there are more than mostWorkers.
 	More int
 	// Since is when the counting of consumers began. Known is false if nothing counts them.
 	Since time.Time
@@ -43,18 +43,19 @@ type workers struct {
 // workerRow is one consumer in a table.
 type workerRow struct {
 	punctual.Consumer
-	// Who is the consumer's user and name, or its address if both are unknown. Others marks the row that sums up consumers without a row.
+	// Who is the consumer's user and name, or its address if both are unknown. Others marks the row that sums up the consumers without a row
+	// of their own.
 	Who    string
 	Others bool
 	// ClaimedPerMinute and SettledPerMinute are means over the last consumers.RateMinutes minutes.
 	ClaimedPerMinute, SettledPerMinute string
 }
 
-// mostWorkers is how many consumers a page shows.
+// mostWorkers is how many consumers have a row of their own on a page.
 const mostWorkers = 20
 
-// whoClaims returns the function that reports the consumers of a topic: Options.Consumers, the store's, or that of the tracker behind
-// Observer. It returns nil if there is none of them.
+// whoClaims returns the function that reports the consumers of a topic: Options.Consumers, otherwise the store's, otherwise that of the
+// tracker which Observer fills. It returns nil if there is none of the three.
 func (c *Console) whoClaims() func(context.Context, string) (punctual.Consumers, error) {
 	switch {
 	case c.options.Consumers != nil:
@@ -67,7 +68,8 @@ func (c *Console) whoClaims() func(context.Context, string) (punctual.Consumers,
 	return nil
 }
 
-// workersOf returns the consumers of a topic. A server that is too old to report them is no error: the page then says that they are unknown.
+// workersOf returns the consumers of a topic. A store or server that cannot report them, for instance because it is too old, is no error: the
+// page then says that the consumers are unknown.
 func (c *call) workersOf(topic string) (*workers, error) {
 	tell := c.console.whoClaims()
 	if tell == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// The page of a topic shows who works on it, as Options.Consumers tells, and sums up those for whom there is no room.
+// The page of a topic shows its consumers, as Options.Consumers reports them, and sums up those for whom there is no room.
 func TestConsumersOfATopic(t *testing.T) {
 	var told punctual.Consumers
 	var fails error
@@ -45,7 +45,7 @@ func TestConsumersOfATopic(t *testing.T) {
 	}
 }
 
-// A console that is mounted in a program shows what the handlers of its workers hold, once it is given to them.
+// A console that is mounted in a program shows which leases the program's own handlers hold, once its Observer is told of their deliveries.
 func TestConsumersOfThisProgram(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "a", time.Hour)

@@ -22,34 +22,35 @@ import (
 )
 
 const (
-	// deadSample is about how many dead messages a page groups, the newest of at most deadTopics topics, an equal share of each.
+	// deadSample is how many dead messages a page groups at most: the newest of at most deadTopics topics, an equal share of each topic.
 	deadSample, deadTopics = 1000, 8
 	// deadDays is how many days the picture of the dead shows.
 	deadDays = 14
 )
 
-// deadPage shows the dead messages of one topic, or of the topics that have most.
+// deadPage shows the dead messages of one topic, or of the topics that have the most of them.
 type deadPage struct {
 	*frame
 	Topic  string
 	Topics []topicRow
-	// More is how many topics with dead messages are not in Topics.
+	// More, if above 0, is how many topics with dead messages are not in Topics. All is how many dead messages there are, as far as they
+	// are counted.
 	More int
 	All  int64
-	// Groups are made of the newest Sample dead messages. Whole is true if these are all.
+	// Groups are made of Sample dead messages, the newest of each topic in Topics. Whole is true if these are all that there are.
 	Groups  []deadGroup
 	Sample  int
 	Whole   bool
 	Days    *chart
 	List    *messageList
 	Reasons []choice
-	// Export is the path of the list as lines of JSON.
+	// Export is the path at which the list can be downloaded as lines of JSON, "" without a list.
 	Export string
-	// On is the position in the list at which a requeue stopped because its time was up, or "".
+	// On is the position in the list at which the last requeue stopped because its time was up, or "".
 	On string
 }
 
-// deadGroup is dead messages of the same topic with the same reason and error.
+// deadGroup is dead messages of the same topic with the same reason and the same error, as lastError returns it.
 type deadGroup struct {
 	Topic, Reason, Error string
 	Count                int
@@ -66,8 +67,8 @@ func (c *call) showDead() error {
 		return err
 	}
 	for _, s := range all {
-		// Until the first count has ended only the topic that was asked for is read: most topics have no dead messages, and each of them
-		// would take several calls.
+		// Until the first count has ended, it is not known which topics have dead messages. Only the topic that was asked for is read then,
+		// because most topics have no dead messages and each would take several calls.
 		if (s.Dead > 0 && p.Topic == "") || p.Topic == s.Topic && (s.Dead > 0 || p.Partial) {
 			p.Topics = append(p.Topics, rowOf(s, p.Now))
 			p.All += s.Dead
@@ -103,7 +104,7 @@ func (c *call) showDead() error {
 	return c.show("dead", p)
 }
 
-// groupDead groups the newest dead messages of the topics of the page, and counts them by day.
+// groupDead groups the newest dead messages of the topics of the page, and counts them by the day on which they died.
 func (c *call) groupDead(p *deadPage) error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -157,7 +158,7 @@ func (c *call) groupDead(p *deadPage) error {
 	return nil
 }
 
-// daysBefore returns the n+1 edges of the last n days in the time zone of now. The last day is today.
+// daysBefore returns when each of the last n days begins in the time zone of now, and when the last one ends. The last day is today.
 func daysBefore(now time.Time, n int) []time.Time {
 	var edges []time.Time
 	for i := range n + 1 {
@@ -167,12 +168,13 @@ func daysBefore(now time.Time, n int) []time.Time {
 }
 
 const (
-	// requeuePage is how many dead messages a requeue reads in one call of the store, requeueTime after how long it stops and offers to go on.
+	// requeuePage is how many dead messages a requeue reads in one call of the store. requeueTime is after how long a requeue stops, so that
+	// its form is answered; the next page then offers to go on.
 	requeuePage = 1000
 	requeueTime = 20 * time.Second
 )
 
-// deathQuery reads the fields of a form that choose dead messages.
+// deathQuery reads the fields of a form that choose dead messages: those that the store filters by, and the filter by error.
 func (c *call) deathQuery(limit int) (q punctual.ListQuery, errors deathFilter, err error) {
 	q = punctual.ListQuery{Topic: c.path["topic"], State: punctual.StateDead, Reason: punctual.DeathReason(c.get("reason")), Limit: limit}
 	if q.From, err = c.instant("from"); err != nil {
@@ -185,7 +187,7 @@ func (c *call) deathQuery(limit int) (q punctual.ListQuery, errors deathFilter, 
 	return q, errors, err
 }
 
-// requeueDead requeues the dead messages that the form's fields choose, spread over a time if asked for.
+// requeueDead requeues the dead messages that the form's fields choose. With the field "spread" their due times are spread over that time.
 func (c *call) requeueDead() error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -201,7 +203,7 @@ func (c *call) requeueDead() error {
 	}
 	q.After = c.get("on")
 	if end := now.Add(time.Millisecond); q.To.IsZero() || q.To.After(end) {
-		q.To = end // a message that dies again during the requeue is not requeued a second time
+		q.To = end // so that a message which dies again during the requeue is not requeued a second time
 	}
 	spread, err := notation.ParseDuration(cmp.Or(c.get("spread"), "0"))
 	if err != nil {
@@ -230,14 +232,15 @@ func (c *call) requeueDead() error {
 	return c.redirect(c.frame("").Path("/dead")+"?"+back.Encode(), note)
 }
 
-// requeued is the result of a requeue: done messages were requeued, of looked that were read.
+// requeued is the result of a requeue: done is how many messages were requeued, looked how many were read.
 type requeued struct {
 	done, looked int64
 	// next is the position at which to go on, or "" if the end of the list was reached.
 	next string
 }
 
-// requeueAll requeues, page by page, the messages of a list that the filter keeps, until the list or the time is at its end.
+// requeueAll requeues, page by page, the messages of a list that the filter keeps. It ends with the list, or with the page during which
+// requeueFor is over.
 func (c *call) requeueAll(ctx context.Context, i punctual.Inspector, q punctual.ListQuery, filter deathFilter, spread time.Duration) (r requeued, err error) {
 	end := time.Now().Add(c.console.requeueFor)
 	for number := 0; ; {
@@ -267,8 +270,8 @@ func (c *call) requeueAll(ctx context.Context, i punctual.Inspector, q punctual.
 	}
 }
 
-// requeueSome requeues messages and returns how many were still dead. A message that is no longer dead is no error, because somebody else has
-// requeued or purged it.
+// requeueSome requeues messages and returns how many of them it has requeued. A message that is no longer dead is no error, because somebody
+// else may have requeued or purged it.
 func (c *call) requeueSome(ctx context.Context, as []punctual.Amendment) (n int64, err error) {
 	if len(as) == 0 {
 		return 0, nil
@@ -288,14 +291,14 @@ func (c *call) requeueSome(ctx context.Context, as []punctual.Amendment) (n int6
 	return n, err
 }
 
-// share returns the delay of message n when messages are spread over a time. It takes multiples of the golden ratio, which fill the time
-// evenly although the number of messages is not known yet.
+// share returns the delay of message n when messages are spread over a time. It uses the fractions of multiples of the golden ratio, which
+// fill the time evenly although the number of messages is not known yet.
 func share(spread time.Duration, n int) time.Duration {
 	_, place := math.Modf(float64(n) / math.Phi)
 	return time.Duration(place * float64(spread)).Truncate(time.Millisecond)
 }
 
-// exportDead sends the dead messages that the query chooses as lines of JSON, in the form of the HTTP interface.
+// exportDead sends the dead messages that the query chooses as lines of JSON, each in the form that a message has in the HTTP interface.
 func (c *call) exportDead() error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -322,7 +325,7 @@ func (c *call) exportDead() error {
 				continue
 			}
 			if err := c.writeLine(out, &page.Messages[i]); err != nil {
-				panic(http.ErrAbortHandler) // so that the browser does not take a part for the whole
+				panic(http.ErrAbortHandler) // so that the browser does not take a part of the export for the whole
 			}
 		}
 		if page.Next == "" {

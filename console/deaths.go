@@ -11,12 +11,12 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// deathFilter selects dead messages by the text of their last error. A store cannot search for that, so the console reads the list and filters
-// it.
+// deathFilter selects dead messages by the text of their last error. A store cannot search for such a text, so the console reads the list
+// and filters it.
 type deathFilter struct {
 	Text string
-	// Whole selects the messages whose error a group shows as exactly Text; with an empty Text, those without an error. Otherwise the error
-	// has to contain Text.
+	// With Whole the filter selects the messages for which lastError returns exactly Text, and with an empty Text those without an error.
+	// Without Whole the last error has to contain Text.
 	Whole bool
 }
 
@@ -67,7 +67,8 @@ func (f deathFilter) addTo(q url.Values) {
 	}
 }
 
-// lastError returns the first line of a message's last error, cut to 160 bytes, by which dead messages are grouped.
+// lastError returns the first line of a message's last error, by which dead messages are grouped. It cuts a longer line after 160 bytes and
+// adds "…".
 func lastError(m *punctual.Info) string {
 	if len(m.Failures) == 0 {
 		return ""
@@ -84,7 +85,7 @@ func lastError(m *punctual.Info) string {
 	return visible(text)
 }
 
-// scanned is the result of a scan: the messages found, of looked that were read.
+// scanned is the result of a scan: found are the messages that fit, looked is how many messages were read.
 type scanned struct {
 	found  []punctual.Info
 	looked int
@@ -93,8 +94,8 @@ type scanned struct {
 	next string
 }
 
-// scan reads a list and returns the messages that fit. It stops after scanStep messages, when it has found a page of rows, or when its time is
-// up.
+// scan reads a list and returns the messages that fit. It stops when it has read scanStep messages or found pageRows, and when scanFor is
+// over.
 func (c *call) scan(ctx context.Context, i punctual.Inspector, q punctual.ListQuery, fits func(*punctual.Info) bool) (s scanned, err error) {
 	for end := time.Now().Add(c.console.scanFor); ; {
 		q.Limit = scanPage
@@ -103,7 +104,7 @@ func (c *call) scan(ctx context.Context, i punctual.Inspector, q punctual.ListQu
 			return s, err
 		}
 		if n := lengthWith(page.Messages, fits, pageRows-len(s.found)); n < len(page.Messages) {
-			q.Limit = n // more messages fit than there are rows, so the list has to go on after the last row
+			q.Limit = n // the page fills up before its end, so it is read again up to the last row, where the next page has to go on
 			if page, err = i.List(ctx, q); err != nil {
 				return s, err
 			}
@@ -122,7 +123,7 @@ func (c *call) scan(ctx context.Context, i punctual.Inspector, q punctual.ListQu
 	}
 }
 
-// lengthWith returns the length of the shortest beginning of all that contains n messages that fit, or len(all) if fewer fit.
+// lengthWith returns the length of the shortest beginning of the slice all that contains n messages that fit, or len(all) if fewer fit.
 func lengthWith(all []punctual.Info, fits func(*punctual.Info) bool, n int) int {
 	for k := range all {
 		if fits(&all[k]) {

@@ -13,7 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// manyDead makes dead messages of which one in ten has the error "rare", the others one of two.
+// manyDead makes n dead messages. One in ten has the error "rare", one in ten "often 1", the others "often 2".
 func (r *rig) manyDead(topic string, n int) {
 	r.t.Helper()
 	for part := 0; part < n; part += punctual.MaxBatch {
@@ -83,7 +83,7 @@ var (
 	hidden    = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 )
 
-// requeueForm is the form of a page that requeues what its list has.
+// requeueForm returns the hidden fields of the form on a page that requeues the messages of the page's list.
 func requeueForm(t *testing.T, page string) url.Values {
 	t.Helper()
 	_, form, ok := strings.Cut(page, `/requeue">`)
@@ -100,7 +100,7 @@ func requeueForm(t *testing.T, page string) url.Values {
 	return fields
 }
 
-// A group of the dead is listed to its last message, exported and requeued, and nothing else is.
+// A group of dead messages is listed to its last message, exported and requeued, and no other message is.
 func TestGroupOfTheDead(t *testing.T) {
 	r := newRig(t, nil)
 	r.console.scanFor, r.console.requeueFor = time.Hour, time.Hour // however slow the machine is
@@ -162,7 +162,7 @@ func TestGroupOfTheDead(t *testing.T) {
 // A requeue whose time is up says so, and the form on the next page goes on where it stopped.
 func TestRequeueGoesOn(t *testing.T) {
 	r := newRig(t, nil)
-	r.console.requeueFor = 0 // one page of the list for each form
+	r.console.requeueFor = 0 // each form requeues one page of the list
 	r.manyDead("pay", 2500)
 	form := url.Values{"error": {"rare"}, "spread": {"0s"}}
 	for n, want := range []string{"100 messages were requeued, of 1,000 that were looked at. Time was up", "100 messages were requeued, of 1,000 that were looked at. Time was up", "50 messages were requeued, of 500 that were looked at."} {

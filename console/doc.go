@@ -8,8 +8,8 @@
 //	route ─▶ origin ─▶ authenticate ─▶ authorize ─▶ form ─▶ store ─▶ page
 //
 // The table of routes (routes.go) says for each route which access.Action on which topic it needs. A route without an action is
-// refused to everybody, unless the table marks it as public or for any principal. A page is a struct with what it shows and a
-// template named after it (topicsPage and topics.html). It is made anew for each request, from a bounded number of calls of the
-// store. All forms work without the script, which renews what is shown, previews an expression while it is typed, and handles
-// keys. Bulk changes run in goroutines of their own and may outlast their request (bulkjobs.go).
+// refused to everybody, unless the table marks it as public or for any principal. A page is a struct with what the page shows and a
+// template named after the struct (topicsPage and topics.html). The console makes the page anew for each request, from a bounded
+// number of calls of the store. All forms work without the script, which renews what is shown, previews a schedule while its form
+// is filled in, and handles keys. Bulk changes run in goroutines of their own and may outlast their request (bulkjobs.go).
 package console

@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// Writing a picture as HTML takes far longer than the rest of a page, and an open page asks for the same pictures every
-// two seconds. So drawn caches them.
+// Writing a picture as HTML takes far longer than writing the rest of a page, and an open page asks for the same pictures about every
+// two seconds. So drawn caches the HTML of pictures.
 
 // mostDrawn bounds the pictures in the cache. Each has some 10 kB.
 const mostDrawn = 64
@@ -24,14 +24,14 @@ type drawn struct {
 	all map[drawnKey]template.HTML // guarded by mu
 }
 
-// drawnKey identifies a picture by all that it depends on.
+// drawnKey identifies a picture by everything that its HTML depends on.
 type drawnKey struct {
 	language, zone, span string
 	log                  bool
 	counts               [sha256.Size]byte
 }
 
-// get returns the picture from the cache, or calls draw and caches what it returns.
+// get returns the picture from the cache. If it is not there, get calls draw and caches what draw returns, unless that is an error.
 func (d *drawn) get(k drawnKey, draw func() (template.HTML, error)) (template.HTML, error) {
 	d.mu.Lock()
 	text, ok := d.all[k]
@@ -64,7 +64,7 @@ func (c *call) drawnPicture(f *frame, p *overview.Picture, s span) (template.HTM
 	})
 }
 
-// hashOf returns a hash of all the numbers in a picture.
+// hashOf returns a hash of the topics, times and counts in a picture.
 func hashOf(p *overview.Picture) (out [sha256.Size]byte) {
 	h := sha256.New()
 	addAhead(h, p.All)

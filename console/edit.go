@@ -13,17 +13,17 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// editForm is the form that puts another body and other headers into a message that nobody works on.
+// editForm is the form that puts another body and other headers into a scheduled or dead message.
 type editForm struct {
 	Body, Headers string
-	// Due is the due time that the message had when the page was made: the form changes this message and no later one.
+	// Due is the due time that the message had when the page was made. The form is refused once the message is due at another time.
 	Due string
-	// KeepHeaders is true if the headers cannot be written in lines, and stay as they are.
+	// KeepHeaders is true if the headers cannot be written in lines. The form then leaves them as they are.
 	KeepHeaders bool
 }
 
-// editForm returns the form for a message, or nil if the message cannot be changed here: it is neither scheduled nor dead, its
-// body is hidden, very large or no text, or a browser would not send it back as it is.
+// editForm returns the form for a message, or nil if the message cannot be changed with it: the message is neither scheduled nor dead, or
+// its body is hidden, larger than shownBody, not text, or has characters that a browser would not send back as they are.
 func (c *call) editForm(m *punctual.Info) *editForm {
 	if m.State != punctual.StateScheduled && m.State != punctual.StateDead || c.console.options.HideBodies || len(m.Body) > shownBody || !utf8.Valid(m.Body) || strings.ContainsAny(string(m.Body), "\r\x00") {
 		return nil
@@ -37,8 +37,9 @@ func (c *call) editForm(m *punctual.Info) *editForm {
 	return e
 }
 
-// editMessage puts the body and the headers of the form into a message in one step, unless somebody has changed the message since
-// the page was made. A dead message is due at once afterwards, or after the delay of the form; a scheduled one when it was.
+// editMessage puts the body and the headers of the form into a message in one step, unless the due time of the message has changed
+// since the page was made. A dead message is due at once afterwards, or after the delay in the form. A scheduled message keeps its due
+// time.
 func (c *call) editMessage() error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -115,7 +116,7 @@ func (c *call) pushToTopic() error {
 	return c.redirect(to, notice{Key: "notice.push." + r.Status.String(), Args: []string{r.ID}})
 }
 
-// pushRecorded pushes a message and enters that into the audit log, with the detail.
+// pushRecorded pushes a message and enters the push into the audit log, with the detail.
 func (c *call) pushRecorded(m punctual.NewMessage, detail string) (r punctual.PushResult, err error) {
 	_, err = c.record(audit.Change{Verb: "push", Topic: m.Topic, ID: m.ID, Detail: detail}, func(ctx context.Context) (int64, error) {
 		rs, err := c.console.store.Push(ctx, []punctual.NewMessage{m})

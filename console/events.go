@@ -13,7 +13,8 @@ import (
 // eventsPage shows the latest events of a topic that no reader has taken yet.
 type eventsPage struct {
 	*topicView
-	// Able is true if the store can tell of events. On are the names of those that the topic tells of.
+	// Able is true if the store can tell of events and the topic is no companion. On are the names of the events that the topic tells
+	// of, Keep is for how long it keeps them.
 	Able bool
 	On   []string
 	Keep time.Duration
@@ -22,11 +23,12 @@ type eventsPage struct {
 	Kinds    []choice
 	From, To string
 	Filtered bool
-	// Waiting is how many events wait for a reader, Late for how long the first of them has waited if nobody seems to read them.
+	// Waiting is how many events wait for a reader. Late is for how long the first of them has waited, if that is at least unread;
+	// otherwise 0.
 	Waiting int64
 	Late    time.Duration
-	// Scanned is true if the console filtered the list by what happened: it read Looked events, the last of them of the time
-	// Last.
+	// Scanned is true if the console has filtered the list by what happened: it read Looked events, of which the last one is of the
+	// time Last.
 	Scanned     bool
 	Looked      int
 	Last        time.Time
@@ -68,10 +70,10 @@ func (c *call) showEvents() error {
 	return c.show("events", p)
 }
 
-// eventsTopic is the companion with the events of the page's topic.
+// eventsTopic returns the name of the companion with the events of the page's topic.
 func (p *eventsPage) eventsTopic() string { return p.Stats.Topic + punctual.EventSuffix }
 
-// countEvents sets Waiting and Late from the last counts.
+// countEvents sets Waiting and Late from the counts of the topics.
 func (c *call) countEvents(p *eventsPage) error {
 	all, err := c.counted()
 	if err != nil {
@@ -145,7 +147,7 @@ func (p *eventsPage) row(m *punctual.Info) eventRow {
 		return eventRow{Event: punctual.Event{At: m.Due, ID: m.ID}, Wrong: visible(err.Error()), Path: p.MessagePath(m.Topic, m.ID)}
 	}
 	row := eventRow{Event: e, Name: e.Event.String(), Path: p.MessagePath(e.Topic, e.ID)}
-	if e.Event == punctual.EventMissed || e.Event == punctual.EventSkipped { // of a schedule: no message has the ID
+	if e.Event == punctual.EventMissed || e.Event == punctual.EventSkipped { // an event of a schedule, so no message has its ID
 		row.Path = p.SchedulePath(e.Topic, storekit.Stem(e.ID))
 	}
 	return row

@@ -20,7 +20,7 @@ func Example() {
 	pages, err := console.New(store, &console.Options{
 		Prefix: "/queues",
 		Authenticate: func(r *http.Request) (*access.Principal, error) {
-			cookie, err := r.Cookie("login") // whatever the program has
+			cookie, err := r.Cookie("login") // or any other login that the program has
 			if err != nil {
 				return nil, fmt.Errorf("log in first: %w", punctual.ErrUnauthenticated)
 			}
@@ -40,7 +40,7 @@ func Example() {
 	mux.Handle("/queues/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the program's own page") })
 
-	// The program gives pages.Observer() to its Queue and Worker, so that the console knows what passes.
+	// The program gives pages.Observer() to its Queue, so that the console can show how much is pushed. It would give it to a Worker, too.
 	queue := punctual.NewQueue(store, &punctual.QueueConfig{Observer: pages.Observer()})
 	defer queue.Close(context.Background())
 

@@ -2,13 +2,13 @@ package console
 
 import "time"
 
-// fact is one thing that is set of a schedule or of a bulk change. The page has a label for each Name.
+// fact is one value that is set in a schedule or a bulk change. The catalogue has a label for each Name.
 type fact struct{ Name, Value string }
 
-// facts are shown and recorded in the order in which they were added.
+// facts are shown on a page, and written into the audit log, in the order in which they were added.
 type facts []fact
 
-// add adds a fact, unless its value is empty.
+// add adds a fact with a value that is safe to show, unless the value is empty.
 func (f *facts) add(name, value string) {
 	if value != "" {
 		*f = append(*f, fact{name, visible(value)})

@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A topic with groups has a tab for each, with its own counts, dead letters and pause. Groups are added and removed in the
-// settings.
+// A topic with groups has a tab for each group, with the group's own counts, dead letters and pause. Groups are added and removed on the
+// page of the settings.
 func TestGroups(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("orders", "A-1", time.Hour)
@@ -63,7 +63,8 @@ func TestGroups(t *testing.T) {
 	unable.wantText("/topics/orders/settings", "This store has no follow-ups, on which groups rest")
 }
 
-// The events of a topic are listed, the latest first, by what happened and by time, and the page says when nobody reads them.
+// The events of a topic are listed, the latest first, can be filtered by what happened and by time, and the page says when nobody reads
+// them.
 func TestEvents(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "m", time.Hour)
@@ -107,7 +108,7 @@ func TestEvents(t *testing.T) {
 	unable.wantText("/topics/t/events", "it has no events")
 }
 
-// The page of a message says what it came from and, when asked, what it led to, as far as the reader may know that.
+// The page of a message says what it came from and, when asked, which messages it led to, as far as the reader may inspect those.
 func TestRelations(t *testing.T) {
 	grants := []access.Grant{access.Everything()}
 	r := newRig(t, &Options{Authenticate: who(grants...)})
@@ -148,7 +149,8 @@ func TestRelations(t *testing.T) {
 	}
 }
 
-// A dead message gets another body and is delivered again with all else that it had, unless somebody has changed it meanwhile.
+// A dead message gets another body and other headers, and is scheduled again with its other attributes, unless its due time has changed
+// meanwhile. A scheduled message keeps its due time. A body that is not text cannot be changed.
 func TestEditAndRequeue(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "d", 0, func(m *punctual.NewMessage) {
@@ -190,7 +192,7 @@ func TestEditAndRequeue(t *testing.T) {
 	}
 }
 
-// A message of one's own is pushed on the page of its topic. A form that is refused keeps what was typed.
+// A message can be pushed on the page of its topic. A form that is refused keeps what was typed.
 func TestPushToTopic(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "m", time.Hour)
@@ -213,8 +215,8 @@ func TestPushToTopic(t *testing.T) {
 	}
 }
 
-// A message of the page Try it that nobody claims is taken away, one that somebody has claimed or changed is not, nor one of
-// another topic.
+// A message of the page Try it that nobody claims is cancelled. A message that somebody has moved is not, nor one that is due later than
+// leftoverWait, nor one of another topic.
 func TestLeftovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(nil)

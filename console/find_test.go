@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A panic in one of the goroutines of a request reaches the goroutine of the request, which recovers it.
+// A panic in a goroutine of eachInParallel is raised again in the goroutine of its caller, where it can be recovered.
 func TestParallelPanic(t *testing.T) {
 	defer func() {
 		cause, _ := recover().(string)

@@ -19,15 +19,15 @@ type finishedPage struct {
 // finishedRecord is the record of a finished message, with what a page shows beside it.
 type finishedRecord struct {
 	punctual.Finished
-	// Late is how long the message was ready before its last lease began, End how long after that it finished. Both are 0 if it was never
-	// delivered.
+	// Late is how long the message was ready before its last lease began, End how long after the beginning of that lease it finished. Both
+	// are 0 if the message was never delivered.
 	Late, End time.Duration
 	History   []event
 	Axis      *axis
 }
 
-// keeper returns the store's FinishedKeeper, or nil if the store keeps no finished records. A remote store always has the interface; whether
-// its server keeps records shows only in the answer to the first call, which noFinished remembers for this request.
+// keeper returns the store's FinishedKeeper, or nil if the store keeps no finished records. A remote store always has the interface. Whether
+// its server keeps records is known only from the answer to the first call, which noFinished remembers for this request.
 func (c *call) keeper() punctual.FinishedKeeper {
 	if c.noFinished.Load() {
 		return nil
@@ -72,8 +72,8 @@ func finishedHistory(f *punctual.Finished) []event {
 		all = append(all, event{At: f.Delivered, Kind: "delivered", Attempt: f.Attempt})
 	}
 	slices.SortStableFunc(all, func(a, b event) int { return a.At.Compare(b.At) })
-	// The outcome stands where the message ended, not at the end of the list: a message that was cancelled before it was due has its due time
-	// after that.
+	// The outcome stands where the message ended, which need not be the end of the list: a message that was cancelled before it was due has
+	// its due time after its outcome.
 	end := slices.IndexFunc(all, func(e event) bool { return e.At.After(f.At) })
 	if end < 0 {
 		end = len(all)
@@ -83,7 +83,7 @@ func finishedHistory(f *punctual.Finished) []event {
 	return all
 }
 
-// showFinished shows the finished record of a message that is not stored, or fails with ErrNotFound.
+// showFinished shows the finished record of a message that is not stored. If there is no record, it returns an ErrNotFound.
 func (c *call) showFinished(topic, id string) error {
 	p := &finishedPage{frame: c.frame("finished")}
 	p.Subject = visible(id)

@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// finish makes topic t keep finished records and finishes two messages in it: one acked late, one cancelled.
+// finish makes topic t keep finished records and finishes two messages in it: "fired" is acked late after a retry, "taken-back" is cancelled.
 func (r *rig) finish() {
 	r.t.Helper()
 	keep := 30 * 24 * time.Hour
@@ -86,7 +86,8 @@ func TestFinishedMessage(t *testing.T) {
 	}
 }
 
-// The finished messages of a topic are listed, the latest first, by outcome and time, and each leads to its record.
+// The finished messages of a topic are listed, the one that finished last first, can be filtered by outcome and time, and each leads to its
+// record.
 func TestFinishedList(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "early", time.Hour)
@@ -132,13 +133,14 @@ func TestFinishedList(t *testing.T) {
 	unable.wantText("/topics/t/finished", "This store keeps no finished messages")
 }
 
-// noKeeper is a store that keeps no finished records and has no punctual.FinishedKeeper.
+// noKeeper is a store that keeps no finished records, because it is no punctual.FinishedKeeper. It reports no abilities either.
 type noKeeper struct {
 	punctual.Store
 	punctual.Inspector
 }
 
-// noKeeperBehind is a remote store whose server keeps no finished records, which only a call of Finished tells.
+// noKeeperBehind is a store whose Finished answers as that of a remote store does whose server keeps no finished records. It lacks
+// ListFinished, so it is no punctual.FinishedKeeper, and the console does not call its Finished.
 type noKeeperBehind struct{ noKeeper }
 
 func (noKeeperBehind) Finished(context.Context, string, string) (punctual.Finished, error) {

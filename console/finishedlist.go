@@ -12,7 +12,8 @@ import (
 // finishedListPage shows the finished records of a topic, the message that finished last first.
 type finishedListPage struct {
 	*topicView
-	// Able is true if the store keeps finished records. Keep is for how long the topic keeps those that are written now; 0 is not at all.
+	// Able is true if the store keeps finished records. Keep is for how long the topic keeps a record that is written now; 0 means that it
+	// keeps none.
 	Able bool
 	Keep time.Duration
 	Rows []punctual.Finished
@@ -20,12 +21,13 @@ type finishedListPage struct {
 	Outcomes []choice
 	From, To string
 	Filtered bool
-	// Stopped is true if the page ended before it was full, because so many records were read that are not to be shown.
+	// Stopped is true if the list goes on although the page is not full, because the store has read many records that are not to be shown.
 	Stopped     bool
 	First, Next string
 }
 
-// finishedParts is how many pages of a store's list the console reads for one page, because those of a filtered list can be empty.
+// finishedParts is how many pages of the store's list the console reads at most for one page. It reads several because the pages of a filtered
+// list may be empty.
 const finishedParts = 5
 
 func (c *call) showFinishedList() error {
@@ -47,7 +49,7 @@ func (c *call) showFinishedList() error {
 	return c.show("finished-list", p)
 }
 
-// listFinished reads the records that the filter selects.
+// listFinished reads the records of one page, as the fields of the form say.
 func (c *call) listFinished(p *finishedListPage) (err error) {
 	q := punctual.FinishedQuery{Topic: p.Stats.Topic, Outcome: punctual.Outcome(c.get("outcome")), Descending: true, After: c.get("after")}
 	if q.From, err = c.instant("from"); err != nil {

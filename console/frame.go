@@ -13,32 +13,32 @@ import (
 // frame is what all pages share. The struct of a page embeds it, so that templates can call its methods.
 type frame struct {
 	call *call
-	// Page is the name of the page, of its template, and in the catalogue's key of its title.
+	// Page is the name of the page and of its template. The catalogue has the title of the page under Page followed by ".title".
 	Page string
 	// Subject stands in the title before the page's name, such as the name of a topic.
 	Subject string
-	// Now is the store's clock when the page was made; AsOf shows it. A page that does not ask the store for the time has the
-	// time of the machine here.
+	// Now is the store's clock when the numbers of the page were read; AsOf shows it. Counts that several requests share were read
+	// before the request. On a page that does not ask the store for the time, Now is the clock of this machine.
 	Now time.Time
 	// Stale says why the page shows old values, or is "".
 	Stale string
-	// Still is true if no part of the page is renewed, because that would take long.
+	// Still is true if no part of the page is renewed although its route is live, for instance because each renewal would take long.
 	Still bool
-	// Partial is true until the store's first count has ended. Counted is when the numbers were counted if that is at least oldCounts ago,
-	// otherwise zero.
+	// Partial is true until the store's first count has ended. Counted is when the numbers were counted if that was at least oldCounts
+	// before Now, otherwise zero.
 	Partial bool
 	Counted time.Time
 }
 
 func (c *call) frame(page string) *frame { return &frame{call: c, Page: page, Now: time.Now()} }
 
-// Lang is the code of the page's language.
+// Lang returns the code of the page's language, such as "en".
 func (f *frame) Lang() string { return f.call.look.language.code }
 
-// Theme is "light", "dark" or "".
+// Theme returns "light", "dark", or "" for the theme of the reader's system.
 func (f *frame) Theme() string { return f.call.look.theme }
 
-// Zone is the name of the time zone in which the page shows times.
+// Zone returns the name of the time zone in which the page shows times.
 func (f *frame) Zone() string { return f.call.look.zone.String() }
 
 // Languages returns the languages of the console.
@@ -56,10 +56,10 @@ type choice struct {
 	Chosen      bool
 }
 
-// Version is that of the program.
+// Version returns Options.Version, which the foot of the page shows.
 func (f *frame) Version() string { return f.call.console.options.Version }
 
-// User returns the name of the principal of the request, or "" if nobody is known.
+// User returns the name of the principal of the request, or "" if the principal is not known. The name localUser is translated.
 func (f *frame) User() string {
 	if name := f.call.user(); name != localUser {
 		return name
@@ -71,10 +71,10 @@ func (f *frame) User() string {
 // language, and pages translate it.
 const localUser = "this machine"
 
-// CSRF returns the token that every form carries.
+// CSRF returns the token that every form carries whose method is POST.
 func (f *frame) CSRF() string { return f.call.csrfToken() }
 
-// Here returns the path and query of the page, for links and forms that lead back to it.
+// Here returns the path of the page, and its query unless the request is a POST, for links and forms that lead back to the page.
 func (f *frame) Here() string {
 	here := f.call.pagePath()
 	if q := f.call.r.URL.RawQuery; q != "" && f.call.r.Method != http.MethodPost {
@@ -108,10 +108,11 @@ func (f *frame) MessagePath(topic, id string, rest ...string) string {
 	return f.Path(strings.TrimPrefix(wire.MessagePath(topic, id, rest...), apiVersion))
 }
 
-// apiVersion is the beginning of all paths of the HTTP interface. Behind it the paths of the console are the same.
+// apiVersion is the beginning of the paths of topics and messages in the HTTP interface. Without it they are the paths of the same topics
+// and messages in the console.
 const apiVersion = wire.PathInfo
 
-// noteCounts sets Now, Partial and Counted from what a count says of itself.
+// noteCounts sets Now to asOf, Partial, and Counted if counted is at least oldCounts before asOf.
 func (f *frame) noteCounts(asOf, counted time.Time, partial bool) {
 	f.Now, f.Partial = asOf, partial
 	if !partial && asOf.Sub(counted) >= oldCounts {
@@ -122,7 +123,7 @@ func (f *frame) noteCounts(asOf, counted time.Time, partial bool) {
 // oldCounts is the age from which a page says how old its counts are.
 const oldCounts = 10 * time.Second
 
-// Known writes a count, or … until the store's first count has ended.
+// Known writes a count with separators between its thousands, or … until the store's first count has ended.
 func (f *frame) Known(n int64) string {
 	if f.Partial {
 		return "…"
@@ -133,7 +134,8 @@ func (f *frame) Known(n int64) string {
 // Count writes a number with separators between its thousands.
 func (f *frame) Count(n int64) string { return thousands(n) }
 
-// May reports whether the reader of the page may do an action, such as "amend", to a topic. Templates leave out buttons that would be refused.
+// May reports whether the reader of the page may do an action, such as "amend", to a topic, so that templates can leave out buttons whose
+// forms would be refused.
 func (f *frame) May(action, topic string) bool {
 	a, err := access.ParseActions(action)
 	return err == nil && f.call.may(a, topic) == nil
@@ -142,8 +144,8 @@ func (f *frame) May(action, topic string) bool {
 // Brief writes a count in few characters, such as 12k.
 func (f *frame) Brief(n int64) string { return shortCount(n) }
 
-// OnTab reports whether the page belongs to a tab: the pages of a topic and of a message belong to "topics", those
-// of a schedule to "schedules".
+// OnTab reports whether the page belongs to a tab of the navigation. The pages of a topic and of a message belong to "topics", those of a
+// schedule to "schedules".
 func (f *frame) OnTab(tab string) bool {
 	ofSchedule := strings.HasPrefix(f.Page, "schedule")
 	switch {
@@ -155,7 +157,8 @@ func (f *frame) OnTab(tab string) bool {
 	return f.Page == tab
 }
 
-// Bare reports whether the page is shown without the navigation, because nobody has logged in yet.
+// Bare reports whether the page is shown without the navigation: the login page, and an error page for a request whose principal is not
+// known.
 func (f *frame) Bare() bool { return f.Page == "login" || f.call.who == nil }
 
 // Zones returns the time zones that the field for a time zone suggests.

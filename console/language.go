@@ -35,8 +35,8 @@ func readLanguages() ([]*language, error) {
 	return all, nil
 }
 
-// text returns the text for a key, with {0}, {1} replaced by the arguments. Where the catalogue has two texts with ¦ between them, the first
-// is for a first argument of 1, the second for other numbers. An unknown key is returned in brackets, by which a test finds it.
+// text returns the text for a key, with {0}, {1} and so on replaced by the arguments. Where the catalogue has two texts with ¦ between them,
+// the first is for a first argument of 1, the second for all others. An unknown key is returned in brackets, so that a test finds it.
 func (l *language) text(key string, args ...any) string {
 	text, ok := l.texts[key]
 	if !ok {
@@ -54,7 +54,7 @@ func (l *language) text(key string, args ...any) string {
 	return text
 }
 
-// shown writes an argument of a text: integers with separators between their thousands.
+// shown writes an argument of a text: int and int64 with separators between their thousands, everything else as fmt.Sprint does.
 func shown(a any) string {
 	switch a := a.(type) {
 	case int:

@@ -11,7 +11,8 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// Both languages have the same keys with the same arguments, and every key is used.
+// Both languages have the same keys, a text has {0} and {1} in both languages or in neither, and the source has every key or may make it of
+// parts.
 func TestLanguagesAgree(t *testing.T) {
 	languages, err := readLanguages()
 	if err != nil {
@@ -43,7 +44,8 @@ func TestLanguagesAgree(t *testing.T) {
 	}
 }
 
-// madeOfParts tells whether the source has the beginning of a key, to which a word is added.
+// madeOfParts reports whether the source may make a key of parts: it has the beginning of the key as a string, or the key has one of the ends
+// that templates add.
 func madeOfParts(source, key string) bool {
 	for i := strings.LastIndexByte(key, '.'); i > 0; i = strings.LastIndexByte(key[:i], '.') {
 		if strings.Contains(source, `"`+key[:i+1]+`"`) {
@@ -78,7 +80,7 @@ func sourceText(t *testing.T) string {
 // missingText is what a key without a text looks like on a page.
 var missingText = regexp.MustCompile(`\[[a-z]+\.[a-z0-9_. ]+\]`)
 
-// No page, in no language, shows a key that has no text.
+// Each page has a text for every key that it uses, in each language, and so do all errors and findings.
 func TestEveryTextIsThere(t *testing.T) {
 	r := newRig(t, nil)
 	r.fill()

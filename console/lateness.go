@@ -11,21 +11,23 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// latenessPage shows how late deliveries were: one large curve, and a small one for each topic, the latest topic first.
+// latenessPage shows how late deliveries were: one large curve, and numbers and small curves of single topics, the latest topic first.
 type latenessPage struct {
 	*frame
 	// Topic is the topic of the large curve; "" stands for all topics.
 	Topic  string
 	Chosen string
 	Spans  []choice
-	// Observed is true if the meter counts, which it has done since Since.
+	// Observed is true if the meter counts. It has counted since Since.
 	Observed bool
 	Since    time.Time
-	// Sum covers the whole span. Whole is true if the reader may inspect Topic, or all topics: only then the page shows Sum and Curve.
+	// Sum has the numbers of the whole span, Curve shows them over time. The page has both only if Whole is true: the reader may inspect
+	// Topic, or for "" all topics.
 	Whole bool
 	Sum   latenessRow
 	Curve *curve
-	// Oldest is how long the message that waits longest has been ready, OldestIn its topic. Asked is true if the store has answered that.
+	// Oldest is how long the message that waits longest has been ready, OldestIn its topic, "" if no message is ready. Asked is true if the
+	// store has answered.
 	Oldest   time.Duration
 	OldestIn string
 	Asked    bool
@@ -38,9 +40,10 @@ type latenessPage struct {
 // latenessSpan is a time over which the page shows lateness.
 type latenessSpan struct {
 	name string
-	// The span has so many steps of so many minutes each. A label stands where the minute of the day is a multiple of tick.
+	// The span has steps steps of minutes minutes each. A label stands at each step that begins at a minute of the day which is a multiple of
+	// tick.
 	steps, minutes, tick int
-	// fresh is how long the page shows the numbers of one count.
+	// fresh is how long pages show the result of one adding up.
 	fresh time.Duration
 }
 
@@ -48,7 +51,7 @@ func latenessSpans() []latenessSpan {
 	return []latenessSpan{{"1h", trafficMinutes, 1, 10, time.Second}, {"24h", 96, 15, 180, 20 * time.Second}}
 }
 
-// latenessRow is the deliveries of one topic, or of all, in numbers.
+// latenessRow has the numbers of the deliveries of one topic, or of all topics. TooLate is how many were later than overview.PromptLimit.
 type latenessRow struct {
 	Topic, Path         string
 	Deliveries, TooLate int64
@@ -63,7 +66,7 @@ type smallCurve struct {
 }
 
 const (
-	// smallHeight is the height of a small curve, mostSmall how many of them a page has.
+	// smallHeight is the height of a small curve, mostSmall how many small curves a page has at most.
 	smallHeight, mostSmall = 64.0, 24
 )
 
@@ -109,7 +112,7 @@ func (c *call) showLateness() error {
 	return c.show("lateness", p)
 }
 
-// addTopics fills Rows and Small from topics of which the latest comes first.
+// addTopics fills Rows and Small. all has the topics in the order of the page, the latest first.
 func (p *latenessPage) addTopics(all []latenessOf) {
 	var sums []overview.Traffic
 	for _, t := range all {
@@ -131,7 +134,8 @@ func (p *latenessPage) row(t latenessOf) latenessRow {
 	return r
 }
 
-// lookForOldest sets Oldest, OldestIn and Asked. If the counts are not there or have failed, the page is shown without them.
+// lookForOldest sets Oldest, OldestIn and Asked from the counts of the topics. If there are no counts or the last count has failed, it leaves
+// all three as they are.
 func (c *call) lookForOldest(p *latenessPage) {
 	over, err := c.console.reader.Glance(c.r.Context())
 	if err != nil || over.Counting || over.Err != nil || !over.Inspected {
@@ -148,7 +152,7 @@ func (c *call) lookForOldest(p *latenessPage) {
 	}
 }
 
-// latenessOf is what the meter has counted of one topic, or of all.
+// latenessOf is what the meter has counted of one topic, or of all topics, over a span.
 type latenessOf struct {
 	name  string
 	steps []overview.Traffic
@@ -163,8 +167,8 @@ type latenessAll struct {
 	made   time.Time
 }
 
-// lateness caches the last result for each span, because to add up one is work: a day of a hundred topics has 144,000 minutes. Its methods are
-// safe for concurrent use.
+// lateness caches the last result for each span, because adding one up takes time: a day of a hundred topics has 144,000 minutes. Its methods
+// are safe for concurrent use.
 type lateness struct {
 	mu   sync.Mutex
 	kept map[string]*latenessAll // guarded by mu

@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// delivered tells the console of a delivery, some minutes ago.
+// delivered tells the console's observer of a delivery that was late by the duration late, and happened the duration ago before now.
 func (r *rig) delivered(topic string, late, ago time.Duration) {
 	r.t.Helper()
 	ctx := overview.At(r.t.Context(), time.Now().Add(-ago))
@@ -24,7 +24,8 @@ func wordsOf(page string) string {
 	return strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " ")), " ")
 }
 
-// The page says how late deliveries were, of all topics and of each, the latest first, and in the table what the lines say.
+// The page says how late deliveries were, in all topics together and in each, the latest topic first. It also says how long a message has
+// been ready by now.
 func TestLateness(t *testing.T) {
 	r := newRig(t, nil)
 	if text := r.page("/lateness"); !strings.Contains(text, "does not know how late") || strings.Contains(text, "<figure") {
@@ -41,7 +42,7 @@ func TestLateness(t *testing.T) {
 	}
 	page := wordsOf(r.page("/lateness"))
 	for end := time.Now().Add(2 * time.Minute); !strings.Contains(page, "in waits") && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		page = wordsOf(r.page("/lateness")) // the store is being asked
+		page = wordsOf(r.page("/lateness")) // until the store has answered how long messages have been ready
 	}
 	for _, want := range []string{
 		"Deliveries 203 Later than 1 s 3 median 5 ms 99 of 100 1.9 s latest 1.9 s", "Ready for longest by now: 42 s, in waits",
@@ -70,7 +71,7 @@ func TestLateness(t *testing.T) {
 	}
 }
 
-// A reader who may inspect some topics sees those, and no sum of all.
+// A reader who may inspect some topics sees the numbers of those topics, and no sum of all topics.
 func TestLatenessOfSomeTopics(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Grant{Actions: access.All, Topics: "mine"})})
 	r.push("theirs", "a", 0)
@@ -82,7 +83,7 @@ func TestLatenessOfSomeTopics(t *testing.T) {
 	}
 }
 
-// The line of the promise is below a lateness that breaks it and above one that keeps it.
+// The line of the promise is below the point of a lateness that breaks the promise, and above the point of one that keeps it.
 func TestHeightsOfLateness(t *testing.T) {
 	h := heightsFor(100, 0, overview.Traffic{Max: time.Minute})
 	kept, promise, broken, most := h.of(900*time.Millisecond), h.of(overview.PromptLimit), h.of(2*time.Second), h.of(time.Minute)
@@ -99,7 +100,7 @@ func TestHeightsOfLateness(t *testing.T) {
 	}
 }
 
-// A topic has a small picture only while there are few; the table has all.
+// Only the mostSmall latest topics have a small curve; the table has all topics.
 func TestManyTopicsAreLate(t *testing.T) {
 	r := newRig(t, nil)
 	for n := range mostSmall + 10 {

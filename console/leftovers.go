@@ -13,14 +13,15 @@ import (
 const (
 	// tryTopic is the topic to which the page Try it pushes unless somebody names another one.
 	tryTopic = "try.it"
-	// leftoverAfter is how long after its time a message of tryTopic is taken away that nobody has claimed, so that it does not
-	// become an alert. tryExpiry is when it is not delivered any more, for the case that the console ended before.
+	// leftoverAfter is how long after its due time a message of tryTopic is cancelled if nobody has claimed it, so that it does not
+	// raise an alert. tryExpiry is how long after its due time the message expires, in case the console has ended before it cancels
+	// the message.
 	leftoverAfter, tryExpiry = 30 * time.Second, 10 * time.Minute
-	// mostLeftovers is how many messages a console watches at once, leftoverWait how far ahead they may be due.
+	// mostLeftovers is how many messages a console watches at once at most, leftoverWait how far ahead they may be due.
 	mostLeftovers, leftoverWait = 50, 10 * time.Minute
 )
 
-// leftovers cancels messages of the page Try it that nobody claims. Each waits in a goroutine of its own; close ends them. Its
+// leftovers cancels messages of the page Try it that nobody claims. Each message that is watched has a goroutine, which close ends. The
 // methods are safe for concurrent use.
 type leftovers struct {
 	store punctual.Store
@@ -40,7 +41,7 @@ func newLeftovers(store punctual.Store, log *slog.Logger) *leftovers {
 	return l
 }
 
-// close ends the watch of all messages, which then stay, and waits for that.
+// close ends the goroutines that watch messages, and waits for them. The messages stay in the store until they expire.
 func (l *leftovers) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -49,8 +50,9 @@ func (l *leftovers) close() {
 	l.under.Wait()
 }
 
-// watch cancels the message that was just pushed and is due in wait, unless somebody has claimed it leftoverAfter after its time.
-// record makes the change and enters it into the audit log.
+// watch starts to watch a message that was just pushed and is due in wait. The message is cancelled leftoverAfter after its due time,
+// unless somebody has claimed it by then. record makes that change and enters it into the audit log. watch does nothing after close, when
+// mostLeftovers messages are watched already, and for a wait longer than leftoverWait.
 func (l *leftovers) watch(p punctual.PushResult, wait time.Duration, record recorder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +77,7 @@ func (l *leftovers) watch(p punctual.PushResult, wait time.Duration, record reco
 	})
 }
 
-// remove cancels a message if it is as it was pushed.
+// remove cancels a message if it is ready, was never delivered and is due when it was due at its push.
 func (l *leftovers) remove(p punctual.PushResult, record recorder) {
 	inspector, err := punctual.As[punctual.Inspector](l.store)
 	if err != nil {
@@ -83,7 +85,7 @@ func (l *leftovers) remove(p punctual.PushResult, record recorder) {
 	}
 	m, err := inspector.Get(l.ctx, p.Topic, p.ID)
 	if err != nil || m.State != punctual.StateReady || m.Attempt > 0 || !m.Due.Equal(p.Due) {
-		return // it is delivered, or somebody has changed it
+		return // the message was claimed, or somebody has moved or removed it, or the store has failed
 	}
 	_, err = record(l.ctx, func(ctx context.Context) (int64, error) {
 		as, err := l.store.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: p.Topic, ID: p.ID, IfDue: p.Due}})

@@ -15,25 +15,27 @@ import (
 type messageRow struct {
 	Topic, ID string
 	State     string
-	// Time is the time by which the list is ordered.
+	// Time is the time by which lists of the message's state are ordered (orderTime).
 	Time time.Time
-	// Late is how long a ready message has waited, if that is at least tooLate.
+	// Late is how long a ready message has waited, if that is at least tooLate; otherwise 0.
 	Late              time.Duration
 	Attempt, Attempts int
 	Cancelled         bool
 	Reason, Error     string
-	// Body is the beginning of the body on one line, "" for a Binary one. Bytes is the length of the whole body.
+	// Body is the beginning of the body on one line, "" for a hidden one and for one whose beginning is not UTF-8 (Binary). Bytes is the
+	// length of the whole body, 0 for a message that was read without it.
 	Body   string
 	Binary bool
 	Bytes  int64
-	// Header is the value of the header that was searched for, "" in other lists.
+	// Header is the value of the header that the page Find has searched for, "" in other lists.
 	Header string
 }
 
 // bodyBeginning is how many bytes of a body a list shows.
 const bodyBeginning = 120
 
-// row returns a message as a list shows it. settings are those of its topic.
+// row returns a message as a list shows it. settings have the greatest number of attempts for a message that does not set its own. Lists that
+// show no attempts pass the default settings.
 func (c *call) row(m *punctual.Info, now time.Time, settings punctual.Settings) messageRow {
 	r := messageRow{
 		Topic: m.Topic, ID: m.ID, State: m.State.String(), Time: orderTime(m), Attempt: m.Attempt, Attempts: cmp.Or(m.MaxAttempts, settings.MaxAttempts),
@@ -62,7 +64,7 @@ func orderTime(m *punctual.Info) time.Time {
 	return m.Due
 }
 
-// beginning returns the first bodyBeginning bytes of a body as text on one line. binary is true if they are not UTF-8.
+// beginning returns the first bodyBeginning bytes of a body as text on one line. If they are not UTF-8, it returns no text and binary is true.
 func beginning(body []byte) (text string, binary bool) {
 	if len(body) > bodyBeginning {
 		body = body[:bodyBeginning]
@@ -83,12 +85,12 @@ type messageList struct {
 	// From and To are the bounds in the format of the form's fields. Window is true if there is a bound.
 	From, To string
 	Window   bool
-	// Since and Until are the same bounds as instants, to the millisecond, for links.
+	// Since and Until are the same bounds in RFC 3339, to the millisecond, for links and hidden fields.
 	Since, Until string
-	// Reason is a filter of a list of dead messages, Filter one of any list.
+	// Reason filters a list of dead messages in the store. Filter filters a list of any state in the console.
 	Reason string
 	Filter messageFilter
-	// Scanned is true if the console filtered the list by Filter: it read Looked messages, the last of them with the time Last.
+	// Scanned is true if the console has filtered the list: it read Looked messages, of which the last one has the time Last.
 	Scanned bool
 	Looked  int
 	Last    time.Time
@@ -96,7 +98,7 @@ type messageList struct {
 	First, Next string
 }
 
-// list reads one page of a topic's messages in a state, as the fields of the query say.
+// list reads one page of a topic's messages in a state. The fields of the form say which bounds and filters it has, and where it begins.
 func (c *call) list(f *frame, topic string, state punctual.State, settings punctual.Settings) (*messageList, error) {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -127,7 +129,7 @@ func (c *call) list(f *frame, topic string, state punctual.State, settings punct
 	return l, nil
 }
 
-// exact writes a time for a hidden field or a link, "" for the zero time.
+// exact writes a time in RFC 3339 for a hidden field or a link, "" for the zero time.
 func exact(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -135,8 +137,8 @@ func exact(t time.Time) string {
 	return notation.FormatTime(t)
 }
 
-// listed reads the messages of one page of a list and sets Next. A list with a filter is read with scan; the page is then not
-// renewed, because each renewal would read many messages.
+// listed reads the messages of one page of a list, and sets Next and Filter. A list with a filter is read with scan. The page is then
+// not renewed, because each renewal would read many messages.
 func (c *call) listed(f *frame, l *messageList, i punctual.Inspector, q *punctual.ListQuery) (messages []punctual.Info, err error) {
 	next := ""
 	if l.Filter, err = c.messageFilter(q.State); err != nil {

@@ -33,15 +33,16 @@ type messagePage struct {
 	Relations *relations
 }
 
-// Attributes are those of the message that are set; their labels are the keys message.NAME.
+// Attributes returns the attributes of the message that are set. The key of the label of an attribute is "message." with its name.
 func (p *messagePage) Attributes() []wire.Attribute { return wire.AttributesToShow(&p.Info.Message) }
 
 // event is one entry in the history of a message.
 type event struct {
 	At time.Time
-	// Kind is the key of its text: pushed, due, again, delivered, failed, lease, died, expires, now; or an outcome.
+	// Kind is the end of the key of the event's text: pushed, due, again, delivered, failed, lease, died, expires or now, or the outcome of a
+	// finished message.
 	Kind string
-	// Attempt, Error and Reason belong to some kinds.
+	// Attempt, Error and Reason are set for some kinds only.
 	Attempt       int
 	Error, Reason string
 	// Gap is the time since the event before this one.
@@ -50,7 +51,7 @@ type event struct {
 	Ahead bool
 }
 
-// header of a message.
+// header is a header of a message or of a schedule, in the form that visible gives it.
 type header struct{ Name, Value string }
 
 func (c *call) showMessage() error {
@@ -181,8 +182,8 @@ func (c *call) amendMessage() error {
 	return c.redirect(c.frame("").MessagePath(topic, id), n)
 }
 
-// deleteMessage removes a dead message without a trace. A message that is not dead is refused with ErrNotDead, because somebody may have
-// requeued it since the page was made.
+// deleteMessage removes a dead message, of which the store then keeps no record. It reads the state of the message first and refuses one that
+// is not dead with ErrNotDead, because somebody may have requeued the message since the page was made.
 func (c *call) deleteMessage() error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -209,7 +210,7 @@ func (c *call) deleteMessage() error {
 	return c.redirect(c.frame("").TopicPath(topic)+"?state=dead", notice{Key: "notice.one.delete", Args: []string{id}})
 }
 
-// sendBody answers with a message's body as a download.
+// sendBody answers with the body of a message as a download, unless Options.HideBodies hides it.
 func (c *call) sendBody() error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -231,7 +232,8 @@ func (c *call) sendBody() error {
 	return err
 }
 
-// curl returns the command line that pushes a message like this one, or "" when there is no HTTP interface.
+// curl returns the command line that pushes a message with the same body and the headers that may be shown, or "" if Options.API names no
+// HTTP interface. A body that is hidden, long or not plain text on one line is left to a file named body.
 func (c *call) curl(m *punctual.Info) string {
 	base := c.api()
 	if base == "" {
@@ -249,7 +251,7 @@ func (c *call) curl(m *punctual.Info) string {
 	return strings.Join(append(line, "--data-binary", quoted(body)), " ")
 }
 
-// api returns the base URL of the HTTP interface, or "" if Options.API names none.
+// api returns the base URL of the HTTP interface, or "" if Options.API names none. For the value "/" it is the host of the request.
 func (c *call) api() string {
 	switch api := strings.TrimSuffix(c.console.options.API, "/"); {
 	case api != "" || c.console.options.API == "":
@@ -261,7 +263,8 @@ func (c *call) api() string {
 	}
 }
 
-// CurlLine returns a command line that pushes a first message, for a store that is still empty. It is "" when there is no HTTP interface.
+// CurlLine returns a command line that pushes a first message, for the page of an empty store. It is "" if Options.API names no HTTP
+// interface.
 func (f *frame) CurlLine() string {
 	base := f.call.api()
 	if base == "" {
@@ -270,5 +273,5 @@ func (f *frame) CurlLine() string {
 	return "curl -d 'hello' " + quoted(base+wire.TopicPath("try.it", "messages")+"?in=30s")
 }
 
-// quoted returns s as one word of a shell's command line.
+// quoted returns s, in the form that visible gives it, as one word of a shell's command line.
 func quoted(s string) string { return "'" + strings.ReplaceAll(visible(s), "'", `'\''`) + "'" }

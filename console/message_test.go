@@ -8,7 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The page of a message shows its attributes, each with its name in the language of who looks.
+// The page of a message shows the attributes that are set, each with its label in the language of the reader.
 func TestAttributesOfAMessage(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("a", "plain", time.Hour)

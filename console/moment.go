@@ -8,9 +8,10 @@ import (
 
 // moment is an instant in the forms in which pages show it.
 type moment struct {
-	// ISO is in UTC, for machines. Full and Short are in the reader's time zone; Short leaves out the date if it is today.
+	// ISO is in UTC, for machines. Full and Short are in the reader's time zone. Short leaves out the date if that is the date of
+	// frame.Now.
 	ISO, Full, Short string
-	// Relative is the time from or until now, such as "in 5 min".
+	// Relative is the time since or until frame.Now, such as "in 5 min". Past is true if the instant is before that.
 	Relative string
 	Past     bool
 }
@@ -33,10 +34,10 @@ func (f *frame) Time(t time.Time) *moment {
 	return m
 }
 
-// AsOf returns the time of Now without its date.
+// AsOf returns Now without its date, in the reader's time zone.
 func (f *frame) AsOf() string { return f.Now.In(f.call.look.zone).Format("15:04:05") }
 
-// Span writes a duration in at most two units, such as 2 h 5 min.
+// Span writes a duration in at most two units, such as 2 h 5 min, rounded down. From 1 s on it leaves out milliseconds.
 func (f *frame) Span(d time.Duration) string {
 	text := f.call.look.language.text
 	units := []struct {
@@ -65,8 +66,8 @@ func (f *frame) Span(d time.Duration) string {
 	return ""
 }
 
-// Lateness writes a duration as Span does, but from 1 s to 10 s in tenths of a second, rounded up, so that a lateness just above a promise does
-// not look as if the promise had been kept.
+// Lateness writes a duration as Span does, but between 1 s and 10 s in tenths of a second, rounded up. So a lateness of 1.001 s is shown as
+// 1.1 s, and does not look as if the promise of one second had been kept.
 func (f *frame) Lateness(d time.Duration) string {
 	if d <= time.Second || d >= 10*time.Second {
 		return f.Span(d)
@@ -74,7 +75,7 @@ func (f *frame) Lateness(d time.Duration) string {
 	return f.call.look.language.text("unit.s", strconv.FormatFloat(math.Ceil(d.Seconds()*10)/10, 'f', -1, 64))
 }
 
-// Input writes an instant as the value of a field for date and time, "" for the zero time.
+// Input writes an instant, in whole seconds of the reader's time zone, as the value of a form's field for date and time. The zero time is "".
 func (f *frame) Input(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -87,8 +88,8 @@ func stamp(t time.Time, zone *time.Location) string {
 	return t.In(zone).Format("2006-01-02 15:04:05 MST")
 }
 
-// InZone writes an instant by the clock of a time zone, such as Mon 2026-11-23 09:02:11 CET, or "" if this program does not know
-// the zone.
+// InZone writes an instant by the clock of the time zone with this name, such as Mon 2026-11-23 09:02:11 CET. It returns "" if this
+// program does not know the zone.
 func (f *frame) InZone(t time.Time, name string) string {
 	zone, err := time.LoadLocation(name)
 	if err != nil {

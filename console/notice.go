@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// notice is the result of a form, which the next page shows at its top: a key of the catalogue, with its arguments.
+// notice is the result of a form, which the next page shows at its top: a key of the catalogue, with the arguments of its text.
 type notice struct {
 	Key  string   `json:"key"`
 	Args []string `json:"args,omitempty"`
@@ -17,7 +17,7 @@ const (
 	noticeAge = 30
 )
 
-// leaveNotice puts a notice into a cookie for the next page.
+// leaveNotice puts a notice into a cookie for the next page, unless its key is empty.
 func (c *call) leaveNotice(n notice) {
 	if n.Key == "" {
 		return
@@ -29,7 +29,8 @@ func (c *call) leaveNotice(n notice) {
 	c.setCookie(cookieNotice, base64.RawURLEncoding.EncodeToString(text), noticeAge)
 }
 
-// Notice returns the notice that the form before this page has left, or "", and deletes it, so that it is shown once.
+// Notice returns the text of the notice that the last form has left, or "" if there is none. It deletes the notice's cookie, so that the
+// notice is shown once.
 func (f *frame) Notice() string {
 	kept := f.call.cookie(cookieNotice)
 	if kept == "" {

@@ -15,7 +15,7 @@ type nowPage struct {
 	*frame
 	Over *overview.Overview
 	// Headline is the end of the key of the sentence at the top: "late", "paused", "fine", "idle", "unknown", "empty" or
-	// "counting".
+	// "counting". Late is the message that has been ready for longest, nil if none is ready.
 	Headline string
 	Late     *overview.Oldest
 	// First is the picture of the next hour, Further those of longer spans. Pictures that are not counted yet are left out.
@@ -25,11 +25,11 @@ type nowPage struct {
 	Counting bool
 	Findings []finding
 	Traffic  *traffic
-	// Hour is how many messages are due in the next hour.
+	// Hour is how many messages are due in the next hour, 0 while that is not counted.
 	Hour int64
 }
 
-// finding is something that somebody should look at.
+// finding is something that somebody should see to. Sentence says it, and Path leads to a page that shows more.
 type finding struct {
 	overview.Finding
 	Severity string
@@ -76,7 +76,7 @@ func (c *call) showNow() error {
 	return c.show("now", p)
 }
 
-// headline returns the value of nowPage.Headline for an overview that has been counted.
+// headline returns the value of nowPage.Headline for an overview whose Counting is false.
 func headline(o *overview.Overview) string {
 	switch {
 	case o.Err != nil || !o.Inspected:
@@ -99,7 +99,8 @@ func headline(o *overview.Overview) string {
 // hues is how many topics of a picture have a colour of their own; the other topics share one.
 const hues = 5
 
-// pictureChart draws what falls due in a span, by topic: the first hues topics one by one, and the sum of the others.
+// pictureChart draws what falls due in a span, by topic: the first topics of the picture one by one, at most as many as hues says, and the
+// sum of all others.
 func (c *call) pictureChart(f *frame, p *overview.Picture, s span) *chart {
 	k := c.columnsOf(f, p.All, s)
 	rest := series{name: c.look.language.text("chart.others"), counts: append([]int64(nil), p.All.Counts...), overdue: p.All.Overdue, beyond: p.All.Beyond}
@@ -129,7 +130,8 @@ func sum(counts []int64) (n int64) {
 	return n
 }
 
-// finding returns a finding as a sentence in the language of the page, with the path of the page that shows more.
+// finding returns a finding as a sentence, with the path of the page that shows more. The sentence is in the language of the page, except
+// for what the store's Examiner has found, which is in English.
 func (c *call) finding(f *frame, o overview.Finding) finding {
 	out := finding{Finding: o, Severity: o.Severity.String()}
 	text := c.look.language.text

@@ -13,14 +13,14 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The picture has the same numbers as its table, in every zone and over a day on which clocks change.
+// Each picture has the same numbers as its table, also in a zone of half hours and on a logarithmic scale.
 func TestPictureEqualsItsTable(t *testing.T) {
 	r := newRig(t, nil)
 	for i := range 40 {
 		r.push("a", fmt.Sprint("a", i), time.Duration(i*i+1)*time.Minute)
 		r.push("b", fmt.Sprint("b", i), time.Duration(i)*24*time.Hour+time.Hour)
 	}
-	r.page("/") // what is counted in the background is there afterwards
+	r.page("/") // it begins counts in the background, which Close waits for
 	if err := r.console.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// The days of Ahead are those of the zone in which the page shows them, east and west of UTC.
+// The days of the page Ahead are those of the time zone in which the page shows times, in UTC and east and west of it.
 func TestDaysOfTheLook(t *testing.T) {
 	r := newRig(t, nil) // noon of 2026-11-22 UTC
 	r.push("t", "a", 8*time.Hour)
@@ -97,7 +97,8 @@ func TestDaysOfTheLook(t *testing.T) {
 	}
 }
 
-// On the day on which clocks go forward an hour is lacking, on the other one an hour has the messages of two.
+// On the day on which clocks go forward, the page Week marks an hour as lacking. On the day on which they go back, one cell has the messages
+// of two hours. In a zone of half hours, messages are counted in the hours of that zone.
 func TestWeekWithChangedClocks(t *testing.T) {
 	for _, c := range []struct {
 		now    time.Time
@@ -175,7 +176,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// counted counts the calls of a store, and fails them while fails is set.
+// counted is a store that counts the calls of some of its methods, and fails these calls while broken is set.
 type counted struct {
 	punctual.Store
 	punctual.Inspector
@@ -252,7 +253,7 @@ func TestPagesCostFewCalls(t *testing.T) {
 		before := s.calls.Load()
 		own := rigOver(t, s, r.store, r.clock, nil)
 		own.page(path)
-		if err := own.console.Close(); err != nil { // what it asks in the background counts, too
+		if err := own.console.Close(); err != nil { // the calls that the console makes in the background count, too
 			t.Error(err)
 		}
 		if n := s.calls.Load() - before; n > most {
@@ -264,13 +265,14 @@ func TestPagesCostFewCalls(t *testing.T) {
 	for range 100 {
 		r.page("/fragment")
 	}
-	// A page costs two calls, and all pictures 20. A count is used for at least a second.
+	// An overview costs two calls and all pictures 20. Their answers are used for at least a second.
 	if n := s.calls.Load() - before; n > 22*(2+int64(time.Since(began)/time.Second)) {
 		t.Errorf("a hundred looks at once cost %d calls of the store", n)
 	}
 }
 
-// When the store fails, the first page shows what was known, and says why there is nothing newer; other pages say what failed.
+// When the store fails, the first page shows its old values and says why there is nothing newer; another page says what failed. When the store
+// answers again, the first page is no longer old.
 func TestStoreThatFails(t *testing.T) {
 	r, s := newCounted(t)
 	r.push("t", "m", time.Hour)
@@ -299,7 +301,7 @@ func TestStoreThatFails(t *testing.T) {
 	}
 }
 
-// A store without an Inspector has few pages; each says what it lacks.
+// A store without an Inspector has few pages. The others, and the first page, say that the store cannot be inspected.
 func TestStoreThatCannotBeInspected(t *testing.T) {
 	below := newRig(t, nil)
 	r := rigOver(t, struct{ punctual.Store }{below.store}, below.store, below.clock, nil)
@@ -313,7 +315,7 @@ func TestStoreThatCannotBeInspected(t *testing.T) {
 	}
 }
 
-// counted returns a page once the store has counted what it shows.
+// counted returns a page once the store has counted everything that the page shows.
 func (r *rig) counted(path string) string {
 	r.t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
@@ -332,7 +334,7 @@ func (r *rig) counted(path string) string {
 // A bar leads to the topics that have messages in its step, and to no others.
 func TestWhatABarLeadsTo(t *testing.T) {
 	r := newRig(t, nil)
-	for i := range 9 { // more than a picture draws by themselves
+	for i := range 9 { // more topics than a picture draws one by one
 		r.push(fmt.Sprint("in-", i), "m", 90*time.Minute)
 		r.push(fmt.Sprint("in-", i), "soon", time.Minute)
 		r.push(fmt.Sprint("out-", i), "m", 30*time.Minute)

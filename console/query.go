@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-// number returns the value of a numeric field, 0 if it is not a number.
+// number returns the value of a field of the form as a whole number, 0 if it is none.
 func (c *call) number(name string) int {
 	n, err := strconv.Atoi(c.get(name))
 	if err != nil {
@@ -33,8 +33,8 @@ func (c *call) withQuery(name, value string) string {
 	return path + "?" + q.Encode()
 }
 
-// pagePath returns the path of the page that is shown. For a fragment that is the page which has the fragment, and for the path of a form the
-// page on which the form stands.
+// pagePath returns the path of the page that is shown. For a fragment that is the page which has the fragment. For a POST whose path has
+// parameters it is the path without its last segment: for a form that is posted to /topics/a/push it is the page /topics/a.
 func (c *call) pagePath() string {
 	path := strings.TrimPrefix(c.r.URL.EscapedPath(), c.console.options.Prefix)
 	if c.fragment {
@@ -46,11 +46,12 @@ func (c *call) pagePath() string {
 	return c.console.options.Prefix + path
 }
 
-// wallClock is the format in which a browser's field for date and time sends its value: a time without a zone.
+// wallClock is the format in which a browser's field for date and time sends its value: a time to the second, without a zone.
 const wallClock = "2006-01-02T15:04:05"
 
-// instant returns the value of a field that is a time: in RFC 3339, or as a browser's field sends it, in the time zone of the page. It is zero
-// for an empty field. A time that clocks skip when they go forward is an ErrInvalid.
+// instant returns the value of a field that is a time: in RFC 3339, or in the time zone of the page as a browser's field sends it or as people
+// write it, such as 2026-11-20 10:00 or 2026-11-20. An empty field is the zero time. A time that clocks skip when they go forward is an
+// ErrInvalid.
 func (c *call) instant(name string) (time.Time, error) {
 	text := c.get(name)
 	if text == "" {
@@ -74,7 +75,7 @@ func (c *call) instant(name string) (time.Time, error) {
 
 var errNoTime = fmt.Errorf("neither a time nor a delay is given: use one, such as 30m: %w", punctual.ErrInvalid)
 
-// when reads the fields "in" and "at" of a form, of which at most one may be given.
+// when reads the fields "in" and "at" of a form, the delay and the due time of a message. At most one of them may be given.
 func (c *call) when() (due time.Time, delay time.Duration, err error) {
 	if due, err = c.instant("at"); err != nil {
 		return due, 0, err

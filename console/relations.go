@@ -15,12 +15,12 @@ import (
 
 // relations are what a message came from and what it led to.
 type relations struct {
-	// Follows is the message whose settlement has stored this one, Schedule the schedule whose occurrence it is; nil if there is
-	// none.
+	// Follows is the message whose settlement has stored this one, Schedule the schedule whose occurrence this message is. Each is nil if
+	// there is none, or if the header that names it is hidden.
 	Follows, Schedule *relative
-	// AskPath is the path on which the page looks for the messages that this one led to, "" once it has looked.
+	// AskPath is the path on which the page searches for the messages that this one led to, "" once it has searched.
 	AskPath string
-	// Followed are those messages, of Looked that were read in Topics topics. Cut is true if there may be more.
+	// Followed are those messages, found among Looked messages that were read in Topics topics. Cut is true if there may be more.
 	Followed       []messageRow
 	Looked, Topics int
 	Cut            bool
@@ -30,13 +30,13 @@ type relations struct {
 type relative struct{ Topic, ID, Path string }
 
 const (
-	// followTopics is how many topics a search for the follow-ups of a message looks into, followPage how many messages of each
-	// state of a topic it reads.
+	// followTopics is how many topics a search for the follow-ups of a message reads at most, followPage how many messages it reads at
+	// most of each state of a topic.
 	followTopics, followPage = 200, 500
 )
 
-// relationsOf returns what a message came from, by its headers. With the field "followed" in the query it also looks for what it
-// led to, among messages that are due from since on.
+// relationsOf returns what a message came from, by its headers. With the field "followed" in the query it also searches for the messages
+// that it led to, among those whose time in the list of their state is not before since.
 func (c *call) relationsOf(f *frame, topic, id string, headers map[string]string, since time.Time) (*relations, error) {
 	r := &relations{AskPath: c.withQuery("followed", "1")}
 	shown := func(name string) string {
@@ -65,8 +65,8 @@ func (c *call) relationsOf(f *frame, topic, id string, headers map[string]string
 	return r, c.lookForFollowers(f, r, topic, id, since)
 }
 
-// lookForFollowers finds the messages whose header says that they follow a message. No store searches for that, so it reads a
-// bounded number of messages of each topic, and stops when its time is up.
+// lookForFollowers finds the messages whose header storekit.AfterHeader names the message. No store searches for a header, so
+// lookForFollowers reads a bounded number of messages of each topic, and stops when scanFor is over.
 func (c *call) lookForFollowers(f *frame, r *relations, topic, id string, since time.Time) error {
 	inspector, err := c.inspector()
 	if err != nil {

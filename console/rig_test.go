@@ -39,7 +39,7 @@ func newRig(t *testing.T, o *Options) *rig {
 	return rigOver(t, store, store, clock, o)
 }
 
-// rigOver opens a console over a store that is, or wraps, the one in memory.
+// rigOver opens a console over the store over, which is the store in memory or wraps it.
 func rigOver(t *testing.T, over punctual.Store, store *memstore.Store, clock *storekit.ManualClock, o *Options) *rig {
 	t.Helper()
 	c, err := New(over, o)
@@ -64,14 +64,14 @@ type answer struct {
 	text string
 }
 
-// do sends a request from this machine, from the one browser of the test.
+// do sends a request from this machine, with the cookie of the browser testBrowser.
 func (r *rig) do(req *http.Request) answer {
 	r.t.Helper()
 	req.AddCookie(&http.Cookie{Name: cookieBrowser, Value: testBrowser})
 	return r.serve(req)
 }
 
-// serve sends a request from this machine, with the cookies that it has.
+// serve sends a request with the cookies that it has. The default address and host of package httptest are replaced by those of this machine.
 func (r *rig) serve(req *http.Request) answer {
 	r.t.Helper()
 	if req.RemoteAddr == "" || strings.HasPrefix(req.RemoteAddr, "192.0.2.") {
@@ -87,7 +87,7 @@ func (r *rig) serve(req *http.Request) answer {
 
 func requestTo(path string) *http.Request { return httptest.NewRequest(http.MethodGet, path, nil) }
 
-// get asks for a page, path being behind the prefix.
+// get asks for the page at a path, which follows the prefix of the console.
 func (r *rig) get(path string) answer {
 	r.t.Helper()
 	return r.do(httptest.NewRequest(http.MethodGet, r.prefix+path, nil))
@@ -106,7 +106,7 @@ func (r *rig) page(path string) string {
 // testBrowser is the name of the browser that sends forms.
 const testBrowser = "abrowser"
 
-// post sends a form as a browser without script does.
+// post sends a form as a browser without script does, with the form token of testBrowser unless the form has one.
 func (r *rig) post(path string, form url.Values) answer {
 	r.t.Helper()
 	form = maps.Clone(form)
@@ -122,7 +122,7 @@ func (r *rig) post(path string, form url.Values) answer {
 	return r.do(req)
 }
 
-// push stores a message that is due after a while.
+// push stores a message that is due after the time in.
 func (r *rig) push(topic, id string, in time.Duration, change ...func(*punctual.NewMessage)) {
 	r.t.Helper()
 	m := punctual.NewMessage{Topic: topic, ID: id, Delay: in, Body: []byte("body of " + id)}
@@ -143,7 +143,7 @@ func (r *rig) configure(topic string, change func(*punctual.Settings)) {
 	}
 }
 
-// countedBulk is a bulk change that was counted and can be carried out.
+// countedBulk counts a bulk change of all messages of a topic, and returns the job of the count, which can be carried out.
 func (r *rig) countedBulk(topic string, do punctual.BulkChange) *bulkJob {
 	r.t.Helper()
 	job, err := r.console.bulks.start(punctual.Bulk{Do: do, Select: punctual.Selection{Topic: topic}, DryRun: true}, nil, "ann", (&call{}).recordBulk(&punctual.Bulk{DryRun: true}))
@@ -162,7 +162,7 @@ func (r *rig) schedule(s punctual.Schedule) {
 	}
 }
 
-// kill makes messages dead with this error.
+// kill pushes messages with these IDs, claims and discards them, so that they are dead with this error.
 func (r *rig) kill(topic, reason string, ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
@@ -181,7 +181,7 @@ func (r *rig) kill(topic, reason string, ids ...string) {
 	}
 }
 
-// message is one that must be there.
+// message returns a message that must be in the store.
 func (r *rig) message(topic, id string) punctual.Info {
 	r.t.Helper()
 	m, err := r.store.Get(r.t.Context(), topic, id)
@@ -191,7 +191,7 @@ func (r *rig) message(topic, id string) punctual.Info {
 	return m
 }
 
-// fill gives the store something of everything.
+// fill gives the store messages in several states, a name with odd characters, a topic with groups, one with events, and a schedule.
 func (r *rig) fill() {
 	r.t.Helper()
 	for i := range 120 {
@@ -207,7 +207,7 @@ func (r *rig) fill() {
 	r.clock.Advance(time.Minute - time.Second)
 }
 
-// pagePaths are pages that there are in a filled store.
+// pagePaths returns the paths of pages that exist when fill has filled the store.
 func pagePaths() []string {
 	return []string{
 		"/", "/ahead", "/ahead?span=48h&scale=log", "/ahead?span=90d", "/ahead?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z",

@@ -11,16 +11,17 @@ type route struct {
 	method string
 	// path has parameters in braces: /topics/{topic}.
 	path string
-	// action is the right that the route needs on the topic in its path, or on all topics if the path has none. With perTopic the page is
-	// about several topics, and its handler checks the right on each of them.
+	// action is the right that the route needs on the topic in its path, or on all topics if the path has none. With perTopic the topics
+	// do not stand in the path, and the handler checks the right on each topic that it shows or changes.
 	action   access.Action
 	perTopic bool
-	// anyPrincipal opens a route to everybody who is authenticated, public also to everybody else. A route with neither of them and without an
-	// action is refused to everybody.
+	// anyPrincipal opens a route to everybody who is authenticated, public also to everybody else. A route with neither of them and
+	// without an action is refused to everybody.
 	anyPrincipal, public bool
-	// live marks a page of which the script renews a part, from /fragment followed by the page's path.
+	// live marks a page that has a part which is renewed. The script asks for that part at /fragment followed by the page's path.
 	live bool
-	// form shows the page of a POST's form again, with the problem above it, when the handler has refused the form.
+	// form shows the page of a POST's form again, with the problem above it, when the handler has returned an error. With nil the error
+	// page is shown.
 	form   func(c *call) error
 	handle func(c *call) error
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/internal/httproute"
 )
 
-// A route without an action refuses everybody, so none may be without.
+// Each route has an action, or is open to any principal or to everybody, because a route without any of these is refused to everybody. That is
+// tried with such a route.
 func TestEveryRouteHasAnAction(t *testing.T) {
 	for _, rt := range routes() {
 		if rt.action == 0 && !rt.anyPrincipal && !rt.public {
@@ -67,13 +68,14 @@ var (
 	link   = regexp.MustCompile(`(?:href|src|action|data-from)="([^"]*)"`)
 )
 
-// Every link of every page leads somewhere, under the prefix. The page of a topic and an ID with every odd character is among them.
+// The links of all pages that can be reached lead to pages under the prefix. Of links that differ only in numbers the first is followed. One
+// of the links leads to a message whose topic and ID have odd characters.
 func TestLinksUnderAPrefix(t *testing.T) {
 	r := newRig(t, &Options{Prefix: "/queues", API: "/"})
 	r.fill()
 	seen := make(map[string]bool)
 	todo := []string{"/queues/"}
-	kinds := make(map[string]int) // links that differ in numbers alone
+	kinds := make(map[string]int) // how many links were met, by the link with 0 in place of each number
 	for len(todo) > 0 {
 		path := todo[0]
 		todo = todo[1:]
@@ -122,7 +124,7 @@ func TestPrefixThatIsNone(t *testing.T) {
 	}
 }
 
-// posts are all forms, with fields that would change something.
+// posts returns the fields of forms by the paths to which the forms are posted: one for each POST route that needs an action.
 func posts() map[string]url.Values {
 	return map[string]url.Values{
 		"/try":                                         {"topic": {"x"}, "in": {"0s"}, "body": {"b"}},
@@ -153,7 +155,7 @@ func posts() map[string]url.Values {
 	}
 }
 
-// hasPage tells whether the path of a form is that of a page, too.
+// hasPage reports whether the path of a form is also the path of a page.
 func hasPage(path string) bool {
 	return path == "/try" || path == "/schedules/new" || strings.HasSuffix(path, "/closing/edit") || strings.HasSuffix(path, "/bulk")
 }
@@ -180,7 +182,7 @@ func TestFormsAreRefused(t *testing.T) {
 	}
 	for _, path := range pagePaths() {
 		if strings.HasSuffix(path, "/edit") {
-			continue // it is refused
+			continue // the reader may not open it
 		}
 		for _, m := range regexp.MustCompile(`<form[^>]*method="post"[^>]*action="([^"]*)"`).FindAllStringSubmatch(r.page(path), -1) {
 			if m[1] != "/look" && m[1] != "/try" && !strings.HasSuffix(m[1], "/configure") {
@@ -226,7 +228,7 @@ func TestFormsAreRefused(t *testing.T) {
 	}
 }
 
-// A topic that the reader may not inspect is on no page.
+// A reader who may inspect only some topics is refused the pages of others, and no page shows topics or bodies that he may not see.
 func TestTopicsAreKeptApart(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Grant{Actions: access.All, Topics: "order.*"})})
 	r.fill()
@@ -246,7 +248,7 @@ func TestTopicsAreKeptApart(t *testing.T) {
 	}
 }
 
-// A reader who may not push anywhere sees no button for it.
+// The page Try it has a button that pushes only for a reader who may push to some topic.
 func TestTryOfReaders(t *testing.T) {
 	const button = `<button class="main">Push</button>`
 	for name, grants := range map[string][]access.Grant{

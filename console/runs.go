@@ -12,9 +12,9 @@ import (
 // comingRuns are the times at which schedules come, for a picture of what falls due.
 type comingRuns struct {
 	all []run
-	// until is the time up to which all of them are known, zero if they are known to the end of the picture.
+	// until is the time up to which the times of all schedules in the picture are known, zero if that is the end of the picture.
 	until time.Time
-	// left is true if the topic has more schedules than were looked at.
+	// left is true if the topic has more schedules than were read.
 	left bool
 }
 
@@ -25,13 +25,14 @@ type run struct {
 }
 
 const (
-	// runSchedules is how many schedules a picture looks at, the ones that come next; runTimes is how many times of each.
+	// runSchedules is how many schedules of a topic are read for a picture, in the order of Queue.Schedules. runTimes is how many times of
+	// each schedule are read.
 	runSchedules, runTimes = 20, 1000
-	// runNames is how many schedules a mark names.
+	// runNames is how many schedules the text of a mark names at most.
 	runNames = 4
 )
 
-// comingRuns returns when the schedules of a topic come before end.
+// comingRuns returns when the schedules of a topic that are not paused come before end.
 func (c *call) comingRuns(topic string, end time.Time) (r comingRuns, err error) {
 	n := 0
 	for s, err := range c.console.queue.Schedules(c.r.Context(), punctual.ScheduleQuery{Topic: topic, Next: runTimes}) {
@@ -61,8 +62,8 @@ func (c *call) comingRuns(topic string, end time.Time) (r comingRuns, err error)
 // runMark is a mark above a column of a chart: the schedules that come in it.
 type runMark struct{ X, Text string }
 
-// addRuns adds the marks of runs to a chart whose columns have these edges, and their number to its rows. middle returns the x of
-// the middle of a column.
+// addRuns adds the marks of runs to a chart whose columns have these edges, and sets the number of runs in each row of its table. middle
+// returns the x of the middle of a column.
 func (c *chart) addRuns(r comingRuns, edges []time.Time, middle func(i int) string, text func(key string, args ...any) string) {
 	c.RunsUntil, c.RunsLeft = r.until, r.left
 	names := make([][]string, len(c.Rows))

@@ -10,17 +10,17 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-// schedulePage shows one schedule: what it says, when it comes, and what became of its last times.
+// schedulePage shows one schedule: its definition, when it comes next, and what became of its last times.
 type schedulePage struct {
 	*frame
 	Row scheduleRow
-	// Fields say what is set of the schedule, by the names of the form that changes it.
+	// Fields are those of scheduleFields, under the names of the fields of the form that changes the schedule.
 	Fields facts
 	Body   *bodyView
-	// Headers are those of the occurrences, Hidden how many of them are hidden.
+	// Headers are those of the occurrences that may be shown, Hidden is how many others there are.
 	Headers []header
 	Hidden  int
-	// Messages are the paths of the messages of Row.Last, "" where there was none.
+	// Messages are the paths of the messages of Row.Last, in the same order, "" where there was no message.
 	Messages []string
 	// Fill is the answer to a dry run of a backfill, nil without one.
 	Fill *backfill
@@ -28,14 +28,15 @@ type schedulePage struct {
 
 // backfill is what a backfill would store.
 type backfill struct {
+	// Times are the first times that would be stored, at most shownTimes.
 	Times []punctual.Occurrence
-	// More is how many times are not in Times.
+	// More is how many further times would be stored.
 	More int
 	// From and To are the bounds for the form that makes the backfill.
 	From, To string
 }
 
-// shownTimes is how many of the times of a backfill a page shows.
+// shownTimes is how many of the times of a backfill a page shows at most.
 const shownTimes = 50
 
 func (c *call) showSchedule() error {
@@ -46,7 +47,7 @@ func (c *call) showSchedule() error {
 	return c.show("schedule", p)
 }
 
-// schedulePage reads the schedule that the path names.
+// schedulePage reads the schedule that the path names, for its page.
 func (c *call) schedulePage() (*schedulePage, error) {
 	topic, name := c.path["topic"], c.path["name"]
 	p := &schedulePage{frame: c.frame("schedule")}
@@ -76,7 +77,7 @@ func (c *call) schedulePage() (*schedulePage, error) {
 	return p, nil
 }
 
-// scheduleFields returns what is set of a schedule besides its expression, zone, body and headers.
+// scheduleFields returns the fields that are set in a schedule, except for its expression, zone, body, headers and DropExpired.
 func (c *call) scheduleFields(s *punctual.Schedule) (f facts) {
 	text := scheduleTexts(s, c.look.zone)
 	f.add("overlap", c.look.language.text("overlap."+text["overlap"]))
@@ -94,7 +95,7 @@ func (f *frame) Status(s punctual.OccurrenceStatus) string {
 	return f.call.look.language.text("occurrence." + string(s))
 }
 
-// recordSchedule makes a change of the schedule that the path names and enters it into the audit log.
+// recordSchedule makes a change of the schedule that the path names, by calling do, and enters the change into the audit log.
 func (c *call) recordSchedule(verb, detail string, do func(ctx context.Context, q *punctual.Queue, topic, name string) error) error {
 	topic, name := c.path["topic"], c.path["name"]
 	_, err := c.record(audit.Change{Verb: verb + " schedule", Topic: topic, ID: name, Detail: detail}, func(ctx context.Context) (int64, error) {
@@ -103,7 +104,7 @@ func (c *call) recordSchedule(verb, detail string, do func(ctx context.Context, 
 	return err
 }
 
-// changedSchedule is recordSchedule, and leads back to the page of the schedule.
+// changedSchedule is recordSchedule, and then leads back to the page of the schedule with the notice for the verb.
 func (c *call) changedSchedule(verb, detail string, do func(ctx context.Context, q *punctual.Queue, topic, name string) error) error {
 	if err := c.recordSchedule(verb, detail, do); err != nil {
 		return err
@@ -158,8 +159,8 @@ func (c *call) skipSchedule() error {
 	return c.redirect(c.frame("").SchedulePath(c.path["topic"], c.path["name"]), note)
 }
 
-// backfillSchedule stores the occurrences between two times of the past, or with the field "do" set to "dry" shows which these
-// would be.
+// backfillSchedule stores the occurrences between two times of the past. With the value "dry" in the field "do" it only shows which
+// occurrences these would be.
 func (c *call) backfillSchedule() error {
 	from, err := c.instant("from")
 	if err != nil {

@@ -22,20 +22,23 @@ import (
 // scheduleFormPage has the form of a new schedule, or of one that is changed.
 type scheduleFormPage struct {
 	*frame
-	// New is true for a schedule that is not there yet. Topic and Name then stand in the form, and otherwise in the path.
+	// New is true for a schedule that is not stored yet. Topic and Name are then fields that people fill in, otherwise those of the path.
 	New         bool
 	Topic, Name string
-	// Fields are the values of the form, Was those that it had when it was read from the store, by the names of the fields.
+	// Fields are the values of the form's fields by their names. Was are the values that the fields had when the page was made for
+	// the first time.
 	Fields, Was map[string]string
 	// BodyHidden is true if the form leaves body and headers as they are, because they are hidden or the body is no text.
 	BodyHidden bool
 	Overlaps   []choice
 	Missed     []choice
 	Topics     []string
-	// Preview says when the schedule comes, Wrong what is wrong with it. Both are empty as long as there is no expression.
+	// Preview says when the schedule comes, Wrong what is wrong with the fields. At most one of them is set; without an expression and
+	// with sound fields neither is.
 	Preview *punctual.ScheduleTimes
 	Wrong   string
-	Able    bool
+	// Able is false if the store can have no schedules.
+	Able bool
 	// MayPush is true if the reader may store schedules in some topic.
 	MayPush bool
 }
@@ -43,7 +46,7 @@ type scheduleFormPage struct {
 // previewTimes is how many times ahead a preview shows.
 const previewTimes = 10
 
-// scheduleTexts returns the fields of the form for a schedule, by their names.
+// scheduleTexts returns the values of the form's fields for a schedule, by the names of the fields.
 func scheduleTexts(s *punctual.Schedule, zone *time.Location) map[string]string {
 	duration := func(d time.Duration) string {
 		if d == 0 {
@@ -75,13 +78,13 @@ func scheduleTexts(s *punctual.Schedule, zone *time.Location) map[string]string 
 	return texts
 }
 
-// field returns a field of the form with the line ends that it had before a browser sent it.
+// field returns a field of the form with line feeds in place of the line ends that browsers send.
 func (c *call) field(name string) string {
 	return strings.ReplaceAll(c.form.Get(name), "\r\n", "\n")
 }
 
 // changeSchedule changes those fields of a schedule that differ in the form from what the page showed, so that a field which
-// somebody changed elsewhere meanwhile is not set back. An error names the field.
+// somebody has changed elsewhere since then is not set back. An error names the field.
 func (c *call) changeSchedule(s *punctual.Schedule) (err error) {
 	for _, f := range []struct {
 		name string
@@ -121,7 +124,7 @@ func (c *call) changeSchedule(s *punctual.Schedule) (err error) {
 	return nil
 }
 
-// durationInto returns a function that reads a duration, 0 for an empty text.
+// durationInto returns a function that reads a duration into d; an empty text is 0.
 func durationInto(d *time.Duration) func(string) error {
 	return func(text string) (err error) {
 		*d, err = notation.ParseDuration(cmp.Or(text, "0"))
@@ -129,7 +132,7 @@ func durationInto(d *time.Duration) func(string) error {
 	}
 }
 
-// countInto returns a function that reads a number, 0 for an empty text.
+// countInto returns a function that reads a number into n; an empty text is 0.
 func countInto(n *int) func(string) error {
 	return func(text string) error {
 		v, err := parseCount(text)
@@ -146,7 +149,7 @@ func parseCount(text string) (int64, error) {
 	return n, nil
 }
 
-// headerLines writes headers as parseHeaders reads them, sorted by name.
+// headerLines writes headers in the form that parseHeaders reads, sorted by name.
 func headerLines(headers map[string]string) string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -184,8 +187,8 @@ func (c *call) storedSchedule() (punctual.Schedule, error) {
 	return s.Schedule, nil
 }
 
-// showScheduleForm shows the form of a new schedule. With an expression in the query, or in a form that was refused or asks for a
-// preview, it also says when the schedule comes.
+// showScheduleForm shows the form of a new schedule. If the fields of the form were sent, in the query or in a form that was refused or
+// asks for a preview, and have an expression, the page also says when the schedule comes.
 func (c *call) showScheduleForm() error {
 	p := &scheduleFormPage{frame: c.frame("schedule-form"), New: true, Topic: c.get("topic"), Name: c.get("name")}
 	p.Was, p.MayPush = scheduleTexts(&punctual.Schedule{Zone: "UTC"}, c.look.zone), c.who.AllowsSomewhere(access.Push)
@@ -240,7 +243,7 @@ func (c *call) showFormOf(p *scheduleFormPage, s punctual.Schedule) error {
 	for _, name := range []string{"latest", "all", "none"} {
 		p.Missed = append(p.Missed, choice{Value: name, Text: c.look.language.text("missed." + name), Chosen: name == p.Fields["missed"]})
 	}
-	if c.form.Has("was_spec") { // a form was sent, with whatever its fields hold
+	if c.form.Has("was_spec") { // the fields of the form were sent
 		if err := c.changeSchedule(&s); err != nil {
 			p.Wrong = visible(err.Error())
 			return c.show("schedule-form", p)
@@ -252,7 +255,8 @@ func (c *call) showFormOf(p *scheduleFormPage, s punctual.Schedule) error {
 	return c.show("schedule-form", p)
 }
 
-// preview sets Preview, or Wrong if the schedule would be refused.
+// preview sets p.Preview, or p.Wrong if the definition of the schedule would be refused. It also previews a schedule that has no topic or no
+// name yet.
 func (c *call) preview(p *scheduleFormPage, s punctual.Schedule) {
 	if s.Topic == "" || s.Name == "" {
 		s.Topic, s.Name = "", ""
@@ -265,7 +269,7 @@ func (c *call) preview(p *scheduleFormPage, s punctual.Schedule) {
 	p.Preview = &times
 }
 
-// newSchedule stores the schedule of the form, unless the topic has one with this name.
+// newSchedule stores the schedule of the form, unless the topic has one with this name. A form that asks for a preview is shown again with it.
 func (c *call) newSchedule() error {
 	if c.get("do") == "preview" {
 		return c.showScheduleForm()
@@ -290,7 +294,7 @@ func (c *call) newSchedule() error {
 	return c.putSchedule(s)
 }
 
-// editSchedule changes a schedule as its form says.
+// editSchedule changes a schedule as its form says. A form that asks for a preview is shown again with it.
 func (c *call) editSchedule() error {
 	if c.get("do") == "preview" {
 		return c.showScheduleEdit()
@@ -305,7 +309,7 @@ func (c *call) editSchedule() error {
 	return c.putSchedule(s)
 }
 
-// putSchedule stores a schedule and leads to its page.
+// putSchedule stores a schedule and leads to its page, or to the form of a new schedule if the reader may not inspect the topic.
 func (c *call) putSchedule(s punctual.Schedule) error {
 	var status punctual.PushStatus
 	detail := fmt.Sprintf("%s (%s)", s.Spec, s.Zone)

@@ -12,16 +12,16 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// scheduleList is a page of schedules, of one topic or of all.
+// scheduleList is one page of a list of schedules, of one topic or of several.
 type scheduleList struct {
-	// Able is false if the store has no follow-ups, so that there can be no schedules.
+	// Able is false if there can be no schedules: the store has no follow-ups or cannot be inspected, or the topic is a companion.
 	Able bool
 	Rows []scheduleRow
-	// Filter is a part of the names of the schedules that are listed.
+	// Filter is a text that the names of the schedules in the list contain.
 	Filter string
 	// Next and Previous are the paths of the pages after and before this one, or "".
 	Next, Previous string
-	// Cut is true if the search for names was ended because it took long.
+	// Cut is true if the reading of schedules was ended after schedulesTime, so that some may be missing.
 	Cut bool
 }
 
@@ -31,18 +31,18 @@ type scheduleRow struct {
 	Path string
 	// State is "active", "paused", "ended", "overdue" or "broken".
 	State string
-	// Coming is when the schedule comes next, zero when it does not.
+	// Coming is when an active schedule comes next, otherwise zero.
 	Coming time.Time
-	// Recent is the last time of the schedule, nil when none has come. Message is the path of its message, "" if there was none.
+	// Recent is the last time of the schedule, nil if none has come. Message is the path of its message, "" if there was no message.
 	Recent  *punctual.Occurrence
 	Message string
-	// Day are the times of the next day.
+	// Day are the times within the next 24 hours, none for a schedule that is paused or has ended.
 	Day marks
 }
 
-// marks are instants as marks on a line, in a field of marksWidth by sparkHeight, and the same in words.
+// marks are instants as marks on a line, in a field of marksWidth by sparkHeight, and their number.
 type marks struct {
-	// Path is the SVG path of the marks, Count how many they are. More is true if there are further ones after the last mark.
+	// Path is the SVG path of the marks, Count how many marks there are. More is true if the day has further times after the last mark.
 	Path  string
 	Count int
 	More  bool
@@ -50,17 +50,18 @@ type marks struct {
 
 const (
 	marksWidth = 96
-	// mostMarks is how many marks a line has at most: one for each quarter of an hour of a day.
+	// mostMarks is how many marks a line has at most: as many as a day has quarters of an hour.
 	mostMarks = 96
-	// schedulesTime is after how long a search for schedules stops.
+	// schedulesTime is after how long the reading of schedules for a list stops.
 	schedulesTime = 3 * time.Second
 )
 
-// schedulesPage lists the schedules of all topics.
+// schedulesPage lists the schedules of all topics, or of the one that was chosen.
 type schedulesPage struct {
 	*frame
 	List *scheduleList
-	// Topics are those that have schedules, Chosen the one whose schedules are listed; "" stands for all.
+	// Topics are the topics that have schedules and that the reader may inspect. Chosen is the topic whose schedules are listed; ""
+	// stands for all of Topics.
 	Topics  []string
 	Chosen  string
 	MayPush bool
@@ -129,7 +130,7 @@ func (c *call) canSchedule() (bool, error) {
 	return can.Follow != punctual.ReachNone, err
 }
 
-// topicsWithSchedules returns the topics that have schedules and that the reader may inspect, in order.
+// topicsWithSchedules returns the topics that have schedules and that the reader may inspect, sorted by name.
 func (c *call) topicsWithSchedules() ([]string, error) {
 	var names []string
 	err := error(punctual.ErrUnsupported)
@@ -156,8 +157,8 @@ func (c *call) topicsWithSchedules() ([]string, error) {
 	return topics, nil
 }
 
-// scheduleList reads one page of the schedules of some topics: those whose names contain the field "q" of the query, from the one
-// with the number "start" on.
+// scheduleList reads one page of the schedules of the topics: of those whose names contain the field "q" of the query, it leaves out as
+// many as the field "start" says.
 func (c *call) scheduleList(f *frame, topics []string) (*scheduleList, error) {
 	l := &scheduleList{Able: true, Filter: c.get("q")}
 	start := max(0, c.number("start"))
@@ -218,7 +219,7 @@ func (c *call) scheduleRow(f *frame, s *punctual.ScheduleInfo) scheduleRow {
 	return row
 }
 
-// stateOfSchedule returns the word for what a schedule is doing.
+// stateOfSchedule returns the value of scheduleRow.State for a schedule.
 func stateOfSchedule(s *punctual.ScheduleInfo) string {
 	switch {
 	case s.Problem != "":
@@ -233,7 +234,7 @@ func stateOfSchedule(s *punctual.ScheduleInfo) string {
 	return "active"
 }
 
-// wasStored reports whether there was a message for an occurrence with this status.
+// wasStored reports whether an occurrence with this status was stored as a message.
 func wasStored(s punctual.OccurrenceStatus) bool {
 	switch s {
 	case punctual.OccurrenceMissed, punctual.OccurrenceOverlap, punctual.OccurrenceSkipped, punctual.OccurrencePaused:
@@ -242,7 +243,7 @@ func wasStored(s punctual.OccurrenceStatus) bool {
 	return true
 }
 
-// marksOf returns the marks of the times that come within a day.
+// marksOf returns the marks of the times in next that are less than 24 hours after now. Times before now are marked at the beginning.
 func marksOf(next []punctual.Occurrence, now time.Time) (m marks) {
 	const day = 24 * time.Hour
 	var b strings.Builder

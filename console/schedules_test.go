@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// tick has a duty do what is due in a topic.
+// tick has a scheduler do what is due for the schedules of a topic, as a duty does.
 func (r *rig) tick(topic string) {
 	r.t.Helper()
 	ds, err := r.store.Claim(r.t.Context(), punctual.Claim{Topics: []string{topic + "@cron"}, Max: 100})
@@ -28,7 +28,7 @@ func (r *rig) tick(topic string) {
 	}
 }
 
-// found is a schedule that must be there.
+// found returns a schedule that must be stored.
 func (r *rig) found(topic, name string) punctual.ScheduleInfo {
 	r.t.Helper()
 	s, err := punctual.NewQueue(r.store, nil).GetSchedule(r.t.Context(), topic, name)
@@ -38,7 +38,8 @@ func (r *rig) found(topic, name string) punctual.ScheduleInfo {
 	return s
 }
 
-// The list has every schedule with its next and its last time, what became of that, its state and its counts.
+// The list has every schedule that the reader may inspect, with its next and its last time, what became of the last one, and its state. It can
+// be filtered by topic and name.
 func TestScheduleList(t *testing.T) {
 	r := newRig(t, nil)
 	q := punctual.NewQueue(r.store, nil)
@@ -53,9 +54,9 @@ func TestScheduleList(t *testing.T) {
 	}
 	text := wordsOf(r.page("/schedules"))
 	for _, want := range []string{
-		"hourly", "14:00:00 in 1 h", "13:00:00", "ready", // came at one, and its occurrence waits
+		"hourly", "14:00:00 in 1 h", "13:00:00", "ready", // the schedule came at one o'clock, and its occurrence waits
 		"on Monday to Friday (Europe/Berlin)", "paused", "anna: until the &lt;API&gt; is back",
-		"once", "overdue", "24", // nobody stores the time of one o'clock
+		"once", "overdue", "24", // nobody has stored the occurrence of one o'clock
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the list does not show %q: %s", want, text)
@@ -81,7 +82,8 @@ func TestScheduleList(t *testing.T) {
 	}
 }
 
-// A page of a long list is as long as any other, and costs no calls for schedules that are not on it.
+// A long list is divided into pages on which each schedule stands once. A page costs a bounded number of calls of the store, which does not
+// grow with the schedules on other pages.
 func TestManySchedules(t *testing.T) {
 	r, s := newCounted(t)
 	follows := rigOver(t, following{s, r.store}, r.store, r.clock, nil)
@@ -115,14 +117,13 @@ func TestManySchedules(t *testing.T) {
 	}
 }
 
-// following is a store whose calls are counted and that has follow-ups.
+// following is a store whose calls are counted and that has the abilities of the store below, follow-ups among them.
 type following struct {
 	*counted
 	punctual.AbilityReporter
 }
 
-// Everything that can be done with a schedule on its page is done, with a notice, and bad input is refused with the page of the
-// form.
+// Each form on the page of a schedule does what it says and leads to a notice. Bad input is refused with the page of the form.
 func TestScheduleActions(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Everything())})
 	r.schedule(punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *", Body: []byte("report")})
@@ -192,8 +193,8 @@ func TestScheduleActions(t *testing.T) {
 	}
 }
 
-// A schedule is previewed before it is saved, an expression that is wrong is refused with its place, and a change leaves what the
-// form did not change as it is.
+// A schedule is previewed before it is saved. An expression that is wrong is refused with the place of the mistake. A change leaves the
+// fields that were not changed in the form as they are in the store.
 func TestScheduleForm(t *testing.T) {
 	r := newRig(t, nil)
 	form := url.Values{"topic": {"reports"}, "name": {"daily"}, "was_spec": {""}, "spec": {"0 9 1 * MON"}, "was_zone_name": {"UTC"}, "zone_name": {"Europe/Berlin"}, "do": {"preview"}}
@@ -235,7 +236,7 @@ func TestScheduleForm(t *testing.T) {
 	if text := r.page(edit); !strings.Contains(text, `name="was_spread" value="5m"`) || !strings.Contains(text, "tenant: shop-1") {
 		t.Error("the form does not have what is stored")
 	}
-	// Somebody else changes the spread between the look and the change of the expression.
+	// Somebody else changes the spread after the page of the form was made, and before the form changes the expression.
 	other := s.Schedule
 	other.Spread = time.Minute
 	r.schedule(other)
@@ -252,7 +253,7 @@ func TestScheduleForm(t *testing.T) {
 	}
 }
 
-// Where bodies are hidden the pages of a schedule have neither its body nor its headers, and a change keeps both.
+// Where bodies are hidden, the pages of a schedule show neither its body nor its headers, and a change keeps both.
 func TestScheduleWithHiddenBody(t *testing.T) {
 	r := newRig(t, &Options{HideBodies: true, Authenticate: who(access.Everything())})
 	r.schedule(punctual.Schedule{Topic: "reports", Name: "daily", Spec: "@daily", Body: []byte("a secret"), Headers: map[string]string{"key": "a secret"}})
@@ -268,7 +269,7 @@ func TestScheduleWithHiddenBody(t *testing.T) {
 	}
 }
 
-// A store that cannot have schedules says so on a page, and so does one that cannot be inspected.
+// If the store has no follow-ups or cannot be inspected, the pages of schedules say that there can be none, and a new schedule is refused.
 func TestStoreWithoutSchedules(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "m", time.Hour)
@@ -288,7 +289,8 @@ func TestStoreWithoutSchedules(t *testing.T) {
 	}
 }
 
-// The picture of a topic marks when its schedules come, beside the messages that are due, and its table has the same.
+// The picture of a topic marks when its schedules come that are not paused, and its table counts their times beside the messages. If not all
+// times up to its end are known, the page says up to when they are.
 func TestSchedulesInThePicture(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "m", 30*time.Minute)

@@ -26,7 +26,7 @@ const (
 	maxSessions, maxSessionsOfOne = 1000, 20
 )
 
-// session is a browser in which somebody logged in.
+// session is one login of one browser.
 type session struct {
 	key   string // the value of its cookie
 	token string
@@ -45,7 +45,7 @@ type sessions struct {
 
 func newSessions() *sessions { return &sessions{byHash: make(map[[sha256.Size]byte]*session)} }
 
-// begin begins a session for a valid token, with a new key.
+// begin begins a session for a valid token, with a new key. It removes sessions that have ended, and the oldest one beyond each bound.
 func (s *sessions) begin(token string) *session {
 	n := &session{key: rand.Text(), token: token, began: time.Now()}
 	s.mu.Lock()
@@ -65,7 +65,7 @@ func (s *sessions) begin(token string) *session {
 // lives reports whether a session is younger than sessionLife.
 func (o *session) lives() bool { return time.Since(o.began) < sessionLife }
 
-// find returns the session with this key, or nil.
+// find returns the session with this key, or nil if there is none or it has ended.
 func (s *sessions) find(key string) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *sessions) of(token string) (same []*session) {
 	return same
 }
 
-// remove ends the sessions that which selects. The caller holds mu.
+// remove ends the sessions for which the function which returns true. The caller holds mu.
 func (s *sessions) remove(which func(*session) bool) {
 	var kept []*session
 	for _, o := range s.list {
@@ -113,8 +113,8 @@ func (s *sessions) remove(which func(*session) bool) {
 	s.list = kept
 }
 
-// formKey is the secret from which the tokens of forms are made. A page of another site cannot know a browser's token, so it cannot make the
-// browser send a form that is accepted.
+// formKey is the secret from which the tokens of forms are made. A page of another site cannot know the token of a browser, so it cannot
+// make that browser send a form that the console accepts.
 type formKey [32]byte
 
 func newFormKey() (k formKey) {
@@ -129,8 +129,8 @@ func (k *formKey) token(browser string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// The names of the cookies of a session, and of a browser without one. The port is added to them, because all ports of a host share their
-// cookies.
+// The names of the cookies of a session, and of a browser without one. The port of the address is added to them, because all ports of a
+// host share their cookies.
 const (
 	cookieSession = "punctual_session"
 	cookieBrowser = "punctual_browser"
@@ -145,7 +145,8 @@ func withPort(name string, r *http.Request) string {
 	return name
 }
 
-// csrfToken returns the token that each form carries. A browser without a session first gets a random name, in a cookie.
+// csrfToken returns the token that each form of this browser carries. A browser without a session gets a random name in a cookie first,
+// unless it has one.
 func (c *call) csrfToken() string {
 	if c.browser == "" {
 		name := withPort(cookieBrowser, c.r)
@@ -227,7 +228,8 @@ func (c *call) logOut() error {
 func (f *frame) LoggedIn() bool { return f.call.loggedIn }
 
 // inside returns path if it is a path of the console, and the path of the first page otherwise, so that a redirect never leads to another
-// site. It refuses backslashes and control characters, because browsers read the former as slashes and drop the latter.
+// site. Paths with backslashes, spaces or control characters count as paths of other sites, because browsers read backslashes as slashes
+// and drop some of the other characters.
 func (c *call) inside(path string) string {
 	first := c.console.options.Prefix + "/"
 	if !strings.HasPrefix(path, first) || strings.HasPrefix(path, "//") || strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }) {
@@ -236,18 +238,18 @@ func (c *call) inside(path string) string {
 	return path
 }
 
-// seldom bounds how many lines of one kind are logged in a minute. Without it anybody who can connect could fill the disk with failed logins.
+// seldom bounds how many lines of one kind are logged in a minute, so that nobody can fill the disk of the log by failed logins.
 type seldom struct {
 	mu     sync.Mutex
-	minute time.Time // guarded by mu: when the minute under way began
-	said   int       // guarded by mu: lines in it
-	silent int       // guarded by mu: lines left out since the last one
+	minute time.Time // guarded by mu: when the minute under way began, with a line
+	said   int       // guarded by mu: how many lines were logged in that minute
+	silent int       // guarded by mu: how many lines were left out since the last one that was logged
 }
 
 // linesAMinute is how many lines of one kind are logged in a minute.
 const linesAMinute = 10
 
-// count counts a line, and tells whether it is to be logged and how many before it were left out.
+// count counts a line. It returns whether the line is to be logged, and if so, how many lines were left out since the last one.
 func (s *seldom) count(now time.Time) (say bool, silent int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

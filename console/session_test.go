@@ -56,7 +56,7 @@ func TestLogIn(t *testing.T) {
 	}
 }
 
-// Each login has a key of its own, so a key that was planted before is worth nothing.
+// Each login has a new key, so a key that somebody has planted in the browser before does not become the key of a session.
 func TestSessionIsNew(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: people().authenticate, LoginByToken: true})
 	b := r.browser()
@@ -72,7 +72,8 @@ func TestSessionIsNew(t *testing.T) {
 	}
 }
 
-// A token that does not count any more ends all its sessions with the next request, also those of other browsers. Other tokens go on.
+// When a token is no longer valid, the next request with it ends all sessions of the token, also those of other browsers. Sessions of other
+// tokens go on.
 func TestRevokedTokenEndsItsSessions(t *testing.T) {
 	all := people()
 	r := newRig(t, &Options{Authenticate: all.authenticate, LoginByToken: true})
@@ -90,7 +91,7 @@ func TestRevokedTokenEndsItsSessions(t *testing.T) {
 	if got := r.state(); got != "[]" {
 		t.Errorf("it changed the store: %s", got)
 	}
-	all["admin"] = may // also if the token counts again
+	all["admin"] = may // the sessions stay ended although the token is valid again
 	if a := two.send(http.MethodGet, "/topics", nil); a.Code != http.StatusSeeOther {
 		t.Errorf("another browser with the token: %d", a.Code)
 	}
@@ -143,8 +144,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	})
 }
 
-// A form without the browser's own token is refused, and nothing changes. Tried are no token, another browser's,
-// another console's, and one from before a login.
+// A form without the browser's own token is refused, and nothing changes. The test tries no token, an empty and a wrong one, those of another
+// browser and another console, and the one of a browser without a name.
 func TestFormsNeedTheirToken(t *testing.T) {
 	for _, login := range []bool{false, true} {
 		o := &Options{}
@@ -189,7 +190,7 @@ func TestFormsNeedTheirToken(t *testing.T) {
 	}
 }
 
-// A form of another site is refused even with the right token, and so is the form to log in.
+// A form that the browser marks as one of another site is refused even with the right token, and so is the form to log in.
 func TestFormsOfOtherSites(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: people().authenticate, LoginByToken: true})
 	b := r.browser()
@@ -208,7 +209,8 @@ func TestFormsOfOtherSites(t *testing.T) {
 	}
 }
 
-// A link from another site comes without the strict cookie. The page that answers leads there once more, with it.
+// A request for a link from another site has no session cookie, because that is a strict one. It is answered with an empty page that loads the
+// same address again, because the browser then sends the cookie.
 func TestLinkFromAnotherSite(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: people().authenticate, LoginByToken: true})
 	req := httptest.NewRequest(http.MethodGet, "/topics", nil)
@@ -234,7 +236,7 @@ func TestBackIsInside(t *testing.T) {
 	}
 }
 
-// Two consoles on one machine differ in their port alone, which cookies do not tell apart.
+// The names of cookies contain the port, because two consoles on one machine may differ in their ports alone and would share cookies.
 func TestCookiesOfPorts(t *testing.T) {
 	for host, want := range map[string]string{"localhost:7878": "c_7878", "localhost": "c", "[::1]:80": "c_80", "x:80;y": "c", "x:": "c_"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -26,11 +26,11 @@ type settingsPage struct {
 
 // settingField is one setting in the form of a topic.
 type settingField struct {
-	// Name is the name of the form's field and part of the catalogue's keys. Value is written as people write it, such as 30s.
+	// Name is the name of the form's field, and a part of the keys of its texts. Value is written as people write it, such as 30s.
 	Name, Value string
 	// Fixed settings are shown and cannot be changed.
 	Fixed bool
-	// Boxes are the values of a setting that is a set of names; nil for any other setting.
+	// Boxes are the possible values of a setting that is a set of names; nil for any other setting.
 	Boxes []choice
 }
 
@@ -49,8 +49,8 @@ func (c *call) showSettings() error {
 	return c.show("settings", p)
 }
 
-// settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, the groups, which have
-// forms of their own, and the settings that the store cannot have or a companion takes from its topic.
+// settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, and the groups, which have
+// forms of their own. It also leaves out settings that the store cannot have, or that a companion takes from its topic.
 func (c *call) settingFields(topic string, s punctual.Settings, can punctual.Abilities) (fields []settingField) {
 	for _, row := range settings.Table {
 		var same punctual.SettingsPatch
@@ -69,8 +69,8 @@ func (c *call) settingFields(topic string, s punctual.Settings, can punctual.Abi
 	return fields
 }
 
-// canHave reports whether the form shows a setting: unless it is one for which the store would have to keep finished records,
-// or tell of events, and cannot.
+// canHave reports whether the store can do what a setting needs: keep finished records, or tell of events. It returns true for every
+// other setting.
 func (c *call) canHave(row *settings.Setting, can punctual.Abilities) bool {
 	switch row.Needs {
 	case settings.FinishedRecords:
@@ -95,7 +95,7 @@ func (c *call) configureTopic() error {
 	return c.configure(topic, p, strings.Join(changed, ", "), c.frame("").TopicPath(topic, "settings"), notice{Key: "notice.configured", Args: []string{topic}})
 }
 
-// configure changes the settings of a topic, records that in the audit log, and redirects to a page.
+// configure changes the settings of a topic, enters the change into the audit log, and redirects to the path to with the notice.
 func (c *call) configure(topic string, p punctual.SettingsPatch, detail, to string, n notice) error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -111,13 +111,13 @@ func (c *call) configure(topic string, p punctual.SettingsPatch, detail, to stri
 	return c.redirect(to, n)
 }
 
-// readSettings fills the patch with the fields that differ from what the page showed, and returns them as name=value. A setting
-// that somebody changed elsewhere since then is therefore not set back. A field that was emptied is refused, so that it is not
-// taken for 0.
+// readSettings fills the patch with the fields that differ from what the page showed, and returns them as name=value. So a setting that
+// somebody has changed elsewhere since the page was made is not set back. A field that was emptied is refused, so that it is not taken
+// for 0.
 func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err error) {
 	for _, row := range settings.Table {
 		text, sent := c.get(row.Name), c.form.Has(row.Name)
-		if row.Kind() == settings.Events { // boxes, of which a browser sends only those that are ticked
+		if row.Kind() == settings.Events { // it has boxes, of which a browser sends only those that are ticked
 			sent = sent || c.form.Has("was_"+row.Name)
 			text = eventsText(c.form[row.Name])
 		}
@@ -132,8 +132,8 @@ func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err er
 	return changed, nil
 }
 
-// eventsText writes the events of a form's ticked boxes in the form of the setting, such as "acked,dead" or "none". What cannot
-// be read stays as it is, so that it is refused.
+// eventsText writes the events of a form's ticked boxes as the text of the setting, such as "acked,dead" or "none". It returns names that are
+// no events unchanged, so that they are refused later.
 func eventsText(ticked []string) string {
 	if len(ticked) == 0 {
 		return "none"
@@ -145,7 +145,7 @@ func eventsText(ticked []string) string {
 	return text
 }
 
-// changeGroups adds a group to a topic, or removes one.
+// changeGroups adds a group to a topic, or removes one, as the form says.
 func (c *call) changeGroups() error {
 	topic, name := c.path["topic"], c.get("group")
 	inspector, err := c.inspector()
@@ -172,7 +172,7 @@ func (c *call) changeGroups() error {
 	return c.configure(topic, punctual.SettingsPatch{Groups: &groups}, c.get("do")+" group "+name, to, notice{Key: key, Args: []string{name}})
 }
 
-// stateTabs returns the tabs of the states of a topic, of which one may be chosen.
+// stateTabs returns the tabs of the states of a topic. The tab of the state chosen is marked; punctual.StateNone marks none.
 func (c *call) stateTabs(f *frame, stats punctual.TopicStats, chosen punctual.State) (tabs []stateTab) {
 	for _, s := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
 		q := url.Values{"state": {s.String()}}

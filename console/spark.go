@@ -19,7 +19,7 @@ type spark struct {
 // sparkHeight is the height of the field of a spark. A minute, or an hour of a sparkAhead, is 1 wide.
 const sparkHeight = 20
 
-// spark returns the spark of a topic. It is nil if the meter does not count, or counts this topic only among others.
+// spark returns the spark of a topic. It is nil if the meter does not count, or has no numbers of this topic alone.
 func (c *call) spark(topic string) *spark {
 	if !c.console.observed.Load() {
 		return nil
@@ -44,7 +44,7 @@ func sparkOf(minutes []overview.Traffic) *spark {
 	return s
 }
 
-// sparkPath returns the SVG path of a line through the counts, which of selects. A count of 0 is at the bottom.
+// sparkPath returns the SVG path of a line through the counts that the function of returns. A count of 0 is at the bottom.
 func sparkPath(minutes []overview.Traffic, most int64, of func(overview.Traffic) int64) string {
 	const room = sparkHeight - 2 // so that the stroke is not cut off above and below
 	var b strings.Builder
@@ -59,7 +59,7 @@ func sparkPath(minutes []overview.Traffic, most int64, of func(overview.Traffic)
 // sparkHeight, and the same in numbers.
 type sparkAhead struct {
 	Bars string
-	// Sum is over all hours, Most the highest count of one hour.
+	// Sum is the count of all hours together, Most the highest count of one hour.
 	Sum, Most int64
 	// Later is true if messages are due after those hours.
 	Later bool
@@ -68,7 +68,7 @@ type sparkAhead struct {
 // sparkHours is how many hours a sparkAhead covers.
 const sparkHours = 48
 
-// addAhead sets Ahead of each row. Rows of topics that are not counted yet get it when the table is renewed.
+// addAhead sets Ahead of each row with scheduled messages. A row whose topic is not counted yet gets its Ahead when the table is renewed.
 func (c *call) addAhead(rows []topicRow, now time.Time) {
 	var topics []string
 	for _, t := range rows {

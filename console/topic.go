@@ -21,12 +21,12 @@ type topicPage struct {
 	List   *messageList
 	Ahead  *chart
 	// Drawn is true if there is something to draw. Chosen is the span of the picture Ahead, one of Spans. Ahead is nil while the
-	// store counts.
+	// store counts, and if Drawn is false.
 	Drawn   bool
 	Chosen  string
 	Spans   []string
 	Reasons []choice
-	// MayPushHere is false for companions that Punctual itself fills. Typed has the fields of a push that was refused.
+	// MayPushHere is false for companions that Punctual itself fills. Typed has the fields of the form that was refused, nil without one.
 	MayPushHere bool
 	Typed       url.Values
 }
@@ -65,7 +65,8 @@ func (c *call) showTopic() error {
 	return c.show("topic", p)
 }
 
-// chosenState returns the state that the query names, otherwise the first state in which the topic has messages.
+// chosenState returns the state that the field "state" names, otherwise the first state in which the topic has messages, and scheduled for an
+// empty topic.
 func (c *call) chosenState(stats punctual.TopicStats) punctual.State {
 	if s, err := punctual.ParseState(c.get("state")); err == nil {
 		return s
@@ -114,7 +115,7 @@ func (c *call) pauseTopic() error {
 	return c.configure(topic, p, fmt.Sprintf("%s paused: %t", what, on), c.frame("").TopicPath(topic), notice{Key: key, Args: []string{topic}})
 }
 
-// checkTyped refuses a form that removes messages unless the topic's name was typed into it.
+// checkTyped refuses a form that removes messages unless the topic's name was typed into the form.
 func (c *call) checkTyped(topic string) error {
 	if c.get("typed") == topic {
 		return nil
@@ -122,7 +123,7 @@ func (c *call) checkTyped(topic string) error {
 	return fmt.Errorf("the name typed is not that of the topic: type %s: %w", topic, punctual.ErrInvalid)
 }
 
-// purgeTopic removes the messages of one state, or all messages that are not dead.
+// purgeTopic removes the messages of the state that the form names, or for "live" all messages that are not dead.
 func (c *call) purgeTopic() error {
 	topic := c.path["topic"]
 	inspector, err := c.inspector()
@@ -213,14 +214,14 @@ func (c *call) amendMany() error {
 	return c.redirect(back, notice{Key: "notice.many." + change.Change.String(), Args: []string{thousands(n), thousands(others)}})
 }
 
-// mostTicked is how many messages a form changes at once.
+// mostTicked is how many messages a form changes at most.
 const mostTicked = 1000
 
-// later is how far "+1 h" moves a message.
+// later is how far the button "+1 h" moves a message.
 const later = time.Hour
 
-// anHourLater gives each reschedule a due time that is an hour after the message's own. It leaves out messages that are not
-// scheduled or ready. A message that somebody moves meanwhile stays where it is, because of IfDue.
+// anHourLater gives each reschedule a due time that is an hour after the message's own. It leaves out messages that are neither
+// scheduled nor ready. A message that somebody moves meanwhile stays where it is, because each amendment has an IfDue.
 func (c *call) anHourLater(as []punctual.Amendment) ([]punctual.Amendment, error) {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -245,7 +246,8 @@ func (c *call) anHourLater(as []punctual.Amendment) ([]punctual.Amendment, error
 	return slices.DeleteFunc(as, func(a punctual.Amendment) bool { return a.IfDue.IsZero() }), nil
 }
 
-// readChange reads from the form which change to make and for when. detail says the same for the audit log.
+// readChange reads from the form which change to make, and the new due time. detail says the new due time for the audit log. For "later"
+// the caller still has to set the due times with anHourLater.
 func (c *call) readChange() (a punctual.Amendment, detail string, err error) {
 	switch do := c.get("do"); do {
 	case "cancel":

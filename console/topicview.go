@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// topicView is what the pages of a topic share: its counts, the tabs that lead to these pages, and the tabs of its groups.
+// topicView is what the pages of a topic share: the counts of the topic, the tabs that lead to these pages, and the tabs of its groups.
 type topicView struct {
 	*frame
 	Stats topicRow
@@ -21,7 +21,7 @@ type topicView struct {
 	// groups.
 	Tabs   []choice
 	Groups []groupTab
-	// companions are the names of the companion topics that exist.
+	// companions are the names of the companions that exist: those of this topic, or of Parent if that is set.
 	companions []string
 	settings   punctual.Settings
 }
@@ -30,16 +30,16 @@ type topicView struct {
 type groupTab struct {
 	// Name is the name of the group, "" for the topic itself.
 	Name, Path string
-	// Live and Dead count messages. Counted is false until the store has counted them.
+	// Live and Dead are numbers of messages. Counted is false while the store has not counted them.
 	Live, Dead int64
 	Counted    bool
 	Paused     bool
-	// Removed marks a group that gets no copies any more and still has the topic with those that it got.
+	// Removed marks a group that the settings no longer name, so that it gets no more copies. Its topic still exists.
 	Removed bool
 	Chosen  bool
 }
 
-// topicView reads what the pages of a topic share. tab is the name of the page's tab.
+// topicView reads what the pages of a topic share. tab is the name of the page's tab, such as "messages".
 func (c *call) topicView(page, tab string) (*topicView, error) {
 	if _, err := c.inspector(); err != nil {
 		return nil, err
@@ -83,13 +83,13 @@ func (c *call) topicView(page, tab string) (*topicView, error) {
 	return v, err
 }
 
-// has reports whether the store has the companion whose name ends so, such as punctual.EventSuffix.
+// has reports whether the topic of the page has the companion with this suffix, such as punctual.EventSuffix.
 func (v *topicView) has(suffix string) bool {
 	return slices.Contains(v.companions, v.Stats.Topic+suffix)
 }
 
-// companionsOf returns the names of the companions of a topic that exist. A store that cannot name its topics without counting
-// them is not asked to count: the names then come from the last count.
+// companionsOf returns the names of the companions of a topic that exist. For a store that cannot name its topics without counting
+// them, the names come from the counts of all topics.
 func (c *call) companionsOf(topic string) ([]string, error) {
 	if namer := c.console.namer; namer != nil {
 		names, err := namer.TopicNames(c.r.Context(), punctual.NameQuery{Prefix: topic + "@"})
@@ -107,7 +107,7 @@ func (c *call) companionsOf(topic string) ([]string, error) {
 	return names, err
 }
 
-// counted returns the last counts of all topics.
+// counted returns the counts of all topics. Where counting takes the store long, they may be some minutes old.
 func (c *call) counted() (overview.Counts, error) {
 	all, err := c.console.reader.Topics(c.r.Context())
 	if err != nil {
@@ -116,7 +116,8 @@ func (c *call) counted() (overview.Counts, error) {
 	return all, nil
 }
 
-// addGroups adds the tabs of a topic's groups, also of groups that were removed and still have a topic.
+// addGroups adds the tabs of the topic and of its groups, also of groups that were removed and still have a topic. It adds none if there
+// are no groups.
 func (c *call) addGroups(v *topicView, topic string) error {
 	groups := v.settings.Groups
 	if v.Parent != "" {
@@ -154,7 +155,7 @@ func (c *call) addGroups(v *topicView, topic string) error {
 	return nil
 }
 
-// abilities returns what the store can do. A store that does not tell, or whose server is too old to tell, can do nothing.
+// abilities returns what the store can do. A store that does not tell, or whose server is too old to tell, counts as having no abilities.
 func (c *call) abilities() (punctual.Abilities, error) {
 	if c.console.abilities == nil {
 		return punctual.Abilities{}, nil

@@ -10,9 +10,9 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Observer returns an observer that measures rates and lateness and, unless something else reports them, the consumers. Give it
-// to the Server, Queue or Worker that uses the same store. A console whose Observer was never called shows neither rates nor
-// lateness.
+// Observer returns an observer that measures rates and lateness. It also notes the consumers, unless Options.Consumers or the store
+// reports those. Give it to the Server, Queue or Worker that uses the same store. A console whose Observer method was never called
+// shows neither rates nor lateness.
 func (c *Console) Observer() *punctual.Observer {
 	c.observed.Store(true)
 	if c.options.Consumers != nil || c.reporter != nil {
@@ -21,16 +21,16 @@ func (c *Console) Observer() *punctual.Observer {
 	return punctual.JoinObservers(c.meter.Observer(), c.tracker.Observer(wire.OwnName()))
 }
 
-// perMinute writes the mean per minute of a count over some minutes, rounded.
+// perMinute writes the mean per minute of a count over some minutes, rounded to a whole number.
 func perMinute(n, minutes int64) string { return thousands((n + minutes/2) / minutes) }
 
 // traffic shows what the meter has counted: rates of the last minutes, and the lateness of the last hour.
 type traffic struct {
 	// Since is when counting began.
 	Since time.Time
-	// Rates are means over the last rateMinutes minutes.
+	// Rates are means over the last rateMinutes minutes. The page of all topics leaves out Rates and Curve.
 	Rates []rate
-	// Curve is the lateness of each minute of the last hour, nil if nothing was delivered.
+	// Curve is the lateness of each minute of the last hour, nil if nothing was delivered in it.
 	Curve *curve
 }
 
@@ -48,7 +48,7 @@ type curve struct {
 	Paths      []curvePath
 	Lines      []line
 	Prompt     float64 // y of the line at overview.PromptLimit
-	// Oldest is y of the line for the message that has been ready longest, if HasOldest.
+	// Oldest is the y of the line for the message that has been ready longest, if HasOldest is true.
 	Oldest    float64
 	HasOldest bool
 	Ticks     []tick
@@ -65,7 +65,7 @@ type curveRow struct {
 }
 
 const (
-	// trafficMinutes is how many minutes a curve covers, rateMinutes over how many rates are averaged.
+	// trafficMinutes is how many minutes a spark and the curve of the last hour cover, rateMinutes over how many minutes rates are averaged.
 	trafficMinutes, rateMinutes = 60, 5
 )
 
@@ -95,7 +95,7 @@ type heights struct {
 	height float64
 }
 
-// leastMost is the least upper end of a scale, so that every picture contains the line at overview.PromptLimit.
+// leastMost is the least upper end of a scale. It is above overview.PromptLimit, so that every picture contains the line at that limit.
 const leastMost = 10 * time.Second
 
 // heightsFor returns a scale that reaches to the greatest lateness of the steps, and to oldest.
@@ -152,7 +152,7 @@ func curveOf(f *frame, s latenessSpan, all []overview.Traffic, oldest time.Durat
 }
 
 // pathOf returns the SVG path of a line through the steps, whose x is in hundredths of the picture's width. The line is interrupted at steps
-// without deliveries, because they have no lateness. A single step between two of those is a short stroke.
+// without deliveries, because those have no lateness. A step with deliveries between two without is drawn as a short stroke.
 func pathOf(all []overview.Traffic, y func(overview.Traffic) float64) string {
 	var b strings.Builder
 	step := 100 / float64(len(all))

@@ -17,10 +17,10 @@ import (
 type tryPage struct {
 	*frame
 	Topic, ID, In, Body, Header string
-	// Pushed is the message that was pushed, in its present state. Gone is true if the store no longer has it.
+	// Pushed is the message that was pushed, in its present state, nil before a push. Gone is true if the store no longer has the message.
 	Pushed *messageRow
 	Gone   bool
-	// Due is when Pushed is or was due, zero if the page does not know.
+	// Due is when Pushed is or was due, zero if that is not known.
 	Due    time.Time
 	Topics []string
 	// MayPush is true if the reader may push to all topics, to Topic, or to one of Topics.
@@ -78,7 +78,8 @@ func (c *call) showArrival(p *tryPage, id string) error {
 	return nil
 }
 
-// push stores the message of the form.
+// push stores the message of the form and leads back to the page, which then follows the message. A new message of tryTopic is cancelled
+// later if nobody claims it.
 func (c *call) push() error {
 	m := punctual.NewMessage{Topic: c.get("topic"), ID: c.get("id"), Body: []byte(c.form.Get("body"))}
 	if err := storekit.CheckTopic(m.Topic); err != nil {

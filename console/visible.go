@@ -8,7 +8,8 @@ import (
 )
 
 // visible returns s with everything that could deceive a reader written as an escape: control characters, marks of text
-// direction, characters without a width, and bytes that are not UTF-8. Line ends and tabs stay.
+// direction, characters without a width, and bytes that are not UTF-8. Line feeds and tabs stay. A byte 0xEF that is not UTF-8
+// becomes U+FFFD.
 func visible(s string) string {
 	if !strings.ContainsFunc(s, deceives) {
 		return s
@@ -37,5 +38,5 @@ func deceives(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
 }
 
-// Text returns a text that comes from the store, made safe to read.
+// Text returns a text that comes from the store in the form that visible gives it.
 func (f *frame) Text(s string) string { return visible(s) }

@@ -24,7 +24,8 @@ type weekPage struct {
 	Counting bool
 }
 
-// weekDay is one day of the picture. On a day on which clocks change, one hour does not exist or comes twice.
+// weekDay is one day of the picture, with a cell for each of 24 hours. On a day on which clocks change, one hour does not exist or comes
+// twice.
 type weekDay struct {
 	Label string
 	Cells []weekCell
@@ -32,7 +33,8 @@ type weekDay struct {
 	Today bool
 }
 
-// weekCell is one hour of a day. A cell with Twice has the count of two hours with this name; an hour that is Lacking does not exist.
+// weekCell is one hour of a day. A cell with Twice has the count of two hours with the same name. The hour of a cell with Lacking does not
+// exist on that day.
 type weekCell struct {
 	Hour           int
 	Count          int64
@@ -42,7 +44,7 @@ type weekCell struct {
 	Lacking, Twice bool
 }
 
-// weekLevels is how many shades there are.
+// weekLevels is how many shades there are for counts above 0.
 const weekLevels = 6
 
 func (c *call) showWeek() error {
@@ -57,7 +59,7 @@ func (c *call) showWeek() error {
 	if err := c.may(access.Inspect, p.Topic); err != nil {
 		return err
 	}
-	// A day more than a week is counted, because the week is an hour longer when clocks go back in it.
+	// Eight days are counted, because a week in which clocks go back is an hour longer than 7 times 24 hours.
 	a, err := c.console.reader.Ahead(c.r.Context(), overview.AheadQuery{Topic: p.Topic, Step: overview.Hour, Steps: 8 * 24, Zone: c.look.zone})
 	switch {
 	case errors.Is(err, overview.ErrCounting):
@@ -70,7 +72,7 @@ func (c *call) showWeek() error {
 	return c.show("week", p)
 }
 
-// fillWeek fills the page with the counts of each hour.
+// fillWeek fills the page with the count of each hour.
 func (c *call) fillWeek(p *weekPage, a *overview.Ahead) {
 	now := p.Now.In(c.look.zone)
 	text := c.look.language.text
@@ -148,7 +150,7 @@ func levelOf(n, most int64) int {
 	return 1 + int(math.Log(float64(n))/math.Log(float64(most))*(weekLevels-0.001))
 }
 
-// knownZones returns the time zones that the field for a time zone suggests. Others can be typed.
+// knownZones returns the time zones that the field for a time zone suggests. Other zones can be typed.
 func knownZones() []string {
 	return []string{
 		"UTC", "Local", "Africa/Cairo", "Africa/Johannesburg", "Africa/Lagos", "America/Chicago", "America/Los_Angeles", "America/New_York",

@@ -199,7 +199,7 @@ func BenchmarkLateness(b *testing.B) {
 		}
 		all.Wait()
 		defer runDuties(b, store, nil)()
-		begin := time.Now().Truncate(time.Minute).Add(time.Minute) // the first time of each is behind this
+		begin := time.Now().Truncate(time.Minute).Add(time.Minute) // the beginning of the minute that is measured
 		time.Sleep(time.Until(begin) + 62*time.Second)
 		var late []time.Duration
 		for m, err := range q.List(b.Context(), punctual.ListQuery{Topic: "t", State: punctual.StateReady, From: begin, To: begin.Add(time.Minute), Limit: 10_000}) {

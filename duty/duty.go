@@ -5,8 +5,8 @@
 //	err := duty.Run(ctx, store, nil)
 //
 // "punctual serve" runs the duties of its store. A worker.Worker copies and forwards for its own topics, and with
-// worker.Config.Schedules stores the occurrences of their schedules. A program that has schedules, or groups which others
-// handle, and no such server, calls Run. Several processes that run the duties of one store share them. If one dies, the
+// worker.Config.Schedules stores the occurrences of their schedules. A program calls Run if it has schedules, or groups that
+// other programs handle, and no such server. Several processes that run the duties of one store share them. If one dies, the
 // others go on once its leases have ended.
 package duty
 
@@ -27,12 +27,13 @@ import (
 type Config struct {
 	// Topics, if any, are the only topics whose duties are done, with those of their companions. Default all topics.
 	Topics []string
-	// Concurrency is how many messages each duty handles at the same time, 1 to punctual.MaxClaim. Default 64. They mostly wait
-	// for the store.
+	// Concurrency is how many messages each duty handles at the same time, 1 to punctual.MaxClaim. Default 64, because the handlers
+	// of duties mostly wait for the store.
 	Concurrency int
 	// Logger gets what goes wrong. Default slog.Default().
 	Logger *slog.Logger
-	// Observer is notified of the claims and settlements of the duties as that of a worker.Worker is. Default none.
+	// Observer is notified of the work of the duties as that of a worker.Worker is, and of what is decided about schedules
+	// (OnSchedule). Default none.
 	Observer *punctual.Observer
 }
 
@@ -45,8 +46,8 @@ const (
 )
 
 // Run runs the duties of all topics of the store until ctx ends. It looks for topics every 10 s, with one call whatever their
-// number and one more for each topic with groups. When ctx has ended it waits, at most some seconds, until nothing is under way
-// any more, and returns nil; close the store only then.
+// number and one more for each topic with groups. When ctx has ended, Run waits until nothing is under way any more and returns
+// nil; close the store only then. It does not wait longer than some seconds, even for a handler that does not return.
 //
 // Run returns an ErrUnsupported for a store that cannot name its topics (punctual.TopicNamer) or does not tell what it can
 // do (punctual.AbilityReporter), an ErrInvalid for a malformed configuration, and the error of a store that was closed, has
@@ -99,7 +100,8 @@ type host struct {
 	config worker.Config
 }
 
-// start starts a worker of h for topics, whose leases last for lease, or as the topics say if that is 0. stop waits for it.
+// start starts a worker that handles topics with h, under leases of the length lease, or as the topics say if that is 0. stop ends
+// the worker and waits for it, for stopTime.
 func (o *host) start(topics []string, h punctual.Handler, lease time.Duration) (stop func(), err error) {
 	c := o.config
 	c.Lease = lease

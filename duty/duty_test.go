@@ -32,7 +32,7 @@ func newRig(t *testing.T) *rig {
 	return &rig{T: t, mem: mem, q: punctual.NewQueue(mem, nil)}
 }
 
-// runs has the duties of a store done until the test ends or stop is called.
+// runs has the duties of a store done until stop is called.
 func (r *rig) runs(store punctual.Store, c duty.Config) (stop func()) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -279,7 +279,8 @@ func TestHungTopicDelaysNoOther(t *testing.T) {
 	})
 }
 
-// forgetful makes the first push of a topic and then loses its answer and the process with it: its caller's lease runs out.
+// forgetful is a store that carries out the first push to a topic but does not answer it before the context of the call ends, and
+// then only with an error.
 type forgetful struct {
 	*memstore.Store
 	topic  string
@@ -344,7 +345,7 @@ func TestForwardedOnceThoughAnswersGetLost(t *testing.T) {
 	}
 }
 
-// TestObserverSeesCopies: the claims and settlements of duties are seen as those of any topic.
+// TestObserverSeesCopies: the Observer of Run sees the handlers of duties finish, as those of any topic.
 func TestObserverSeesCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -63,7 +63,7 @@ func TestFullTopicDelaysNoOtherSchedule(t *testing.T) {
 	})
 }
 
-// slow is a store whose settlements and reads take some time.
+// slow is a store whose settlements take some time.
 type slow struct {
 	*memstore.Store
 	takes time.Duration
@@ -113,7 +113,8 @@ func TestSlowManySchedulesDelayNoOther(t *testing.T) {
 // dying is a store whose duty dies with its first tick in hand: it settles and extends nothing any more.
 type dying struct {
 	*memstore.Store
-	// over ends when a claim has brought something, by die: who is dead claims no more, nor do claims that wait then.
+	// over ends, by die, when a claim has brought something, because a process that is dead claims no more. Claims that wait at
+	// that moment end, too.
 	over    context.Context
 	die     context.CancelFunc
 	claimed atomic.Bool

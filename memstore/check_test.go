@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Each kind of damage is found and named.
+// Each kind of damage that the table has is found and named.
 func TestCheckFindsDamage(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -58,8 +58,8 @@ func TestClaimWaitsBehindAStepForward(t *testing.T) {
 	})
 }
 
-// steppedClock is the system clock with its wall clock set wrong by step. Like the real
-// one it waits by elapsed time. The store reads it with its mutex held.
+// steppedClock is the system clock shifted by step, as if somebody had set it. A wait that is under
+// way when step changes lasts as long as without the change. The store reads the clock with its mutex held.
 type steppedClock struct{ step time.Duration }
 
 func (c *steppedClock) Now() time.Time { return time.Now().Add(c.step) }

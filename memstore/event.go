@@ -13,7 +13,7 @@ func (s *Store) tell(m *message, e punctual.Event, now instant) {
 	if t := s.existing(name, now); t != nil {
 		s.sweepEvents(t, now)
 	}
-	s.token++ // the events of a partition are in the order of their IDs
+	s.token++ // the number of the event, so that the IDs of events are in the order of the events
 	s.seq++
 	n := storekit.EventMessage(&e, storekit.EventID("0", s.token), s.topics[m.topic].settings.EmitKeep)
 	s.put(&message{Message: lifecycle.New(&n, now.ms), id: n.ID, topic: n.Topic, body: n.Body, created: now.ms, seq: s.seq})

@@ -51,7 +51,7 @@ var byEnd = heap.Order[*kept]{
 	Place:  func(x *kept) *int { return &x.index },
 }
 
-// keep adds the ID and the finished record of a message that finishes now, as far as its topic keeps them.
+// keep adds the ID and the finished record of a message that finishes now, as far as the message or its topic asks for them.
 func (t *topic) keep(m *message, outcome punctual.Outcome, now instant) {
 	until := m.Keep(&t.settings, now.ms)
 	if until.ID > 0 {
@@ -87,7 +87,8 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	return f, nil
 }
 
-// ListFinished implements punctual.FinishedKeeper. For each page it sorts all records of the topic.
+// ListFinished implements punctual.FinishedKeeper. For each page it reads all records of the topic, and sorts those that q
+// selects from its cursor on.
 func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 )
 
 // Random tests compare another store with this one. The contract lets a store choose among messages with equal times, so this
-// store has to follow the choice of the other: InPartitions, ClaimThese, EndThese and NextAt are for that.
+// store has to follow the choice of the other: InPartitions, ClaimThese and EndThese are for that. NextAt is for package
+// punctualtest.
 
 // InPartitions tells ClaimThese and EndThese that the other store divides its topics into partitions. of returns the number of
 // the partition of an ID. Order then holds only within a partition.
@@ -24,8 +25,8 @@ func (s *Store) InPartitions(of func(id string) int) {
 }
 
 // ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them. It returns an error if no store
-// may choose them, because a message is unknown, dead, leased or not due, must be ended instead of delivered, or is later
-// than a message that was left out. A lease of 0 is the topic's.
+// may choose them, because the topic is paused, or because a message is unknown, dead, leased or not due, must be ended instead
+// of delivered, or is later than a message that was left out. A lease of 0 is the topic's.
 //
 // Like a Claim, ClaimThese ends the messages that must not be delivered and whose time is earlier than that of a message it
 // claims. The other store may also have ended messages with the same time as the last one claimed; follow it there with
@@ -51,8 +52,8 @@ func (s *Store) ClaimThese(topic string, ids []string, lease time.Duration) ([]p
 	return found, nil
 }
 
-// EndThese ends exactly these messages, as if a Claim had encountered them, or returns an error that says why no claim may end
-// them: for one of the reasons of ClaimThese, or because a message is to be delivered.
+// EndThese ends these messages, as if a Claim had encountered them, and as ClaimThese does those that must be ended before. It
+// returns an error if no claim may end them, for one of the reasons of ClaimThese or because a message is to be delivered.
 func (s *Store) EndThese(topic string, ids []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// dueAt pushes a message that was due some milliseconds after start.
+// dueAt pushes a message that is due ms milliseconds after start.
 func dueAt(t *testing.T, s *Store, id string, ms int, more ...func(*punctual.NewMessage)) {
 	t.Helper()
 	m := punctual.NewMessage{ID: id, Due: start.Add(time.Duration(ms) * time.Millisecond)}

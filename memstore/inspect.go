@@ -32,8 +32,8 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return m.info(now), nil
 }
 
-// List implements punctual.Inspector. Messages with equal times are in the order of their IDs. For each page List sorts all
-// messages of the state.
+// List implements punctual.Inspector. Messages with equal times are in the order of their IDs. For each page List reads all
+// messages of the topic, and sorts all that q selects.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

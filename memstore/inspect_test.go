@@ -92,7 +92,7 @@ func TestDeleteTopic(t *testing.T) {
 	}
 }
 
-// Every method refuses work after Close, and for a context that has ended.
+// Each method in the table refuses work after Close, and for a context that has ended.
 func TestRefusals(t *testing.T) {
 	methods := map[string]func(ctx context.Context, s *Store) error{
 		"Push": func(ctx context.Context, s *Store) error { _, err := s.Push(ctx, nil); return err },

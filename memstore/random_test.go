@@ -12,13 +12,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pair is two stores on one clock. The first claims, and the second follows with ClaimThese; every other call is made to both.
-// Their contents must never differ, and each must stay sound.
+// pair is two stores on one clock. The first claims, and the second follows with ClaimThese and EndThese. Pushes, amendments and
+// settlements are made to both. Their contents must never differ, and each must stay sound.
 type pair struct {
 	t     *rapid.T
 	clock *storekit.ManualClock
 	s     [2]*Store
-	held  []punctual.Delivery // leases that were given at some time, with the first one's tokens
+	held  []punctual.Delivery // leases that were given at some time, with tokens that are the same in both stores
 }
 
 func TestFollowedStoreNeverDiffers(t *testing.T) {
@@ -139,7 +139,7 @@ func (p *pair) claim(t *rapid.T) {
 	p.endTied()
 }
 
-// endTied ends in the follower what the first store ended beside the last one it chose.
+// endTied ends in the follower those messages with the time of the last chosen one that the first store has ended.
 func (p *pair) endTied() {
 	for id := range p.s[1].topics["orders"].messages {
 		mine, theirs := p.state(0, id), p.state(1, id)

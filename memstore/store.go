@@ -105,8 +105,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// instant is one reading of the store's clock. A method reads the clock once for all its items; only Claim reads it again after
-// it has waited or leased messages.
+// instant is one reading of the store's clock. A method reads the clock once for all its items. Only Claim reads it again, after
+// it has waited or leased messages, and Configure, ClaimThese and EndThese read it for each of their steps.
 type instant struct {
 	fine   time.Time // in the resolution of the clock; delays count from it
 	ms     int64     // in Unix milliseconds, rounded down, for all else
@@ -140,8 +140,8 @@ func (s *Store) enterBatch(ctx context.Context, items int) (instant, error) {
 func errClosed() error { return fmt.Errorf("memory store: %w", punctual.ErrClosed) }
 
 // existing returns a topic, or nil. Before that it removes the dead messages, finished IDs and finished records of the topic that
-// are past their retention. Every call looks its topics up here first, so that its answer does not depend on when an earlier call
-// has removed them.
+// are past their retention. Every call whose answer depends on these looks its topics up here first, so that it does not matter
+// whether an earlier call has removed them.
 func (s *Store) existing(name string, now instant) *topic {
 	t := s.topics[name]
 	if t == nil {

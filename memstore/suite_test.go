@@ -28,5 +28,5 @@ func open(t *testing.T, clock storekit.Clock) punctual.Store {
 	return s
 }
 
-// TestSlowWorkload does everything at once for a while.
+// TestSlowWorkload runs the workload of package ledger for six seconds.
 func TestSlowWorkload(t *testing.T) { ledger.RunWorkload(t, open, 6*time.Second, 0) }

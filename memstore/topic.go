@@ -101,8 +101,8 @@ func (t *topic) remove(m *message) {
 	byTime.Remove(m.queue, m)
 }
 
-// apply carries out a decision of package lifecycle about a message of the topic, which has already changed the fields of
-// m.Message: it adds the failure to the history, moves or removes the message, and adds the event if the topic tells of it.
+// apply carries out a decision about a message of the topic. Package lifecycle has changed the fields of m.Message already. apply
+// adds the failure to the history, moves or removes the message, and adds the event if the topic tells of it.
 func (s *Store) apply(t *topic, m *message, d lifecycle.Decision, now instant) {
 	if d.Failed {
 		m.failures = storekit.AddFailure(m.failures, d.Failure)

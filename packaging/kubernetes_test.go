@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// object is what the tests look at of an object of Kubernetes.
+// object has those fields of an object of Kubernetes that the tests read.
 type object struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
@@ -35,7 +35,7 @@ type object struct {
 	}
 }
 
-// objects reads a file of several documents.
+// objects reads the objects of a file of several documents, by their kinds.
 func objects(t *testing.T, name, text string) map[string]object {
 	t.Helper()
 	out := make(map[string]object)
@@ -52,7 +52,8 @@ func objects(t *testing.T, name, text string) map[string]object {
 	return out
 }
 
-// serves asks that the container of an object runs serve with variables that it knows, and mounts volumes that are there.
+// serves fails the test unless the one container of an object runs serve with variables that serve knows, mounts all volumes of the object and
+// no others, and has enough time to end.
 func serves(t *testing.T, command string, o object) {
 	t.Helper()
 	pod := o.Spec.Template.Spec
@@ -111,7 +112,7 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// The chart is rendered with what its template uses of Helm's functions. packaging/cluster renders it with Helm itself.
+// The chart is rendered with text/template and the functions of Helm that its template uses. packaging/cluster renders it with Helm itself.
 func TestChart(t *testing.T) {
 	command := punctualBinary(t)
 	for _, c := range []struct {
@@ -142,7 +143,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// rendered is the template of the chart with its values and those given.
+// rendered returns the template of the chart, rendered with the values of the chart and those given, which take precedence.
 func rendered(t *testing.T, given string) (string, error) {
 	t.Helper()
 	values := make(map[string]any)

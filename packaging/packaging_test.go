@@ -25,7 +25,7 @@ import (
 	"github.com/punctualmq/punctual/metrics/punctualprom"
 )
 
-// recorder is a registry that notes the metrics that are registered, with their labels, whether they have series or not.
+// recorder is a prometheus.Registerer that notes the metrics that are registered, with their labels, whether they have series or not.
 type recorder struct {
 	t       *testing.T
 	metrics map[string][]string
@@ -60,7 +60,7 @@ func (r *recorder) Register(c prometheus.Collector) error {
 func (r *recorder) MustRegister(...prometheus.Collector) { r.t.Fatal("not used") }
 func (r *recorder) Unregister(prometheus.Collector) bool { return false }
 
-// metrics are all that a server can have.
+// metrics returns the names of the metrics that a server can have, each with the names of its labels.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	r := &recorder{t, make(map[string][]string)}
@@ -82,7 +82,7 @@ func metrics(t *testing.T) map[string][]string {
 	return r.metrics
 }
 
-// values are those that a label can have, where they are few.
+// values has the values of those labels that can have only a few.
 var values = map[string][]string{
 	"state":  {"scheduled", "ready", "leased", "dead"},
 	"side":   {"push", "delivery"},
@@ -98,7 +98,7 @@ func codes() (all []string) {
 	return all
 }
 
-// checkQuery parses a query as Prometheus does, and holds its metrics, labels and values to what there is.
+// checkQuery parses a query as Prometheus does. Its metrics must be known, with the labels and values that it names.
 func checkQuery(t *testing.T, where, query string, known map[string][]string) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(query)
@@ -216,7 +216,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// checkTemplate expands a text as Prometheus does, which puts the two variables in front.
+// checkTemplate expands the text of an annotation as Prometheus does, with the two variables $labels and $value that Prometheus defines.
 func checkTemplate(text string) error {
 	show := func(v any) string { return fmt.Sprint(v) }
 	functions := template.FuncMap{"humanize": show, "humanize1024": show, "humanizeDuration": show, "humanizePercentage": show}
@@ -228,7 +228,7 @@ func checkTemplate(text string) error {
 	return x.Execute(io.Discard, map[string]any{"Labels": labels, "Value": 1.5})
 }
 
-// load reads YAML strictly: an unknown key is an error.
+// load reads YAML into a value. A key for which the value has no field is an error.
 func load(t *testing.T, path string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -305,7 +305,7 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// punctualBinary builds the command.
+// punctualBinary builds the command punctual and returns the path of the binary.
 func punctualBinary(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "punctual")
@@ -317,7 +317,8 @@ func punctualBinary(t *testing.T) string {
 	return path
 }
 
-// printsConfig runs "serve --print-config", which refuses flags, variables and keys that do not exist.
+// printsConfig runs "serve --print-config" and returns its output. The command refuses flags and keys that do not exist, and variables whose
+// names are nearly those of known ones. It says for each value where the value comes from.
 func printsConfig(t *testing.T, punctual string, args, env []string) string {
 	t.Helper()
 	c := exec.Command(punctual, append([]string{"serve", "--print-config"}, args...)...)
@@ -337,7 +338,7 @@ func TestConfiguration(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	// The lines that are commented out are keys, too.
+	// The keys in lines that are commented out must exist, too.
 	text, err := os.ReadFile("systemd/punctual.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -381,7 +382,7 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// TestUnitBoundsMemory: the unit bounds the memory of the server, and the runtime collects before that.
+// TestUnitBoundsMemory: the unit bounds the memory of the server, and has Go's runtime collect garbage before that bound is reached.
 func TestUnitBoundsMemory(t *testing.T) {
 	text, err := os.ReadFile("systemd/punctual.service")
 	if err != nil {
@@ -406,7 +407,7 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Skip("NOT TESTED: the units of systemd; there is no systemd-analyze here")
 	}
-	// The unit names a binary that is not installed here: in its place stands one that is.
+	// The unit names a binary that is not installed here, so the test verifies it with another one in its place.
 	dir := t.TempDir()
 	for _, name := range []string{"punctual.service", "punctual.socket"} {
 		text, err := os.ReadFile(filepath.Join("systemd", name))
@@ -424,7 +425,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestDockerfile: what the file copies exists, the image runs as nobody in particular, and has nothing but the binary.
+// TestDockerfile: the files of the repository that the Dockerfile names exist, it builds with the Go of go.mod, and the image is made from
+// scratch and runs as a user that is not root.
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile("docker/Dockerfile")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/punctualmq/punctual/internal/archive"
 )
 
-// Backup implements punctual.Backuper. If another process owns the directory, that process reads the files and this process writes the
-// copy.
+// Backup implements punctual.Backuper. If another process owns the directory, that process reads the files of the store and this process
+// writes the copy.
 func (s *Store) Backup(ctx context.Context, dir string, progress func(written, total int64)) error {
 	if err := archive.CheckOutside(s.dir, dir); err != nil {
 		return err
@@ -19,7 +19,7 @@ func (s *Store) Backup(ctx context.Context, dir string, progress func(written, t
 
 // Archive implements punctual.Backuper.
 func (s *Store) Archive(ctx context.Context, w io.Writer, size func(total int64)) error {
-	var begun error // why a copy ended of which w has a part; nothing can be written after that
+	var begun error // why a copy ended when w already had a part of it, after which nothing else can be written to w
 	_, err := do(ctx, s, func(f full, _ bool) (struct{}, error) {
 		if begun != nil {
 			return struct{}{}, begun

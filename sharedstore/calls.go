@@ -119,8 +119,8 @@ func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (pun
 	return do(ctx, s, func(f full, _ bool) (punctual.FinishedPage, error) { return f.ListFinished(ctx, q) }, false)
 }
 
-// Consumers implements punctual.ConsumerReporter. It reports the processes that use the directory through its owner, and not the claims
-// of the owner itself, because those do not pass the socket. It fails with ErrUnsupported while the directory cannot be shared.
+// Consumers implements punctual.ConsumerReporter. It reports the processes that use the directory through its owner. It does not report
+// the claims of the owner itself, because those do not pass the socket. It fails with ErrUnsupported if the directory cannot be shared.
 func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
 	return do(ctx, s, func(f full, _ bool) (punctual.Consumers, error) {
 		r, err := punctual.As[punctual.ConsumerReporter](f)

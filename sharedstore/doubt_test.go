@@ -16,7 +16,8 @@ import (
 	"github.com/punctualmq/punctual/sharedstore"
 )
 
-// TestCloseDuringAPush: a push that the owner has, and whose answer the end of the store cuts off, may have happened (P13).
+// TestCloseDuringAPush: a push that the owner has carried out, and whose answer is cut off because the caller's store is closed, returns
+// ErrIndeterminate (P13).
 func TestCloseDuringAPush(t *testing.T) {
 	dir := t.TempDir()
 	d, err := diskstore.Open(dir, nil)

@@ -6,7 +6,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/duties"
 )
 
-// TestSlowDuties copies for groups in a process that does not own the directory.
+// TestSlowDuties has the cases of copies for groups and of forwarded follow-ups in a process that does not own the directory.
 func TestSlowDuties(t *testing.T) {
 	t.Parallel()
 	duties.Run(t, new(pairs).open)

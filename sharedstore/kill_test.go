@@ -20,22 +20,22 @@ const (
 	killRounds = 2
 	// killProcesses is how many processes use the directory at the same time.
 	killProcesses = 3
-	// killsPerRound is how often the owner is killed in a round, before all are.
+	// killsPerRound is how often the owner is killed in a round, before all processes are killed.
 	killsPerRound = 3
 )
 
 // becameOwner is what a child says when it owns the directory.
 const becameOwner byte = 'O'
 
-// TestSlowKillOwner kills the owner of a directory again and again while other processes work through it, of which one takes over each
-// time. What all of them were told is held against what a look at everything finds.
+// TestSlowKillOwner kills the owner of a directory again and again while other processes call it. Each time one of these becomes the next
+// owner. The ledger compares the answers that all processes got with the messages that are in the store after each round.
 func TestSlowKillOwner(t *testing.T) {
 	t.Parallel()
 	k := &killRun{
 		t: t, dir: filepath.Join(t.TempDir(), "store"), journal: filepath.Join(t.TempDir(), "journal"),
 		ledger: ledger.New(ledger.KeepsTransactions), rng: rand.New(rand.NewPCG(ledger.TortureSeed(t), 0)),
 	}
-	// A copy of a claim may come when the leases of the first have run out, and is answered without them.
+	// The answer of a claim may be lost with its owner, and the leases that the claim got then run out.
 	k.ledger.Lossy, k.ledger.GivesBack = true, true
 	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "unreachable", "overloaded"}
 	t.Cleanup(func() {
@@ -65,21 +65,21 @@ type killRun struct {
 	ledger       *ledger.Ledger
 	rng          *rand.Rand
 	process      int64
-	running      map[*ledger.ChildProcess]int64 // the numbers of the processes
-	owner        *ledger.ChildProcess
-	kills        []ownerKill // of this round
-	// killed are the owners killed in all rounds, loaded those of them with calls of other processes under way.
+	running      map[*ledger.ChildProcess]int64 // the processes that run, with their numbers
+	owner        *ledger.ChildProcess           // nil until a process is known to own the directory
+	kills        []ownerKill                    // those of this round
+	// killed is how many owners were killed in all rounds, loaded how many of them with calls of other processes under way.
 	killed, loaded int
-	lines          []ledger.Line // of this round
+	lines          []ledger.Line // those of this round
 }
 
-// ownerKill is the end of an owner, between two clocks in ms.
+// ownerKill is the kill of an owner, between two times in Unix milliseconds.
 type ownerKill struct {
 	process  int64
 	from, to int64
 }
 
-// round lets processes work, kills one owner after the other, then everything, and looks at what is there.
+// round lets processes work, kills one owner after the other, then all processes, and reads what is in the store.
 func (k *killRun) round(i int) {
 	k.running, k.kills, k.lines = make(map[*ledger.ChildProcess]int64), nil, nil
 	said := make(chan said, 100)
@@ -88,12 +88,12 @@ func (k *killRun) round(i int) {
 	}
 	for range killsPerRound {
 		k.awaitOwner(said)
-		time.Sleep(time.Duration(50+k.rng.IntN(300)) * time.Millisecond) // the load
+		time.Sleep(time.Duration(50+k.rng.IntN(300)) * time.Millisecond) // the processes work meanwhile
 		k.killOwner()
 		k.start(said)
 	}
 	k.awaitOwner(said)
-	// The owner ends last: nobody is left to take over unseen.
+	// The owner is killed last, so that no other process becomes the owner without being counted.
 	for p := range k.running {
 		if p != k.owner {
 			k.kill(p)
@@ -118,16 +118,16 @@ func (k *killRun) round(i int) {
 	}
 }
 
-// auditProcess is the number of the process that reads what is there; those that look between the rounds have the numbers behind it.
+// auditProcess is the number under which audit reads the store at the end. The readings after the rounds have the numbers after it.
 const auditProcess = 1 << 20
 
-// said is what a process says.
+// said is a byte that a child process has said to its parent.
 type said struct {
 	process *ledger.ChildProcess
 	what    byte
 }
 
-// start starts a process and returns when its store is open.
+// start starts a process and returns when its store is open. What the process says after that goes to all.
 func (k *killRun) start(all chan<- said) {
 	k.process++
 	p, err := ledger.StartChild("TestKillOwnerChild", ledger.Child{Store: k.dir, Journal: k.journal, Process: k.process, Seed: k.rng.Uint64()})
@@ -147,7 +147,7 @@ func (k *killRun) start(all chan<- said) {
 		}()
 		return
 	}
-	k.t.Fatal(p.Kill()) // it has ended
+	k.t.Fatal(p.Kill()) // the process has ended before it opened its store
 }
 
 // awaitOwner waits until a process that runs owns the directory.
@@ -180,7 +180,7 @@ func (k *killRun) kill(p *ledger.ChildProcess) {
 	}
 }
 
-// read hands the lines of a round to the ledger, and counts the kills that met calls of other processes.
+// read hands the lines of the journal to the ledger, and counts the kills of the round during which calls of other processes were under way.
 func (k *killRun) read() {
 	for _, x := range k.kills {
 		k.ledger.ServerKilled(x.from, x.to)
@@ -190,7 +190,7 @@ func (k *killRun) read() {
 	met := make(map[ownerKill]bool)
 	ended := 0
 	err := ledger.ReadJournal(k.journal, func(e ledger.Line) {
-		// The calls of an owner end with it, because it makes them itself.
+		// The calls that an owner has made itself end when it is killed.
 		for ; ended < len(k.kills) && k.kills[ended].to < e.At; ended++ {
 			k.ledger.End(k.kills[ended].to, k.kills[ended].process)
 		}
@@ -218,7 +218,7 @@ func (k *killRun) add(e ledger.Line) {
 	k.ledger.Add(e)
 }
 
-// audit delivers and reads all that is left.
+// audit has the ledger deliver and read all messages that are left.
 func (k *killRun) audit() {
 	clock := &ledger.ShiftedClock{}
 	s, err := diskstore.Open(k.dir, &diskstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
@@ -233,7 +233,7 @@ func (k *killRun) audit() {
 	}
 }
 
-// TestKillOwnerChild is a process that uses the directory until its parent kills it; by itself it does nothing.
+// TestKillOwnerChild is a process that uses the directory until its parent kills it. When it is run without a parent, it is skipped.
 func TestKillOwnerChild(t *testing.T) {
 	c, ok := ledger.ChildOf(t)
 	if !ok {

@@ -24,7 +24,7 @@ func (s *Store) open(ctx context.Context) error {
 		}
 		err := s.connect(ctx)
 		now := time.Now()
-		if name := locked.Error(); name != owner { // the error names the owner and says since when it has owned the directory
+		if name := locked.Error(); name != owner { // the error names the owner and since when it has had the directory
 			owner, since = name, now
 			owners++
 		}
@@ -40,12 +40,12 @@ func (s *Store) open(ctx context.Context) error {
 		case now.Sub(began) >= max(s.opt.Wait, s.opt.RetryFor):
 			return fmt.Errorf("open store %s: it had %d owners in %v, and it was not this program's turn: %w", s.dir, owners, now.Sub(began).Round(time.Millisecond), locked)
 		}
-		s.sleep(ctx, wait/2+rand.N(wait)) // a random time, so that many programs do not try at the same moment
+		s.sleep(ctx, wait/2+rand.N(wait)) // the time is random, so that many programs do not try at the same moment
 	}
 }
 
-// pause is how long a call waits between two attempts to become the owner or to connect with one. Open waits twice as long each time,
-// up to lastPause.
+// pause is how long a call waits after an attempt to become the owner, before it tries again. Between its attempts Open waits for pause at
+// first and on average twice as long each time, up to lastPause.
 const (
 	pause     = 10 * time.Millisecond
 	lastPause = 80 * time.Millisecond
@@ -62,23 +62,23 @@ func (s *Store) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connect opens the store of the process that owns the directory.
+// connect opens the store of the process that owns the directory, through its socket, and sets remote.
 func (s *Store) connect(ctx context.Context) error {
 	ctx, end := context.WithTimeout(ctx, 5*time.Second)
 	defer end()
 	r, err := remotestore.Open(ctx, []string{"unix:" + filepath.Join(s.dir, SocketName)}, &remotestore.Options{
 		Logger: s.opt.Logger,
-		// Nobody listens on the socket when the owner has ended. Then this process may become the owner at once.
+		// A call is not repeated when nobody listens on the socket, because then this process may become the owner at once.
 		RetryFor: -1,
-		// An owner that answers slowly is still the owner, so no other process could help.
+		// The timeout is long, because an owner that answers slowly is still the owner, and no other process could answer.
 		Timeout: time.Minute,
 	})
 	s.remote = r
 	return err
 }
 
-// takeOver makes this process the owner of the directory, or returns the error of diskstore.Open. The caller has the token
-// of turn, or is Open, beside which there is no other call yet.
+// takeOver makes this process the owner of the directory, and shares the directory if that is possible. It returns the error of
+// diskstore.Open. The caller has the token of turn, or is open, beside which there is no other call yet.
 func (s *Store) takeOver() error {
 	disk := diskstore.Options{}
 	if s.opt.Disk != nil {
@@ -118,7 +118,7 @@ func (s *Store) next(ctx context.Context) error {
 	}
 	defer func() { s.turn <- struct{}{} }()
 	if s.Owner() {
-		return nil // another call was first
+		return nil // another call has made this process the owner meanwhile
 	}
 	err := s.takeOver()
 	if !errors.Is(err, punctual.ErrLocked) {

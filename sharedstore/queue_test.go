@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/sharedstore"
 )
 
-// TestShortOwners: many programs that open the directory, push one message and end, all at the same time. A directory without an owner has
-// a new one every few milliseconds then. Each program gets its turn, or goes through another one, and each push is answered.
+// TestShortOwners: many programs open a directory, push one message and end, all at the same time, so that the directory has a new owner every
+// few milliseconds. Each program becomes the owner or calls one, and each push is stored.
 func TestShortOwners(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -28,7 +28,8 @@ func TestShortOwners(t *testing.T) {
 				t.Errorf("program %d does not get in: %v", i, err)
 				return
 			}
-			// An owner may end between doing and answering. The answer is in doubt then, and the push is sent again with its ID.
+			// An owner may end after it has stored the message and before it answers. The push then is an ErrIndeterminate, and is sent again
+			// with its ID.
 			m := []punctual.NewMessage{{Topic: "t", ID: fmt.Sprint("m", i)}}
 			rs, err := s.Push(t.Context(), m)
 			for errors.Is(err, punctual.ErrIndeterminate) && t.Context().Err() == nil {

@@ -21,7 +21,7 @@ import (
 )
 
 // TestSlowRollingRestart: instances of a program that handles messages follow each other, each overlapping with the one before, while
-// another process pushes. Nothing is lost or handled twice, and no message waits for long.
+// another process pushes. No message is lost or waits for long, and none is handled twice unless its push was in doubt and was repeated.
 func TestSlowRollingRestart(t *testing.T) {
 	if dir := os.Getenv("PUNCTUAL_TEST_INSTANCE"); dir != "" {
 		runInstance(t, dir)
@@ -32,7 +32,7 @@ func TestSlowRollingRestart(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
 	handled := map[string]int{}
-	var longest time.Duration // between the due time of a message and its handler
+	var longest time.Duration // between the due time of a message and its claim
 	starts := func(dir string) *exec.Cmd {
 		c := exec.Command(os.Args[0], "-test.run=^TestSlowRollingRestart$")
 		c.Env = append(os.Environ(), "PUNCTUAL_TEST_INSTANCE="+dir)
@@ -71,7 +71,7 @@ func TestSlowRollingRestart(t *testing.T) {
 			t.Errorf("an instance ended with %v", err)
 		}
 	}
-	// alone is how long an instance takes that has a directory to itself, from its start to its end.
+	// alone returns how long an instance that has a directory to itself takes from its start to its end.
 	alone := func(dir string) time.Duration {
 		t.Helper()
 		began := time.Now()
@@ -79,14 +79,14 @@ func TestSlowRollingRestart(t *testing.T) {
 		return time.Since(began)
 	}
 	undisturbed, own := time.Duration(0), t.TempDir()
-	old := starts(dir) // it owns the directory
+	old := starts(dir) // the first instance, which owns the directory
 	s := open(t, dir)
 	if s.Owner() {
 		t.Fatal("the first instance does not own the directory")
 	}
 	pushing, end := context.WithCancel(t.Context())
 	var pushed []string
-	doubtful := map[string]bool{} // pushes that met the end of an owner, and were repeated
+	doubtful := map[string]bool{} // the IDs of pushes that met the end of an owner, and were repeated
 	var pusher sync.WaitGroup
 	var current sync.Mutex // guards s
 	pusher.Go(func() {
@@ -105,10 +105,10 @@ func TestSlowRollingRestart(t *testing.T) {
 				return
 			}
 			pushed = append(pushed, id)
-			time.Sleep(2 * time.Millisecond) // the load, not a wait for something
+			time.Sleep(2 * time.Millisecond) // this bounds the load, and waits for nothing
 		}
 	})
-	// more waits until so many more messages were handled.
+	// more waits until n more messages were handled.
 	more := func(n int) {
 		t.Helper()
 		count := func() int {
@@ -131,14 +131,14 @@ func TestSlowRollingRestart(t *testing.T) {
 		ends(old)
 		old = next
 		more(30)
-		if s.Owner() { // the pusher took over; it lets the instance have the directory
+		if s.Owner() { // the pusher's store has become the owner; another store takes its place, so that an instance can own the directory
 			owned++
 			successor := open(t, dir)
 			current.Lock()
 			before := s
 			s = successor
 			current.Unlock()
-			more(5) // the pusher has left the one before
+			more(5) // the pusher no longer uses the store before
 			closed(t, before)
 		}
 	}
@@ -171,14 +171,14 @@ func TestSlowRollingRestart(t *testing.T) {
 	if len(doubtful) > instances {
 		t.Errorf("%d pushes were in doubt; want hardly any where owners end orderly", len(doubtful))
 	}
-	// An owner that ends is followed within a second (docs/sharing.md). How much longer this machine takes, an instance tells that nobody
-	// waits for: one ends and another one opens the directory, which is what its life consists of.
+	// The limit is a second (P14), and more on a slow machine: one instance ends and another one opens the directory meanwhile, and how
+	// long that takes on this machine is known from an instance that has opened and closed a directory of its own.
 	if limit := time.Second + 3*undisturbed; longest > limit {
 		t.Errorf("P14: a message was %v late; want at most %v, a second and 3 times what an instance alone took", longest, limit)
 	}
 }
 
-// runInstance is the program: it handles messages until SIGTERM.
+// runInstance is the program of an instance: it handles messages until SIGTERM, and prints the ID and lateness of each.
 func runInstance(t *testing.T, dir string) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -1,15 +1,16 @@
 // Package sharedstore opens the store in a directory that several processes use at the same time.
 //
-// A directory has one owner at a time, because package diskstore allows one process to open it. In this package the owner listens on
+// A directory has one owner at a time, because package diskstore lets only one process open it. In this package the owner listens on
 // a unix socket in the directory (share.go), and the other processes of the same user call the store through that socket. So any
 // number of processes can push, claim and inspect at the same time, with the promises of the embedded store.
 //
 // When the owner closes the store or dies, one of the other processes becomes the owner with its next call (owner.go), and the rest
-// call the store through its socket. So a program can be restarted without a gap: the new process opens the directory while the old
-// one still runs.
+// call the store through the socket of that owner. So a program can be restarted without a gap: the new process opens the directory
+// while the old one still runs.
 //
-//   - A call that had not reached the owner before it ended is carried out by the next owner.
-//   - A call that an owner has begun when it closes the store gets its answer.
+//   - A call that had not reached the owner before the owner ended is carried out by the next owner.
+//   - A call that an owner has begun when it closes the store gets its answer, if the answer takes no longer than drainTime. A claim
+//     that waits goes on at the next owner.
 //   - A call that was sent to an owner that was killed fails with ErrIndeterminate. Claims and settlements are repeated at the next
 //     owner instead. Messages and leases survive as those of diskstore do.
 package sharedstore
@@ -34,11 +35,11 @@ const SocketName = "punctual.sock"
 
 // Options adjusts a Store. A nil *Options, and each zero field, means the default.
 type Options struct {
-	// Disk has the options of the embedded store, for when this process owns the directory. Its LockWait is not used, because Wait
-	// takes its place, and its Logger is replaced by the Logger below.
+	// Disk has the options of the embedded store, which apply when this process owns the directory. Its LockWait is not used, because
+	// Wait takes its place, and its Logger is replaced by the Logger below.
 	Disk *diskstore.Options
 	// Wait is how long Open waits while the same owner does not share the directory, or does not share it yet. Default 2 s. With less
-	// than zero Open does not wait. When many programs open the directory for a moment, one owner follows the other, and Open waits
+	// than zero Open does not wait. When many programs open the directory for a moment, one owner follows the other. Open then waits
 	// for its turn: for RetryFor, or for Wait if that is longer.
 	Wait time.Duration
 	// RetryFor is how long a call waits for the next owner after one has ended. Default 15 s.
@@ -62,12 +63,13 @@ type Store struct {
 	owned   *diskstore.Store   // guarded by mu: nil until this process owns the directory; not changed after that
 	shared  *server.Server     // guarded by mu: set together with owned; nil if the directory cannot be shared
 	unshare func() error       // guarded by mu: set together with owned
-	remote  *remotestore.Store // set before Open returns; nil if this process has been the owner from the beginning
+	remote  *remotestore.Store // set only before Open returns; nil if this process has been the owner from the beginning
 	calls   sync.WaitGroup     // the calls under way; grows only while not closed
 }
 
 // Open opens the store in a directory, and creates the store if there is none. This process becomes the owner of the directory unless
-// another process is. Errors: those of diskstore.Open; ErrLocked when the owner does not share the directory.
+// another process is the owner. Errors: those of diskstore.Open, and those of remotestore.Open except ErrUnreachable. ErrLocked means
+// that the owner does not share the directory, or that other processes were the owner all the time.
 func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
 	s := &Store{turn: make(chan struct{}, 1)}
 	if o != nil {
@@ -96,8 +98,9 @@ func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// Close waits until the calls under way have their answers, ends waiting claims, and gives the directory up if this process owns it. A
-// second Close returns ErrClosed.
+// Close ends waiting claims, waits for all calls under way, and gives the directory up if this process owns it. Calls under way in the
+// owner get their answers. In another process Close ends them: they return ErrClosed, and a push or amendment that the owner may have
+// carried out returns ErrIndeterminate as well. A second Close returns ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -127,8 +130,8 @@ func errClosed() error { return fmt.Errorf("shared store: %w", punctual.ErrClose
 // Dir returns the absolute path of the directory.
 func (s *Store) Dir() string { return s.dir }
 
-// reporter returns the server by which the owner shares the directory, which knows what the other processes claim. While the directory
-// is not shared it is an ErrUnsupported.
+// reporter returns the server by which this process, as the owner, shares the directory. The server knows what the other processes
+// claim. If the directory is not shared, reporter returns an ErrUnsupported.
 func (s *Store) reporter() (punctual.ConsumerReporter, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +141,7 @@ func (s *Store) reporter() (punctual.ConsumerReporter, error) {
 	return s.shared, nil
 }
 
-// full has the methods that both kinds of stores have, diskstore and remotestore.
+// full has the methods of Store that a diskstore.Store and a remotestore.Store both have.
 type full interface {
 	punctual.Store
 	punctual.Inspector
@@ -149,7 +152,8 @@ type full interface {
 	punctual.Backuper
 }
 
-// enter returns the store to call: owned, if this process is the owner. The caller has to call s.calls.Done.
+// enter returns the store to call: that of this process, also as owned, if this process is the owner, and otherwise the remote one.
+// Unless enter fails, the caller has to call s.calls.Done after its call.
 func (s *Store) enter() (f full, owned *diskstore.Store, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,8 +168,8 @@ func (s *Store) enter() (f full, owned *diskstore.Store, err error) {
 	return s.remote, nil, nil
 }
 
-// do calls the store. If the call did not reach an owner, do calls the next owner, until Options.RetryFor is over. With unsure it also
-// repeats a call whose answer was lost; anew is then true, because the call may have been carried out before.
+// do calls the store. If the call did not reach an owner, do calls the next owner, until Options.RetryFor is over. With unsure, do also
+// repeats a call whose answer was lost. The argument anew is then true, because the call may have been carried out before.
 func do[R any](ctx context.Context, s *Store, call func(f full, anew bool) (R, error), unsure bool) (R, error) {
 	anew := false
 	var until time.Time // when to give up; zero before the first failure
@@ -193,7 +197,7 @@ func do[R any](ctx context.Context, s *Store, call func(f full, anew bool) (R, e
 	}
 }
 
-// orClosed returns ErrClosed in place of a definite error of a call that ended because the store was closed, otherwise err.
+// orClosed returns err, but ErrClosed in its place if the store was closed meanwhile and err is definite.
 func (s *Store) orClosed(err error) error {
 	if err != nil && s.closing.Err() != nil && punctual.Definite(err) {
 		return errClosed()

@@ -18,7 +18,7 @@ import (
 	"github.com/punctualmq/punctual/sharedstore"
 )
 
-// open opens the store in dir as a further process would. It is closed at the end of the test, if not before.
+// open opens the store in dir as a further process would. The store is closed at the end of the test, if not before.
 func open(t testing.TB, dir string) *sharedstore.Store {
 	t.Helper()
 	s, err := sharedstore.Open(t.Context(), dir, &sharedstore.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -29,7 +29,7 @@ func open(t testing.TB, dir string) *sharedstore.Store {
 	return s
 }
 
-// closed closes a store that may be closed.
+// closed closes a store that may be closed already.
 func closed(t testing.TB, s punctual.Store) {
 	t.Helper()
 	if err := s.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
@@ -37,7 +37,7 @@ func closed(t testing.TB, s punctual.Store) {
 	}
 }
 
-// TestConsumers: who claims through the owner is told apart, whoever of the processes is asked.
+// TestConsumers: the owner and the other process both report the consumer that claims through the owner, with its leases.
 func TestConsumers(t *testing.T) {
 	dir := t.TempDir()
 	owner, other := open(t, dir), open(t, dir)
@@ -86,7 +86,7 @@ func ack(t testing.TB, s punctual.Store, ds []punctual.Delivery) {
 	}
 }
 
-// TestEverybody: three stores of one directory, of which one owns it, are one store.
+// TestEverybody: three stores of one directory, of which one owns it, have the same messages. The socket in the directory has mode 0600.
 func TestEverybody(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	a, b, c := open(t, dir), open(t, dir), open(t, dir)
@@ -115,7 +115,8 @@ func TestEverybody(t *testing.T) {
 	}
 }
 
-// TestOwnerEnds: a claim that waits goes on at the next owner, which is the one who waits.
+// TestOwnerEnds: a process that acks a message after the owner has ended becomes the next owner, under which the lease of the first one still
+// holds. Another process then pushes through the next owner, and a claim there gets the message.
 func TestOwnerEnds(t *testing.T) {
 	dir := t.TempDir()
 	a, b, c := open(t, dir), open(t, dir), open(t, dir)
@@ -135,7 +136,7 @@ func TestOwnerEnds(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, sharedstore.SocketName)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket of an owner that has ended: %v; want it removed", err)
 	}
-	ack(t, b, ds) // claimed under the first owner
+	ack(t, b, ds) // the message was claimed under the first owner
 	if !b.Owner() {
 		t.Error("the store that was used after its owner ended does not own the directory")
 	}
@@ -155,7 +156,7 @@ func TestOwnerEnds(t *testing.T) {
 	}
 }
 
-// TestWaitingTakesOver: a claim that waits at an owner which ends waits on, in its own process.
+// TestWaitingTakesOver: when an owner ends, a claim of another process that waits there makes its process the next owner and goes on waiting.
 func TestWaitingTakesOver(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open(t, dir), open(t, dir)
@@ -184,7 +185,7 @@ func TestWaitingTakesOver(t *testing.T) {
 	}
 }
 
-// TestManyUseIt: pushes and claims from many stores while one owner after the other ends; each message is handled once.
+// TestManyUseIt: four stores push and claim while one owner after the other ends. Each message is handled once.
 func TestManyUseIt(t *testing.T) {
 	dir := t.TempDir()
 	const n = 300
@@ -237,7 +238,8 @@ func TestManyUseIt(t *testing.T) {
 	}
 }
 
-// TestOwnerDoesNotShare: who opens a directory with diskstore alone has it alone.
+// TestOwnerDoesNotShare: a process that opens a directory with diskstore alone does not share it. Open is an ErrLocked, or with a Wait succeeds
+// when that process has closed the store.
 func TestOwnerDoesNotShare(t *testing.T) {
 	dir := t.TempDir()
 	d, err := diskstore.Open(dir, nil)
@@ -266,7 +268,7 @@ func TestOwnerDoesNotShare(t *testing.T) {
 	}
 }
 
-// TestShare: a program that opened the directory with diskstore lets the others in.
+// TestShare: a program that has opened a directory with diskstore shares it with Share, until it calls stop.
 func TestShare(t *testing.T) {
 	dir := t.TempDir()
 	d, err := diskstore.Open(dir, nil)
@@ -294,7 +296,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestLongPath: the path of the socket is longer than the kernel allows.
+// TestLongPath: a directory is shared although the path of its socket is longer than the kernel allows.
 func TestLongPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 200))
 	a, b := open(t, dir), open(t, dir)
@@ -304,7 +306,7 @@ func TestLongPath(t *testing.T) {
 	}
 }
 
-// TestStaleSocket: what an owner left that was killed is in nobody's way.
+// TestStaleSocket: a directory is shared although it has a socket on which nobody listens, as an owner that was killed leaves it.
 func TestStaleSocket(t *testing.T) {
 	dir := t.TempDir()
 	if err := open(t, dir).Close(); err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/punctualmq/punctual/storetest/races"
 )
 
-// TestSlowOverOwner holds a store that is not the owner of its directory to the contract, through the end of the owner. The other
-// cases go the way of remotestore's tests; make torture has them here, too.
+// TestSlowOverOwner holds a store that is not the owner of its directory to those cases of the contract that reopen the store: the
+// first time the owner ends instead. The other cases call a server as those of remotestore's tests do, so only make torture runs them
+// here, too.
 func TestSlowOverOwner(t *testing.T) {
 	t.Parallel()
 	var p pairs
@@ -31,7 +32,7 @@ func TestRaces(t *testing.T) {
 	races.Run(t, new(pairs).open, storetest.WithLossyClaims())
 }
 
-// pairs are stores that are not the owner of their directory, each with the one that is.
+// pairs keeps, for each store that was opened as one that does not own its directory, the store that owns the directory.
 type pairs struct {
 	mu    sync.Mutex
 	owner map[punctual.Store]*sharedstore.Store // guarded by mu
@@ -48,7 +49,7 @@ func openAs(t *testing.T, dir string, clock storekit.Clock) *sharedstore.Store {
 	return s
 }
 
-// open opens a store whose directory another one owns.
+// open opens a store whose directory another store owns.
 func (p *pairs) open(t *testing.T, clock storekit.Clock) punctual.Store {
 	dir := t.TempDir()
 	owner := openAs(t, dir, clock)
@@ -62,7 +63,8 @@ func (p *pairs) open(t *testing.T, clock storekit.Clock) punctual.Store {
 	return s
 }
 
-// reopen ends the owner of old's directory, so that old goes on as the owner, and the next time old itself.
+// reopen closes the owner of old's directory and returns old, which becomes the owner with its next call. When it is called with the same
+// store again, it closes that store and opens the directory anew.
 func (p *pairs) reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
 	p.mu.Lock()
 	owner := p.owner[old]

@@ -22,7 +22,7 @@ import (
 //	          1 remember: uvarint, ms, not 0
 //	          2 timeout: uvarint, ms, not 0
 //
-// A store keeps the bytes of a block as they came, so that the tags of a newer program survive a retry by an older one.
+// A store that writes blocks keeps their bytes as they came, so that the tags of a newer program survive a retry by an older one.
 type Attributes struct {
 	// Remember is NewMessage.Remember and Timeout NewMessage.Timeout. In the block they are rounded up to whole milliseconds.
 	Remember, Timeout time.Duration

@@ -47,7 +47,8 @@ func TestCallErrors(t *testing.T) {
 	}
 }
 
-// Closed comes before failed, failed before the end of the context, and that before malformed arguments. The first failure stays.
+// A call is refused because the store is closed before it is refused because the store has failed. Then comes the end of the
+// context, and malformed arguments come last. The first failure of a store stays.
 func TestCallsRefuse(t *testing.T) {
 	var log bytes.Buffer
 	c := callsOf(&log)

@@ -162,9 +162,9 @@ func CheckBatch(n int) error {
 	return nil
 }
 
-// ReadLimit is about how many messages a store reads for one page of a list by reason (ListQuery.Reason). A store that
-// has read that many returns what it has found, with a cursor, so that one call stays short where few messages have the
-// reason.
+// ReadLimit is about how many messages a store reads for one page of a list by reason (ListQuery.Reason), and how many records
+// for one page of finished records (FinishedQuery). A store that has read that many returns what it has found, with a cursor, so
+// that one call stays short where few of them are selected.
 const ReadLimit = 10_000
 
 // CheckList returns q with the default Limit filled in, or an ErrInvalid that says what is wrong with the query.

@@ -66,8 +66,8 @@ func checkCompanion(topic, name string) error {
 	return nil
 }
 
-// CheckCompanionPatch returns an ErrInvalid if topic is a companion and the patch has a setting that a companion takes from the
-// topic that it belongs to, or nil.
+// CheckCompanionPatch returns an ErrInvalid if topic is a companion and the patch has a setting that a companion cannot have of
+// its own (see punctual.Store), or nil.
 func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 	parent, name := Companion(topic)
 	switch {
@@ -86,9 +86,9 @@ func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 }
 
 // ConfigureGroups is Inspector.Configure for a store with groups: it has the store's own function configure change the
-// settings, and makes the topics of the groups before the topic has them, so that a process that looks for topics with groups
-// finds them by these names. A group is set by further calls of configure, each of which is harmless when the next one does not
-// come.
+// settings, and makes the topics of the groups before the topic has its groups, so that a process that looks for topics with
+// groups finds them by these names. A patch with groups takes several calls of configure, each of which does no harm if the
+// process dies before the next one.
 func ConfigureGroups(ctx context.Context, topic string, p punctual.SettingsPatch, configure func(context.Context, string, punctual.SettingsPatch) (punctual.Settings, error)) (punctual.Settings, error) {
 	if _, name := Companion(topic); p.Groups == nil || len(*p.Groups) == 0 || name != "" {
 		return configure(ctx, topic, p)

@@ -15,10 +15,10 @@ func EventTopic(topic string) string {
 	return parent + punctual.EventSuffix
 }
 
-// EventID returns the ID of an event, such as 0~000000000000002f. number is a number of its own, which the store takes where the
-// leases of the EventTopic take their tokens, so that the IDs of events in one partition are in the order of the events. home is
-// a text of a few bytes without "~" that lies in the partition of the message, because it is the stem of the ID; "0" in a store
-// that keeps each topic in one partition.
+// EventID returns the ID of an event, such as 0~000000000000002f. The store takes number, which no other event has, from the
+// counter that gives the leases of the EventTopic their tokens. So the IDs of events in one partition are in the order of the
+// events. The text home has a few bytes and no "~". It is the stem of the ID, so that the store chooses by it the partition of the
+// event, which is that of the message. It is "0" in a store that keeps each topic in one partition.
 func EventID(home string, number int64) string { return fmt.Sprintf("%s~%016x", home, number) }
 
 // EventBody returns the body of the message that tells of e. All stores write the same bytes for one event, which docs/format.md

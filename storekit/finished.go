@@ -43,8 +43,8 @@ func SelectsFinished(q *punctual.FinishedQuery, f *punctual.Finished) bool {
 }
 
 // FinishedSpan returns between which times, in Unix milliseconds, the KeptUntil of all records lies that q can select at the time
-// now: the first one and the last one, both included. A record is kept until after At, and for MaxFinishedRetention at most,
-// whatever FinishedRetention was when its message finished.
+// now: the first one and the last one, both included. KeptUntil is later than At, by MaxFinishedRetention at most, whatever
+// FinishedRetention was when the message finished.
 func FinishedSpan(q *punctual.FinishedQuery, now int64) (first, last int64) {
 	first, last = now+1, math.MaxInt64
 	if !q.From.IsZero() {
@@ -57,7 +57,7 @@ func FinishedSpan(q *punctual.FinishedQuery, now int64) (first, last int64) {
 }
 
 // FinishedPlace is where a record stands in a list of finished records. A place without ID stands before all records of its time.
-// The text of a place is the FinishedPage.Next of a page behind which all records up to that place have been read.
+// The text of a place is a FinishedPage.Next, which says that all records up to that place have been read.
 type FinishedPlace struct {
 	Until int64 // KeptUntil in Unix milliseconds
 	ID    string
@@ -81,8 +81,8 @@ func FinishedOrder(q *punctual.FinishedQuery) func(p, o FinishedPlace) int {
 	return FinishedPlace.Compare
 }
 
-// FirstFinished sorts records as q lists them and returns the page that begins with the first of them. The records are all that q
-// selects from its cursor on.
+// FirstFinished sorts records as q lists them and returns the page that begins with the first of them. The caller gives it all
+// records that q selects from its cursor on.
 func FirstFinished(q *punctual.FinishedQuery, records []punctual.Finished) punctual.FinishedPage {
 	order := FinishedOrder(q)
 	slices.SortFunc(records, func(a, b punctual.Finished) int { return order(PlaceOfFinished(&a), PlaceOfFinished(&b)) })

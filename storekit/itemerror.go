@@ -29,8 +29,8 @@ func DuplicateError(topic, id string, died time.Time) error {
 		id, topic, punctual.ErrDuplicate, died.UTC().Format(time.RFC3339))
 }
 
-// SettleError returns the error of a settlement that fails with kind: ErrLeaseLost, ErrCancelled, or the ErrInvalid of a due
-// time after MaxDue. The text names the verb and the message.
+// SettleError returns the error of a settlement that fails with kind: ErrLeaseLost, ErrCancelled, or the ErrInvalid of DueAt for a
+// due time out of range. The text names the verb and the message.
 func SettleError(x *punctual.Settlement, kind error) error {
 	return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, kind)
 }

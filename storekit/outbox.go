@@ -14,14 +14,14 @@ import (
 )
 
 // A settlement stores its follow-ups in one atomic step, and some stores reach only the family of the message's topic in one
-// step (punctual.ReachFamily). A follow-up beyond that goes a way of two steps. The settlement stores an envelope of it in the
-// companion T@out, which is within reach, so that the follow-up is stored if and only if the message is settled. Then package
-// duty forwards it: it pushes the follow-up to its own topic and acks the envelope.
+// step (punctual.ReachFamily). A follow-up beyond that takes two steps. The settlement stores an envelope of it in the companion
+// T@out, which is within reach, so that the follow-up is stored if and only if the message is settled. Then a duty of package duty
+// or of a Worker forwards the follow-up: it pushes the follow-up to its own topic and acks the envelope.
 //
 //	orders/A-17 acked --+-- one step --> orders@out/A-17~01KB3...  -- forwarded --> invoice/A-17~invoice
 //
-// The envelope has the body and the headers of the follow-up, and one header more, ForwardHeader, with all else. So the bounds of
-// bodies are the same on both ways.
+// The envelope has the body and the headers of the follow-up, and one header more, ForwardHeader, with all else. So a follow-up
+// that is forwarded may have a body as long as any other.
 
 // OutTopic returns the topic of the envelopes of a topic and its companions: "orders@out" for "orders" and "orders@g.billing".
 func OutTopic(topic string) string {

@@ -71,8 +71,8 @@ func (o *outbox) envelopes() []punctual.Message {
 	return ms
 }
 
-// TestSettleForwardsWhatIsBeyondReach: an envelope has all of the follow-up that it carries, and its due time does not depend on when it is
-// opened.
+// TestSettleForwardsWhatIsBeyondReach: an envelope has all of the follow-up that it carries, and the due time of the follow-up does
+// not depend on when it is taken out of the envelope.
 func TestSettleForwardsWhatIsBeyondReach(t *testing.T) {
 	at := time.Date(2027, 1, 2, 3, 4, 5, 678e6, time.UTC)
 	whole := punctual.NewMessage{

@@ -9,8 +9,8 @@ import (
 
 // Abilities are the things that not every store can do and that a setting may need.
 type Abilities struct {
-	// Partitions is the most partitions of a topic in the store, 1 if it cannot divide topics. A store that can divide topics
-	// itself refuses to change the partitions of a topic that exists.
+	// Partitions is the most partitions of a topic in the store, 1 if it cannot divide topics. ApplySettings does not know whether
+	// the topic exists, so a store that can divide topics has to refuse other partitions for a topic that exists.
 	Partitions int
 	// KeepsFinished tells that the store is a punctual.FinishedKeeper.
 	KeepsFinished bool

@@ -68,8 +68,8 @@ func sizeOfHeaders(h map[string]string) int {
 	return n
 }
 
-// AfterHeader is the header that a Worker and a server give to each follow-up, so that people see what a message came from. Its value
-// names the settled message: the topic, in which "/" is written as "%2F", then "/" and the ID, such as orders/A-17.
+// AfterHeader is the header that a Worker and a server give to follow-ups (SetAfter), so that people see what a message came from.
+// Its value names the settled message: the topic, in which "/" is written as "%2F", then "/" and the ID, such as orders/A-17.
 const AfterHeader = "punctual-after"
 
 // SetAfter gives the follow-ups of x the AfterHeader, in place of one that they have. x.Then becomes a new slice, and the maps of

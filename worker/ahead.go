@@ -58,15 +58,15 @@ type ahead struct {
 	beside int
 }
 
-// handled counts a message whose handler took so long, for measure.
+// handled counts a message, and the time that its handler took, for measure.
 func (a *ahead) handled(took time.Duration) {
 	a.done++
 	a.busy += took
 }
 
 // measure sets how many messages may be claimed ahead of so many slots, from what the slots handled in the time that has
-// passed and in the time measured before. Handlers must have been quick in both. Slots may have been idle most of that
-// time, because the store takes long.
+// passed and in the time measured before. Handlers must have been quick in both. Only the time that handlers took is judged,
+// because slots may have been idle most of the time while the store took long.
 func (a *ahead) measure(passed time.Duration, slots int) {
 	rate := float64(a.done) / passed.Seconds()
 	// Handlers that have not returned count as slow: aheadMeasure must have seen as many messages handled as there are slots.
@@ -78,7 +78,7 @@ func (a *ahead) measure(passed time.Duration, slots int) {
 	a.done, a.busy, a.rate, a.quick = 0, 0, rate, quick
 }
 
-// recentMin is the shortest of the last four durations of a call. The longer ones may have been delayed by chance.
+// recentMin keeps the last four durations of a call and gives the shortest one, because the others may have been delayed by chance.
 type recentMin struct {
 	last [4]time.Duration
 	at   int
@@ -103,7 +103,7 @@ func (r *route) mayWaitAhead() bool {
 	return r.maxSlots == 0 && (r.timeout < 0 || r.timeout >= aheadTimeout)
 }
 
-// roomAhead returns how many more messages to claim ahead: 0 while more than half of the queue is full.
+// roomAhead returns how many more messages to claim ahead: 0 while the queue is more than half full.
 func (s *slots) roomAhead(now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,9 +173,9 @@ func (s *slots) settled(took time.Duration) {
 	s.slow.Store(s.ahead.settles.min() >= besideFrom)
 }
 
-// pass gives the slot of a message of r, whose handler has returned after so long, to a message that was claimed ahead, before
-// the first one is settled. It returns nil when the slot is to wait for the settlement. After each message that it returns, passed
-// must be called once the first one is settled.
+// pass gives the slot of a message of r, whose handler ran for took, to a message that was claimed ahead, before the first one is
+// settled. It returns nil when the slot is to wait for the settlement. After each message that pass returns, passed must be called
+// once the first one is settled.
 func (s *slots) pass(r *route, took time.Duration) (next *message) {
 	if !s.slow.Load() {
 		return nil
@@ -211,8 +211,8 @@ func (s *slots) passed() {
 }
 
 // waitedTooLong removes from the queue the messages that have waited for too long, or all at the end of the session, and
-// returns them. next is when to call it again; zero means not before messages are claimed ahead. While messages may be
-// claimed ahead next is never zero, so that those messages seldom need to wake the renewer.
+// returns them. next is when to call waitedTooLong again; zero means not before messages are claimed ahead. While messages may
+// be claimed ahead next is never zero, so that those messages seldom need to wake the renewer.
 func (s *slots) waitedTooLong(now time.Time, all bool) (ms []*message, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,8 +235,9 @@ func (s *slots) waitedTooLong(now time.Time, all bool) (ms []*message, next time
 	return ms, next
 }
 
-// giveBackAhead gives back the messages that were claimed ahead and have waited too long, or all, and returns when to call it
-// again (see waitedTooLong). start runs a function in a goroutine that the caller waits for; each message is settled in one.
+// giveBackAhead gives back the messages that were claimed ahead and have waited too long, or all, and returns when to call
+// giveBackAhead again (see waitedTooLong). start runs a function in a goroutine that the caller waits for; each message is given
+// back in a goroutine of its own.
 func (w *Worker) giveBackAhead(now time.Time, all bool, start func(func())) (next time.Time) {
 	ms, next := w.slots.waitedTooLong(now, all)
 	why := "no slot was free in time"

@@ -13,7 +13,8 @@ import (
 type ask struct {
 	polls []*polled
 	claim punctual.Claim
-	// reserved is the slots that slots.reserve has reserved for the claim; none for a claim ahead of free slots.
+	// reserved is the slots that slots.reserve has reserved for the claim; none for a claim ahead of free slots and for
+	// poller.second.
 	reserved reservation
 	cancel   context.CancelFunc
 	// late is when the claim will have taken too long; zero once it has been given up.
@@ -103,9 +104,9 @@ func (p *poller) untilRejoin(now time.Time) time.Duration {
 	return 0
 }
 
-// ask sends a claim for those topics of all that may have a slot, in the order of all, and reserves at most so many slots for
-// it. Where messages are to be claimed ahead of free slots it names all topics and reserves none. It sends nothing when there is
-// no slot and nothing to claim ahead.
+// ask sends a claim for those topics of all that may have a slot, in the order of all, and reserves slots for the claim, up to
+// the number most. A claim that is to bring messages ahead of free slots names all topics and reserves no slots. ask sends
+// nothing when there is no slot and nothing to claim ahead.
 func (p *poller) ask(all []*polled, most int) {
 	long := p.quiet(time.Now())
 	if long {
@@ -221,7 +222,7 @@ type claimed struct {
 	clock time.Time
 }
 
-// claim makes one claim, takes note of the store's clock, and reports the claim to the observer.
+// claim makes one claim, takes note of the store's clock, and reports a claim that did not fail to the observer.
 func (w *Worker) claim(ctx context.Context, c punctual.Claim) (*claimed, error) {
 	got := &claimed{sent: time.Now()}
 	var err error

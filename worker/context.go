@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// The context of a handler ends before the handler returns for three reasons: its timeout, the end of its lease, the end of
-// its session. One goroutine, the watcher, handles these for all messages in flight, so that a message needs no timer and no
-// entry in a list of child contexts for which every slot would have to take one lock.
+// The context of a handler ends before the handler returns for three reasons: its timeout, the end of its lease or a cancel, the
+// end of its session. One goroutine, the watcher, ends the contexts of all messages in flight whose time is over, so that a message
+// needs no timer and no entry in a list of child contexts for which every slot would have to take one lock. The answer to a renewal
+// that reports a lost lease or a cancel ends the context as well (Worker.renewed).
 
-// handlerContext is the context of one handler. It is cheap until the handler calls Done or derives another context. Then it
-// makes a context of the standard library and forwards to it, so that context.Cause and derived contexts work as usual, and
-// derived contexts need no goroutine.
+// handlerContext is the context of one handler. It is cheap until the handler calls Done or context.Cause, or derives another
+// context. Then it makes a context of the standard library and forwards to that one, so that context.Cause and derived contexts
+// work as usual, and derived contexts need no goroutine.
 type handlerContext struct {
 	context.Context // gives the values; it never ends
 	deadline        time.Time

@@ -30,8 +30,8 @@ func derive(ctx context.Context) map[string]context.Context {
 	}
 }
 
-// contextGoroutines counts those that package context has started in the caller's goroutine.
-// Others of the process come and go meanwhile.
+// contextGoroutines counts the goroutines that package context has started from the caller's goroutine.
+// Those started from other goroutines do not count, because they come and go meanwhile.
 func contextGoroutines(t *testing.T) int {
 	t.Helper()
 	var stacks strings.Builder
@@ -45,7 +45,7 @@ func contextGoroutines(t *testing.T) int {
 	return strings.Count(stacks.String(), fmt.Sprintf("created by context.(*cancelCtx).propagateCancel in goroutine %d\n", self))
 }
 
-// foreign has an end that package context can only wait for.
+// foreign is a context with a Done channel of its own. Package context has to wait for that in a goroutine.
 type foreign struct {
 	context.Context
 	done chan struct{}
@@ -53,8 +53,8 @@ type foreign struct {
 
 func (f foreign) Done() <-chan struct{} { return f.done }
 
-// TestContextGoroutinesAreSeen: contexts derived from a foreign one cost a goroutine each, which
-// the next test would count.
+// TestContextGoroutinesAreSeen: a context with a cancel and one with a time limit cost a goroutine each where they are derived from a
+// foreign one. So contextGoroutines, which the next test uses, counts what it should.
 func TestContextGoroutinesAreSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -136,7 +136,7 @@ func TestHandlerContextEnds(t *testing.T) {
 	}
 }
 
-// key is that of a value given to the worker.
+// key is the key of a value in the context that Start gets.
 type key struct{}
 
 func TestHandlerContextDeadline(t *testing.T) {
@@ -189,7 +189,7 @@ func TestHandlerContextDeadline(t *testing.T) {
 	})
 }
 
-// TestDrainEndsItsHandlersAsItsContextEnds: with the error and the cause of that one.
+// TestDrainEndsItsHandlersAsItsContextEnds: the context of a handler ends with the error and the cause of Drain's context.
 func TestDrainEndsItsHandlersAsItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -210,7 +210,7 @@ func TestDrainEndsItsHandlersAsItsContextEnds(t *testing.T) {
 	})
 }
 
-// TestWorkerTellsOfATimeoutWhileARenewalHangs: whoever ends contexts does not wait for the store.
+// TestWorkerTellsOfATimeoutWhileARenewalHangs: the watcher, which ends contexts, does not wait for the store.
 func TestWorkerTellsOfATimeoutWhileARenewalHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

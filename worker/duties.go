@@ -22,14 +22,16 @@ const (
 	dutySlots = 64
 	// dutyStop is how long a duty's worker may take to stop.
 	dutyStop = 5 * time.Second
-	// checkGroupsTime bounds the check at Start for topics with groups, askAbilities the call that asks what the store can do.
+	// checkGroupsTime bounds the check for topics with groups at Start and Drain, askAbilities the call that asks what the store
+	// can do.
 	checkGroupsTime, askAbilities = time.Second, 5 * time.Second
 	// groupsAtOnce is how many topics are checked for groups at the same time.
 	groupsAtOnce = 16
 )
 
-// HandleGroup registers the handler of a group of the topic (Settings.Groups), which gets a copy of each of its messages: it is
-// Handle of punctual.GroupTopic(topic, group). A worker that handles a group also makes the copies for all groups of the topic.
+// HandleGroup registers the handler of a group of the topic (Settings.Groups). The group gets a copy of each message of the topic.
+// HandleGroup is Handle of punctual.GroupTopic(topic, group). A worker that handles a group also makes the copies for all groups
+// of the topic, unless the server in front of the store does so (Abilities.Duties).
 func (w *Worker) HandleGroup(topic, group string, h punctual.Handler, opts ...HandleOption) {
 	w.Handle(punctual.GroupTopic(topic, group), h, opts...)
 }
@@ -40,8 +42,8 @@ func HandleGroup[T any](w *Worker, t *punctual.Topic[T], group string, f func(ct
 }
 
 // checkGroups returns an ErrInvalid if the worker handles the messages of a topic with groups itself, because these are for the
-// duty that copies them: a message that another handler acks never reaches the groups. It asks the store once, and only for so
-// long; what is not known then passes.
+// duty that copies them: a message that another handler acks never reaches the groups. checkGroups asks the store once for each
+// topic, for checkGroupsTime in all. A topic whose settings are not known by then passes.
 func (w *Worker) checkGroups(ctx context.Context) error {
 	asked := w.ungrouped()
 	if len(asked) == 0 {
@@ -69,7 +71,8 @@ func (w *Worker) checkGroups(ctx context.Context) error {
 	return errors.Join(found...)
 }
 
-// ungrouped returns the topics that must have no groups, none if the worker cannot start anyway.
+// ungrouped returns the topics that must have no groups: all but companions and the topics of a duty. It returns none if the
+// worker cannot start anyway.
 func (w *Worker) ungrouped() (topics []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +96,8 @@ func checkGroupless(ctx context.Context, inspector punctual.Inspector, topic str
 		topic, strings.Join(set.Groups, ", "))
 }
 
-// dutyNames returns where to find the topics that need a duty of this worker; nil if it has none.
+// dutyNames returns the function that names the topics which may need a duty of this worker (Runner.Names), or nil if the worker
+// has no duty.
 func (w *Worker) dutyNames(ctx context.Context) (func(ctx context.Context) ([]string, error), error) {
 	var mine, outs []string // mine are looked for always, outs where the store says that there are some
 	for _, topic := range w.topics {
@@ -111,7 +115,7 @@ func (w *Worker) dutyNames(ctx context.Context) (func(ctx context.Context) ([]st
 	}
 	reporter, err := punctual.As[punctual.AbilityReporter](w.store)
 	if err != nil {
-		return nil, nil // without follow-ups there are neither copies nor envelopes
+		return nil, nil // without follow-ups there are no copies, no envelopes and no occurrences
 	}
 	ctx, cancel := context.WithTimeout(ctx, askAbilities)
 	defer cancel()
@@ -137,7 +141,8 @@ func (w *Worker) dutyNames(ctx context.Context) (func(ctx context.Context) ([]st
 	}, nil
 }
 
-// runDuties does the duties of the worker's topics until ctx ends.
+// runDuties does the duties of the worker's topics until ctx ends. It returns earlier if there are none, or if the store cannot
+// recover.
 func (w *Worker) runDuties(ctx context.Context) {
 	var tries backoff
 	for ctx.Err() == nil {

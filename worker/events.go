@@ -11,8 +11,9 @@ import (
 
 // HandleEvents registers f as the handler of what a topic tells of its messages (Settings.Emit): it is Handle of the companion
 // events, such as orders@events for orders. The events of the topic's groups come there, too. What f returns decides about the
-// message of the event as for any handler, so an event may be delivered more than once; event and message are told apart by
-// Event.ID, Event.Event and Event.At. The handlers of several processes share the events between them.
+// message that carries the event, as for any handler, so an event may be delivered more than once. f recognises an event that it
+// has had already by Event.Topic, Event.ID, Event.Event and Event.At together. The handlers of several processes share the events
+// between them.
 //
 // A message that is no event, which somebody has pushed into the companion, is discarded. An event of a kind that this release
 // does not know is retried, so that a newer worker can take it.

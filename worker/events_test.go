@@ -13,7 +13,7 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// TestHandleEvents: each ending of a message of the topic, and of its groups, reaches the handler of its events.
+// TestHandleEvents: an ack and a discard of messages of the topic reach the handler of its events.
 func TestHandleEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -67,8 +67,8 @@ func TestHandleEventsOfNone(t *testing.T) {
 	})
 }
 
-// TestSettledByTheHandler: the worker leaves a message alone that its handler has settled, and one that was not settled in truth
-// comes again when its lease ends.
+// TestSettledByTheHandler: the worker leaves a message alone that its handler has settled. A message whose handler says so although
+// it has not settled it is delivered again when its lease ends.
 func TestSettledByTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -15,7 +15,7 @@ import (
 
 var errNoSuchUser = errors.New("no such user")
 
-// Middleware wraps every handler: here it knows an error that no repetition mends.
+// Middleware wraps every handler. Here it discards a message whose error no repetition mends.
 func ExampleMiddleware() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))

@@ -12,7 +12,7 @@ import (
 )
 
 // A worker closes unpaid orders when their time has come. Run ends gracefully when its
-// context does, here after the last order is closed; in a service it would come from
+// context does, here after the last order is closed; in a service the context would come from
 // signal.NotifyContext.
 func ExampleWorker_Run() {
 	ctx, stop := context.WithCancel(context.Background())
@@ -44,8 +44,9 @@ func ExampleWorker_Run() {
 	// run: <nil>
 }
 
-// Topics share a worker's slots by weight, so that a flood in one does not starve the other. Drain
-// handles what is due and returns, as a cron job would.
+// Topics share the slots of a running worker by weight, so that a flood in one does not starve the
+// other. Drain, which this example uses, handles what is due and returns, as a cron job would; weights
+// have no effect there.
 func ExampleWeight() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))

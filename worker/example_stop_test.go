@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// Stop claims nothing more and lets running handlers finish. When its context ends
-// first, it ends theirs; a handler that gives up then returns its message without using an attempt.
+// Stop claims nothing more and lets running handlers finish. When its context ends first, Stop ends
+// the contexts of the handlers; a handler that gives up then gives its message back without using an attempt.
 func ExampleWorker_Stop() {
 	ctx := context.Background()
 	store := memstore.New(nil)

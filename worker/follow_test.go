@@ -238,7 +238,7 @@ func TestWorkerSendsLargeFollowUpsInParts(t *testing.T) {
 }
 
 // TestWorkerForwardsFollowUps: in a store that reaches only a family a follow-up in another topic goes through an envelope,
-// which the worker forwards. The header stays, a delay counts from the ack, and a follow-up within reach does not need it.
+// which the worker forwards. The header stays, a delay counts from the ack, and a follow-up within reach needs no envelope.
 func TestWorkerForwardsFollowUps(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent %v", silent), func(t *testing.T) {

@@ -102,7 +102,8 @@ func TestGroupsOfTheMomentCount(t *testing.T) {
 	})
 }
 
-// TestGroupsRefuseAHandlerOfTheTopic: whoever handled the messages of the topic itself would keep them from the groups.
+// TestGroupsRefuseAHandlerOfTheTopic: Start, Run and Drain refuse a worker that handles the messages of a topic with groups itself,
+// because it would keep them from the groups.
 func TestGroupsRefuseAHandlerOfTheTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -142,7 +143,7 @@ func TestGroupsOfAStoreThatHangs(t *testing.T) {
 	})
 }
 
-// hangingSettings is a store that does not tell settings.
+// hangingSettings is a store whose Settings does not answer before the context ends.
 type hangingSettings struct {
 	*spyStore
 	punctual.Inspector
@@ -175,7 +176,7 @@ func TestGroupsDrain(t *testing.T) {
 	})
 }
 
-// TestGroupsOfManyProcesses: workers that copy for the same groups share the work, and each group gets each message once.
+// TestGroupsOfManyProcesses: three workers copy for the same groups, and each group gets each message once.
 func TestGroupsOfManyProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The functions that a message passes in a worker, in order: ask and claim (claim.go), receive (receive.go), begin (lease.go), slot, work,
-// ensureLease, attempt, finish, settle.
+// The functions that a message passes in a worker, in order: ask and claim (claim.go), receive (receive.go), begin (lease.go),
+// dispatch (receive.go), slot, handle, work, ensureLease (lease.go), attempt, finish, settle (settle.go).
 
 // slot is a goroutine that handles one message after the other. When a handler ends the goroutine (runtime.Goexit), another
 // one replaces it.
@@ -185,9 +185,9 @@ func (w *Worker) log(m *message, level slog.Level, text string, args ...any) {
 	logger.Log(m.ctx, level, text, args...)
 }
 
-// atStop returns the outcome of a handler at the end of its session. If the handler gave up because its context ended then, the
-// outcome is a release, which does not count as an attempt. Any other outcome is kept: success, Snooze, RetryAfter, Discard and
-// other errors.
+// atStop returns o, the outcome of the handler of m, or a release in its place if the handler gave up because the end of the
+// session has ended its context. A release does not count as an attempt. Any other outcome is kept: success, Snooze, RetryAfter,
+// Discard and other errors.
 func (m *message) atStop(o outcome) outcome {
 	if m.stop.Err() == nil || o.Settled || o.Verb != punctual.SettleRetry || o.Delay != punctual.UseBackoff {
 		return o

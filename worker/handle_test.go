@@ -500,7 +500,7 @@ func TestWorkerAckWhoseAnswerWasLost(t *testing.T) {
 	})
 }
 
-// TestWorkerAckThatCameTooLate: unlike above, the first try certainly did not happen.
+// TestWorkerAckThatCameTooLate: unlike in TestWorkerAckWhoseAnswerWasLost, the first try certainly did not happen.
 func TestWorkerAckThatCameTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -575,7 +575,7 @@ func TestWorkerObserver(t *testing.T) {
 	})
 }
 
-// TestWorkerStopUnderLoadLosesNothing stops and restarts workers while 1000 messages fall due.
+// TestWorkerStopUnderLoadLosesNothing runs one worker after the other, three at a time, while 1000 messages fall due.
 func TestWorkerStopUnderLoadLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// A slow or failing topic delays no other one by more than 1 s (P14). Each test shows first that one topic hangs, then
-// what became of the others.
+// A slow or failing topic delays no other one by more than 1 s (P14). The tests of that show first that one topic hangs or
+// fails, then what became of the others.
 
 const hung = hungrig.Topic
 
@@ -26,7 +26,7 @@ var healthy = []string{"a", "b", "c"}
 // isolated is how long a healthy topic may have to wait for a hung one (P14).
 const isolated = time.Second
 
-// besideHung runs a worker on all topics, has each topic's message handled for a while, and returns the worker.
+// besideHung returns a worker on s that handles the hung topic and the healthy ones with h.
 func besideHung(r *rig, s punctual.Store, h punctual.Handler) *worker.Worker {
 	w := worker.New(s, r.config(worker.Config{Concurrency: 8}))
 	for _, topic := range append([]string{hung}, healthy...) {
@@ -50,8 +50,9 @@ func TestWorkerClaimsBesideAHungTopic(t *testing.T) { handlesBesideHung(t, "clai
 
 func TestWorkerSettlesBesideAHungTopic(t *testing.T) { handlesBesideHung(t, "ack", "x") }
 
-// Topics that outnumber the slots have no claim each: the last of them would be asked for when all others have waited. One
-// that is in a group with the hung one waits until the group is divided, three times here.
+// Topics that outnumber the slots do not get a claim each after a late one, because the last of them would be asked for when all
+// others have waited. They are asked for in groups. A topic that is in a group with the hung one waits until that group has been
+// divided often enough to separate the two; the test allows 4 s for it.
 func TestWorkerClaimsManyTopicsBesideAHungOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -141,7 +142,7 @@ func TestWorkerRenewsBesideAHungTopic(t *testing.T) {
 	})
 }
 
-// TestWorkerHandlesBesideHangingHandlers: here it is not the store that hangs.
+// TestWorkerHandlesBesideHangingHandlers: here the handlers of one topic hang, and the store does not.
 func TestWorkerHandlesBesideHangingHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -338,7 +339,7 @@ func TestWorkerMaxSlots(t *testing.T) {
 }
 
 // P11, P14: a claim hangs, as one does whose connection carries nothing any more. A worker with one topic does not wait for
-// it, whether it was idle or at work. When the claim returns after all, what it brings is handled, too.
+// it, be it the first claim, the second or the fifth. When the claim has returned after all, further messages are handled, too.
 func TestWorkerClaimsBesideAHungClaim(t *testing.T) {
 	for _, hangs := range []int32{1, 2, 5} {
 		for _, deaf := range []bool{false, true} {

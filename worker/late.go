@@ -35,8 +35,8 @@ func (p *poller) giveUpLate() {
 // isLate reports whether the claim takes too long and has not been given up yet.
 func (a *ask) isLate(now time.Time) bool { return !a.late.IsZero() && !a.late.After(now) }
 
-// giveUp frees the slots and topics of a claim that takes too long, so that other claims can have them. It ends the claim if
-// that is for several topics.
+// giveUp frees the slots and topics of a claim that takes too long, so that other claims can have them. It ends a claim of
+// several topics; a claim of one topic goes on (see poll.go).
 func (p *poller) giveUp(a *ask) {
 	a.late, a.givenUp = time.Time{}, true
 	if len(a.polls) == 1 {
@@ -56,7 +56,7 @@ func (p *poller) warnLate(a *ask) {
 	p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for again, each separately", "topics", someOf(a.claim.Topics), "after", a.mayTake())
 }
 
-// divide frees the topics of a from that claim and puts them into groups, of one topic each if there are slots for so many.
+// divide frees the topics of a from that claim and puts them into groups: of one topic each, unless topics outnumber the slots.
 func (p *poller) divide(a *ask) {
 	each := 1
 	if p.outnumbered() {
@@ -88,7 +88,7 @@ func (p *poller) free(a *ask) {
 	}
 }
 
-// someOf returns the first topics and the number of the others, for a log.
+// someOf returns the first ten topics and the number of the others, for a log.
 func someOf(topics []string) []string {
 	const most = 10
 	if len(topics) <= most {
@@ -97,9 +97,9 @@ func someOf(topics []string) []string {
 	return append(slices.Clone(topics[:most]), fmt.Sprintf("and %d more", len(topics)-most))
 }
 
-// suspectFirst is called with the messages that the second of two long claims has brought. It gives the first claim lateCall to
-// return, because that claim may hang and its slots are needed. If the message has no slot beside those of the first claim,
-// that claim is given up at once.
+// suspectFirst is called with the messages that the second of two long claims has brought. If there are any it gives the first
+// claim lateCall to return, because that claim may hang and its slots are needed. If the message has no slot beside those of the
+// first claim, that claim is given up at once.
 func (p *poller) suspectFirst(ms []*message) {
 	a := p.whole
 	if len(ms) == 0 || a == nil || a.claim.Wait != longWait {

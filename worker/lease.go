@@ -14,17 +14,17 @@ import (
 // A worker keeps the leases of the messages that it has claimed until their handlers have returned. One goroutine, the
 // renewer, renews them in batches. Another one, the watcher (watch.go), ends a handler's context when the lease is over.
 //
-// The upper bound of the store's clock (clock.go) shows until when a lease surely holds, so that the local wall clock does not
-// matter (P8). After a renewal the lease surely holds for its length counted from when the renewal was sent, because the store
-// granted it later. One tick is subtracted, because the store rounds its clock down.
+// The upper bound of the store's clock (clock.go) shows until when a lease surely holds, so that it does not matter which time
+// the local wall clock shows (P8). After a renewal the lease surely holds for its length counted from when the renewal was sent,
+// because the store granted it later. One tick is subtracted, because the store rounds its clock down.
 //
 // A handler starts only under a lease that surely holds (P3). The worker cannot be sure of that when the answer to the claim
 // took long to arrive, or when the process paused. Then it renews the lease first, and the store answers whether the lease is
 // still this worker's. If the lease is lost the message is dropped; if the renewal fails otherwise the message is given back
 // unstarted (ensureLease).
 //
-// Once the handler runs, the end of the lease by local time (message.endsAt) only decides when the handler's context ends.
-// Whether a settlement is accepted is the store's decision.
+// Once the handler runs, the end of the lease by local time (message.endsAt) only decides when the handler's context ends and for
+// how long renewals and settlements are tried. Whether a settlement is accepted is the store's decision.
 
 // message is one message in flight: its delivery, its handler's context and the state of its lease.
 type message struct {
@@ -36,8 +36,8 @@ type message struct {
 	// length is the length of the lease as claimed. Each renewal asks for the same length, also if the topic's settings have
 	// changed meanwhile.
 	length time.Duration
-	// received is when the claim returned, began when the handler was called, took how long the handler ran. Only the slot
-	// uses began and took.
+	// received is when the claim returned, began when the handler was called, took how long the handler ran. Only the goroutine
+	// that runs the handler uses began and took.
 	received, began time.Time
 	took            time.Duration
 
@@ -53,7 +53,7 @@ type message struct {
 	renewed time.Time
 	// renewAt is when to renew the lease, endsAt when it ends by local time.
 	renewAt, endsAt time.Time
-	// renewing reports that a renewal by the renewer is under way.
+	// renewing reports that a renewal by the renewer is under way; isolate clears it when that renewal is late.
 	renewing bool
 	// timeout is when the handler's context ends because of its timeout; zero without a timeout, and once it has ended.
 	timeout time.Time
@@ -61,13 +61,14 @@ type message struct {
 	over error
 	// lost reports that the store has answered ErrLeaseLost.
 	lost bool
-	// returned reports that the handler has returned. From then on over and lost do not change and need no lock.
+	// returned reports that the handler has returned, or that the message is given back unstarted. From then on over and lost do
+	// not change and need no lock.
 	returned bool
 	// index is the message's index in inflight.held until returned is set.
 	index int
 }
 
-// inflight is the set of messages from their claim until their handlers have returned.
+// inflight is the set of messages from their claim until their handlers have returned or they are given back unstarted.
 type inflight struct {
 	mu   sync.Mutex
 	held []*message // in no order; guarded by mu
@@ -78,7 +79,7 @@ type inflight struct {
 	// isolated has the topics whose leases are renewed in calls of their own, because a call for several topics took long. A
 	// topic leaves it when a renewal of it was in time. Guarded by mu.
 	isolated map[string]bool
-	// failing has the topics whose latest renewal failed. Guarded by mu.
+	// failing has the topics of which the latest call that renewed had a failure, be it of this topic or of another one. Guarded by mu.
 	failing map[string]bool
 }
 
@@ -90,7 +91,7 @@ type alarm struct {
 	moved chan struct{}
 }
 
-// notLaterThan sets the alarm to t unless it is earlier already, and reports whether it did. The caller holds
+// notLaterThan sets the alarm to t unless it is set to t or earlier already, and reports whether it did. The caller holds
 // inflight.mu.
 func (a *alarm) notLaterThan(t time.Time) bool {
 	if !a.at.IsZero() && !t.Before(a.at) {
@@ -211,8 +212,8 @@ func (w *Worker) extend(m *message) error {
 	return item
 }
 
-// doubtful reports whether the lease of m may have ended before its handler has started. Then the renewer and the watcher leave
-// it to the slot, which renews it itself (ensureLease). The caller holds inflight.mu.
+// doubtful reports whether the lease of m may have ended before its handler has started. Then the renewer and the watcher leave m
+// to its slot, which renews the lease itself (ensureLease). The caller holds inflight.mu.
 func (m *message) doubtful(now time.Time) bool { return !m.started && !m.endsAt.After(now) }
 
 // add adds ms to held and makes the renewer and the watcher wake in time for them.
@@ -234,7 +235,8 @@ func (f *inflight) renewBy(t time.Time) {
 	f.renewals.wakeBy(t)
 }
 
-// drop removes m from held because its handler has returned, and returns when its lease ends by local time.
+// drop removes m from held, because its handler has returned or because m is given back unstarted, and returns when its lease
+// ends by local time.
 func (f *inflight) drop(m *message) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -360,7 +360,7 @@ func TestWorkerCountsARenewalFromItsSending(t *testing.T) {
 		if granted.IsZero() {
 			t.Fatal("no renewal was granted")
 		}
-		// The store grants whole milliseconds, from when it rounded down.
+		// The store counts the lease from its clock rounded down to a millisecond, so the lease may end that much earlier.
 		if lasted := ended.Sub(granted); lasted > 30*time.Second-time.Millisecond || lasted < 29*time.Second {
 			t.Errorf("the context of the handler ended %v after its lease of 30s was renewed", lasted)
 		}
@@ -432,7 +432,7 @@ func TestWorkerSettlesAfterTheLocalCountEnded(t *testing.T) {
 }
 
 // TestWorkerCountsAWaitingClaimFromItsAnswer checks when the worker considers a lease over after a claim that waited: the
-// handler's context ends before the store's lease does, and only shortly before it.
+// handler's context ends when the store's lease does, to within 50 ms.
 func TestWorkerCountsAWaitingClaimFromItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -67,8 +67,8 @@ func TestClaimsOfManyTopicsShareAList(t *testing.T) {
 	})
 }
 
-// P14: many topics whose claim was late are asked for in one claim again, once they answer in time. Each part of them would cost
-// as many claims for ever.
+// P14: many topics whose claim was late are asked for in one claim again, once they answer in time. Otherwise each group of them
+// would cost claims of its own for ever.
 func TestManyTopicsGoTogetherAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 1000
@@ -78,7 +78,7 @@ func TestManyTopicsGoTogetherAgain(t *testing.T) {
 			w.Handle(fmt.Sprint("topic-", i), acks(&record{}))
 		}
 		var mu sync.Mutex
-		var named []int                                   // guarded by mu: by how many topics each claim is
+		var named []int                                   // guarded by mu: how many topics each claim names
 		random := rand.New(rand.NewPCG(seedrig.Of(t), 0)) // guarded by mu
 		r.store.spoil(func(c punctual.Claim) error {
 			mu.Lock()

@@ -22,7 +22,7 @@ func TestDrawOrderFollowsTheWeights(t *testing.T) {
 			second[order[1]]++
 		}
 	}
-	// The standard deviation of a share is at most 0.003.
+	// The standard deviation of a share is less than 0.004.
 	near := func(what string, got, of int, want float64) {
 		if share := float64(got) / float64(of); math.Abs(share-want) > 0.03 {
 			t.Errorf("%s: share %.3f, want %.3f", what, share, want)

@@ -57,7 +57,7 @@ func TestMoreTopicsThanAClaimNames(t *testing.T) {
 	})
 }
 
-// Drain finds what waits in the last topic of more than a claim names.
+// Drain of a worker with more topics than one claim may name finds what waits in the last of them.
 func TestDrainOfMoreTopicsThanAClaimNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -15,9 +15,9 @@ import (
 // in groups instead, because thousands of claims would wait for slots one after the other. A group that is late is
 // divided again.
 //
-// A late claim of one topic is not ended, because it may still lease messages. Another claim is sent beside it, because
-// a claim over another connection succeeds if only the first connection hangs (P11). A message that a late claim brings is
-// handled if there is a slot for it, and is given back otherwise.
+// A late claim of one topic may go on until longestClaim is over, because it may still lease messages. Another claim is sent
+// beside it, because a claim over another connection succeeds if only the first connection hangs (P11). A message that a late
+// claim brings is handled if there is a slot for it, and is given back otherwise.
 //
 // Claims with short waits show soon that a claim hangs, but cost the server two claims a second. So a worker of one topic that
 // has found nothing for quietFor sends a long claim and beside it a second long claim of one message, which most stores send
@@ -38,11 +38,13 @@ const (
 	// mostLate is how many late claims of one topic may be under way, the second of two long claims included. Beyond that the
 	// next claim waits until one of them has returned.
 	mostLate = 3
-	// mostGroups is into how many groups the topics of a claim that was late or failed are divided at most.
+	// mostGroups is into how many groups the topics of a claim that was late or failed are divided at most where topics
+	// outnumber the slots.
 	mostGroups = 64
 	// shortFor is how long a claim of many topics (more than drawnEach) waits for a slot beside the kept ones (slots.kept).
 	shortFor = 20 * time.Millisecond
-	// rejoinWait is how long topics without a claim wait for the claims of other topics to end, to share one claim with them.
+	// rejoinWait is how long beyond poller.rejoin topics without a claim wait for the claims of other topics to end, to share
+	// one claim with them.
 	rejoinWait = 50 * time.Millisecond
 	// lateEach is by how much each topic of a claim of several topics prolongs the time that the claim may take.
 	lateEach = 50 * time.Microsecond
@@ -67,7 +69,8 @@ type poller struct {
 	// topics without a claim wait for that, up to rejoinWait longer.
 	rejoin time.Time
 	waits  bool
-	// short is since when there has been no free slot beside the kept ones; zero while there is one.
+	// short is since when there has been no free slot beside the kept ones; zero while there is one, and always zero with
+	// drawnEach topics or fewer.
 	short time.Time
 	// answers receives the claims that have returned. Its buffer has room for two claims of each topic.
 	answers  chan *ask
@@ -76,7 +79,8 @@ type poller struct {
 	failing int
 	// groups is the number of the newest group; numbers are not used again.
 	groups int
-	// backlog reports that the latest claim brought as many messages as it asked for, with leases of at least aheadLease.
+	// backlog reports that the latest claim that was not given up brought as many messages as it asked for, the first of them
+	// with a lease of at least aheadLease.
 	backlog bool
 	// clockRead is when the poller last had the store's clock read.
 	clockRead time.Time
@@ -90,7 +94,7 @@ type polled struct {
 	// group is the number of the group with which the topic is asked for, because a claim for more topics failed or was
 	// late. It is 0 while the topic is in no group.
 	group int
-	// late counts the claims for this topic alone that were late and have not returned.
+	// late counts the claims for this topic alone that were late and have not returned, and the second of two long claims.
 	late int
 	// rest is when the topic may be asked for again.
 	rest time.Time

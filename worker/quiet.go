@@ -15,7 +15,7 @@ type QuietHours struct {
 	// From and To are times of the day, such as "22:00" and "08:00": From is the first quiet minute, To the first that is not quiet any
 	// more. With a To before From they lie around midnight.
 	From, To string
-	// Zone is the IANA name of the zone whose clock From and To mean. Default UTC.
+	// Zone is the IANA name of the time zone in which From and To are read. Default UTC.
 	Zone string
 	// ZoneHeader, if not empty, names a header of messages that has the zone of each, for example that of its receiver. Zone counts for
 	// a message without the header, and for one whose header names no zone that this program knows.
@@ -76,7 +76,7 @@ type quiet struct {
 	zone     *time.Location
 	header   string
 	spread   time.Duration
-	zones    cron.Zones // of the header
+	zones    cron.Zones // the zones that were loaded: that of QuietHours.Zone, and those that headers named
 }
 
 // end returns the end of the quiet hours in which an instant lies, and the zero Time for one that is not quiet. Where clocks are set
@@ -107,7 +107,7 @@ func (q *quiet) end(at time.Time, headers map[string]string) time.Time {
 	return end
 }
 
-// later is a part of the spread, always the same for one message.
+// later returns a part of the spread, always the same for one ID.
 func (q *quiet) later(id string) time.Duration {
 	if q.spread < 0 {
 		return 0

@@ -83,7 +83,8 @@ func (p *poller) conclude(a *ask) error {
 	return nil
 }
 
-// failed delays the next claim for a topic that failed alone. Topics that failed together are asked for separately at once.
+// failed delays the next claim for a topic that failed alone. Topics that failed together are asked for at once, each separately
+// or in groups (see divide).
 func (p *poller) failed(a *ask) {
 	p.w.observer.OnError(p.s.claims, "claim", a.err)
 	if p.failing == 0 {
@@ -108,8 +109,8 @@ func unrecoverable(err error) bool {
 	return errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) || errors.Is(err, punctual.ErrInvalid)
 }
 
-// dispatch sends messages that have a slot to the slots' goroutines, and first starts as many goroutines as there are slots
-// in use. Only the poller calls it.
+// dispatch sends messages that have a slot to the slots' goroutines. Before that it starts goroutines until there are as many as
+// slots that have a message or are reserved for a claim. Only the poller calls it.
 func (w *Worker) dispatch(s *session, ms []*message) {
 	for used := w.slots.used(); s.goroutines < used; s.goroutines++ {
 		s.running.Go(func() { w.slot(s) })

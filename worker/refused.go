@@ -21,7 +21,8 @@ var refusals = [...]error{
 }
 
 // isRefusal reports whether a store has refused the follow-ups of a settlement with err. alone tells that err is the error of
-// that settlement and not of the whole call, which fails for a time when the store is overloaded.
+// that settlement and not of the whole call. An error of the whole call that passes by itself, such as an overload, says nothing
+// about the follow-ups.
 func isRefusal(err error, alone bool) bool {
 	if !punctual.Definite(err) || !alone && duties.Passes(err) {
 		return false
@@ -34,7 +35,7 @@ func isRefusal(err error, alone bool) bool {
 	return false
 }
 
-// backoffTime bounds the question what the backoff of a topic is.
+// backoffTime bounds the call that asks for the backoff of a topic.
 const backoffTime = time.Second
 
 // afterRefusal returns what becomes of m instead of o, whose follow-ups the store has refused.
@@ -58,7 +59,7 @@ func (w *Worker) afterRefusal(m *message, o outcome, cause error) outcome {
 	return outcome{Decision: punctual.Decision{Verb: punctual.SettleSnooze, Delay: by, Err: cause}}
 }
 
-// forwarded notes that follow-ups of x go by way of envelopes.
+// forwarded logs that follow-ups of x were put into envelopes, and makes the runner of duties look for the topic of these.
 func (w *Worker) forwarded(x *punctual.Settlement, envelopes int) {
 	w.runner.Look() // the topic of the envelopes may be new
 	w.cfg.Logger.Debug("follow-ups are forwarded", "topic", x.Topic, "id", x.ID, "forwarded", envelopes)

@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The renewer: which leases it renews when, in which batches, and what follows from the answers.
+// This file has the renewer: which leases it renews when, in which batches, and what follows from the answers.
 
 // startLeaseLoops starts the renewer and the watcher and returns the function that ends them and waits for them.
 func (w *Worker) startLeaseLoops(s *session) (end func()) {
@@ -23,8 +23,9 @@ func (w *Worker) startLeaseLoops(s *session) (end func()) {
 	}
 }
 
-// renewLeases renews leases until ctx ends. Each renewal runs in a goroutine of its own, because one that hangs must not hold
-// up the others; renewLeases waits for them at its end.
+// renewLeases renews leases, and gives back messages that were claimed ahead and have waited too long, until ctx ends. Each
+// renewal and each release runs in a goroutine of its own, because one that hangs must not hold up the others; renewLeases waits
+// for them at its end.
 func (w *Worker) renewLeases(ctx context.Context) {
 	var renewals sync.WaitGroup
 	defer renewals.Wait()
@@ -93,7 +94,8 @@ func (w *Worker) renewed(m *message, sent time.Time, err error) error {
 }
 
 // renewalTime returns how long a call may take that renews the leases of batch: two thirds of the time until the first of them
-// ends. So a slow store has most of the time, and a call that hangs is ended early enough for another try.
+// ends, but not less than shortestBackoff. So a slow store has most of the time, and a call that hangs is ended early enough for
+// another try.
 func (f *inflight) renewalTime(batch []*message, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +123,8 @@ func (f *inflight) prolong(m *message, sent time.Time) {
 }
 
 // postpone notes that the renewal of m is to be tried again. The wait is a twelfth of the lease's length, but at most half of
-// what is left of the lease. So there are about eight tries at equal distances, and closer ones shortly before the end.
+// what is left of the lease, and at least a millisecond. So there are about eight tries at equal distances, and closer ones
+// shortly before the end.
 func (f *inflight) postpone(m *message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,8 +214,8 @@ func (f *inflight) concluded(batch []*message, err error, inTime bool) (news boo
 	return news
 }
 
-// renewable reports whether the renewer is to renew m: not once the lease is over, and not once the handler's context has
-// ended. The caller holds inflight.mu.
+// renewable reports whether the renewer is to renew m: not once the lease is over, not once the handler's context has ended, and
+// not while the lease is doubtful. The caller holds inflight.mu.
 func (m *message) renewable(now time.Time) bool {
 	return m.over == nil && m.ctx.Err() == nil && !m.doubtful(now)
 }

@@ -53,7 +53,7 @@ func (r *rig) worker(c worker.Config) *worker.Worker {
 	return worker.New(r.store, r.config(c))
 }
 
-// runs starts w and has it stopped at the end of the test.
+// runs starts w, which the test has to stop.
 func (r *rig) runs(w *worker.Worker) {
 	r.t.Helper()
 	if err := w.Start(r.t.Context()); err != nil {
@@ -95,7 +95,7 @@ func (r *rig) get(topic, id string) punctual.Info {
 	return i
 }
 
-// wantGone checks that the message was acked or ended otherwise.
+// wantGone checks that the store does not have the message any more.
 func (r *rig) wantGone(topic, id string) {
 	r.t.Helper()
 	if i, err := r.mem.Get(r.t.Context(), topic, id); !errors.Is(err, punctual.ErrNotFound) {
@@ -106,7 +106,7 @@ func (r *rig) wantGone(topic, id string) {
 // since is the virtual time since the rig was made.
 func (r *rig) since() time.Duration { return time.Since(r.start) }
 
-// about is since, with what a lease ends early to be on the safe side left out.
+// about is since rounded to 100 ms, because a worker takes a lease for over some milliseconds early, to be on the safe side.
 func (r *rig) about() time.Duration { return r.since().Round(100 * time.Millisecond) }
 
 // wantLog checks that text was logged n times.
@@ -127,12 +127,12 @@ type spyStore struct {
 	onSettle func(ss []punctual.Settlement) error
 	// gate, if not nil, is called before each claim. Guarded by mu.
 	gate func()
-	// afterClaim and afterSettle are called when the store has answered. Guarded by mu.
+	// afterClaim and afterSettle, if not nil, are called when the store has answered. Guarded by mu.
 	afterClaim  func(ds []punctual.Delivery)
 	afterSettle func(ctx context.Context, ss []punctual.Settlement) error
 	openClaims  int        // guarded by mu
 	claims      int        // guarded by mu
-	extends     [][]string // IDs of each call that extended; guarded by mu
+	extends     [][]string // IDs of each call whose first settlement was an extension; guarded by mu
 }
 
 func (s *spyStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {

@@ -31,8 +31,8 @@ type session struct {
 	// running waits for the goroutines of slots, for settlements and releases beside them, for reads of the store's clock,
 	// and for the duties.
 	running sync.WaitGroup
-	// claimsOver is closed when nothing more will be claimed; finished is closed when all slots, the renewer and the watcher
-	// have ended.
+	// claimsOver is closed when the poller will claim nothing more; a Drain, which has no poller, closes it at its beginning.
+	// finished is closed when all slots, the renewer and the watcher have ended.
 	claimsOver, finished chan struct{}
 	// err is the error after which the store cannot recover, or nil. It is written before claimsOver is closed, and
 	// read only after.
@@ -78,9 +78,10 @@ func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, 
 	return s, nil
 }
 
-// Start begins to claim and handle messages. It returns an error when the worker was set up wrongly, runs already or was
-// stopped, and when a topic has groups (Settings.Groups), whose messages are for these. For that it asks the store for the settings of
-// its topics, and waits at most a second; if the store does not answer, the worker starts.
+// Start begins to claim and handle messages. It returns an error when the worker was set up wrongly, was started already, is
+// being drained or was stopped, and when a topic has groups (Settings.Groups), because the messages of such a topic are for its
+// groups. To find that out Start asks the store for the settings of the worker's topics, and waits at most a second; if the
+// store does not answer, the worker starts.
 //
 // When ctx ends, the worker claims nothing more and running handlers go on; call Stop to wait for them. Handlers see the
 // values of ctx, not its end. If the store cannot recover, the worker claims nothing more, logs the error, and Stop
@@ -126,7 +127,7 @@ func (w *Worker) poller(s *session) {
 
 // Run starts the worker, waits for ctx to end and stops it, with Config.ShutdownTimeout for
 // the handlers that run then. It returns nil when ctx ended and every handler could finish. It returns
-// before ctx has ended when the store cannot recover (see Start), or when Stop is called.
+// before ctx has ended when Start fails, when the store cannot recover (see Start), or when Stop is called.
 func (w *Worker) Run(ctx context.Context) error {
 	s, err := w.start(ctx)
 	if err != nil {
@@ -147,7 +148,8 @@ func (w *Worker) Run(ctx context.Context) error {
 // When ctx ends first, the contexts of the running handlers end with a cause that wraps ErrClosed. A handler that returns a
 // context error then gives its message back without using an attempt. Stop waits one more second for the handlers
 // and returns an error that says how many were running when ctx ended and how many have not returned yet. When such a handler
-// returns later, its message is still settled, unless its lease has ended.
+// returns later, the worker still settles its message. That succeeds unless the lease has been lost meanwhile, for example
+// because somebody has claimed the message again.
 //
 // Stop may be called again, also at the same time, and waits again. Without a Start it only prevents one.
 // A Drain under way ends after the message in flight. A Stop that is called from a handler waits for that handler, too, until
@@ -200,11 +202,11 @@ func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 // earliest due message comes first, so that a test knows the order. Leases are renewed meanwhile. By a real clock a
 // message pushed just now is due only in the next millisecond, and is left to the next Drain.
 //
-// Drain returns an error early when ctx ends, when Stop is called, or when a claim or a settlement fails. It retries nothing
-// except the settlement of the message in flight, as long as its lease lasts. When ctx ends, the context of the running handler
-// ends, too, and the handler may give its message back as in Stop. A handler that keeps its message due, for example by Snooze(0),
-// keeps Drain busy. Drain may be called again, but not while another Drain or a Start is under way. A handler that ends
-// its goroutine (as t.FailNow does) ends the goroutine that called Drain.
+// Drain returns an error early when ctx ends, when Stop is called, or when a claim, a settlement or a duty fails. It retries
+// nothing except the settlement of the message in flight, as long as its lease lasts. When ctx ends, the context of the running
+// handler ends, too, and the handler may give its message back as in Stop. A handler that keeps its message due, for example by
+// Snooze(0), keeps Drain busy. Drain may be called again, but not while another Drain is under way, and not on a worker that was
+// started. A handler that ends its goroutine (as t.FailNow does) ends the goroutine that called Drain.
 func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 	if err := w.checkGroups(ctx); err != nil {
 		return 0, fmt.Errorf("drain: %w", err)

@@ -73,7 +73,7 @@ func TestSchedulesOption(t *testing.T) {
 	}
 }
 
-// TestSchedulesDrain: Drain stores the occurrences that are due, and handles them with the next call.
+// TestSchedulesDrain: Drain stores the occurrence that is due. It is handled once, also when Drain is called again.
 func TestSchedulesDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(nil)

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// settleCall bounds one call that settles.
+	// settleCall bounds one call that settles: it may take settleCall at least and twice as long at most (settleDeadline). A
+	// renewal before a handler starts (Worker.extend) may take settleCall at most.
 	settleCall = 10 * time.Second
-	// settleGrace is how long the first try of a settlement may take at least. A settlement is tried once even if its lease is
+	// settleGrace is how long each try of a settlement may take at least. A settlement is tried once even if its lease is
 	// over, because its token may still be the current one.
 	settleGrace = time.Second
 )
@@ -67,7 +68,7 @@ func (w *Worker) settle(m *message, o outcome, end time.Time) (outcome, error) {
 	}
 }
 
-// settlement returns the settlement of m with the outcome o. Its follow-ups say what they came from.
+// settlement returns the settlement of m with the outcome o. storekit.SetAfter notes in the follow-ups what they came from.
 func (m *message) settlement(o outcome) punctual.Settlement {
 	s := m.lease
 	s.Verb, s.Delay, s.Due, s.Error, s.Then = o.Verb, o.Delay, o.Due, o.text, o.Then

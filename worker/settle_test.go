@@ -68,7 +68,7 @@ func TestWorkerSettlesOneAfterTheOtherForHours(t *testing.T) {
 	})
 }
 
-// TestWorkerSurvivesManyGoexits: as many slots as before are at work after each was ended.
+// TestWorkerSurvivesManyGoexits: as many slots are at work as before, although the goroutine of each was ended many times.
 func TestWorkerSurvivesManyGoexits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -107,7 +107,7 @@ func TestWorkerSettlesOnceThoughAnswersGetLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				seen := &record{}
-				tries := 0 // the flight's
+				tries := 0 // needs no lock, because only one call that settles is under way at a time
 				r.store.spoil(nil, func([]punctual.Settlement) error {
 					if tries++; tries == 2 {
 						return second

@@ -55,8 +55,8 @@ type reservation struct {
 	covers int
 }
 
-// reserve reserves at most so many free slots for a claim of topics. It returns those topics that may have a slot, which the
-// claim is to name; none when there is no slot for any of them.
+// reserve reserves free slots for a claim of topics, up to the number most. It returns those topics that may have a slot, which
+// the claim is to name; none when there is no slot for any of them.
 func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +114,8 @@ func (s *slots) choose(topics []*polled, spare bool) (chosen []*polled, idle boo
 	return chosen, idle
 }
 
-// kept returns how many free slots are kept for idle topics that are not covered, when so many (but) of them need none kept.
-// The caller holds mu.
+// kept returns how many free slots are kept for idle topics that are not covered. The argument but is how many of these topics
+// need no slot kept, because they are named by the claim that is being made. The caller holds mu.
 func (s *slots) kept(but int) int { return min(s.keep, max(0, s.idle-s.covered-but)) }
 
 // settle ends a reservation: each of the messages gets one of its slots, and the other slots are free again.
@@ -165,7 +165,7 @@ func (s *slots) occupy(r *route) {
 	}
 }
 
-// release frees the slot of a message of r, whose handler took so long, and gives the slot to a message that was claimed
+// release frees the slot of a message of r, whose handler ran for took, and gives the slot to a message that was claimed
 // ahead. next is that message, or nil when none may have the slot.
 func (s *slots) release(r *route, took time.Duration) (next *message) {
 	s.mu.Lock()

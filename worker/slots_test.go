@@ -2,15 +2,15 @@ package worker
 
 import "testing"
 
-// TestSlotsKept: how many messages a topic may take, by how many slots and topics there are, and what the others may take
-// beside it then.
+// TestSlotsKept: how many slots a topic may take, by how many slots and topics there are, and how many slots each other topic
+// may take beside it then.
 func TestSlotsKept(t *testing.T) {
 	for _, c := range []struct{ slots, topics, most, others int }{
 		{16, 3, 14, 1},
 		{16, 1, 16, 0},
 		{4, 4, 1, 1},
-		{4, 9, 3, 1}, // one slot is kept for all
-		{1, 3, 1, 0}, // none is
+		{4, 9, 3, 1}, // one slot is kept for all other topics together
+		{1, 3, 1, 0}, // no slot is kept
 	} {
 		var s slots
 		s.init(c.slots)

@@ -17,10 +17,10 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// No handler starts under a lease that has ended (P3). Each test brings it about that a lease ends between the
-// store's claim and the handler's start, and shows first that it did.
+// No handler starts under a lease that has ended (P3). Most tests here bring it about that a lease ends between the
+// store's claim and the handler's start, and show first that it did.
 
-// watched is a worker whose every handler checks that its lease holds, by the store's clock, when it starts.
+// watched is a rig whose handlers check that their lease holds, by the store's clock, when they start.
 type watched struct {
 	*rig
 	seen *record // what the handlers and the observer saw
@@ -30,7 +30,7 @@ func newWatched(t *testing.T, clock storekit.Clock) *watched {
 	return &watched{rig: newRigOn(t, clock), seen: &record{}}
 }
 
-// observer fails the test when a worker starts a message whose lease it does not hold.
+// observer fails the test when a worker starts a message whose lease it does not hold, and records each lease that is lost.
 func (r *watched) observer() *punctual.Observer {
 	return &punctual.Observer{
 		OnStart: func(_ context.Context, d *punctual.Delivery) { r.wantHeld(d) },
@@ -40,7 +40,7 @@ func (r *watched) observer() *punctual.Observer {
 	}
 }
 
-// handler records each start and handles for a while.
+// handler records each start and handles for d.
 func (r *watched) handler(d time.Duration) punctual.Handler {
 	return handlerFunc(func(_ context.Context, m *punctual.Delivery) error {
 		r.wantHeld(m)
@@ -255,7 +255,7 @@ func TestWorkerGivesBackWhatItCannotRenew(t *testing.T) {
 	}
 }
 
-// TestWorkerStartsNothingCancelledMeanwhile: a renewal before the start says so, and the message ends.
+// TestWorkerStartsNothingCancelledMeanwhile: the renewal before the start is told that the message was cancelled, and the message ends.
 func TestWorkerStartsNothingCancelledMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newWatched(t, nil)
@@ -275,7 +275,7 @@ func TestWorkerStartsNothingCancelledMeanwhile(t *testing.T) {
 	})
 }
 
-// TestDrainGoesOnAfterALapsedLease: what it may not start it does not count, and what else is due it handles.
+// TestDrainGoesOnAfterALapsedLease: Drain does not count a message that it may not start, and handles what else is due.
 func TestDrainGoesOnAfterALapsedLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newWatched(t, nil)
@@ -305,7 +305,7 @@ func TestDrainGoesOnAfterALapsedLease(t *testing.T) {
 	})
 }
 
-// steppedClock runs with the local one, and can be set to another time.
+// steppedClock runs with the local clock, and can be set forward and back.
 type steppedClock struct {
 	mu sync.Mutex
 	by time.Duration // guarded by mu
@@ -358,13 +358,13 @@ func TestWorkerAfterAStepOfTheStoresClock(t *testing.T) {
 	}
 }
 
-// TestWorkerAfterASuspend: the machine of the worker sleeps between answer and start. Its monotonic clock sleeps as
-// well; its wall clock shows it.
+// TestWorkerAfterASuspend: the machine of the worker is suspended between answer and start. Its monotonic clock pauses as
+// well, but its wall clock shows the time that has passed.
 func TestWorkerAfterASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &steppedClock{}
 		r := newWatched(t, clock)
-		var awake atomic.Pointer[time.Time] // the local instant at which the machine had slept
+		var awake atomic.Pointer[time.Time] // the local instant at which the machine went on
 		o := r.observer()
 		var other atomic.Pointer[[]punctual.Delivery]
 		o.OnClaim = func(_ context.Context, n int, _ time.Duration) {
@@ -480,8 +480,8 @@ func (s *farStore) clockReads() int {
 	return s.nows
 }
 
-// TestWorkerOverASlowNetwork: a lease of a second lasts, though each call takes 300 ms and claims wait for long. What
-// the start costs is no call, as long as handlers are quick.
+// TestWorkerOverASlowNetwork: a lease of a second suffices, though each call takes 300 ms and claims wait for long. As long as
+// handlers are quick, no call is made to start them.
 func TestWorkerOverASlowNetwork(t *testing.T) {
 	for _, c := range []struct {
 		name    string

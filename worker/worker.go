@@ -22,19 +22,19 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The files, in the order of a message's way:
+// The files: first the set-up, then what a message passes and what accompanies it, then what stands beside that:
 //
 //	worker.go    what a user sets up: Config, New, Handle
 //	poll.go      the poller: when it acts, and its state
 //	claim.go     which topics a claim names, for how many messages it asks, and the call of the store
-//	receive.go   what a claim has brought goes to the slots; when its topics are asked for again
+//	receive.go   gives the messages of a claim to the slots, and decides when its topics are asked for again
 //	late.go      claims that take too long
 //	slots.go     how many slots are free, and for whom
 //	ahead.go     what is claimed before a slot is free
 //	handle.go    one message in a slot: slot, work, attempt, finish
-//	settle.go    its last step: settle
+//	settle.go    the last step of a message: settle
 //	refused.go   what becomes of a message whose follow-ups are refused
-//	lease.go     the leases held: which handler may start, loss
+//	lease.go     the leases that the worker holds: which handler may start, and what follows when a lease is lost
 //	renew.go     the renewer of leases
 //	clock.go     the upper bound of the store's clock
 //	context.go   the contexts of handlers
@@ -68,32 +68,36 @@ import (
 //     the error of Stop counts such handlers. If a handler ends its goroutine, another goroutine replaces it.
 //   - a settlement (Worker.pass), one for each message that is settled while its slot handles the next message, because
 //     the store takes long. The poller waits for them.
-//   - the settler's (batch.Batcher.drain) while settlements are under way. The slots and settlements wait for its answers.
+//   - a release, one for each message that is given back without having had a slot (Worker.giveBackAhead,
+//     poller.dispatchLate). The poller waits for it, or the renewer if that has given the message back.
+//   - the settler's (batch.Batcher.drain) while settlements are under way. The slots, settlements and releases wait for its
+//     answers.
 //   - the duties (Worker.runDuties), as long as the poller claims. It ends the workers that it starts. The poller waits for it.
 
 // Config configures a Worker. The zero value is ready to use.
 type Config struct {
-	// Concurrency is the number of slots: messages handled at the same time, 1 to
-	// MaxClaim. Default 16.
+	// Concurrency is the number of slots, that is of messages handled at the same time: 1 to punctual.MaxClaim. Default 16.
 	Concurrency int
-	// Strict asks for the topics in the order of their Handle calls: a later one is only served when the earlier ones have
-	// nothing due. Otherwise claims ask in a random order drawn by Weight, so that no topic starves. The order is drawn anew
-	// for each claim; with more than 256 topics it is kept for 20 µs a topic, at most half a second.
+	// Strict asks for the topics in the order of their Handle calls: a claim takes messages of a later topic only when the
+	// earlier ones have nothing due or have got all slots that they may have. So a slot stays free for each other topic, as
+	// MaxSlots says. Without Strict, claims ask in a random order drawn by Weight, so that no topic starves. The order is drawn
+	// anew for each claim; with more than 256 topics it is kept for 20 µs a topic, at most half a second.
 	Strict bool
-	// Lease overrides the topics' lease length, MinLease to MaxLease. A lease is renewed as long as its handler runs,
-	// so it need not be as long as a handler takes. When a worker dies, its messages are delivered again once their leases
-	// end. Default 0: as the topic's settings say.
+	// Lease overrides the topics' lease length, MinLease to MaxLease. A lease is renewed until its handler has returned or has
+	// reached its Timeout, so it need not be as long as a handler takes. When a worker dies, its messages are delivered again
+	// once their leases end. Default 0: as the topic's settings say.
 	Lease time.Duration
-	// Timeout is how long a handler may run unless its Handle or the message (punctual.Timeout) says otherwise. After that its context ends with
-	// context.DeadlineExceeded and its lease is not renewed any more, so that a stuck handler does not hold its message
-	// for ever. It occupies its slot until it returns. Default 1 h; a negative Timeout sets no limit.
+	// Timeout is how long a handler may run, counted from the claim of its message, unless its Handle or the message
+	// (punctual.Timeout) says otherwise. After that the handler's context ends with context.DeadlineExceeded and its lease is not
+	// renewed any more, so that a stuck handler does not hold its message for ever. The handler occupies its slot until it
+	// returns. Default 1 h; a negative Timeout sets no limit.
 	Timeout time.Duration
-	// ShutdownTimeout is how long Run waits for running handlers at its end. Default 25 s,
+	// ShutdownTimeout is how long Run waits for running handlers at its end, before it ends their contexts. Default 25 s,
 	// within the 30 s that container platforms usually leave.
 	ShutdownTimeout time.Duration
-	// Schedules has the worker also store the occurrences of the schedules of its topics (punctual.Schedule), in slots of its
-	// own. Any number of workers may do so, and 'punctual serve' does so for all topics. Over a server that does the duties of
-	// its store the worker leaves them to the server. Default false.
+	// Schedules has the worker also store the occurrences of the schedules of its topics (punctual.Schedule). That takes no
+	// slots from the handlers. Any number of workers may store the occurrences of the same topics, and 'punctual serve' stores
+	// those of all topics. Over a server that does the duties of its store the worker leaves them to the server. Default false.
 	Schedules bool
 	// Middleware wraps every handler, the first one outermost.
 	Middleware []Middleware
@@ -153,7 +157,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Worker claims the messages of some topics and runs their handlers. It lives once: make
+// Worker claims the messages of some topics and runs their handlers. A Worker is used once: make
 // it, register handlers with Handle, then either Run (or Start and Stop) it, or Drain it. All methods
 // are safe for concurrent use.
 //
@@ -165,7 +169,7 @@ func (c *Config) check() error {
 type Worker struct {
 	store    punctual.Store
 	cfg      Config
-	observer punctual.Observer // has all of its functions
+	observer punctual.Observer // see observing
 	settler  *batch.Batcher[punctual.Settlement, error]
 
 	slots slots
@@ -175,7 +179,7 @@ type Worker struct {
 	topics []string // in order of Handle
 
 	mu sync.Mutex
-	// mistakes are the errors of Handle calls, reported by Start, Run and Drain. Guarded by mu.
+	// mistakes are the errors of the configuration and of Handle calls, reported by Start, Run and Drain. Guarded by mu.
 	mistakes []error
 	// stopped reports that Stop was called, so that no session may begin any more. Guarded by mu.
 	stopped bool
@@ -246,7 +250,8 @@ func Weight(n int) HandleOption {
 }
 
 // MaxSlots bounds how many messages of a topic are handled at the same time, 1 to punctual.MaxClaim. By default a topic may
-// have all slots except one for each other topic that has none. Without effect under Drain, which handles one message at a time.
+// have all slots except one for each other topic that has none, or one for all of these where topics outnumber the slots.
+// Without effect under Drain, which handles one message at a time.
 func MaxSlots(n int) HandleOption {
 	return handleOption(func(r *route) error {
 		if n < 1 || n > punctual.MaxClaim {
@@ -269,8 +274,8 @@ func Timeout(d time.Duration) HandleOption {
 }
 
 // Handle registers the handler of a topic. A malformed call (a bad topic name, a nil handler, a topic
-// registered twice) is reported by Start, Run and Drain. Handle panics once
-// the worker has been started or drained, because these have returned and cannot report an error any more.
+// registered twice, a malformed option) is reported by Start, Run and Drain. Handle panics once the worker has been started
+// or drained, because its topics do not change after that and nothing would report the mistake.
 func (w *Worker) Handle(topic string, h punctual.Handler, opts ...HandleOption) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -317,7 +322,8 @@ func Handle[T any](w *Worker, t *punctual.Topic[T], f func(ctx context.Context, 
 	w.Handle(t.Name(), t.Handler(f), opts...)
 }
 
-// check returns all mistakes made while the worker was set up, joined, or nil. The caller holds mu.
+// check returns the mistakes made while the worker was set up, joined; if there are none, an error that says what the worker
+// lacks, or nil. The caller holds mu.
 func (w *Worker) check() error {
 	if len(w.mistakes) > 0 {
 		return errors.Join(w.mistakes...)

@@ -41,7 +41,8 @@ func (s stamp) same(t stamp) bool {
 	return s.modified.Equal(t.modified) && s.size == t.size && s.mode == t.mode && (s.file == nil) == (t.file == nil) && (s.file == nil || os.SameFile(s.file, t.file))
 }
 
-// checkInterval is how often File checks whether its file has changed.
+// checkInterval is how old what File has read may be. File checks whether its file has changed when Entries is called and that time has
+// passed since the last check.
 const checkInterval = 100 * time.Millisecond
 
 // Open reads a file of entries. It fails when the file is missing, malformed, or open to others than its owner.
@@ -58,8 +59,8 @@ func Open(path string, log *slog.Logger) (*File, error) {
 	return f, nil
 }
 
-// Entries are those of the file as it is now, or was a tenth of a second ago. While the file cannot be read, Entries returns an error that
-// wraps punctual.ErrUnauthenticated: then nobody gets in, because it cannot be known which tokens were revoked.
+// Entries returns the entries of the file as it is now, or was at most a tenth of a second ago. While the file cannot be read, Entries
+// returns an error that wraps punctual.ErrUnauthenticated: then nobody gets in, because it cannot be known which tokens were revoked.
 func (f *File) Entries() (*Entries, error) {
 	c := f.content.Get()
 	if c.err != nil {
@@ -129,7 +130,8 @@ func readPrivate(path string) ([]byte, error) {
 }
 
 // Change lets change make the new list of entries from the old one, and replaces the file in one step: readers see the old list or the new
-// one, also after a power cut. A file that does not exist counts as one without entries. Changes of several processes go one after the other.
+// one, also after a power cut. A file that does not exist counts as one without entries. Changes of several processes go one after the other
+// where the system has flock; elsewhere, as on Windows, one of two changes at the same time can be lost.
 func Change(path string, change func([]Entry) ([]Entry, error)) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -165,7 +167,7 @@ func Change(path string, change func([]Entry) ([]Entry, error)) error {
 	return nil
 }
 
-// replace puts text in the place of a file in one step that a power cut does not undo.
+// replace puts text in the place of a file in one step, which a power cut does not undo, except on Windows.
 func replace(path string, text []byte, dir *os.File) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*") // mode 0600
 	if err != nil {

@@ -88,7 +88,7 @@ func TestTokens(t *testing.T) {
 		"expired": tokens["expired"], "revoked": tokens["revoked"], "empty": "", "another kind": "Bearer x", "cut": good[:len(good)-1],
 		"longer": good + "a", "upper case": strings.ToUpper(good), "another's secret": tokens["expired"][:len(tokenPrefix)+idLength] + good[len(tokenPrefix)+idLength:],
 		"an unknown ID": tokenPrefix + "aaaaaaaaaa_" + strings.Repeat("a", 26), "only an ID": good[:len(tokenPrefix)+idLength], "no secret": good[:len(tokenPrefix)+idLength+1],
-		// The hash of nothing that is known: the comparison must not pass for an entry that is not there.
+		// Without an entry Token compares the hash of the secret with zeros. The empty secret must not pass that comparison.
 		"an unknown ID with an empty secret": tokenPrefix + "aaaaaaaaaa_",
 	} {
 		e, err := es.Token(token, time.Now())
@@ -238,7 +238,7 @@ func TestFileIsReadAgain(t *testing.T) {
 	}
 }
 
-// Commands that change the file at the same time lose no change, and a reader never sees half a file.
+// Changes of the file at the same time are all kept, and a reader never sees half a file.
 func TestChangesAtTheSameTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	given(t, path)

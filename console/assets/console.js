@@ -1,4 +1,5 @@
-// The script of the console. Every page works without it. It renews the part of a page that changes, and listens to keys.
+// The script of the console. Every page works without it. The script renews the part of a page that changes, counts ticked messages, previews
+// a schedule while its form is filled in, adds buttons that copy a line, and handles keys.
 "use strict";
 
 (() => {
@@ -18,7 +19,7 @@
     if (from && !document.hidden) timer = setTimeout(renew, wait);
   }
 
-  // renew asks for the part anew, and waits at least ten times as long as the answer took until the next time.
+  // renew asks for the part that is renewed, and then waits for two seconds, or for ten times as long as the answer took if that is longer.
   async function renew() {
     const began = performance.now();
     asking = new AbortController();
@@ -26,7 +27,7 @@
     try {
       const answer = await fetch(from, { signal: asking.signal, headers: { Accept: "text/html" }, redirect: "manual" });
       if (answer.type === "opaqueredirect" || answer.status === 401) {
-        location.reload(); // the session has ended
+        location.reload(); // the session has ended, so the console shows the login page
         return;
       }
       if (!answer.ok) throw new Error(String(answer.status));
@@ -36,7 +37,7 @@
       settle(live, fresh);
       live.classList.toggle("old", live.querySelector(".asof.old") !== null);
     } catch (error) {
-      live.classList.add("old"); // what is shown is as of the time that stands there
+      live.classList.add("old"); // the part keeps its old values, and says as of when they are
     } finally {
       clearTimeout(limit);
       asking = null;
@@ -54,7 +55,8 @@
   });
   later(every);
 
-  // settle makes the children of old like those of fresh. Elements that stay keep focus, selection, scroll, what was typed, ticked and opened.
+  // settle makes the children of old like those of fresh. It changes elements in place, so that these keep focus, selection and scroll, and
+  // also what was typed, ticked and opened in them.
   function settle(old, fresh) {
     const byId = new Map();
     for (const child of old.children) if (child.id) byId.set(child.id, child);
@@ -134,7 +136,7 @@
         fresh.append(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
         settle(live, fresh);
       } catch {
-        // the button Preview asks again
+        // the old preview stays; the button Preview of the form asks again
       }
     };
     form.addEventListener("input", () => {
@@ -174,7 +176,7 @@
     try {
       localStorage.setItem(remembered, on.checked ? "on" : "off");
     } catch {
-      // it holds for this page alone
+      // storage is not allowed, so the choice holds for this page alone
     }
   });
 

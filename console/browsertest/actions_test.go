@@ -14,16 +14,16 @@ import (
 	"github.com/punctualmq/punctual/console"
 )
 
-// clickOn clicks on what a selector finds.
+// clickOn returns a step that clicks on the element which a selector finds.
 func clickOn(selector string) step { return chromedp.Click(css(selector)) }
 
-// submit clicks on what leads to another page, and waits for that.
+// submit clicks on an element that leads to another page, and waits for that page.
 func (r *rig) submit(selector string) {
 	r.t.Helper()
 	r.leads(selector, clickOn(selector))
 }
 
-// leads carries out steps that lead to another page, and waits for that.
+// leads carries out steps that lead to another page, and waits for that page.
 func (r *rig) leads(what string, steps ...step) {
 	r.t.Helper()
 	r.run("window.before = true")
@@ -56,7 +56,7 @@ func (r *rig) accepted(what string) {
 	}
 }
 
-// Each page shows what is in the store.
+// Each page shows something of what is in the store. The bars of the page Ahead lead to topics, and those to messages.
 func TestPages(t *testing.T) {
 	overStores(t, func(t *testing.T, s punctual.Store) {
 		r := newRig(t, s, nil)
@@ -85,7 +85,8 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// All that the console can do to messages is done in the browser, and looked for in the store.
+// Messages are pushed, rescheduled and cancelled with the console's forms in the browser, one by one and several at once. The test then reads
+// them from the store.
 func TestActionsOnMessages(t *testing.T) { overStores(t, actionsOnMessages) }
 
 func actionsOnMessages(t *testing.T, s punctual.Store) {
@@ -155,7 +156,8 @@ func actionsOnMessages(t *testing.T, s punctual.Store) {
 	}
 }
 
-// All that the console can do to a topic is done in the browser, and looked for in the store.
+// A topic is paused and resumed, configured, purged and deleted with the console's forms in the browser. The test then reads the result from
+// the store.
 func TestActionsOnTopics(t *testing.T) { overStores(t, actionsOnTopics) }
 
 func actionsOnTopics(t *testing.T, s punctual.Store) {
@@ -211,7 +213,7 @@ func actionsOnTopics(t *testing.T, s punctual.Store) {
 	}
 }
 
-// Dead messages are exported, and requeued one by one, some and all.
+// Dead messages are exported, and requeued: a single one, those that are ticked, and all, spread over ten minutes.
 func TestActionsOnTheDead(t *testing.T) { overStores(t, actionsOnTheDead) }
 
 func actionsOnTheDead(t *testing.T, s punctual.Store) {
@@ -254,7 +256,7 @@ func actionsOnTheDead(t *testing.T, s punctual.Store) {
 	r.until("nothing is dead", `document.querySelector("#live .empty") !== null`)
 }
 
-// A look that was chosen holds for all pages.
+// A language, a theme and a time zone that were chosen hold for all pages.
 func TestLook(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.seed()
@@ -272,7 +274,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// byToken lets in who has the token "right".
+// byToken returns options of a console that admits people with the token "right".
 func byToken() *console.Options {
 	return &console.Options{LoginByToken: true, Authenticate: func(q *http.Request) (*access.Principal, error) {
 		if q.Header.Get("Authorization") != "Bearer right" {
@@ -282,7 +284,7 @@ func byToken() *console.Options {
 	}}
 }
 
-// Whoever has no session is asked for a token, and whoever leaves has none.
+// A browser without a session is asked for a token, a wrong one is refused, and after the log-out a token is asked for again.
 func TestLogin(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), byToken())
 	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})

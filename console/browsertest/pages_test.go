@@ -25,14 +25,14 @@ import (
 	"github.com/punctualmq/punctual/console"
 )
 
-// themes and widths are how each page is looked at.
+// themes and widths are those in which TestAccessible examines each page.
 var (
 	themes = []string{"light", "dark"}
 	widths = []int64{320, 1440}
 )
 
-// axe has a page examined by axe-core. The policy of the pages forbids foreign scripts, so axe is evaluated by the browser's driver, which stands
-// above it.
+// axe is the source of axe-core, which examines a page. The content policy of the pages forbids foreign scripts, so the browser's driver
+// evaluates the source, to which the policy does not apply.
 type axe string
 
 func newAxe(t *testing.T) axe {
@@ -44,7 +44,8 @@ func newAxe(t *testing.T) axe {
 	return axe(text)
 }
 
-// check opens what is closed. It fails the test for each violation on the page that is shown, and for one that is wider than the screen.
+// check opens all details of the page that is shown and has axe-core examine the page. Each violation fails the test, and so does a page that is
+// wider than the screen.
 func (a axe) check(r *rig, what string, width int64) {
 	r.t.Helper()
 	r.run(`document.querySelectorAll("main details").forEach(d => d.open = true)`)
@@ -69,7 +70,7 @@ func (a axe) check(r *rig, what string, width int64) {
 	}
 }
 
-// Every page is without a violation that axe-core finds, in both themes, narrow and wide.
+// axe-core finds no violation on any of pages, in both themes, narrow and wide.
 func TestAccessible(t *testing.T) {
 	a := newAxe(t)
 	r := newRig(t, openStore(t, stores()[0]), nil)
@@ -86,7 +87,8 @@ func TestAccessible(t *testing.T) {
 	}
 }
 
-// The same holds for the pages of schedules, groups, events and bulk changes, which the shop has.
+// axe-core finds no violation on the other pages of the shop, those of schedules, groups, events and bulk changes among them. Each page is
+// examined in the dark theme when narrow and in the light one when wide, two pages of a bulk change only wide.
 func TestAccessibleShop(t *testing.T) {
 	a := newAxe(t)
 	s := newShop(t)
@@ -111,8 +113,8 @@ func TestAccessibleShop(t *testing.T) {
 	a.check(s.rig, "a bulk change that is complete", 1440)
 }
 
-// The same holds for pages in Chinese, of an empty store, of errors and of what is finished, and for the login. Each is
-// looked at in one theme when narrow, in the other when wide.
+// axe-core finds no violation on pages in Chinese, of an empty store, of errors and of finished messages, and on the login page.
+// Each page is examined in the dark theme when narrow, and in the light one when wide.
 func TestAccessibleBesides(t *testing.T) {
 	a := newAxe(t)
 	looks := map[string]int64{"dark": 320, "light": 1440}
@@ -161,7 +163,7 @@ func TestAccessibleBesides(t *testing.T) {
 	closed.forgive()
 }
 
-// TestScreens writes the pictures of the documentation: each page in light and dark, narrow as on a phone, and in Chinese.
+// TestScreens writes the pictures of the documentation: each page in light and dark, wide and as narrow as on a phone, and in Chinese.
 func TestScreens(t *testing.T) {
 	if *screens == "" {
 		t.Skip("no -screens: make screens writes them")
@@ -179,7 +181,7 @@ func TestScreens(t *testing.T) {
 			r.do(command(network.SetCookie, network.SetCookieParams{Name: "punctual_language", Value: v.language, URL: r.url + "/"}))
 			r.open(path)
 			r.until("all is counted", `!document.body.innerText.includes("still counting") && !document.body.innerText.includes("仍在统计")`)
-			// The whole page, up to where it only goes on in the same way.
+			// The picture has the whole page, but at most 2400 pixels of it, because long pages go on in the same way.
 			r.do(chromedp.EmulateViewport(v.width, max(720, min(eval[int64](r.rig, `document.documentElement.scrollHeight`), 2400))))
 			picture, err := chromedp.Run(r.tab, chromedp.CaptureScreenshot())
 			if err != nil {
@@ -192,7 +194,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// What comes from outside is text, wherever it is shown.
+// IDs, bodies, headers and errors of messages are shown as text, whatever they contain.
 func TestHostile(t *testing.T) { overStores(t, hostile) }
 
 func hostile(t *testing.T, s punctual.Store) {
@@ -216,7 +218,7 @@ func hostile(t *testing.T, s punctual.Store) {
 	r.shows("<script>hacked=1</script>")
 }
 
-// All that people do works without the script.
+// Without the script a message can be cancelled and rescheduled. TestFormsWithoutScript tries other forms.
 func TestWithoutScript(t *testing.T) { overStores(t, withoutScript) }
 
 func withoutScript(t *testing.T, s punctual.Store) {
@@ -232,7 +234,7 @@ func withoutScript(t *testing.T, s punctual.Store) {
 	r.stored("b is rescheduled", "t", "b", func(m punctual.Info) bool { return time.Until(m.Due) < 45*time.Minute })
 }
 
-// stored waits until a message is as wished.
+// stored waits until a message is in the store and wished returns true for it.
 func (r *rig) stored(what, topic, id string, wished func(punctual.Info) bool) {
 	r.t.Helper()
 	i := must(punctual.As[punctual.Inspector](r.store))
@@ -247,7 +249,7 @@ func (r *rig) stored(what, topic, id string, wished func(punctual.Info) bool) {
 	}
 }
 
-// gone waits until a message is not there any more.
+// gone waits until a message is no longer in the store.
 func (r *rig) gone(topic, id string) {
 	r.t.Helper()
 	i := must(punctual.As[punctual.Inspector](r.store))
@@ -261,7 +263,8 @@ func (r *rig) gone(topic, id string) {
 	}
 }
 
-// Everything can be reached with the keyboard, and keys are off where text is typed.
+// Keys show the help, go to another page, choose and open a row of a table, and lead to the field that finds a message. They have no effect while
+// text is typed, and the focus can be seen.
 func TestKeyboard(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.seed()
@@ -290,7 +293,7 @@ func TestKeyboard(t *testing.T) {
 	r.until("the focus can be seen", `(() => { document.querySelector("main a, main button").focus(); return getComputedStyle(document.activeElement).outlineStyle !== "none" || getComputedStyle(document.activeElement).boxShadow !== "none"; })()`)
 }
 
-// A page of another site cannot change anything.
+// A form on a page of another site, sent by the browser, is refused and changes nothing.
 func TestCrossSite(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})
@@ -310,7 +313,7 @@ func TestCrossSite(t *testing.T) {
 	r.stored("the message is there", "t", "a", func(m punctual.Info) bool { return true })
 }
 
-// Who may only look sees no buttons that change.
+// A principal who may only inspect sees no buttons that change something, and the console refuses such forms.
 func TestReadOnly(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), &console.Options{Authenticate: func(*http.Request) (*access.Principal, error) {
 		return &access.Principal{Name: "guest", Grants: []access.Grant{{Actions: access.Inspect, Topics: "*"}}}, nil
@@ -319,7 +322,7 @@ func TestReadOnly(t *testing.T) {
 	for name, path := range pages() {
 		r.open(path)
 		if name == "try" {
-			continue // which topics one may push to is only known once one is named
+			continue // the test of package console that is called TestTryOfReaders looks for the button of this page
 		}
 		if forms := eval[string](r, `[...document.querySelectorAll("main form[method=post] button")].filter(b => !b.matches(":disabled")).map(b => b.form.action).join(" ")`); forms != "" {
 			t.Errorf("%s has buttons that change: %s", name, forms)
@@ -336,7 +339,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A page that is renewed keeps focus, what was typed, selection, scroll and what is open, and stops while nobody sees it.
+// A page that is renewed keeps focus, what was typed, scroll, open details and an open dialog. It is not renewed while it is hidden.
 func TestRenewal(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.seed()
@@ -378,7 +381,7 @@ func TestRenewal(t *testing.T) {
 	r.do(chromedp.KeyEvent(kb.Escape))
 	r.run(`Object.defineProperty(document, "hidden", {get: () => true, configurable: true}); document.dispatchEvent(new Event("visibilitychange"))`)
 	before := r.requests()
-	time.Sleep(7 * time.Second) // three times the interval: nothing is to happen
+	time.Sleep(7 * time.Second) // more than three times the interval of renewals, in which nothing is to happen
 	if n := r.requests() - before; n > 0 {
 		t.Errorf("a hidden page asked %d times", n)
 	}
@@ -391,7 +394,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// Seven tabs are renewed, which is one more than a browser has connections.
+// Seven tabs are renewed, which is one more than the connections that a browser opens to one host.
 func TestSevenTabs(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})
@@ -412,7 +415,7 @@ func TestSevenTabs(t *testing.T) {
 	}
 }
 
-// Under a prefix everything stays under it, also for names that need escapes.
+// In a console with a prefix, links and forms lead to paths under the prefix, also for names that need escapes.
 func TestPrefix(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), &console.Options{Prefix: "/ops/queues"})
 	id := "a/b ?#%"
@@ -431,7 +434,7 @@ func TestPrefix(t *testing.T) {
 // plain is a store that cannot be inspected.
 type plain struct{ punctual.Store }
 
-// What a store lacks is said, and the rest is shown.
+// The first page of a store that cannot be inspected is not empty.
 func TestStoreWithoutInspector(t *testing.T) {
 	r := newRig(t, plain{openStore(t, stores()[0])}, nil)
 	r.open("/")

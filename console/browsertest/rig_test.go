@@ -34,10 +34,10 @@ var (
 	pending   = flag.Int("pending", 20_000, "how many messages TestManyMessages pushes; a tenth of them dies")
 )
 
-// patience is how long a condition may take on a loaded machine.
+// patience is how long a test waits for a condition before it fails. It is long, because the machine may be loaded.
 var patience = 2 * time.Minute
 
-// browser is the one that all tests share, each in a tab of its own.
+// browser is the context of the browser that all tests share. Each test has a tab of its own.
 var browser context.Context
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,8 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run starts the browser. Without one it skips aloud, and fails where tests are relied on.
+// run starts the browser and runs the tests. If there is no browser, it prints that nothing is tested and returns 0, or 1 where the tests must
+// run: in CI, and with PUNCTUAL_BROWSER=required.
 func run(m *testing.M) int {
 	chrome := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
@@ -81,15 +82,15 @@ type rig struct {
 	t     *testing.T
 	store punctual.Store
 	pages *console.Console
-	url   string // of the console, without a slash at its end
+	url   string // the URL of the console, without a slash at its end
 	tab   context.Context
 
 	mu    sync.Mutex
 	wrong []string // guarded by mu: what the browser complained of
-	asked int      // guarded by mu: how many requests were made
+	asked int      // guarded by mu: how many requests the browser has made
 }
 
-// newRig opens a console with these options over a store, and an empty tab.
+// newRig opens a console with these options over a store, and an empty tab. What the browser complains of fails the test at its end.
 func newRig(t *testing.T, s punctual.Store, o *console.Options) *rig {
 	t.Helper()
 	if o == nil {
@@ -114,7 +115,7 @@ func newRig(t *testing.T, s punctual.Store, o *console.Options) *rig {
 	})
 	r := &rig{t: t, store: s, pages: c, url: server.URL + o.Prefix}
 	r.tab = r.newTab()
-	r.do(command(network.ClearBrowserCookies, cdp.Empty{})) // of another test
+	r.do(command(network.ClearBrowserCookies, cdp.Empty{})) // the cookies of other tests
 	t.Cleanup(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -125,7 +126,7 @@ func newRig(t *testing.T, s punctual.Store, o *console.Options) *rig {
 	return r
 }
 
-// newTab opens a tab. What goes wrong in it fails the test: an exception, an error in the log, a request to another host.
+// newTab opens a tab. It notes in wrong what goes wrong there: an exception, an error in the log, a dialog, a request to another host.
 func (r *rig) newTab(options ...chromedp.ContextOption) context.Context {
 	tab, end := chromedp.NewContext(browser, options...)
 	r.t.Cleanup(end)
@@ -161,7 +162,7 @@ type (
 	css  = chromedp.CSS
 )
 
-// command is a command of the browser's protocol as a step.
+// command returns a command of the browser's protocol as a step.
 func command[P, R any](c cdp.Command[P, R], params P) step {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, c, params)
@@ -176,7 +177,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// forgive takes back complaints that the test has brought about, and tells how many there were.
+// forgive removes all complaints so far, because the test has brought them about, and returns how many there were.
 func (r *rig) forgive() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +202,7 @@ func (r *rig) do(steps ...step) {
 	}
 }
 
-// pageText is what the page shows, or the reason why that is not known.
+// pageText returns the first 2000 characters that the page shows, or the reason why they are not known.
 func (r *rig) pageText() string {
 	text, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`document.body.innerText.slice(0, 2000)`))
 	if err != nil {
@@ -210,7 +211,7 @@ func (r *rig) pageText() string {
 	return text
 }
 
-// open shows a page; path begins with a slash.
+// open shows the page at a path that begins with a slash. The page must be answered with 200.
 func (r *rig) open(path string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.tab, patience)
@@ -224,7 +225,7 @@ func (r *rig) open(path string) {
 	}
 }
 
-// visit goes to a page that may be one of an error.
+// visit shows the page at a path, which may be an error page.
 func (r *rig) visit(path string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.tab, patience)
@@ -234,7 +235,7 @@ func (r *rig) visit(path string) {
 	}
 }
 
-// eval is the value of an expression of the page.
+// eval returns the value that a JavaScript expression has in the page.
 func eval[T any](r *rig, expression string) T {
 	r.t.Helper()
 	v, err := chromedp.Run(r.tab, chromedp.Evaluate[T](expression))
@@ -244,13 +245,13 @@ func eval[T any](r *rig, expression string) T {
 	return v
 }
 
-// run carries out statements in the page.
+// run carries out JavaScript statements in the page.
 func (r *rig) run(statements string) {
 	r.t.Helper()
 	r.do(chromedp.Evaluate[chromedp.Void]("{" + statements + "} 0"))
 }
 
-// until waits until an expression of the page is true, whatever page that is by then.
+// until waits until a JavaScript expression is true in the page that the tab shows, which may be another page by then.
 func (r *rig) until(what, expression string) {
 	r.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -264,7 +265,7 @@ func (r *rig) until(what, expression string) {
 	}
 }
 
-// press presses and lets go keys that write a character, as a keyboard does: a page may prevent the character.
+// press presses and releases keys that write a character, as a keyboard does, so that the page may prevent the character.
 func (r *rig) press(keys ...string) {
 	r.t.Helper()
 	for _, k := range keys {
@@ -279,7 +280,7 @@ func (r *rig) shows(text string) {
 	r.until("the page shows "+text, fmt.Sprintf(`document.body.innerText.includes(%q)`, text))
 }
 
-// look chooses theme and width.
+// look chooses the theme of the pages and the width of the window.
 func (r *rig) look(theme string, width int64) {
 	r.t.Helper()
 	r.do(command(network.SetCookie, network.SetCookieParams{Name: "punctual_theme", Value: theme, URL: r.url + "/"}), chromedp.EmulateViewport(width, 900))
@@ -302,11 +303,11 @@ func (r *rig) push(ms ...punctual.NewMessage) {
 	}
 }
 
-// kill makes due messages of a topic dead.
+// kill claims n due messages of a topic and discards them, so that they are dead with this reason as their error.
 func (r *rig) kill(topic, reason string, n int) {
 	r.t.Helper()
 	var ds []punctual.Delivery
-	for len(ds) < n { // a claim may bring fewer than it asks for
+	for len(ds) < n { // a claim may return fewer messages than it asks for
 		some, err := r.store.Claim(r.t.Context(), punctual.Claim{Topics: []string{topic}, Max: n - len(ds), Wait: patience})
 		if err != nil || len(some) == 0 {
 			r.t.Fatalf("claim %d of %s: %d, then %d, %v", n, topic, len(ds), len(some), err)
@@ -340,7 +341,8 @@ func (r *rig) finish(topic, id string) {
 	}
 }
 
-// seed fills the store with what a shop has: orders to close, reminders, dead payment notices, one paused topic.
+// seed fills the store with messages of a shop: orders to cancel, reminders, payment notices of which some are dead, and reports in a topic
+// that is paused.
 func (r *rig) seed() {
 	r.t.Helper()
 	var ms []punctual.NewMessage
@@ -371,7 +373,7 @@ func (r *rig) seed() {
 	}
 }
 
-// traffic tells the console of what a server has seen, in addition to what is in the store.
+// traffic tells the console's observer of pushes and deliveries that are not in the store, as a server would.
 func (r *rig) traffic() {
 	o := r.pages.Observer()
 	for n := range 40 {
@@ -381,7 +383,7 @@ func (r *rig) traffic() {
 	}
 }
 
-// pages are the pages of a store that seed has filled, by name.
+// pages returns the paths of pages of a store that seed has filled, by names for the pages.
 func pages() map[string]string {
 	return map[string]string{
 		"now": "/", "ahead": "/ahead", "week": "/week", "lateness": "/lateness", "topics": "/topics", "topic": "/topics/order.cancel", "dead-topic": "/topics/payment.notify?state=dead",

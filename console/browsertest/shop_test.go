@@ -17,15 +17,15 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// shop is the store of the pictures: what a shop has behind it and before it, as of now. Its clock is moved, so that messages have a
-// story of days.
+// shop is a rig whose store has what a shop has now, for the pictures in the documents: messages ahead, dead messages and finished attempts.
+// The clock of the store is moved through nine days, so that messages have a history of days.
 type shop struct {
 	*rig
 	clock *storekit.ManualClock
 	now   time.Time
 }
 
-// inspected is a store that does not say what it stands on: that of the pictures is in memory, and others are not.
+// inspected is a store that is no punctual.Examiner, so that the pictures do not say that their store is in memory.
 type inspected struct {
 	punctual.Store
 	punctual.Inspector
@@ -34,7 +34,7 @@ type inspected struct {
 	punctual.TopicNamer
 }
 
-// newShop opens a console over the shop.
+// newShop fills a store as that of the shop, and opens a console over it.
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	now := time.Now().UTC().Truncate(time.Second)
@@ -70,7 +70,7 @@ func order(topic string, n int) punctual.NewMessage {
 	}
 }
 
-// settings say of what the topics tell, and which groups they have.
+// settings sets which events the topic payment.notify tells of, and which groups order.closed has.
 func (s *shop) settings() {
 	s.t.Helper()
 	q := punctual.NewQueue(s.store, nil)
@@ -86,7 +86,7 @@ func (s *shop) settings() {
 	}
 }
 
-// schedules are those of the shop, as they have run since.
+// schedules stores the schedules of the shop.
 func (s *shop) schedules() {
 	s.t.Helper()
 	q := punctual.NewQueue(s.store, nil)
@@ -103,7 +103,8 @@ func (s *shop) schedules() {
 	}
 }
 
-// runSchedules has a duty do what is due, hour by hour, and a consumer work off what the schedules have stored.
+// runSchedules moves the clock hour by hour. At each hour it has a scheduler do what is due, as a duty does, and acks the occurrences that the
+// schedules have stored.
 func (s *shop) runSchedules(from, to time.Time) {
 	duty := punctual.NewScheduler(s.store)
 	for at := from; at.Before(to); at = at.Add(time.Hour) {
@@ -143,7 +144,7 @@ func (s *shop) settle(x punctual.Settlement) {
 	}
 }
 
-// groups are orders that are closed, with the copies that their groups have.
+// groups pushes orders that will be closed, and copies of closed ones to their groups. Two copies of the group mail are dead.
 func (s *shop) groups() {
 	s.t.Helper()
 	s.clock.Set(s.now)
@@ -158,7 +159,7 @@ func (s *shop) groups() {
 	s.kill(punctual.GroupTopic("order.closed", "mail"), "the mail server refuses the address", 2)
 }
 
-// audit is what people have done.
+// audit enters changes that people might have made into the audit log.
 func (s *shop) audit() {
 	s.t.Helper()
 	for _, ch := range []audit.Change{
@@ -173,7 +174,7 @@ func (s *shop) audit() {
 	}
 }
 
-// deaths are some on most days.
+// deaths makes some messages dead on most of the last nine days.
 func (s *shop) deaths() {
 	s.t.Helper()
 	number := 0
@@ -193,7 +194,7 @@ func (s *shop) deaths() {
 	}
 }
 
-// attempts are those of one message, which the bank has refused five times by now.
+// attempts pushes one message, which the bank has refused six times by now.
 func (s *shop) attempts() {
 	s.t.Helper()
 	at := s.now.Add(-9 * time.Hour)
@@ -217,7 +218,7 @@ func (s *shop) attempts() {
 	}
 }
 
-// ahead is what waits now, and what is worked on.
+// ahead pushes the messages that are due from now on, and seven that are leased now.
 func (s *shop) ahead() {
 	s.t.Helper()
 	s.clock.Set(s.now.Add(-10 * time.Minute))
@@ -227,11 +228,11 @@ func (s *shop) ahead() {
 		m.Due = due
 		ms = append(ms, m)
 	}
-	for n := range 420 { // orders are paid within an hour, fewer of them the longer ago they are
+	for n := range 420 { // an order is cancelled after an hour unless it is paid, so fewer orders are left of those that are due soon
 		add("order.cancel", 100+n, s.now.Add(time.Duration(60*math.Sqrt(float64(n*37%420)/420)*60)*time.Second))
 	}
 	day := s.now.Truncate(24 * time.Hour)
-	for n := range 1500 { // visits are by day, most of them soon
+	for n := range 1500 { // visits are between 8:00 and 18:00, most of them in the next days
 		ahead := int(math.Pow(float64(n*101%1500)/1500, 2.2) * 88)
 		due := day.Add(time.Duration(ahead)*24*time.Hour + time.Duration(8*60+n*53%600)*time.Minute)
 		if weekday := due.Weekday(); due.After(s.now) && weekday != time.Sunday && (weekday != time.Saturday || n%3 == 0) {
@@ -258,7 +259,7 @@ func (s *shop) ahead() {
 	}
 }
 
-// consumers are two programs that close orders.
+// consumers reports two programs that claim from order.cancel.
 func (s *shop) consumers(_ context.Context, topic string) (punctual.Consumers, error) {
 	c := punctual.Consumers{Since: s.now.Add(-counted)}
 	if topic == "order.cancel" {
@@ -270,10 +271,10 @@ func (s *shop) consumers(_ context.Context, topic string) (punctual.Consumers, e
 	return c, nil
 }
 
-// counted is since when the server of the pictures has counted: for longer than any of them looks back.
+// counted is for how long the console of the pictures has counted: for longer than any picture shows.
 const counted = 26 * time.Hour
 
-// day is what has passed the server since then.
+// day tells the console's observer of pushes, deliveries and settlements within the duration counted before now.
 func (s *shop) day() {
 	o := s.pages.Observer()
 	for minute := -int(counted / time.Minute); minute <= 0; minute++ {
@@ -283,7 +284,7 @@ func (s *shop) day() {
 		for _, topic := range []struct {
 			name       string
 			rate       float64
-			slow, kept int // how many times as late as others, and which part is not paid in time
+			slow, kept int // how many times as late as others, and of how many messages one is pushed but not delivered
 		}{{"order.cancel", 44, 1, 8}, {"reminder", 12, 3, 100}, {"payment.notify", 7, 9, 100}} {
 			n := int(topic.rate * busy * (1 + 0.4*math.Sin(float64(minute)/7+topic.rate) + 0.2*math.Sin(float64(minute*minute))))
 			for k := range n {
@@ -296,7 +297,7 @@ func (s *shop) day() {
 					late *= time.Duration(2 + minute*minute%7)
 				}
 				if minute > -24 && minute < -19 {
-					late *= 30 // a release
+					late *= 30 // as while a program is released anew
 				}
 				due := s.now.Add(-time.Hour)
 				o.OnStart(ctx, &punctual.Delivery{Message: punctual.Message{Topic: topic.name, Due: due, Created: due.Add(-time.Hour)}, Delivered: due.Add(late)})
@@ -310,7 +311,7 @@ func (s *shop) day() {
 	}
 }
 
-// shopPages are what pictures are taken of.
+// shopPages returns the paths of the pages of which pictures are taken, by the names of the pictures.
 func shopPages() map[string]string {
 	all := pages()
 	all["message"], all["find"], all["topic-dead"] = "/topics/payment.notify/messages/payment-71", "/find?id=order-107&stay=1", all["dead-topic"]

@@ -19,13 +19,13 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The servers that all tests share; nil when -store names another store.
+// The servers that all tests share. Each is nil if -store names another store.
 var (
 	redis    *redisrig.Server
 	postgres *pgrig.Server
 )
 
-// stores are the kinds of store that the tests look at. What is the same over every store is tested over the first.
+// stores returns the kinds of store over which the tests run. A test of something that is the same over every store uses the first kind.
 func stores() []string {
 	if *storeFlag == "all" {
 		return []string{"mem", "disk", "redis", "postgres"}
@@ -33,13 +33,14 @@ func stores() []string {
 	return []string{*storeFlag}
 }
 
-// runner runs tests.
+// runner is a function that runs tests and returns the exit code.
 type runner func() int
 
-// Run implements what pgrig.Run asks for.
+// Run implements the interface that pgrig.Run asks for.
 func (r runner) Run() int { return r() }
 
-// withServers runs the tests with the servers that they need. The browser's driver has goroutines of its own, so none is looked for.
+// withServers runs the tests with the servers that they need. It does not search for goroutines that are left at the end, because the browser's
+// driver has goroutines of its own.
 func withServers(m *testing.M) int {
 	noLeaks := func() error { return nil }
 	tests := runner(m.Run)
@@ -63,7 +64,7 @@ func overStores(t *testing.T, test func(t *testing.T, s punctual.Store)) {
 	}
 }
 
-// openStore opens an empty store.
+// openStore opens an empty store of a kind, or at a URL. At the end of the test it deletes all topics of the store.
 func openStore(t *testing.T, kind string) punctual.Store {
 	t.Helper()
 	switch kind {
@@ -109,7 +110,7 @@ func openStore(t *testing.T, kind string) punctual.Store {
 	return s
 }
 
-// openAt opens a store in memory whose clock stands at an instant.
+// openAt opens a store in memory whose clock stands still at an instant.
 func openAt(t *testing.T, at time.Time) punctual.Store {
 	t.Helper()
 	s := memstore.New(&memstore.Options{Clock: storekit.NewManualClock(at)})
@@ -121,39 +122,39 @@ func openAt(t *testing.T, at time.Time) punctual.Store {
 	return s
 }
 
-// errTrouble is what a troubled store answers.
+// errTrouble is the error of the calls of a troubled store that fails.
 var errTrouble = fmt.Errorf("the server of the store does not answer: %w", punctual.ErrUnreachable)
 
-// troubled is a store that can be made slow, and made to fail.
+// troubled is a store whose calls, except claims, settlements and changes of topics, can be made slow and made to fail.
 type troubled struct {
 	punctual.Store
 	punctual.Inspector
 
 	mu    sync.Mutex
-	slow  time.Duration // guarded by mu: how long each call takes
+	slow  time.Duration // guarded by mu: how much longer each call takes
 	fails bool          // guarded by mu
-	calls int           // guarded by mu: how many calls there were
+	calls int           // guarded by mu: how many such calls there were
 }
 
 func newTroubled(s punctual.Store) *troubled {
 	return &troubled{Store: s, Inspector: must(punctual.As[punctual.Inspector](s))}
 }
 
-// set says how calls go from now on.
+// set makes calls slow, or makes them fail, from now on.
 func (s *troubled) set(slow time.Duration, fails bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slow, s.fails = slow, fails
 }
 
-// called is how many calls there were.
+// called returns how many calls there were.
 func (s *troubled) called() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls
 }
 
-// pass is what each call does first.
+// pass counts a call, waits as long as the store is slow, and returns errTrouble if the store fails.
 func (s *troubled) pass(ctx context.Context) error {
 	s.mu.Lock()
 	slow, fails := s.slow, s.fails

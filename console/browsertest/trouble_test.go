@@ -10,11 +10,11 @@ import (
 	"github.com/punctualmq/punctual/console"
 )
 
-// scheduled is the number of scheduled messages that the first page shows.
+// scheduled is the JavaScript expression of the number of scheduled messages that the first page shows.
 const scheduled = `document.querySelector("#live .numbers-row dd").textContent`
 
-// When the store fails, a page that is open keeps its values and says so, and one that is opened says what to do. When the
-// store is back, so are the values.
+// When the store fails, a page that is open keeps its values, marked as old, and a page that is opened says what has failed. When
+// the store answers again, pages can be opened again.
 func TestStoreFails(t *testing.T) {
 	s := newTroubled(openStore(t, stores()[0]))
 	r := newRig(t, s, nil)
@@ -68,7 +68,7 @@ func TestSlowStore(t *testing.T) {
 	}
 	r.open("/topics/t/messages/a")
 	before := s.called()
-	time.Sleep(10 * time.Second) // the page would be renewed five times, if its store were quick
+	time.Sleep(10 * time.Second) // over a quick store the page would be renewed five times
 	if n := s.called() - before; n > 8 {
 		t.Errorf("an open page of a slow store made %d calls in 10 s", n)
 	}
@@ -76,8 +76,8 @@ func TestSlowStore(t *testing.T) {
 	r.stored("the message is due", "t", "a", func(m punctual.Info) bool { return m.State == punctual.StateReady })
 }
 
-// On the day on which clocks change, Week marks the hour and days of Ahead have 23 hours. The picker says that there is
-// no such time.
+// For the day on which clocks go forward, the page Week marks the hour that does not exist, the page Ahead counts a day of 23
+// hours, and a time within the hour that does not exist is refused.
 func TestClocksChange(t *testing.T) {
 	berlin := must(time.LoadLocation("Europe/Berlin"))
 	now := time.Date(2027, 3, 27, 22, 0, 0, 0, time.UTC) // clocks go from 2 to 3 in the next night
@@ -116,7 +116,7 @@ func TestClocksChange(t *testing.T) {
 	}
 }
 
-// What a page shows does not grow with the messages there are.
+// The number of elements and rows on a page is bounded, however many messages there are.
 func TestManyMessages(t *testing.T) { overStores(t, manyMessages) }
 
 func manyMessages(t *testing.T, s punctual.Store) {

@@ -20,7 +20,8 @@ import (
 	"github.com/punctualmq/punctual/console"
 )
 
-// Somebody pushes a message with the form, moves it, and sees it arrive: the page follows it through all its states.
+// Somebody pushes a message with the form of the page Try it and moves the message. The page then follows it: scheduled, ready, leased, and no
+// longer stored.
 func TestTryIt(t *testing.T) { overStores(t, tryIt) }
 
 func tryIt(t *testing.T, s punctual.Store) {
@@ -58,8 +59,8 @@ func tryIt(t *testing.T, s punctual.Store) {
 	r.shows("It is no longer stored")
 }
 
-// Whoever has few rights sees the buttons that they allow and no others. What is not shown is refused when it is sent all the same, with the
-// token of forms.
+// A principal with few rights sees the buttons that they allow and no others. A form that is not shown is refused when it is sent all the same,
+// with the right form token.
 func TestFewRights(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), &console.Options{LoginByToken: true, Authenticate: func(q *http.Request) (*access.Principal, error) {
 		if q.Header.Get("Authorization") != "Bearer clerk" {
@@ -100,7 +101,7 @@ func TestFewRights(t *testing.T) {
 	r.forgive()
 }
 
-// post sends a form as the page that is shown would, with its token, and returns the status of what it leads to.
+// post sends a form with the token of the page that is shown, and returns the status of the page to which it leads.
 func (r *rig) post(path, form string) int {
 	r.t.Helper()
 	status, err := chromedp.Run(r.tab, chromedp.Evaluate[int](fmt.Sprintf(`fetch(%q, {method: "POST", body: new URLSearchParams(%q + "&csrf=" + encodeURIComponent(document.querySelector("input[name=csrf]").value))}).then(r => r.status)`, r.url+path, form), chromedp.EvalAwaitPromise))
@@ -110,7 +111,7 @@ func (r *rig) post(path, form string) int {
 	return status
 }
 
-// Where bodies are hidden no page, no download and no search has them, nor headers but those named.
+// Where bodies are hidden, no page, no download and no search has them, nor headers that ShowHeaders does not name.
 func TestHiddenBodies(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), &console.Options{HideBodies: true, ShowHeaders: []string{"tenant"}})
 	secret := func(id string, delay time.Duration) punctual.NewMessage {
@@ -137,14 +138,14 @@ func TestHiddenBodies(t *testing.T) {
 	r.forgive()
 }
 
-// racing is a store in which two requeues meet. Neither begins before both have looked at what is dead. Neither goes on before a consumer has
-// claimed one of those requeued.
+// racing is a store in which two requeues race. Neither requeues a message before both have read dead messages. Neither goes on with its next
+// page before a consumer has claimed a message that was requeued.
 type racing struct {
 	punctual.Store
 	punctual.Inspector
 	calls   *atomic.Int64
-	both    chan struct{} // closed by the second call
-	claimed chan struct{} // closed by the consumer
+	both    chan struct{} // closed by the second call of Amend
+	claimed chan struct{} // closed by the consumer when it has settled the first messages
 }
 
 func (s racing) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
@@ -157,7 +158,7 @@ func (s racing) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	return out, err
 }
 
-// await waits until a channel is closed, but not for ever.
+// await waits until a channel is closed, but no longer than patience, and not after ctx has ended.
 func await(ctx context.Context, closed <-chan struct{}) {
 	select {
 	case <-closed:
@@ -166,14 +167,14 @@ func await(ctx context.Context, closed <-chan struct{}) {
 	}
 }
 
-// Two people requeue all that is dead at once, while a consumer takes what becomes ready. No message is delivered twice, and the two pages
-// tell how many each of them requeued.
+// Two people requeue all dead messages at once, while a consumer claims those that become ready. No message is delivered twice, and the two
+// pages tell how many messages each of the two has requeued.
 func TestRequeueRacesAClaim(t *testing.T) { overStores(t, requeueRacesAClaim) }
 
 func requeueRacesAClaim(t *testing.T, s punctual.Store) {
 	store := racing{s, must(punctual.As[punctual.Inspector](s)), new(atomic.Int64), make(chan struct{}), make(chan struct{})}
 	r := newRig(t, store, nil)
-	const n = 2500 // more than two pages of a requeue
+	const n = 2500 // more than two of the pages in which a requeue reads the list
 	ms := make([]punctual.NewMessage, n)
 	for i := range ms {
 		ms[i] = punctual.NewMessage{Topic: "pay", ID: fmt.Sprint("d", i)}
@@ -182,7 +183,7 @@ func requeueRacesAClaim(t *testing.T, s punctual.Store) {
 	for left := n; left > 0; left -= min(left, punctual.MaxBatch) {
 		r.kill("pay", "the endpoint answered 503", min(left, punctual.MaxBatch))
 	}
-	tabs := []context.Context{r.tab, r.newTab(chromedp.WithNewBrowserContext())} // with cookies of its own
+	tabs := []context.Context{r.tab, r.newTab(chromedp.WithNewBrowserContext())} // the second tab has cookies of its own
 	for _, tab := range tabs {
 		r.tab = tab
 		r.open("/dead?topic=pay")
@@ -236,7 +237,7 @@ type taker struct {
 
 	mu      sync.Mutex
 	times   map[string]int // guarded by mu
-	between int            // guarded by mu: how many it had when others were still dead
+	between int            // guarded by mu: how many messages it has claimed while others were still dead
 	err     error          // guarded by mu
 }
 
@@ -287,7 +288,7 @@ func (c *taker) settle(ctx context.Context, ss []punctual.Settlement) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// Whoever has no script logs in, tries a message, pauses, requeues and purges.
+// In a browser without scripts people can log in, push a message, pause a topic, requeue a group of dead messages and purge a topic.
 func TestFormsWithoutScript(t *testing.T) { overStores(t, formsWithoutScript) }
 
 func formsWithoutScript(t *testing.T, s punctual.Store) {

@@ -29,7 +29,7 @@ import (
 
 const chart = "../helm/punctual"
 
-// values are those of the chart that make a difference to what it renders, with the kinds of objects that come of them.
+// values has sets of values for the chart, by what they ask for, with the kinds of the objects that the chart then renders.
 var values = map[string]struct {
 	given map[string]any
 	kinds []string
@@ -91,7 +91,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// The check refuses what a cluster refuses, or passes over without a word.
+// The check by decode refuses misspelled fields and values of another type, which a cluster would refuse or ignore without an error.
 func TestUnknownFieldIsRefused(t *testing.T) {
 	text, err := os.ReadFile("../kubernetes/worker.yaml")
 	if err != nil {

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write testdata/decisions.txt")
 var (
 	clock = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	now   = storekit.Millis(clock)
-	// between lies in the millisecond that begins now, so that it shows which way is rounded.
+	// between lies in the millisecond that begins now, so that a decision at this time shows which way times are rounded.
 	between = clock.Add(500 * time.Microsecond)
 	// late is so close to MaxDue that every delay of the tables ends behind it.
 	late = punctual.MaxDue.Add(-30 * time.Second)
@@ -557,7 +557,7 @@ func (b *book) followUps() {
 	b.row("delete", fmt.Sprintf("%+v", m.Behind(lifecycle.Decision{To: lifecycle.Removed}, topic(), now)))
 }
 
-// behind writes what becomes of the first follow-up of x for each IfExists.
+// behind writes what becomes of the first follow-up of x for each IfExists, and for a replacement with an IfDue.
 func (b *book) behind(x punctual.Settlement, h lifecycle.Holder, set *punctual.Settings) {
 	for _, y := range []struct {
 		name  string
@@ -623,7 +623,7 @@ func (b *book) retention() {
 	}
 }
 
-// decision is what became of a message: where it goes, what has changed of it, its failure, and the answer.
+// decision is what became of a message: where it goes, its event, what has changed of it, its failure, and the answer.
 func decision(before, after *lifecycle.Message, d lifecycle.Decision, err error) string {
 	text := d.To.String()
 	if d.Outcome != "" {

@@ -10,12 +10,12 @@
 // Times are Unix milliseconds by the store's clock, and lengths are milliseconds rounded up. The parameter now is one
 // reading of that clock. Where a delay counts from now it is a time.Time, as finely as the store knows it.
 //
-// What stays with the caller is what needs more than one message: whether an item is well formed (storekit.CheckPush and
-// the like), whether the topic exists, and whether it is paused. A caller asks Settings.PushPaused before Push, and
-// Settings.DeliveryPaused before Meet.
+// The caller decides whether an item is well formed (storekit.CheckPush and the like), whether the topic exists, and whether
+// it is paused: it asks Settings.PushPaused before Push, and Settings.DeliveryPaused before Meet. FollowUp asks for PushPaused
+// itself.
 //
 // The file testdata/decisions.txt shows every decision, to be read by people. Package storetest/transitions compares the
-// stores that repeat these rules in Lua and SQL with those that call this package.
+// stores that repeat these rules in Lua and SQL with the store in memory, which calls this package.
 package lifecycle
 
 import "github.com/punctualmq/punctual"
@@ -55,8 +55,8 @@ func (p Place) String() string {
 type Decision struct {
 	To      Place
 	Outcome punctual.Outcome // how it ended, if To is Finished
-	// Failed tells that an attempt has failed, which Failure is to be appended to the history for (storekit.AddFailure). A
-	// message that finishes has the failure in its finished record, too. The text is trimmed (storekit.TrimError).
+	// Failed tells that an attempt has failed. Then Failure is to be appended to the history (storekit.AddFailure). A message
+	// that finishes has the failure in its finished record, too. The text is trimmed (storekit.TrimError).
 	Failed  bool
 	Failure punctual.Failure
 }

@@ -104,7 +104,7 @@ func TestTheTextOfAFailureIsTrimmed(t *testing.T) {
 	}
 }
 
-// Push resets what an earlier try has left in the answer; a store may come to it again for the same message.
+// Push resets what an earlier try has left in the answer, because a store may call it again for the same message.
 func TestPushAnswersAnew(t *testing.T) {
 	r := punctual.PushResult{ID: "a", Topic: "orders", Due: clock, Status: punctual.PushReplaced, Existing: punctual.StateDead, Err: punctual.ErrDuplicate}
 	if !lifecycle.Push(&punctual.NewMessage{IfExists: punctual.IfExistsFail}, lifecycle.Holder{}, &r) || r != (punctual.PushResult{ID: "a", Topic: "orders", Status: punctual.PushStored}) {
@@ -206,7 +206,7 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkLife is what deciding costs of one message that is pushed, claimed and acked.
+// BenchmarkLife measures what the decisions about a message cost that is pushed, claimed and acked.
 func BenchmarkLife(b *testing.B) {
 	set, n, r := topic(), &punctual.NewMessage{ExpireAfter: time.Hour}, punctual.PushResult{}
 	ack := &punctual.Settlement{Topic: "orders", ID: "a", Token: 7, Verb: punctual.SettleAck}

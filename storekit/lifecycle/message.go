@@ -36,8 +36,8 @@ func New(n *punctual.NewMessage, due int64) Message {
 	}
 }
 
-// Fill sets those fields of a public message that depend on the facts. ID, topic, body, headers and the time of creation
-// are the caller's.
+// Fill sets those fields of a public message that depend on the facts. ID, topic, body, headers, timeout and the time of
+// creation are the caller's.
 func (m *Message) Fill(out *punctual.Message) {
 	out.Due, out.FirstDue = storekit.FromMillis(m.Due), storekit.FromMillis(m.FirstDue)
 	out.Attempt, out.MaxAttempts = m.Attempts, m.MaxAttempts
