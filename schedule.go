@@ -1,6 +1,7 @@
 package punctual
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -166,51 +167,9 @@ func parseName(names []string, what, text string) (int, error) {
 // definition returns what is stored of s, or the first thing that is wrong with it: an ErrInvalid or ErrTooLarge that names the
 // place. It does not read the times.
 func (s *Schedule) definition() (schedule.Definition, error) {
-	fail := func(kind error, format string, args ...any) (schedule.Definition, error) {
-		return schedule.Definition{}, s.errorf(kind, format, args...)
-	}
-	if err := checkScheduleName(s.Topic, s.Name); err != nil {
+	grace := cmp.Or(s.Grace, defaultGrace)
+	if err := s.check(grace); err != nil {
 		return schedule.Definition{}, err
-	}
-	headerBytes := 0
-	for name, value := range s.Headers {
-		headerBytes += len(name) + len(value)
-		switch {
-		case strings.HasPrefix(name, reservedHeader):
-			return fail(ErrInvalid, "header %q: names that begin with %s are Punctual's", name, reservedHeader)
-		case !utf8.ValidString(name) || !utf8.ValidString(value):
-			return fail(ErrInvalid, "header %q is not UTF-8: encode it", name)
-		}
-	}
-	grace := s.Grace
-	if grace == 0 {
-		grace = defaultGrace
-	}
-	switch {
-	case len(s.Body) > MaxScheduleBody:
-		return fail(ErrTooLarge, "body has %d bytes: use at most %d", len(s.Body), MaxScheduleBody)
-	case headerBytes > MaxHeaderBytes-scheduleHeaderBytes:
-		return fail(ErrTooLarge, "headers have %d bytes: use at most %d", headerBytes, MaxHeaderBytes-scheduleHeaderBytes)
-	case int(s.Overlap) >= len(overlapNames):
-		return fail(ErrInvalid, "overlap %d: use OverlapSkip, OverlapAllow or OverlapReplace", s.Overlap)
-	case int(s.Missed) >= len(missedNames):
-		return fail(ErrInvalid, "missed %d: use MissedLatest, MissedAll or MissedNone", s.Missed)
-	case grace < time.Second || grace > maxGrace:
-		return fail(ErrInvalid, "grace %v: use 1s to %v, or 0 for %v", grace, maxGrace, defaultGrace)
-	case s.Spread < 0 || s.Spread > maxSpread:
-		return fail(ErrInvalid, "spread %v: use 0 to %v", s.Spread, maxSpread)
-	case s.Limit < 0:
-		return fail(ErrInvalid, "limit %d is negative: use 0 for no limit", s.Limit)
-	case s.MaxDead < 0 || s.MaxDead > mostDead:
-		return fail(ErrInvalid, "pause after %d dead occurrences: use 1 to %d, or 0 for never", s.MaxDead, mostDead)
-	case s.MaxAttempts < 0 || s.MaxAttempts > MaxAttemptsLimit:
-		return fail(ErrInvalid, "%d attempts: use 1 to %d, or 0 for the topic's", s.MaxAttempts, MaxAttemptsLimit)
-	case s.ExpireAfter < 0:
-		return fail(ErrInvalid, "expiry %v is negative: use 0 for none", s.ExpireAfter)
-	case s.Remember < 0 || s.Remember > MaxFinishedRetention:
-		return fail(ErrInvalid, "ID remembered for %v: use at most %v, or 0 for the topic's window", s.Remember, MaxFinishedRetention)
-	case s.From.After(MaxDue) || s.Until.After(MaxDue):
-		return fail(ErrInvalid, "a bound is after %s", MaxDue.Format(time.RFC3339))
 	}
 	d := schedule.Definition{
 		Timing:  schedule.Timing{Spec: s.Spec, Zone: s.Zone, From: stampOf(s.From), Until: stampOf(s.Until), Except: slices.Clone(s.Except)},
@@ -228,6 +187,50 @@ func (s *Schedule) definition() (schedule.Definition, error) {
 	}
 	d.SetBody(slices.Clone(s.Body))
 	return d, nil
+}
+
+// check returns the first thing that is wrong with s, whose Grace is grace once the default is filled in.
+func (s *Schedule) check(grace time.Duration) error {
+	if err := checkScheduleName(s.Topic, s.Name); err != nil {
+		return err
+	}
+	headerBytes := 0
+	for name, value := range s.Headers {
+		headerBytes += len(name) + len(value)
+		switch {
+		case strings.HasPrefix(name, reservedHeader):
+			return s.errorf(ErrInvalid, "header %q: names that begin with %s are Punctual's", name, reservedHeader)
+		case !utf8.ValidString(name) || !utf8.ValidString(value):
+			return s.errorf(ErrInvalid, "header %q is not UTF-8: encode it", name)
+		}
+	}
+	switch {
+	case len(s.Body) > MaxScheduleBody:
+		return s.errorf(ErrTooLarge, "body has %d bytes: use at most %d", len(s.Body), MaxScheduleBody)
+	case headerBytes > MaxHeaderBytes-scheduleHeaderBytes:
+		return s.errorf(ErrTooLarge, "headers have %d bytes: use at most %d", headerBytes, MaxHeaderBytes-scheduleHeaderBytes)
+	case int(s.Overlap) >= len(overlapNames):
+		return s.errorf(ErrInvalid, "overlap %d: use OverlapSkip, OverlapAllow or OverlapReplace", s.Overlap)
+	case int(s.Missed) >= len(missedNames):
+		return s.errorf(ErrInvalid, "missed %d: use MissedLatest, MissedAll or MissedNone", s.Missed)
+	case grace < time.Second || grace > maxGrace:
+		return s.errorf(ErrInvalid, "grace %v: use 1s to %v, or 0 for %v", grace, maxGrace, defaultGrace)
+	case s.Spread < 0 || s.Spread > maxSpread:
+		return s.errorf(ErrInvalid, "spread %v: use 0 to %v", s.Spread, maxSpread)
+	case s.Limit < 0:
+		return s.errorf(ErrInvalid, "limit %d is negative: use 0 for no limit", s.Limit)
+	case s.MaxDead < 0 || s.MaxDead > mostDead:
+		return s.errorf(ErrInvalid, "pause after %d dead occurrences: use 1 to %d, or 0 for never", s.MaxDead, mostDead)
+	case s.MaxAttempts < 0 || s.MaxAttempts > MaxAttemptsLimit:
+		return s.errorf(ErrInvalid, "%d attempts: use 1 to %d, or 0 for the topic's", s.MaxAttempts, MaxAttemptsLimit)
+	case s.ExpireAfter < 0:
+		return s.errorf(ErrInvalid, "expiry %v is negative: use 0 for none", s.ExpireAfter)
+	case s.Remember < 0 || s.Remember > MaxFinishedRetention:
+		return s.errorf(ErrInvalid, "ID remembered for %v: use at most %v, or 0 for the topic's window", s.Remember, MaxFinishedRetention)
+	case s.From.After(MaxDue) || s.Until.After(MaxDue):
+		return s.errorf(ErrInvalid, "a bound is after %s", MaxDue.Format(time.RFC3339))
+	}
+	return nil
 }
 
 var (

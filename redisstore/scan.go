@@ -70,28 +70,31 @@ func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]tar
 	if len(targets) <= fewTargets {
 		return targets, nil
 	}
-	type part struct {
-		node    string
-		targets []int
-	}
-	var parts []*part
-	last := make(map[string]*part)
+	due := s.nextDues(ctx, targets)
+	var some []target
+	var failed error
+	now := s.clock.Now()
 	for i := range targets {
-		node := s.route.Node(partOf(targets[i].Partition))
-		p := last[node]
-		if p == nil || len(p.targets) == wait.PartsAtOnce {
-			p = &part{node: node}
-			last[node] = p
-			parts = append(parts, p)
+		switch {
+		case due[i] == nil:
+			failed = wait.NotAnswering(s.route.Node(partOf(targets[i].Partition)))
+		case due[i].Err != nil:
+			failed = due[i].Err
+		case due[i].At <= now || targets[i].known == topics.Unknown:
+			some = append(some, targets[i])
 		}
-		p.targets = append(p.targets, i)
 	}
+	return some, failed
+}
+
+// nextDues reads the next due time of each target, on all nodes side by side and in one request for each wait.PartsAtOnce targets of
+// a node. It is nil for the targets of a node that has not answered in time.
+func (s *scanner) nextDues(ctx context.Context, targets []target) []*wait.NextDue {
 	var mu sync.Mutex
-	due := make([]wait.NextDue, len(targets)) // guarded by mu until this returns
-	asked := make([]bool, len(targets))       // guarded by mu until this returns
-	left := false                             // guarded by mu: this returns
+	due := make([]*wait.NextDue, len(targets)) // guarded by mu until nextDues returns
+	returned := false                          // guarded by mu: nextDues has returned, and due is the caller's
 	var works []route.Work
-	for _, p := range parts {
+	for _, p := range s.byNode(targets) {
 		names := make([]wait.Part, len(p.targets))
 		for i, n := range p.targets {
 			names[i] = partOf(targets[n].Partition)
@@ -106,8 +109,8 @@ func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]tar
 			mu.Lock()
 			defer mu.Unlock()
 			for i, n := range p.targets {
-				if !left {
-					due[n], asked[n] = got[i], true
+				if !returned {
+					due[n] = &got[i]
 				}
 			}
 		}})
@@ -115,21 +118,30 @@ func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]tar
 	s.route.FanOut(works)
 	mu.Lock()
 	defer mu.Unlock()
-	left = true
-	var some []target
-	var failed error
-	now := s.clock.Now()
+	returned = true
+	return due
+}
+
+// ofNode is some targets of one node, by their places among all targets.
+type ofNode struct {
+	node    string
+	targets []int
+}
+
+// byNode divides targets into those that one request may ask for.
+func (s *scanner) byNode(targets []target) (parts []*ofNode) {
+	last := make(map[string]*ofNode)
 	for i := range targets {
-		switch {
-		case !asked[i]:
-			failed = wait.NotAnswering(s.route.Node(partOf(targets[i].Partition)))
-		case due[i].Err != nil:
-			failed = due[i].Err
-		case due[i].At <= now || targets[i].known == topics.Unknown:
-			some = append(some, targets[i])
+		node := s.route.Node(partOf(targets[i].Partition))
+		p := last[node]
+		if p == nil || len(p.targets) == wait.PartsAtOnce {
+			p = &ofNode{node: node}
+			last[node] = p
+			parts = append(parts, p)
 		}
+		p.targets = append(p.targets, i)
 	}
-	return some, failed
+	return parts
 }
 
 // scan is a claim that asks one partition after the other, with what it has found so far.

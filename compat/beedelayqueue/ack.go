@@ -21,8 +21,8 @@ func (p *DelayQueueController) Ack(msg DelayMsg, tf bool) {
 }
 
 // Settle is Ack with a result. The error wraps ErrLeaseLost when the message was acknowledged already, was delivered again
-// because its time was over, or is gone; nothing is changed then. The error wraps ErrIndeterminate when Redis did not answer;
-// the message may then be delivered again.
+// because its time was over, or is gone; nothing is changed then. When Redis did not answer, the error wraps ErrIndeterminate or
+// ErrUnreachable; the message may then be delivered again.
 func (p *DelayQueueController) Settle(msg DelayMsg, tf bool) error {
 	if msg.Token == 0 {
 		return fmt.Errorf("ack of %s: the message has no Token: hand over the one that the listener got: %w", msg.Id, punctual.ErrInvalid)
@@ -65,10 +65,13 @@ func (p *DelayQueueController) settle(ctx context.Context, msg DelayMsg, verb pu
 			return nil
 		case unsure && errors.Is(err, punctual.ErrLeaseLost):
 			return nil // an earlier try did it, but its answer was lost
-		case !mayPass(err) || !pause(ctx, settlePause):
+		case mayPass(err) && pause(ctx, settlePause):
+			unsure = unsure || !punctual.Definite(err)
+		case unsure && punctual.Definite(err):
+			return fmt.Errorf("ack of %s: %s: an earlier try may have taken effect: %w (then %v)", msg.Id, verb, punctual.ErrIndeterminate, err)
+		default:
 			return fmt.Errorf("ack of %s: %s: %w", msg.Id, verb, err)
 		}
-		unsure = unsure || !punctual.Definite(err)
 	}
 }
 

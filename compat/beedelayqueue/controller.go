@@ -33,7 +33,8 @@ type RedisConfig struct {
 // Methods without a context return within about ten seconds. If Redis has not answered by then, they return an error that says so.
 type DelayQueueController struct {
 	connect func(ctx context.Context) (*connection, error)
-	// connected is set once, by the goroutine that holds the one token of connecting.
+	// connected is set once: by NewDelayQueueControllerOnStore, or by the goroutine whose element is in connecting, which has room
+	// for one.
 	connected  atomic.Pointer[connection]
 	connecting chan struct{}
 	// release closes the client, which connection does not own.
@@ -164,8 +165,8 @@ func errClosed() error { return fmt.Errorf("the controller: %w", punctual.ErrClo
 
 // Close ends the consuming of all topics, waits for the listeners that run, and lets go of Redis. What is not
 // acknowledged by then is delivered again once its retryTime is over. When ctx ends first, Close waits no longer and
-// returns an error that says how many listeners still run. A second Close returns ErrClosed. A listener that calls
-// Close waits for itself, until ctx ends.
+// returns an error that says how many listeners and claims still run. A second Close returns ErrClosed. A listener that
+// calls Close waits for itself, until ctx ends.
 //
 // The original has no such method: its goroutines end with the process.
 func (p *DelayQueueController) Close(ctx context.Context) error {
@@ -184,7 +185,7 @@ func (p *DelayQueueController) Close(ctx context.Context) error {
 		left = fmt.Errorf("close: listeners and claims that still run: %d: %w", p.busy, left)
 	}
 	p.mu.Unlock()
-	p.connecting <- struct{}{} // the token is not given back, so no further call connects
+	p.connecting <- struct{}{} // it stays there, so no further call connects
 	return errors.Join(left, p.disconnect(ctx), p.release())
 }
 

@@ -15,12 +15,12 @@ import (
 // faulty is a store in memory whose answers a test can hold up or replace.
 type faulty struct {
 	*memstore.Store
-	// claimed is called with what a claim brought, settled with the number of the call of Settle, from 1. What
-	// settled returns is the answer to the caller; nil stands for the store's answer.
+	// claimed is called with the deliveries of a claim. settled is called after the store has carried out the n-th call
+	// of Settle, counted from 1. An error that settled returns is the answer to the caller, in place of the store's.
 	claimed func([]punctual.Delivery)
 	settled func(n int) error
-	before  func(n int) error // the same, instead of the store's doing
-	settles int               // the test's one caller's
+	before  func(n int) error // as settled, but before the store; after an error the store is not called
+	settles int               // how often Settle was called; a test has one caller
 }
 
 func (s *faulty) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
@@ -47,7 +47,7 @@ func (s *faulty) Settle(ctx context.Context, ss []punctual.Settlement) ([]error,
 	return answers, err
 }
 
-// onStore is a controller on s that its test closes.
+// onStore returns a controller on s, and a function that closes it.
 func onStore(t *testing.T, s punctual.Store) (p *DelayQueueController, end func()) {
 	t.Helper()
 	p, err := NewDelayQueueControllerOnStore(s)
@@ -62,7 +62,8 @@ func onStore(t *testing.T, s punctual.Store) (p *DelayQueueController, end func(
 	}
 }
 
-// TestNotHeardAfterItsLease: the answer to a claim comes when another process has the message (P3).
+// TestNotHeardAfterItsLease: when the answer to a claim comes so late that another process has leased the message, no
+// listener gets it (P3).
 func TestNotHeardAfterItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &faulty{Store: memstore.New(nil)}
@@ -116,8 +117,8 @@ func TestHeardAfterALongWait(t *testing.T) {
 	})
 }
 
-// TestAckAfterALostAnswer: the first try took effect and its answer got lost; the second met a definite error, which
-// says nothing of the first.
+// TestAckAfterALostAnswer: an ack whose first try took effect succeeds, although the answer to that try got lost. A second
+// try that meets a definite error in between does not change that, because the error says nothing of the first try.
 func TestAckAfterALostAnswer(t *testing.T) {
 	for name, second := range map[string]error{"at once": nil, "after a definite error": punctual.ErrUnreachable} {
 		t.Run(name, func(t *testing.T) {
@@ -148,6 +149,42 @@ func TestAckAfterALostAnswer(t *testing.T) {
 				}
 				if err := p.Settle(*m, true); !errors.Is(err, punctual.ErrLeaseLost) {
 					t.Errorf("P4: another ack: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestAckWhoseFirstAnswerIsLost: an ack that may have taken effect is never answered by the definite error of a later try (P13).
+func TestAckWhoseFirstAnswerIsLost(t *testing.T) {
+	for name, later := range map[string]error{"store failed": punctual.ErrStoreFailed, "unreachable until the context ends": punctual.ErrUnreachable} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &faulty{Store: memstore.New(nil)}
+				p, end := onStore(t, s)
+				defer end()
+				h := newHearing(nil)
+				p.CreateDelayQueue("t", 60, 3)
+				listen(t, p, "t", h)
+				id := push(t, p, "t", 0)
+				m := h.next(t)
+				s.settled = func(n int) error {
+					gone(t, p, "t", id) // it was done
+					return punctual.ErrIndeterminate
+				}
+				s.before = func(n int) error {
+					if n > 1 {
+						return later
+					}
+					return nil
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if err := p.settle(ctx, *m, punctual.SettleAck, 0, ""); !errors.Is(err, punctual.ErrIndeterminate) || punctual.Definite(err) {
+					t.Errorf("P13: the ack whose answer was lost: %v; want ErrIndeterminate", err)
+				}
+				if s.settles < 2 {
+					t.Errorf("this test shows nothing: %d tries", s.settles)
 				}
 			})
 		})

@@ -22,8 +22,9 @@ type MassageListener interface {
 }
 
 // AddMassageListener sets the listener of a topic in this controller. A second call replaces the listener for the messages to come. The
-// listener gets messages once the topic was created, which may be before this call or after it. The error is nil unless the arguments
-// of CreateDelayQueue were wrong; the original always returns an error.
+// listener gets messages once the topic was created, which may be before this call or after it. The error is nil unless client is nil,
+// no topic can have that name, the arguments of CreateDelayQueue were wrong or the controller is closed. The original always returns an
+// error.
 func (p *DelayQueueController) AddMassageListener(topic string, client MassageListener) error {
 	if client == nil {
 		return fmt.Errorf("listener of topic %q is nil: %w", topic, punctual.ErrInvalid)
@@ -76,7 +77,8 @@ func (p *DelayQueueController) consumeIfWanted(t *topic) {
 	})
 }
 
-// consume claims messages and has the listener called, until ctx ends or Redis has lost its data.
+// consume claims messages and has the listener called, until ctx ends or a claim fails with an error that stays (isOver), for instance
+// because Redis has lost its data.
 func (p *DelayQueueController) consume(ctx context.Context, t *topic) {
 	free := make(chan struct{}, maxListening)
 	for range maxListening {
@@ -198,7 +200,7 @@ func (p *DelayQueueController) giveBackUnstarted(d *punctual.Delivery) {
 // So a panic is as good as no Ack, but stands in the message's history.
 func (p *DelayQueueController) hear(d *punctual.Delivery, claimed time.Time) {
 	msg := messageOf(d)
-	kept := *msg // the listener may change its own
+	kept := *msg // a copy, because the listener may change its message
 	defer func() {
 		if r := recover(); r != nil {
 			p.log.Error("listener panicked", "topic", d.Topic, "id", d.ID, "delivery", d.Attempt, "panic", r, "stack", string(debug.Stack()))

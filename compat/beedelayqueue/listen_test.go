@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// What the original declares, commit ebb1240d: a program that was written for it compiles.
+// The declarations of the original, in commit ebb1240d: a program that was written for it compiles.
 var (
 	_ interface {
 		CreateDelayQueue(topic string, retryTime int64, retryCount int64)
@@ -56,7 +56,7 @@ func TestMessageAsListenerGetsIt(t *testing.T) {
 	}
 }
 
-// The readme: execTime in the future, by Redis's clock (P2).
+// A message is not delivered before its execTime, by Redis's clock (P2), whichever form that has.
 func TestNotBeforeItsTime(t *testing.T) {
 	t.Parallel()
 	for name, absolute := range map[string]bool{"Unix seconds": true, "seconds from now": false} {
@@ -130,7 +130,7 @@ func TestDeleteDelayQueueLeavesTheMessages(t *testing.T) {
 	h.next(t)
 	p.DeleteDelayQueue(topic)
 	p.DeleteDelayQueue("never-created")
-	// The consumer may have a claim on its way that is older than the end; then it gives back.
+	// The consumer may have sent a claim before DeleteDelayQueue; then it gives the messages of that claim back.
 	id := push(t, p, topic, 0)
 	if m := get(t, p, topic, id); m.Attempt > 1 {
 		t.Errorf("attempt %d", m.Attempt)
@@ -287,7 +287,7 @@ func TestListenersAreBounded(t *testing.T) {
 	h.next(t)
 }
 
-// What was claimed when the consuming ends is given back without having counted.
+// A message that was claimed but not handed to a listener when the consuming ends is given back, and its attempt does not count.
 func TestUnstartedIsGivenBack(t *testing.T) {
 	t.Parallel()
 	p, topic := open(t), newTopicName()

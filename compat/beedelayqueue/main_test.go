@@ -65,7 +65,7 @@ func closeAtEnd(t *testing.T, p *DelayQueueController) {
 	})
 }
 
-// newTopicName is the name of a topic that nobody has used.
+// newTopicName returns the name of a topic that nobody has used.
 func newTopicName() string { return "orderCancel-" + rand.Text() }
 
 // hearing is a listener that passes on what it gets, and does with it what the test wants.

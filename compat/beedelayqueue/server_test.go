@@ -67,7 +67,7 @@ func TestServerThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// deadAddr is an address on which nobody listens.
+// deadAddr returns an address on which nobody listens.
 func deadAddr(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -135,7 +135,7 @@ func TestRedisRestarts(t *testing.T) {
 	}
 }
 
-// A data set that was wiped is not gone on with as if nothing had been stored.
+// After the data set was wiped calls fail with ErrStoreFailed. They do not go on as if nothing had been stored.
 func TestWipedRedis(t *testing.T) {
 	t.Parallel()
 	server := redisrig.Start(t)
@@ -180,7 +180,7 @@ func TestRedisThatDoesNotAnswer(t *testing.T) {
 			}
 		})
 	}
-	calls.Wait() // the test's own timeout is what a hang meets
+	calls.Wait() // a call that hangs runs into the timeout of go test
 	if err := server.Continue(); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func consumeForEver(addr string) {
 	}
 }
 
-// What a process had when it was killed with -9 is delivered to another one (P1).
+// Messages that a process had when it was killed with -9 are delivered to another one (P1).
 func TestKilledConsumer(t *testing.T) {
 	t.Parallel()
 	const n = 5
@@ -258,7 +258,7 @@ func consumeAndDie(t *testing.T, addr string, n int) map[string]bool {
 	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // ends by a signal, which is no news
+	_ = cmd.Wait() // an error says only that the signal ended the command
 	if len(got) < n {
 		t.Fatalf("the consumer got %d of %d messages", len(got), n)
 	}

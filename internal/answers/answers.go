@@ -21,7 +21,8 @@ import (
 
 // Options configures a Store. A nil *Options and each zero field mean the default.
 type Options struct {
-	// Keep is how long an answer is kept after the end of its call. Default 2 min, which is longer than any claim waits.
+	// Keep is how long an answer is kept after the end of its call. Default 2 min, which is longer than a claim waits at a server
+	// with the default limits (55 s).
 	Keep time.Duration
 	// MaxBytes bounds the memory of the answers. One client of WithClient may take as much of it as is left free, so at
 	// most half, so that others find room (P14). At a bound the client's own answers to claims are dropped first, the
@@ -29,7 +30,8 @@ type Options struct {
 	// enough, the client's calls with a key get ErrOverloaded. Default 64 MiB.
 	MaxBytes int64
 	// Unchanged promises that callers never change their arguments, not even after a call has returned, nor the results,
-	// bodies, headers and failures that they get. The Store then copies none of these.
+	// bodies, headers and failures that they get. The Store then copies neither bodies, headers and failures nor the slices of
+	// pushes, settlements and their results.
 	Unchanged bool
 }
 
@@ -47,7 +49,7 @@ type Store struct {
 	mu      sync.Mutex
 	closed  bool               // guarded by mu: no further call may begin
 	calls   map[string]*call   // guarded by mu: calls under way and calls with a kept answer, by key
-	kept    list.List          // guarded by mu: of *call, the calls with a kept answer, in the order of until
+	kept    list.List          // guarded by mu: of *call, the calls with a kept answer, in the order in which they ended
 	bytes   int64              // guarded by mu: the sum of the sizes of calls
 	clients map[string]*client // guarded by mu: the clients of calls, by name
 }
@@ -57,7 +59,7 @@ type client struct {
 	name   string
 	calls  int       // how many of Store.calls are the client's
 	bytes  int64     // the sum of their sizes
-	claims list.List // of *call, claims with a kept answer, the oldest first
+	claims list.List // of *call, claims whose answer is kept and was not dropped, the oldest first
 }
 
 type clientKey struct{}
@@ -77,16 +79,16 @@ type call struct {
 	ctx     context.Context
 	end     func()        // cancels ctx
 	done    chan struct{} // closed when the call has ended
-	asking  int           // callers that wait for the end of the call
+	asking  int           // callers that wait for the end of the call or are about to read its answer
 	handed  int           // callers that got the answer and have not reported it as undelivered
 	given   bool          // at least one caller got the answer
 	left    bool          // the call is a claim whose callers have all stopped waiting before its end
-	answer  any           // set when done is closed
-	err     error         // set when done is closed
-	size    int64         // bytes of the answer, or while the call is under way the expected bytes
+	answer  any           // set before done is closed
+	err     error         // set before done is closed
+	size    int64         // callBytes, and the bytes of the answer, or while the call is under way those expected
 	until   time.Time     // when the call is forgotten, by the store's clock
 	inKept  *list.Element // in Store.kept, nil unless the answer is kept
-	inClaim *list.Element // in client.claims, nil if the call is no claim or its answer was dropped to make room
+	inClaim *list.Element // in client.claims, nil unless the call is there
 }
 
 // New returns a Store that keeps the answers of s.
@@ -192,12 +194,13 @@ func (s *Store) Drain() {
 	s.running.Wait()
 }
 
-// Close closes the store below, which ends the calls under way, and waits for these. Further calls with a key are refused.
+// Close closes the store below, which ends the claims that wait there, and waits for the calls under way. Further calls with a
+// key are refused.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	err := s.store.Close() // ends the calls under way
+	err := s.store.Close() // ends the claims that wait
 	s.running.Wait()
 	return err
 }
@@ -214,7 +217,8 @@ func (s *Store) Answered(keys ...string) {
 }
 
 // Undelivered releases the leases of a Claim with this context whose answer did not reach its caller, so that the messages
-// can be claimed again at once. It leaves them if another copy of the claim got the same answer or waits for it.
+// can be claimed again at once. It leaves them if another copy of the claim got the same answer or waits for it, and if the
+// answer was forgotten meanwhile; the leases then run out unless their holder settles them.
 func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	if r, ok := storekit.RequestOf(ctx); ok && !s.takeBack(r.Key) {
 		return nil
@@ -412,7 +416,7 @@ func carryOut[A any](s *Store, c *call, began time.Time, k kind[A]) {
 	}
 	now, clockErr := s.Now(context.WithoutCancel(c.ctx))
 	if clockErr != nil {
-		now = began // the store was closed or has failed since then
+		now = began // the clock cannot be read any more, for instance because the store was closed
 	}
 	if s.finish(c, answer, size, err, now) {
 		return
@@ -422,8 +426,9 @@ func carryOut[A any](s *Store, c *call, began time.Time, k kind[A]) {
 	}
 }
 
-// finish keeps the answer of a call and wakes the callers that wait for it. It returns false if the call is a claim whose
-// callers have all left: the caller of finish then has to release its leases.
+// finish keeps the answer of a call and wakes the callers that wait for it. A definite error and the answer of a claim that got
+// nothing are not kept, because the next call with that key is carried out (storekit.Repeater). finish returns false if the call
+// is a claim that succeeded after its callers had all left: the caller of finish then has to release its leases.
 func (s *Store) finish(c *call, answer any, size int64, err error, now time.Time) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -519,7 +524,8 @@ func (s *Store) resize(c *call, size int64) {
 	c.size = size
 }
 
-// remove forgets a call whose answer is not kept, and its client with the client's last call. Called with mu held.
+// remove takes a call out of Store.calls and of the sums, and its client with the client's last call. forget does the rest for a
+// call whose answer is kept. Called with mu held.
 func (s *Store) remove(c *call) {
 	delete(s.calls, c.key)
 	s.resize(c, 0)

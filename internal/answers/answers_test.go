@@ -15,7 +15,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// slow is a store whose calls do their work and then wait until the test lets them return.
+// slow is a store whose pushes and claims do their work and then wait until the test lets them return.
 type slow struct {
 	*memstore.Store
 	done chan struct{} // receives once a call was carried out
@@ -123,7 +123,7 @@ func TestClaimerLeaves(t *testing.T) {
 	})
 }
 
-// TestWaitingClaimEnds: a waiting claim ends when its last caller leaves, and a copy starts a new claim.
+// TestWaitingClaimEnds: a waiting claim ends when its last caller leaves.
 func TestWaitingClaimEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := memstore.New(nil)
@@ -135,7 +135,7 @@ func TestWaitingClaimEnds(t *testing.T) {
 		if _, err := s.Claim(ctx, waiting); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the claimer who left got %v", err)
 		}
-		s.Drain() // returns, since nothing waits any more
+		s.Drain() // returns, because nothing waits any more
 	})
 }
 
@@ -281,7 +281,8 @@ func TestAnswersAreForgotten(t *testing.T) {
 	})
 }
 
-// TestOtherCalls: a call that differs in anything from the one with the same key is refused.
+// TestOtherCalls: a call is refused if it differs from the one with the same key: in its kind, in the number of its messages or in
+// a field of one. A due time in another zone is no difference.
 func TestOtherCalls(t *testing.T) {
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	pushes := map[string]punctual.NewMessage{

@@ -101,14 +101,14 @@ func Backup(ctx context.Context, from punctual.Backuper, dir string, progress fu
 	archived := make(chan error, 1)
 	go func() {
 		err := from.Archive(ctx, w, func(n int64) { to.total.Store(n) })
-		_ = w.CloseWithError(err) // it returns nil always
+		_ = w.CloseWithError(err) // always returns nil
 		archived <- err
 	}()
 	err = to.unpack(counted{r, to})
 	if err != nil {
 		end()
 	}
-	_ = r.CloseWithError(err) // it returns nil always
+	_ = r.CloseWithError(err) // always returns nil
 	if cause := <-archived; cause != nil && (err == nil || errors.Is(err, cause)) {
 		err = cause
 	}
@@ -127,7 +127,7 @@ func CheckOutside(store, dir string) error {
 	return nil
 }
 
-// kind returns err wrapped in punctual.ErrNoSpace if the disk is full.
+// kind returns err wrapped in punctual.ErrNoSpace if the disk is full or a quota is used up, and any other err as it is.
 func kind(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", punctual.ErrNoSpace, err)
@@ -135,7 +135,7 @@ func kind(err error) error {
 	return err
 }
 
-// begin makes the directory for a copy. A directory that exists has to be empty.
+// begin makes the directory for a copy. A directory that exists has to be empty; a lost+found in it does not count.
 func begin(dir string) (*target, error) {
 	full, err := filepath.Abs(dir)
 	if err != nil {
@@ -152,7 +152,7 @@ func begin(dir string) (*target, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if e.Name() != "lost+found" { // the directory is the root of a file system
+		if e.Name() != "lost+found" { // the root of a file system has that from the start
 			return nil, fmt.Errorf("the directory is not empty (it holds %s); name one that does not exist or is empty: %w", e.Name(), punctual.ErrInvalid)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// sender sends what it is given as its archive.
+// sender is a store whose archive is data, and which returns err after having sent it.
 type sender struct {
 	data []byte
 	err  error
@@ -28,7 +28,7 @@ func (s sender) Archive(_ context.Context, w io.Writer, size func(int64)) error 
 	return errors.Join(err, s.err)
 }
 
-// packed is an archive of files with these names.
+// packed returns an archive of files with these names.
 func packed(t *testing.T, names ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -60,7 +60,8 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// What is not a whole copy leaves nothing behind, and nothing is written outside of the directory.
+// An archive that is not a whole copy, or that names a file outside of the directory, leaves nothing behind, neither in the directory nor
+// beside it.
 func TestBackupOfNoCopy(t *testing.T) {
 	whole := packed(t, "FORMAT-1", LastPrefix+".1")
 	broken := errors.New("the disk broke")

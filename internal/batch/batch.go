@@ -1,7 +1,7 @@
 // Package batch turns concurrent single calls into calls of many items. No timer holds a call back: a lone call is sent at
 // once, and calls that arrive while a batch is under way form the next batch. A batch that takes longer than Config.Late is
 // overtaken: the calls that wait for it are sent without it, and each key of its items is isolated in a queue of its own. So
-// one slow key delays no other key by more than Config.Late.
+// one slow key delays the calls of other keys by no more than Config.Late, except those that are in one batch with it.
 package batch
 
 import (
@@ -108,7 +108,7 @@ type batch[T, R any] struct {
 	items []T
 	bytes int64
 	began time.Time
-	// late is when the batch will be overtaken; zero while no call waits for it. Guarded by mu.
+	// late is when the batch will be overtaken; zero until a call waits for it in main. Guarded by mu.
 	late time.Time
 	// overtaken reports that main goes on without the batch; isolated has the queues of its keys since then.
 	// Guarded by mu.

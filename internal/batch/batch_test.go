@@ -366,8 +366,8 @@ func TestCallerCarriesOut(t *testing.T) {
 	})
 }
 
-// A caller that carries out its batch returns with its answer, although others have come meanwhile. They go on without it, and
-// while its batch is late, too.
+// A caller that carries out its batch returns as soon as it has its answer, although others have come meanwhile. The calls of the
+// others are carried out without that caller. When its batch is late, they do not wait for the batch either.
 func TestCallerHandsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newGate()
@@ -406,7 +406,8 @@ func TestCallerHandsOn(t *testing.T) {
 	})
 }
 
-// What ends a caller within the store ends no other one's call, and not the Batcher.
+// A panic or a runtime.Goexit of the store, on the goroutine of a caller, ends the call of that caller alone: the call behind it is
+// answered, and the Batcher can be closed.
 func TestCallerFails(t *testing.T) {
 	for name, fail := range map[string]func(){
 		"panic":  func() { panic("out of cheese") },
@@ -631,8 +632,8 @@ func TestThousandsOfCallers(t *testing.T) {
 	t.Logf("%d calls in %d batches", callers*each, batches.Load())
 }
 
-// Whichever contexts end and whichever batches fail: the item of a call with an answer was carried out once, the item of a
-// call with a definite error was not carried out, and each answer belongs to its item.
+// Whichever contexts end and whichever batches fail: the item of a call with an answer, or with an indeterminate error, went to Run
+// once. The item of a call that left while it waited, or that was refused as overloaded, did not. Each answer belongs to its item.
 func TestRandom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := roomy()
@@ -722,7 +723,7 @@ func callDeep(depth int) int {
 	return frame[depth%len(frame)] + 1
 }
 
-// BenchmarkDo has callers whose context can end and, endless, whose context cannot.
+// BenchmarkDo measures callers whose context can end, and with endless=true callers whose context cannot.
 func BenchmarkDo(b *testing.B) {
 	for _, x := range []struct {
 		callers, depth int
@@ -762,14 +763,14 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// keyed makes the tens digit of an item its key.
+// keyed makes the tens digit of an item its key, and has batches be late after a second.
 func keyed(cfg Config[int, int]) Config[int, int] {
 	cfg.Key = func(n int) string { return string(rune('a' + n/10)) }
 	cfg.Late = time.Second
 	return cfg
 }
 
-// hanging is a Run that does not return for items 10 to 19 while hangs is set.
+// hanging has a Run that does not return for items 10 to 19 until mended is closed or its context ends.
 type hanging struct {
 	mu      sync.Mutex
 	mended  chan struct{}
@@ -807,8 +808,8 @@ func (h *hanging) wantHanging(t *testing.T, n int) {
 	}
 }
 
-// TestLateKeyIsIsolated: a key that hangs delays the calls that wait for its batch until that batch is late, and no call
-// after that (P14).
+// TestLateKeyIsIsolated: a key that hangs delays the calls of other keys that wait for its batch until that batch is late, and no
+// call of another key after that (P14).
 func TestLateKeyIsIsolated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{mended: make(chan struct{})}

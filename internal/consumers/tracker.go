@@ -24,7 +24,7 @@ const (
 	mostTopics = 1000
 	// mostLeases is the most leases that are followed.
 	mostLeases = 200_000
-	// keptFor is how long a consumer is still shown that neither waits in a claim nor holds a lease.
+	// keptFor is how long after its last call a consumer is still shown that neither waits in a claim nor holds a lease.
 	keptFor = 10 * time.Second
 	// RateMinutes is how many minutes Claimed and Settled of a punctual.Consumer count.
 	RateMinutes = 5
@@ -35,8 +35,8 @@ type Caller struct{ User, Address, Name string }
 
 // Tracker records which consumers work on which topic. Its methods are safe for concurrent use.
 //
-// The number of leases that it shows is an upper bound: a lease that ended outside of this process, for instance by a purge, counts
-// until it would have run out.
+// The number of leases that it shows may be too high, because a lease that ended outside of this process, for instance by a purge,
+// counts until it would have run out. It is too low while more than mostLeases leases are held, because the Tracker follows no more.
 type Tracker struct {
 	since      time.Time
 	seed       maphash.Seed
@@ -147,7 +147,7 @@ func (t *Tracker) Claimed(c Caller, ds []punctual.Delivery) {
 // Settled notes a settlement that was sent to the store; err is the store's answer.
 func (t *Tracker) Settled(s *punctual.Settlement, err error) {
 	if err != nil && !errors.Is(err, punctual.ErrLeaseLost) && !errors.Is(err, punctual.ErrCancelled) {
-		return // the lease is still held
+		return // the lease is still held, as far as is known
 	}
 	now := time.Now()
 	t.mu.Lock()
@@ -158,10 +158,13 @@ func (t *Tracker) Settled(s *punctual.Settlement, err error) {
 		return
 	}
 	e.row.seen = now
-	if s.Verb == punctual.SettleExtend && err == nil {
+	switch {
+	case s.Verb == punctual.SettleExtend && err == nil:
 		e.until = now.Add(cmp.Or(s.Delay, e.length))
 		byEnd.Fix(e.row.leases, e)
 		return
+	case s.Verb == punctual.SettleExtend && errors.Is(err, punctual.ErrCancelled):
+		return // the lease stays until its handler settles the message, or until it runs out
 	}
 	t.forget(e)
 	if err == nil && s.Verb != punctual.SettleRelease {
@@ -262,7 +265,8 @@ func (t *Tracker) makeRoom(now time.Time) {
 	}
 }
 
-// sweep removes leases that have run out, and consumers that have neither waited nor held a lease for keptFor. The caller holds mu.
+// sweep removes leases that have run out, and consumers that neither wait nor hold a lease and have made no call for keptFor. The caller
+// holds mu.
 func (t *Tracker) sweep(now time.Time) {
 	gone := func(r *row) bool {
 		for len(r.leases) > 0 && !r.leases[0].until.After(now) {

@@ -13,7 +13,7 @@ import (
 
 var ann, bob = Caller{"ann", "10.0.0.1", "w1"}, Caller{"bob", "10.0.0.2", "w2"}
 
-// deliveries are n claimed messages with tokens from first on, leased for a minute.
+// deliveries returns n claimed messages with tokens from first on, leased for a minute.
 func deliveries(topic string, first, n int) []punctual.Delivery {
 	var out []punctual.Delivery
 	for i := range n {
@@ -29,7 +29,7 @@ func settlement(d punctual.Delivery, v punctual.Verb) *punctual.Settlement {
 	return &punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v}
 }
 
-// of is what the tracker tells of a topic.
+// of returns what the tracker knows of a topic.
 func of(t *testing.T, tr *Tracker, topic string) punctual.Consumers {
 	t.Helper()
 	c, err := tr.Consumers(t.Context(), topic)
@@ -39,7 +39,7 @@ func of(t *testing.T, tr *Tracker, topic string) punctual.Consumers {
 	return c
 }
 
-// held tells who holds how many leases, and has how many claims under way.
+// held lists the consumers, each with its leases and its claims under way: "ann:5+0 " for ann with five leases and no claim.
 func held(c punctual.Consumers) (out string) {
 	for _, r := range c.All {
 		out += fmt.Sprintf("%s:%d+%d ", r.User, r.Leases, r.Waiting)
@@ -47,7 +47,7 @@ func held(c punctual.Consumers) (out string) {
 	return out
 }
 
-// Each has the leases that were given to it, until they are settled, lost, given back, or run out.
+// A consumer has the leases that were given to it, until they are settled, lost, given back, or run out.
 func TestWhoHoldsWhat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := New()
@@ -63,6 +63,7 @@ func TestWhoHoldsWhat(t *testing.T) {
 		tr.Settled(settlement(first[1], punctual.SettleAck), errors.New("the network failed"))
 		tr.Settled(settlement(first[2], punctual.SettleAck), punctual.ErrLeaseLost)
 		tr.Settled(settlement(first[2], punctual.SettleAck), nil)
+		tr.Settled(settlement(first[3], punctual.SettleExtend), punctual.ErrCancelled) // the lease stays
 		tr.Returned(second[:1])
 		if c := of(t, tr, "t"); held(c) != "ann:3+0 bob:2+0 " || c.All[0].Claimed != 5 || c.All[0].Settled != 1 {
 			t.Fatalf("after the settlements: %+v", c)
@@ -81,7 +82,7 @@ func TestWhoHoldsWhat(t *testing.T) {
 	})
 }
 
-// A claim that is under way counts for as long as it waits, and one that ended is shown for a while.
+// A claim that is under way counts for as long as it waits. When it has ended, its consumer is still shown for keptFor.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := New()
@@ -122,7 +123,8 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// However many there are, memory is bounded, nobody is left out of the sums, and what has gone makes room.
+// However many consumers there are, memory is bounded: those without a row of their own are counted together, and those that have gone
+// make room for others.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := New()
@@ -148,7 +150,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// The workers of a program are one consumer, which is told what handlers hold.
+// The workers of a program are one consumer, whose leases are those that their handlers hold.
 func TestObserver(t *testing.T) {
 	tr := New()
 	o := tr.Observer("this program")
@@ -189,7 +191,8 @@ func BenchmarkConsumers(b *testing.B) {
 	}
 }
 
-// What claims of many topics make the tracker keep is bounded. So is what each of them makes it allocate, because everybody waits for that.
+// Claims of many topics make the tracker keep a bounded number of rows. What each of them makes it allocate is bounded, too, because every
+// other call waits for the lock meanwhile.
 func TestClaimsOfManyTopics(t *testing.T) {
 	tr := New()
 	topics := make([]string, punctual.MaxClaimTopics)

@@ -29,7 +29,7 @@ const (
 // mistake, and would be stored anew with each step of its schedule.
 const maxSpecBytes = 512
 
-// ErrNever is in the error for an expression that can be read and yet never comes, such as the 31st of February.
+// ErrNever is wrapped by the error for an expression that can be read and yet never comes, such as the 31st of February.
 var ErrNever = errors.New("no time ever matches")
 
 // An Error says what is wrong with an expression, and where.
@@ -42,7 +42,7 @@ type Error struct {
 	Character int
 	// Problem says what is wrong and what to write instead.
 	Problem string
-	// Never is set when the expression can be read but no time ever matches; the error is then ErrNever.
+	// Never is set when the expression can be read but no time ever matches; the error then wraps ErrNever.
 	Never bool
 }
 
@@ -84,7 +84,7 @@ var nicknames = map[string]string{
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-// Parse reads an expression. An error is an *Error. An expression that no time ever matches is one, too.
+// Parse reads an expression. Its error is always an *Error. An expression that no time ever matches is an error, too.
 func Parse(text string) (Spec, error) {
 	s := Spec{text: text}
 	p := parser{text: text}
@@ -220,7 +220,7 @@ func (s *Spec) whyNever() string {
 	return "no such day with that weekday is in these months and years"
 }
 
-// String is the text as given to Parse.
+// String returns the text as given to Parse.
 func (s Spec) String() string { return s.text }
 
 // Zone is the zone that CRON_TZ= names in the text, or "" without one. Whether this machine knows the zone is for LoadZone to

@@ -67,7 +67,7 @@ func (f field) isNumbers() bool {
 	return true
 }
 
-// all tells whether every value matches because the field is a *.
+// all tells whether every value matches because the field has a * or is a ?.
 func (f field) all() bool {
 	for _, i := range f.items {
 		if i.star && i.step == 1 {

@@ -16,7 +16,7 @@ type Zones struct {
 // ZonesOf returns Zones that have these already, by name, whatever the database of this machine says of the names.
 func ZonesOf(known map[string]*time.Location) *Zones { return &Zones{loaded: maps.Clone(known)} }
 
-// Load is LoadZone.
+// Load returns the zone that LoadZone returns for the name, and loads it only the first time. An error is not kept.
 func (z *Zones) Load(name string) (*time.Location, error) {
 	z.mu.Lock()
 	defer z.mu.Unlock()

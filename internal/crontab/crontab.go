@@ -16,8 +16,8 @@ import (
 type Entry struct {
 	// Line is the number of the line, from 1.
 	Line int
-	// Name is made from the command, so that it stays the same when lines are moved or their times are changed. A command that
-	// stands there twice has a number behind its second name.
+	// Name is made from the command and its user, so that it stays the same when lines are moved or their times are changed. Where
+	// the same command stands in several lines, the names from the second one on end with a number: "-2".
 	Name string
 	// Spec is the expression, Zone the zone of a CRON_TZ line before it; empty without one.
 	Spec, Zone string
@@ -29,7 +29,8 @@ type Entry struct {
 type Problem struct {
 	Line int
 	Text string
-	// Left tells that the line was left out. Otherwise it is taken and the problem is to be known.
+	// Left tells that a line with times was left out, so that no schedule comes of it. Otherwise the user of the file only has to know
+	// of the problem, for example of a % in a command or of a line that sets a variable.
 	Left bool
 }
 
@@ -89,7 +90,7 @@ func (r *reader) line(number int, line string) {
 	r.entries = append(r.entries, e)
 }
 
-// problemOf is why a line cannot be taken, "" when it can.
+// problemOf says why a line cannot be taken, and returns "" when it can.
 func (r *reader) problemOf(e *Entry) string {
 	switch {
 	case e.Command == "":
@@ -130,7 +131,7 @@ func (r *reader) variable(number int, name, value string) {
 	}
 }
 
-// cut takes n words from the start of a line.
+// cut takes n words, or as many as there are, from the start of a line.
 func cut(line string, n int) (words []string, rest string) {
 	rest = line
 	for range n {

@@ -72,7 +72,8 @@ line 22: the - before the command keeps cron from logging it, and no schedule kn
 	}
 }
 
-// The name of a line depends on its command alone, so that a file that was edited can be read again.
+// The name of a line depends on its command, and on how many lines before it have the same one. It depends neither on the times nor on the
+// place of the line, so that a file that was edited can be read again.
 func TestNamesStay(t *testing.T) {
 	before, _ := Read("0 9 * * * a\n0 10 * * * b\n0 11 * * * a\n", false)
 	after, _ := Read("# moved\n5 10 * * * b\n5 9 * * * a\n5 11 * * * a\n", false)

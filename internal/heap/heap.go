@@ -19,7 +19,7 @@ func (o Order[T]) Push(q *[]T, x T) {
 // Fix moves an item of the queue to its place, after what orders it has changed.
 func (o Order[T]) Fix(q []T, x T) { o.put(q, *o.Place(x), x) }
 
-// Remove takes an item out. It gives memory back that was needed for many more.
+// Remove takes an item out of the queue. When the queue fills less than a quarter of its slice, Remove gives memory back.
 func (o Order[T]) Remove(q *[]T, x T) {
 	var none T
 	left, last := (*q)[:len(*q)-1], (*q)[len(*q)-1]
@@ -34,7 +34,8 @@ func (o Order[T]) Remove(q *[]T, x T) {
 	*o.Place(x) = -1
 }
 
-// First returns the items of a queue for which in holds, in no order. It must hold for whatever comes before one of them.
+// First returns the items of a queue for which in holds, in no particular order. If in holds for an item, it must hold for all
+// items that come before that one.
 func First[T any](q []T, in func(x T) bool) (found []T) {
 	for next := []int{0}; len(next) > 0; {
 		i := next[len(next)-1]

@@ -46,7 +46,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("a path begins with %q: %v", segment, !want)
 		}
 	}
-	// What a caller does with the values of one request does not show in the next.
+	// A caller that changes the values of one request does not change those of the next.
 	_, values, _, _ := table.Find("GET", slices.Clone([]string{"a", "1"}))
 	values["x"] = "changed"
 	if _, values, _, _ := table.Find("GET", []string{"a", "1"}); values["x"] != "1" {

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// fault returns err with what could not be done on the source in front, and what to do about it behind.
+// fault returns err with a text in front: what could not be done on the source, and what to do about that.
 func fault(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if c := remedy(err); c != "" {

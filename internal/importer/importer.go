@@ -1,6 +1,7 @@
 // Package importer moves the messages that another delayed queue holds in Redis or PostgreSQL into a Punctual
 // store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's delayed queue or asynq, in PostgreSQL a table
-// of a program's own or River. It is what "punctual import" runs.
+// of a program's own or River. It is what "punctual import" runs. ReadSchedules, for "punctual schedule import", reads the
+// recurring schedules of asynq and BullMQ.
 //
 // A message is moved in three steps, and a run may be killed between any two of them:
 //
@@ -107,7 +108,8 @@ type Options struct {
 	Uncertain Decision
 	// Target names the target store, so that a run does not push messages that were staged for another store.
 	Target string
-	// Rejected, if not nil, is called once with each message that is left where it is. Its error ends the run.
+	// Rejected, if not nil, is called once with each message that cannot be imported and is left where it is. Its error ends
+	// the run.
 	Rejected func(Reject) error
 	// Started, if not nil, is called with the number of messages before the first one is read.
 	Started func(total int64)

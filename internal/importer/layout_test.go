@@ -301,7 +301,7 @@ func TestUnpack(t *testing.T) {
 	})
 }
 
-// What asynq 0.26.0 itself wrote.
+// Tasks that asynq 0.26.0 itself wrote are imported with all that belongs to them.
 func TestAsynq(t *testing.T) {
 	r := newRig(t)
 	r.restore("testdata/asynq-0.26.0.ndjson")
@@ -423,7 +423,7 @@ func TestStagingIsInTheSameSlot(t *testing.T) {
 	})
 }
 
-// What the source answers comes with what to do about it, and without the password.
+// An error of the source comes with what to do about it, and without the password.
 func TestFaultsOfTheSource(t *testing.T) {
 	r := newRig(t)
 	r.must(r.client.Do(t.Context(), "ACL", "SETUSER", "weak", "on", ">secret", "~*", "-@all", "+ping", "+hello", "+client").Err())

@@ -50,7 +50,7 @@ type mover struct {
 // batch under way and returns ctx's error; with Options.Follow the end of ctx is no error. The report is returned in any case,
 // and says what was done until then.
 //
-// An error of one message does not end the run; see Options.Rejected.
+// A message that cannot be read, or that the store refuses as invalid or too large, does not end the run; see Options.Rejected.
 func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, error) {
 	m, err := im.mover(store)
 	if err != nil {
@@ -345,7 +345,7 @@ func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult,
 	if res.Status != punctual.PushDuplicate || !sure || res.Existing == punctual.StateNone {
 		return nil, nil
 	}
-	// This run has never pushed it. Is that the same message, of a source that was set back?
+	// This run has not pushed it before. So the stored message is either the same one, because the source was set back, or another one.
 	there, err := m.topics.Get(ctx, e.message.Topic, e.message.ID)
 	if errors.Is(err, punctual.ErrNotFound) {
 		return nil, nil

@@ -85,7 +85,7 @@ func (r *rig) good(k Kind, name string, n int) []string {
 	return out
 }
 
-// options are those that import what good adds.
+// options returns options that import what good adds.
 func options(k Kind) Options {
 	o := Options{Kind: k, Names: []string{"jobs"}, Topic: "t"}
 	if k == ZSet {
@@ -97,7 +97,7 @@ func options(k Kind) Options {
 	return o
 }
 
-// kinds are those in Redis, allKinds those in PostgreSQL, too.
+// kinds returns the kinds in Redis, allKinds also those in PostgreSQL.
 func kinds() []Kind    { return []Kind{ZSet, BeeDelayQueue, Redisson, Asynq} }
 func allKinds() []Kind { return append(kinds(), Postgres, River) }
 
@@ -278,7 +278,7 @@ func TestLostAnswersOfTheStore(t *testing.T) {
 	}
 }
 
-// What the store certainly did not take goes back exactly as it was.
+// Messages that the store certainly did not take go back exactly as they were.
 func TestRefusedPushes(t *testing.T) {
 	for _, k := range allKinds() {
 		r := newRig(t)
@@ -338,8 +338,8 @@ func TestOneRefusedWhileResuming(t *testing.T) {
 	}
 }
 
-// What a push without an answer may have stored does not go back, whatever a later push of it is told. It stays in
-// staging until a run finds it in the store.
+// Messages that a push without an answer may have stored do not go back, whatever a second push of them is answered. Those that
+// the second push does not settle stay in staging until a later run finds them in the store.
 func TestRefusedAfterPushWithoutAnswer(t *testing.T) {
 	tooMuch := fmt.Errorf("too much: %w", punctual.ErrTooLarge)
 	second := map[string]struct {
@@ -392,7 +392,7 @@ func TestRefusedAfterPushWithoutAnswer(t *testing.T) {
 	}
 }
 
-// What a push without an answer has stored is this run's, also if somebody has changed it since.
+// A message that a push without an answer has stored counts as this run's, also if somebody has rescheduled it since.
 func TestRescheduledAfterPushWithoutAnswer(t *testing.T) {
 	for _, k := range allKinds() {
 		r := newRig(t)
@@ -418,7 +418,7 @@ func TestRescheduledAfterPushWithoutAnswer(t *testing.T) {
 	}
 }
 
-// What cannot be put back stays in staging, and the run says so, whether the store has refused all or one.
+// Messages that cannot be put back stay in staging, and the run says so, whether the store has refused all or one.
 func TestPutBackThatFails(t *testing.T) {
 	putBack := redis.NewScript(putBackText).Hash()
 	one := func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
@@ -471,7 +471,7 @@ func TestPutBackOntoANewTask(t *testing.T) {
 	}
 }
 
-// A member that was moved to another time between being read and being taken is taken with that.
+// A member that was moved to another time between being read and being taken is imported with the new time.
 func TestScoreThatChanges(t *testing.T) {
 	r := newRig(t)
 	first := r.now() + 3600
@@ -699,7 +699,7 @@ func TestOldConsumersRun(t *testing.T) {
 	}
 }
 
-// What another run has adopted is that run's alone to finish and to put back.
+// An entry that another run has adopted can be finished and put back by that run alone.
 func TestAdopted(t *testing.T) {
 	for _, k := range kinds() {
 		r := newRig(t)
@@ -884,7 +884,7 @@ func TestUncertain(t *testing.T) {
 				_, err = i.Configure(t.Context(), "t", punctual.SettingsPatch{DedupeWindow: &none})
 				r.must(err)
 				o.Uncertain = decision
-				// A run that lives may be working on what is young.
+				// The run that took young entries may still be alive and working on them.
 				rep, err := r.tryMove(o)
 				if err != nil || rep.Sets[0].StillStaged != 3 || rep.Sets[0].Rejected[Uncertain] != 3 {
 					t.Errorf("young entries: %v, %+v; want them left alone", err, rep.Sets[0])
@@ -967,8 +967,8 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// What counts for whether a message is there already is all that was given with it; its time counts
-// until somebody has worked on it.
+// A stored message is taken for the imported one when body and headers are the same, and the due time, too, unless
+// there has been an attempt, after which a retry may have moved the due time.
 func TestSameMessage(t *testing.T) {
 	due := seconds(1_800_000_000)
 	there := func() *punctual.Info {

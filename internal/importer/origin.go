@@ -31,13 +31,14 @@ type origin interface {
 	// readKept reads what staging keeps of the entries beside their records.
 	readKept(ctx context.Context, s *source, es []*entry) error
 
-	// take moves entries into staging. It answers with one itemX for each, or a single lockHeld.
+	// take moves entries into staging. It answers with one of the item constants for each, or a single lockHeld.
 	take(ctx context.Context, s *source, es []*entry) ([]int64, error)
 	// adopt replaces the records of staged entries, if they are still the old ones. It answers itemDone for those.
 	adopt(ctx context.Context, s *source, es []*entry, old []string) ([]int64, error)
 	// finish ends the staging of entries whose records are unchanged.
 	finish(ctx context.Context, s *source, es []*entry) error
-	// putBack returns staged entries to the other system, if their records are unchanged. It answers with one itemX for each.
+	// putBack returns staged entries to the other system, if their records are unchanged. It answers with one of the item constants
+	// for each.
 	putBack(ctx context.Context, s *source, es []*entry) ([]int64, error)
 }
 
@@ -49,7 +50,7 @@ type walk func(ctx context.Context, s *source, visit visitor) error
 const (
 	itemGone    = 0 // take: somebody else took it; putBack: another run adopted or finished it
 	itemDone    = 1
-	itemChanged = 2 // take: not as it was read; putBack: its place is taken
-	itemHeld    = 3 // take: the same member is still in staging, or somebody works on it
+	itemChanged = 2 // take: not as it was read (Redis); putBack: its place is taken
+	itemHeld    = 3 // take: the same member is still in staging; PostgreSQL: or somebody works on the row or has changed it
 	lockHeld    = -1
 )

@@ -100,7 +100,7 @@ func (o *pgOrigin) expect(ctx context.Context, _ *source) error {
 	return nil
 }
 
-// describe reads the description of the table from the database, when it is called first.
+// describe reads the description of the table from the database, unless o.table has it already.
 func (o *pgOrigin) describe(ctx context.Context) error {
 	if o.table != nil {
 		return nil
@@ -512,7 +512,7 @@ func query[T any](ctx context.Context, o *pgOrigin, statement string, args ...an
 	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
 
-// pgFault returns err with what could not be done on the source in front, and what to do about it behind.
+// pgFault returns err with a text in front: what could not be done on the source, and what to do about that.
 func pgFault(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	var refused *pgconn.PgError

@@ -16,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// sql is a connection to a database of the test's own, with a table of jobs and River's as its own migrations make it.
+// sql returns a connection to a database of the test's own, with a table of jobs and River's as its own migrations make it.
 func (r *rig) sql() *pgx.Conn {
 	r.t.Helper()
 	if r.db != nil {
@@ -44,7 +44,7 @@ func (r *rig) exec(statement string, args ...any) {
 	r.must(err)
 }
 
-// tables is what the database holds, to compare: all rows of jobs, and what is staged.
+// tables returns what the database holds as a text, to compare: all rows of jobs and of River's table, and what is staged.
 func (r *rig) tables() string {
 	r.t.Helper()
 	var b strings.Builder
@@ -170,7 +170,7 @@ func TestPostgresTypes(t *testing.T) {
 	}
 }
 
-// What is not as it is said to be is refused before anything is changed.
+// Options that do not fit the database are refused.
 func TestPostgresRefuses(t *testing.T) {
 	r := newRig(t)
 	r.exec("create view seen as select * from jobs")

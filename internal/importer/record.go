@@ -10,7 +10,8 @@ import (
 )
 
 // record is the value of a staged message. It has everything that the run which took the message decided about it, so that
-// another run stores exactly the same message. Staging also keeps the member, and for asynq the hash of the task, as they were.
+// another run stores exactly the same message. Staging also keeps the member, for asynq the hash of the task and for PostgreSQL
+// the row, as they were.
 type record struct {
 	// Version is 1.
 	Version int `json:"v"`

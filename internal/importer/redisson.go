@@ -74,7 +74,8 @@ func readRedisson(e *entry, queue string, c Codec) (m punctual.NewMessage, p *pr
 //	random (8 bytes) length (8 bytes, little-endian) value
 //
 // which Redisson has the server pack, so that the length is a C long of the server: 8 bytes on
-// every 64-bit system. Only one of the two lengths can fit.
+// every 64-bit system. The first form is tried first, because the second one fits it only by an
+// accident of its random bytes.
 func unpack(member string) (value string, ok bool) {
 	if v, ok := lengthFirst(member, 9); ok && member[0] == 8 {
 		return v, true

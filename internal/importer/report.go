@@ -10,13 +10,14 @@ import (
 // Report has what a survey found or what a run did.
 type Report struct {
 	Kind Kind
-	// Unit is what the scores count, Guessed whether that was guessed from them (ZSet).
+	// Unit is what the scores, or a due column of numbers, count; Guessed is whether that was guessed from them (ZSet, Postgres).
 	Unit    time.Duration
 	Guessed bool
 	Sets    []*SetReport
 	// Remembered has the topics whose duplicate window (punctual.Settings.DedupeWindow) was made longer.
 	Remembered []Remembered
-	// Unfinished is how many messages are still in staging because the run was ended by an error. The next run pushes them.
+	// Unfinished is how many messages are still in staging because an error ended the run, or because they should go back and a new
+	// task or row has their place. The next run pushes them.
 	Unfinished int64
 }
 

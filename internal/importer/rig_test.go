@@ -22,7 +22,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// shared and postgres are the servers of all tests; each begins with an empty one, or a database of its own.
+// shared and postgres are the servers of all tests. Each test begins with an empty Redis, and with a database of its own.
 var (
 	shared   *redisrig.Server
 	postgres *pgrig.Server
@@ -67,7 +67,7 @@ func (r *rig) must(err error) {
 	}
 }
 
-// now is the time of the source, as Unix seconds.
+// now returns the time of the source, as Unix seconds.
 func (r *rig) now() int64 {
 	r.t.Helper()
 	t, err := r.client.Time(r.t.Context()).Result()
@@ -112,7 +112,7 @@ func (r *rig) survey(o Options) *Report {
 	return rep
 }
 
-// messages are all of a topic, scheduled or ready, by due time.
+// messages returns all scheduled and ready messages of a topic, by due time.
 func (r *rig) messages(topic string) []punctual.Info {
 	r.t.Helper()
 	i, err := punctual.As[punctual.Inspector](r.store)
@@ -175,7 +175,7 @@ func (r *rig) eachOnce(want []string) {
 	}
 }
 
-// everything is all that the source's server holds, to compare.
+// everything returns all that the source's server holds as a text, to compare.
 func (r *rig) everything() string {
 	r.t.Helper()
 	ctx := r.t.Context()
@@ -281,7 +281,7 @@ func (r *rig) restore(file string) {
 	}
 }
 
-// seconds is a due time as BeeDelayQueue, asynq and many others count it.
+// seconds returns a due time from seconds since 1970, as BeeDelayQueue, asynq and many others count it.
 func seconds(s int64) time.Time { return time.Unix(s, 0).UTC() }
 
 // faulty is a store whose pushes fail as they are told to.

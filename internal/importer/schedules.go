@@ -28,8 +28,8 @@ type ScheduleOptions struct {
 	// Topic is the topic for all, if not empty. Otherwise it is the queue, or with ByType the type of asynq's task.
 	Topic  string
 	ByType bool
-	// Zone is the zone of asynq's scheduler (SchedulerOpts.Location), and of BullMQ's servers, whose clock those of its
-	// schedulers mean that name none. Neither is stored.
+	// Zone is the zone of the times that name none: for asynq that of its scheduler (SchedulerOpts.Location), for BullMQ that of the
+	// clocks of its servers. Neither system stores it.
 	Zone string
 	// Overlap and Missed are those of all schedules.
 	Overlap punctual.Overlap
@@ -37,7 +37,7 @@ type ScheduleOptions struct {
 	// Queues are BullMQ's queues; none means all that are found. Prefix is that of its keys: "bull" by default.
 	Queues []string
 	Prefix string
-	// Now is the clock by which a schedule that never comes is told.
+	// Now is the present time. A schedule without a time after it is left out.
 	Now time.Time
 }
 
@@ -45,11 +45,11 @@ type ScheduleOptions struct {
 type ScheduleProblem struct {
 	// Name is where it stands: the type of a task, or queue and scheduler.
 	Name, Text string
-	// Left tells that the schedule was left out. Otherwise it is taken, and the problem is to be known.
+	// Left tells that the schedule was left out. Otherwise it is taken, and its user should know of the problem.
 	Left bool
 }
 
-// String is the problem as a line.
+// String returns the problem as a line.
 func (p ScheduleProblem) String() string { return p.Name + ": " + p.Text }
 
 // schedules collects what is read.
@@ -57,11 +57,12 @@ type schedules struct {
 	opt      *ScheduleOptions
 	all      []punctual.Schedule
 	problems []ScheduleProblem
-	seen     map[string]int // how often a name was made in a topic
+	// taken has the names of the schedules, with their topics, and how often each was wanted by another schedule.
+	taken map[string]int
 }
 
 func newSchedules(o *ScheduleOptions) *schedules {
-	return &schedules{opt: o, seen: make(map[string]int)}
+	return &schedules{opt: o, taken: make(map[string]int)}
 }
 
 func (r *schedules) note(name, format string, args ...any) {
@@ -81,11 +82,12 @@ func (r *schedules) add(where, name string, s punctual.Schedule) {
 		r.leave(where, "%v: name a topic with --topic", err)
 		return
 	}
-	s.Name = scheduleName(name)
-	key := s.Topic + "/" + s.Name
-	if r.seen[key]++; r.seen[key] > 1 {
-		s.Name = fmt.Sprintf("%s-%d", s.Name, r.seen[key])
+	wanted := scheduleName(name)
+	for s.Name = wanted; r.taken[s.Topic+"/"+s.Name] > 0; {
+		r.taken[s.Topic+"/"+wanted]++
+		s.Name = fmt.Sprintf("%s-%d", wanted, r.taken[s.Topic+"/"+wanted])
 	}
+	r.taken[s.Topic+"/"+s.Name] = 1
 	if s.Name != name {
 		r.note(where, "its name is %s here", s.Name)
 	}
@@ -97,7 +99,8 @@ func (r *schedules) add(where, name string, s punctual.Schedule) {
 	r.all = append(r.all, s)
 }
 
-// scheduleName is a name with the bytes that names of schedules may have.
+// scheduleName returns text as the name of a schedule: "-" stands for each character that such a name cannot have, and a text that
+// is too long is cut.
 func scheduleName(text string) string {
 	const longest = punctual.MaxScheduleName - len("-9999")
 	name := strings.Map(func(c rune) rune {
@@ -112,8 +115,8 @@ func scheduleName(text string) string {
 // BullMQ is github.com/taskforcesh/bullmq. Only its schedules can be imported.
 const BullMQ Kind = "bullmq"
 
-// ReadSchedules reads the schedules that a system, Asynq or BullMQ, has in the Redis that a URL names (Dial). They come with what
-// is to be known of each, and of those that were left out.
+// ReadSchedules reads the schedules that a system, Asynq or BullMQ, has in the Redis that a URL names (Dial). problems says what a
+// user should know of them, and why others were left out.
 func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions) (all []punctual.Schedule, problems []ScheduleProblem, err error) {
 	client, err := Dial(url)
 	if err != nil {

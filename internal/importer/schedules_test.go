@@ -92,7 +92,8 @@ func TestBullSchedules(t *testing.T) {
 	}
 }
 
-// wantProblems checks what is said of each schedule, whose order among themselves is that of the text.
+// wantProblems fails the test unless the problems of each schedule are among others those of want, separated there by "; ", and no other
+// schedule has a problem.
 func wantProblems(t *testing.T, problems []ScheduleProblem, want map[string]string) {
 	t.Helper()
 	said := make(map[string][]string)
@@ -117,7 +118,7 @@ func wantProblems(t *testing.T, problems []ScheduleProblem, want map[string]stri
 	}
 }
 
-// asynqEntryOf is what asynq writes for a periodic task: its message SchedulerEntry.
+// asynqEntryOf returns what asynq writes for a periodic task: its message SchedulerEntry.
 func asynqEntryOf(id, spec, typ, payload string, options ...string) string {
 	var b []byte
 	text := func(n protowire.Number, s string) {
@@ -207,5 +208,21 @@ func TestAsynqEntryAsWritten(t *testing.T) {
 	}
 	if _, err := parseAsynqEntry([]byte(asynqWritten[:60])); err == nil {
 		t.Error("half an entry was read")
+	}
+}
+
+// TestScheduleNamesDiffer: each schedule of a topic gets a name that no other one of the topic has, also where the made-up name of
+// one is the real name of another.
+func TestScheduleNamesDiffer(t *testing.T) {
+	r := newSchedules(&ScheduleOptions{Now: scheduleDay, Topic: "t"})
+	for i, name := range []string{"sync", "sync", "sync-2", "sync", "sync-2"} {
+		r.add(fmt.Sprint(i), name, punctual.Schedule{Spec: "@every 1h"})
+	}
+	var names []string
+	for _, s := range r.all {
+		names = append(names, s.Name)
+	}
+	if want := []string{"sync", "sync-2", "sync-2-2", "sync-3", "sync-2-3"}; !slices.Equal(names, want) {
+		t.Errorf("names %q, problems %v; want %q", names, r.problems, want)
 	}
 }

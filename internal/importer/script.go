@@ -21,8 +21,8 @@ var adoptText string
 //go:embed lua/putback.lua
 var putBackText string
 
-// runScript runs a script. When an answer is lost the client runs the script again by itself, and every script is written so
-// that it gives the same answer then.
+// runScript runs a script. When an answer is lost the client runs the script again by itself. Every script is written so that a second
+// run changes nothing more and gives the same answer, except for the answer of finish, which nobody uses.
 func (o *redisOrigin) runScript(ctx context.Context, name, text string, keys []string, args []any) ([]int64, error) {
 	reply, err := redis.NewScript(text).Run(ctx, o.client, keys, args...).Result()
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *source) setKeys(beside string, es []*entry) []string {
 	return s.taskKeys(keys, es)
 }
 
-// take moves entries into staging. It returns an item… constant for each, or a single lockHeld.
+// take moves entries into staging. It returns one of the item constants for each, or a single lockHeld.
 func (o *redisOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	args := []any{string(s.kind)}
 	for _, e := range es {
@@ -117,7 +117,7 @@ func (o *redisOrigin) adopt(ctx context.Context, s *source, es []*entry, old []s
 	return o.runItems(ctx, "adopt", adoptText, []string{stagingKey(s.set)}, args, len(es))
 }
 
-// putBack returns staged entries to the other system. It returns an item… constant for each.
+// putBack returns staged entries to the other system. It returns one of the item constants for each.
 func (o *redisOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	args := []any{string(s.kind)}
 	for _, e := range es {

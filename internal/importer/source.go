@@ -29,7 +29,7 @@ type source struct {
 	lock string
 	// tasks is the prefix of the keys of asynq's task hashes; the ID of a task follows.
 	tasks string
-	// topic is the topic that gets the messages; empty when asynq's task types name the topics.
+	// topic is the topic that gets the messages; empty when the types of asynq's tasks or the kinds of River's jobs name the topics.
 	topic string
 	// unit is the unit of the scores. In PostgreSQL a score is the due time in milliseconds.
 	unit time.Duration
@@ -68,7 +68,8 @@ const (
 	Conflict Reason = "conflict"
 	// Refused: the store refuses the message.
 	Refused Reason = "refused"
-	// Uncertain: nobody knows whether an earlier run has stored the message. The message is still in staging.
+	// Uncertain: it is not known whether an earlier run has stored the message, or what is staged of it cannot be read. The message
+	// is still in staging.
 	Uncertain Reason = "uncertain"
 )
 

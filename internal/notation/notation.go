@@ -172,7 +172,7 @@ func FormatBackoff(b punctual.Backoff) string {
 // time finer than a millisecond.
 func FormatTime(t time.Time) string { return string(AppendTime(nil, t)) }
 
-// AppendTime is FormatTime behind b.
+// AppendTime appends to b what FormatTime returns.
 func AppendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	if t.Nanosecond()%int(time.Millisecond) == 0 {

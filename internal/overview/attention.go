@@ -15,7 +15,7 @@ import (
 // Kind is what a finding is about.
 type Kind string
 
-// The kinds of findings, in the order in which they are shown.
+// The kinds of findings, in the order in which those of the same severity are shown.
 const (
 	// KindUnreachable: the store does not answer.
 	KindUnreachable Kind = "unreachable"
@@ -23,7 +23,7 @@ const (
 	KindStore Kind = "store"
 	// KindLacking: the store is no punctual.Inspector.
 	KindLacking Kind = "lacking"
-	// KindLate: the first message of a topic has been ready for long.
+	// KindLate: the first message of a topic has been ready for long, or nobody reads the events of a topic.
 	KindLate Kind = "late"
 	// KindDeliveryPaused: claims find nothing in a topic.
 	KindDeliveryPaused Kind = "delivery paused"
@@ -37,7 +37,7 @@ const (
 	KindDead Kind = "dead"
 )
 
-// Kinds are all kinds, in the order in which they are shown.
+// Kinds returns all kinds, in the order in which findings of the same severity are shown.
 func Kinds() []Kind {
 	return []Kind{
 		KindUnreachable, KindStore, KindLacking, KindLate, KindDeliveryPaused, KindPushPaused, KindBurst, KindFar, KindDead,
@@ -58,7 +58,7 @@ type Finding struct {
 	From, To time.Time
 	// Count is how many messages it is about: ready ones of a late or paused topic, those of a burst, dead ones, far ones.
 	Count int64
-	// At is when a burst, or the first far message, is due.
+	// At is when a burst, or the first far message, is due. For an unreachable store it is the AsOf of what is shown.
 	At time.Time
 	// Step is how exact At is for a burst.
 	Step Step
@@ -66,7 +66,7 @@ type Finding struct {
 	Late time.Duration
 	// Others, if not 0, is how many more topics have what the findings of this kind before it say.
 	Others int
-	// Name, Value and Remedy are those of a punctual.Finding. A Remedy also says what to do about an unreachable store.
+	// Name, Value and Remedy are those of a punctual.Finding. For an unreachable store Value is the error, and Remedy says what to do.
 	Name, Value, Remedy string
 }
 
@@ -144,7 +144,8 @@ func (r *Reader) examined(ctx context.Context, running <-chan struct{}) []Findin
 	return out
 }
 
-// fewest returns the findings of one kind: one for each of the topics with most messages, and one that sums up the others.
+// fewest returns the findings of one kind: one for each of the topics whose findings are the most severe or are about most messages,
+// and one that sums up the others.
 func fewest(o *Overview, of func(punctual.TopicStats, time.Time) (Finding, bool)) []Finding {
 	var out []Finding
 	for _, t := range o.Topics {

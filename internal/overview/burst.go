@@ -13,7 +13,7 @@ import (
 // forecaster counts ahead: Reader.forecast, or the answer of a survey that has been made.
 type forecaster func(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error)
 
-// examinePicture finds what is unusual in a picture: a burst, and in the picture of the days what is due in more than a year.
+// examinePicture finds what is unusual in a picture: a burst, and with the picture of the days what is due in more than a year.
 func (r *Reader) examinePicture(ctx context.Context, p *Picture, topics []punctual.TopicStats, forecast forecaster) error {
 	counts, step := p.All.Counts, p.All.Step
 	if step == Day { // the picture of the hours finds bursts in the first days

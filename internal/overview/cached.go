@@ -92,7 +92,7 @@ func (c *cached[T]) run(ctx context.Context, p policy, read func(context.Context
 }
 
 // guarded turns a panic of the store into the error of that reading. The reading has a goroutine of its own, in which nobody
-// else could recover, so the panic would end the whole server.
+// else could recover, so the panic would end the whole process.
 func guarded[T any](log *slog.Logger, read func(context.Context) (T, error)) func(context.Context) (T, error) {
 	return func(ctx context.Context) (value T, err error) {
 		defer func() {
@@ -143,8 +143,8 @@ func (c *cached[T]) lastUsed() time.Time {
 	return c.used
 }
 
-// freshFor returns a policy.fresh: an answer is used for share times as long as it took and at most for most, but for a second
-// and four times as long as it took in any case.
+// freshFor returns a policy.fresh: an answer is used for share times as long as it took and at most for most, but in any case for
+// a second and for four times as long as it took.
 func freshFor(most, share time.Duration) func(time.Duration) time.Duration {
 	return func(took time.Duration) time.Duration {
 		return max(leastAge, min(share*took, most), 4*took)

@@ -144,8 +144,8 @@ func (r *Reader) isUsable(a answer[topicCounts]) bool {
 	return a.err != nil || time.Since(a.read) <= max(longAgo, 2*r.countsFor(a.took))
 }
 
-// isCostly reports whether the last counts all took the store long, so that a single slow count changes nothing. The counts
-// of a surveyor are costly until it is known how long they take.
+// isCostly reports whether each of the last mostCosts counts took the store long, so that a single slow count changes nothing. The
+// counts of a surveyor are costly until one has been made, and as long as each of the last ones, however few, took long.
 func (r *Reader) isCostly() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +163,8 @@ func (r *Reader) noteCost(took time.Duration) {
 	r.costs = r.costs[max(0, len(r.costs)-mostCosts):]
 }
 
-// Stats counts one topic. Where counting is costly it returns what Topics knows about it.
+// Stats counts one topic of a store that is a punctual.Inspector. For a surveyor whose counts are costly it returns what Topics
+// knows about the topic, and the Counts that this is part of.
 func (r *Reader) Stats(ctx context.Context, topic string) (punctual.TopicStats, Counts, error) {
 	if r.surveyor == nil || !r.isCostly() {
 		s, err := r.inspector.Stats(ctx, topic)

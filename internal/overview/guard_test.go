@@ -25,7 +25,7 @@ func (s *panicking) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return s.Store.Topics(ctx)
 }
 
-// A look runs in a goroutine of its own. A store that panics in it makes an error of that look, and does not end the program.
+// A reading runs in a goroutine of its own. When the store panics in it, the reading fails and the program goes on.
 func TestLookThatPanics(t *testing.T) {
 	s := &panicking{Store: memstore.New(nil)}
 	t.Cleanup(func() {
@@ -45,7 +45,7 @@ func TestLookThatPanics(t *testing.T) {
 	if failed == nil || !strings.Contains(failed.Error(), "the store panicked") || strings.Contains(failed.Error(), "broken") {
 		t.Errorf("a read whose look panicked: %v", failed)
 	}
-	if err := r.Close(); err != nil { // and so the log is whole
+	if err := r.Close(); err != nil { // it waits for the reading, so the log is whole
 		t.Error(err)
 	}
 	if text := log.String(); !strings.Contains(text, "broken") || !strings.Contains(text, "guard_test.go") {

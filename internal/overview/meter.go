@@ -24,7 +24,7 @@ const PromptLimit = time.Second
 // Meter counts the pushes, deliveries and settlements that pass a Server, a Queue or a Worker: in each minute of the last
 // day, over all topics together and for each topic. It knows only what its Observer reported since the Meter was made, so
 // it knows nothing of other processes, and a restart begins anew. Its memory is bounded, because only 100 topics have
-// numbers of their own. When a further topic comes, a topic that was idle for a day makes room for it; while none was, the
+// numbers of their own. When a further topic comes, the topics that were idle for a day make room for it; while none was, the
 // further topic is counted among all topics only. The methods of a Meter are safe for concurrent use.
 //
 // The minutes are those of the machine's clock, because a Meter has no store to ask. Lateness is by the store's clock.
@@ -41,7 +41,7 @@ func NewMeter() *Meter {
 	return &Meter{since: time.Now(), topics: make(map[string]*series)}
 }
 
-// Since returns when the Meter began to count.
+// Since returns when the Meter began to count: when it was made, or the earliest time given to At if that is earlier.
 func (m *Meter) Since() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,7 +223,7 @@ func (m *Meter) admit(topic string, now int64) *series {
 // minuteOf is the number of the minute since 1970.
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// series holds the minutes of the last day. An hour takes memory only if something passed in it, and a day later another hour
+// series holds the minutes of the last day. An hour takes memory only if something passed in it, and 25 hours later another hour
 // uses that memory again.
 type series struct {
 	ring [MeterMinutes/60 + 1]*slots // hour n is in place n modulo its length

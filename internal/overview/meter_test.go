@@ -13,7 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// feed tells a Meter what a server would.
+// feed calls a Meter's Observer as a server would.
 type feed struct {
 	t *testing.T
 	o *punctual.Observer
@@ -287,7 +287,7 @@ func TestMeterSteps(t *testing.T) {
 	})
 }
 
-// A Meter that is told of the past has counted since then, so that what it shows and what it says agree.
+// A Meter that counts something in the past (At) moves Since back to then, so that Since agrees with what it shows.
 func TestMeterOfThePast(t *testing.T) {
 	m := NewMeter()
 	made, past := m.Since(), time.Now().Add(-3*time.Hour)

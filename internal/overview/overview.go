@@ -25,15 +25,17 @@ type Options struct {
 	Zone *time.Location
 	// Drawn is how many topics, the largest ones, each picture counts one by one, at most 8. Default 5.
 	Drawn int
-	// Burst is from how many messages due within one minute on there is a finding about them. Default 10,000.
+	// Burst is from how many messages due within one minute on there is a finding about them. Days that are too far ahead to be
+	// counted by the minute have such a finding from as many messages on within one day. Default 10,000.
 	Burst int64
 	// Timeout bounds one reading of the counts. Default 30 s.
 	Timeout time.Duration
 	// Patience is how long Read waits for a store that takes long to count. When it is over, Read returns what was counted
-	// before. Default 50 ms.
+	// before, if there is something and it is not too old. Default 50 ms.
 	Patience time.Duration
-	// Hurry makes Read wait for the first counts no longer than Patience. Without it Read waits for the first counts until its
-	// context ends. Until they are there, Overview.Counting is true.
+	// Hurry makes Read wait no longer than Patience also when it has nothing to return: for the first counts, and for new counts
+	// when the old ones are too old to be shown, because nobody has asked for long. Until they are there, Overview.Counting is
+	// true. Without Hurry Read waits for such counts until its context ends.
 	Hurry bool
 	// Logger gets the stack of a store that panics. Default: no log.
 	Logger *slog.Logger
@@ -49,7 +51,8 @@ type Overview struct {
 	Took time.Duration
 	// Err is why the last reading failed; everything else is then of the last one that succeeded, as of AsOf.
 	Err error
-	// Counting is true while the messages are being counted for the first time; nothing else is known then.
+	// Counting is true while the messages are being counted for the first time, or anew because the last counts are too old to
+	// be shown; nothing else is known then.
 	Counting bool
 	// Partial is true while the first count is not finished, but the store has told the next due times of the topics. Of each
 	// topic only the ready messages are known then, up to punctual.MaxReadyCount.
@@ -64,6 +67,7 @@ type Overview struct {
 	Topics []punctual.TopicStats
 	Totals Totals
 	// Oldest is the message that has been ready for longest, in a topic whose delivery is not paused; nil when there is none.
+	// Events, and the messages that say how far a bulk change is, do not count.
 	Oldest *Oldest
 	// Minutes, Hours and Days are the next 60 minutes, 48 hours and 90 days.
 	Minutes, Hours, Days Picture
@@ -124,25 +128,26 @@ type Reader struct {
 const (
 	// leastAge is how long an answer is used at least before the store is read again.
 	leastAge = time.Second
-	// countShare and share bound how often the store is read. An answer that took 1 ms is used for 500 ms if it is one of
-	// counts (countShare), and for 1.5 s if it is a picture (share). So an open page costs the store less than half a percent
-	// of its time, unless answers would become too old.
+	// countShare and share bound how often the store is read. An answer that took 10 ms is used for 5 s if it is one of counts
+	// (countShare), and for 15 s if it is a picture (share). So an open page costs the store less than half a percent of its
+	// time, unless answers would become too old.
 	countShare, share = 500, 1500
-	// mostCountAge is how long counts are used at most, however long counting takes.
+	// mostCountAge is how long counts are used at most, unless counting takes more than a quarter of it. The counts of a surveyor
+	// may be used for longer (surveyShare).
 	mostCountAge = 5 * time.Minute
 	// mostCosts is how many of the last counts decide whether counting is costly.
 	mostCosts = 3
 	// costly is from which duration on a count of the topics is not made for each page that asks.
 	costly = 100 * time.Millisecond
-	// newEnough is how old counts may be for somebody who opens a page.
+	// newEnough is how old counts may be for somebody who opens a page, unless counting takes long (Renew).
 	newEnough = 10 * time.Second
-	// mostPictures bounds the pictures that are kept, three for each time zone.
+	// mostPictures bounds the pictures that are kept, at most three for each time zone.
 	mostPictures = 24
-	// mostAsked bounds the counts ahead that are kept for pages of one topic.
+	// mostAsked bounds the counts ahead that are kept for pages of one topic and for the rows of tables.
 	mostAsked = 256
-	// longAgo is the age from which on an old answer is not shown while a new one is read.
+	// longAgo is the age up to which old counts are shown in any case while new ones are read (isUsable).
 	longAgo = time.Minute
-	// examineEach is how often a store's Examiner is asked about its disk or servers.
+	// examineEach is how long the answer of a store's Examiner about its disk or servers is used at least.
 	examineEach = 30 * time.Second
 )
 
@@ -204,8 +209,8 @@ func (r *Reader) start(f func()) bool {
 	return true
 }
 
-// Expire makes the next Read read everything anew. A caller that has just changed the store calls it, so that the change is
-// seen.
+// Expire makes the next Read count the topics, as Recount does, and all pictures anew. A caller that has just changed the store
+// calls it, so that the change is seen.
 func (r *Reader) Expire() {
 	r.Recount()
 	r.mu.Lock()
@@ -238,8 +243,8 @@ func (r *Reader) Renew() {
 }
 
 // Read returns the overview, which is at most a second old while the store answers quickly. It fails only until the store
-// could be read once; later failures are in Overview.Err, beside what was read before. Counts that take longer than
-// Options.Patience are in the overview of a later call.
+// could be read once; later failures are in Overview.Err, beside what was read before. Once there are counts to return, new ones
+// that take longer than Options.Patience are in the overview of a later call.
 func (r *Reader) Read(ctx context.Context) (*Overview, error) { return r.ReadIn(ctx, r.o.Zone) }
 
 // ReadIn is Read with hours and days that begin as they do in a time zone.
@@ -266,7 +271,7 @@ func (r *Reader) Glance(ctx context.Context) (*Overview, error) {
 	return out, err
 }
 
-// glance returns an overview of what is counted at least every few seconds: the topics, and the next due times of a surveyor.
+// glance returns an overview without pictures and findings: of the topics, and of the next due times of a surveyor.
 func (r *Reader) glance(ctx, patient context.Context) (*Overview, topicCounts, error) {
 	running := r.beginNextDue()
 	c, err := r.quick(ctx, patient)
@@ -299,8 +304,8 @@ func (o *Overview) add() {
 	}
 }
 
-// lateness returns for how long the first ready message of a topic has been ready; ok is false when none is, and for the places
-// of bulk changes, which nobody claims.
+// lateness returns for how long the first ready message of a topic has been ready; ok is false when none is, and for the messages
+// that say how far a bulk change is, because nobody claims them.
 func lateness(t punctual.TopicStats, now time.Time) (late time.Duration, ok bool) {
 	return max(0, now.Sub(t.NextDue)), t.Ready > 0 && !t.NextDue.IsZero() && !strings.HasSuffix(t.Topic, punctual.BulkSuffix)
 }

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// watched is a store in memory that counts the calls of an overview and can fail or hang.
+// watched is a store in memory that counts the calls of an overview, and can fail, hang or be slow.
 type watched struct {
 	*memstore.Store
 
@@ -28,7 +28,7 @@ type watched struct {
 	calls    map[string]int
 	fails    error
 	hangs    string // the call that hangs
-	slowed   string // the call that takes so long
+	slowed   string // the call that is slow
 	takes    time.Duration
 	findings []punctual.Finding
 }
@@ -86,7 +86,7 @@ func (w *watched) set(change func()) {
 	change()
 }
 
-// count is how often a call was made since the last look at it.
+// count returns how often a call was made since count was last asked for it.
 func (w *watched) count(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +152,7 @@ func (s scene) read() *Overview {
 	return o
 }
 
-// readAnew is what is seen once everything has grown old.
+// readAnew reads after an hour, in which all answers have become too old to be used.
 func (s scene) readAnew() *Overview {
 	s.t.Helper()
 	time.Sleep(time.Hour)
@@ -166,7 +166,7 @@ func (s scene) pause(topic string, push, delivery bool) {
 	}
 }
 
-// kinds are the kinds of the findings, with their topics.
+// kinds returns the kinds of the findings, with their topics.
 func kinds(o *Overview) string {
 	var out []string
 	for _, f := range o.Attention {
@@ -262,7 +262,7 @@ func TestDaysOfAZone(t *testing.T) {
 	})
 }
 
-// Each zone has its own days, also where clocks change, and people in zones with the same hours share their picture.
+// Each zone has its own days, and people in zones with the same hours share their picture.
 func TestPicturesOfZones(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "", 24*time.Hour+30*time.Minute) // 2000-01-02 00:30 UTC
@@ -305,7 +305,7 @@ func TestPicturesOfZones(t *testing.T) {
 	})
 }
 
-// In a hurry the first view does not wait for the counts, nor one after a time in which nobody looked.
+// With Options.Hurry the first Read does not wait for the counts, nor does one after a long time in which nobody read.
 func TestHurry(t *testing.T) {
 	inBubble(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
@@ -321,7 +321,7 @@ func TestHurry(t *testing.T) {
 		counting(true)
 		time.Sleep(3 * time.Second)
 		counting(false)
-		time.Sleep(3 * mostCountAge) // nobody looks
+		time.Sleep(3 * mostCountAge) // nobody reads
 		counting(true)
 		time.Sleep(3 * time.Second)
 		counting(false)
@@ -337,7 +337,7 @@ func TestHurry(t *testing.T) {
 	})
 }
 
-// Where the topics are quickly counted each page counts them. Else pages share a count, until something is changed.
+// Where the topics are quickly counted each page counts them. Otherwise pages share a count, until something is changed.
 func TestTopics(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
@@ -373,7 +373,7 @@ func TestTopics(t *testing.T) {
 	})
 }
 
-// A hundred callers cost one look, and what was read is used for a second.
+// A hundred callers cost one reading, and what was read is used for a second.
 func TestCallersShareALook(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
@@ -407,7 +407,8 @@ func TestCallersShareALook(t *testing.T) {
 	})
 }
 
-// Where all topics are drawn, none is counted twice, and the page of a large store has its nearest picture first.
+// Where all topics are drawn, none is counted twice for a picture. As long as the first picture is not there, the others are not begun, so
+// that the page of a large store has the minutes first.
 func TestMessagesAreCountedOnce(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		for n := range 5 {
@@ -434,7 +435,7 @@ func TestMessagesAreCountedOnce(t *testing.T) {
 	})
 }
 
-// With many topics the calls do not grow.
+// The number of forecasts does not grow with the number of topics.
 func TestCallsAreBounded(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		for n := range 500 {
@@ -447,7 +448,7 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
-// What was read stays when the store does not answer, with the time and the reason.
+// When the store does not answer any more, Read returns what was read before, with its time and the reason of the failure.
 func TestStale(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
@@ -478,7 +479,7 @@ func TestNeverAnswered(t *testing.T) {
 	})
 }
 
-// A store that hangs keeps callers for the patience alone, once there is something to show.
+// A store that hangs keeps callers waiting only for Options.Patience, once there is something to show.
 func TestHanging(t *testing.T) {
 	inBubble(t, &Options{Patience: 50 * time.Millisecond, Timeout: 5 * time.Second}, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
@@ -503,7 +504,7 @@ func TestHanging(t *testing.T) {
 }
 
 // The counts are there although the pictures take long.
-func TestSlowPictures(t *testing.T) {
+func TestPictures(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
 		s.set(func() { s.hangs = "forecast" })
@@ -530,7 +531,7 @@ func TestSlowPictures(t *testing.T) {
 	})
 }
 
-// A caller that leaves does not end the look of the others.
+// A caller that leaves does not end the reading that it began.
 func TestLeavingCaller(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.set(func() { s.hangs = "topics" })
@@ -592,7 +593,8 @@ func TestAttention(t *testing.T) {
 	})
 }
 
-// Three seconds are not worth saying, ten minutes are bad, unless the topic says that its messages may wait for longer.
+// A message that has been ready for three seconds is no finding and one that has been for ten minutes a bad one, unless the topic says
+// that its messages may wait for longer (LateAfter).
 func TestHowLate(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", 0)
@@ -625,7 +627,7 @@ func TestHowLate(t *testing.T) {
 	})
 }
 
-// A burst is found to the minute, also among others in its hour, and once.
+// A burst is found once: to the minute, also when other messages are due in its hour, and to the day when it is far ahead.
 func TestBurst(t *testing.T) {
 	for _, c := range []struct {
 		in    time.Duration
@@ -654,7 +656,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// As many in every minute as in the others are no burst.
+// When as many messages are due in each minute there is no burst, although they are more than Options.Burst.
 func TestNoBurst(t *testing.T) {
 	inBubble(t, &Options{Burst: 5}, func(t *testing.T, s scene) {
 		for n := range 120 {
@@ -666,7 +668,7 @@ func TestNoBurst(t *testing.T) {
 	})
 }
 
-// Of a kind the largest are named, the others counted.
+// When many topics have a finding of one kind, five have a finding each, and a sixth finding counts the others.
 func TestManyTopicsNeedAttention(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		for n := range 20 {

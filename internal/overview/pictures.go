@@ -147,7 +147,8 @@ func largest(topics []punctual.TopicStats, n int) []punctual.TopicStats {
 	return out
 }
 
-// picturePolicy gives a picture a minute to be counted, and uses it for share times as long as that took.
+// picturePolicy gives a picture a minute to be counted, and uses it for share times as long as that took. Unless the store is a
+// surveyor, the picture may not become older than Step.picture says.
 func (r *Reader) picturePolicy(s Step) policy {
 	_, most := s.picture()
 	if r.surveyor != nil {

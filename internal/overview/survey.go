@@ -20,7 +20,7 @@ const (
 	// A survey that took one second is used for surveyShare seconds, and next due times that took as long for nextDueShare
 	// seconds.
 	surveyShare, nextDueShare = 400, 1000
-	// surveyTopics is how many topics a survey counts one by one, at least: as many as a page of a table shows.
+	// surveyTopics is how many topics a survey counts one by one: as many as a page of a table shows.
 	surveyTopics = 50
 )
 
@@ -163,8 +163,8 @@ func (r *Reader) beginNextDue() <-chan struct{} {
 	return r.nextDue.begin(r, policy{timeout: r.o.Timeout, fresh: fresh}, r.surveyor.NextDue)
 }
 
-// surveyedAhead answers from the last survey. It returns nil if the survey does not have the answer, and ErrCounting before
-// the first survey.
+// surveyedAhead answers from the last survey. It returns nil if the survey does not have the answer or is too old to be shown,
+// and ErrCounting before the first survey.
 func (r *Reader) surveyedAhead(patient context.Context, q AheadQuery) (*Ahead, error) {
 	running := r.beginCount()
 	c := r.counts.await(patient, nil)
@@ -181,7 +181,8 @@ func (r *Reader) surveyedAhead(patient context.Context, q AheadQuery) (*Ahead, e
 	return a, nil
 }
 
-// surveyedTopics returns what is known about the topics without waiting for a survey.
+// surveyedTopics returns what is known about the topics. It waits for a survey no longer than Options.Patience, and not at all
+// when there is one that may be shown.
 func (r *Reader) surveyedTopics(ctx context.Context, running <-chan struct{}) (Counts, error) {
 	reading := r.beginNextDue()
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)

@@ -15,7 +15,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// surveying is a store in memory that answers as a punctual.Surveyor, by looking at each message.
+// surveying is a store in memory that answers as a punctual.Surveyor, by listing each message.
 type surveying struct{ *watched }
 
 func (s surveying) scheduled(ctx context.Context, topic string) ([]punctual.Info, error) {
@@ -106,7 +106,7 @@ func (s scene) fillForPictures() {
 	s.push("ready", "x", 0)
 }
 
-// What a survey brings is what the forecasts say, in every zone, also a while later.
+// The pictures from a survey are the same as those from forecasts, in three zones, also an hour and a half later.
 func TestSurveyEqualsForecasts(t *testing.T) {
 	for _, name := range []string{"UTC", "America/New_York", "Asia/Kolkata"} {
 		zone, err := time.LoadLocation(name)
@@ -161,7 +161,7 @@ func TestOldSurvey(t *testing.T) {
 	})
 }
 
-// What a page costs that is open all day is bounded by how long the looks take, also where they take long.
+// A page that is open for ten hours has the store surveyed for at most 0.35 % of the time, whether a survey takes 3 s or 25 s.
 func TestShareOfSurveys(t *testing.T) {
 	for _, takes := range []time.Duration{3 * time.Second, 25 * time.Second} {
 		inSurvey(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
@@ -180,7 +180,8 @@ func TestShareOfSurveys(t *testing.T) {
 	}
 }
 
-// Before the first survey has ended a page shows the topics, what is ready and what is late. Then it is of now, though the survey is not.
+// Before the first survey has ended a page shows the topics, what is ready and what is late. After the survey it goes on to show what is
+// ready and paused now, although the other counts are as old as the survey.
 func TestNextDue(t *testing.T) {
 	inSurvey(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
 		s.push("a", "1", 0)

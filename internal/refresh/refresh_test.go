@@ -29,7 +29,7 @@ func TestGet(t *testing.T) {
 	})
 }
 
-// Callers who come at once, long after the last one, all wait for the one that reads: nobody gets what was read before.
+// Callers that come at the same time, long after the last one, all wait for the one that reads: none gets what was read before.
 func TestNobodyGetsWhatIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, reads := make(chan struct{}), 0

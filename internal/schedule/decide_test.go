@@ -397,8 +397,8 @@ func TestZoneChangesAtATime(t *testing.T) {
 	}
 }
 
-// TestTwoVersionsOfAZone lets processes with different zone data take turns. Each day has its time once, at the instant that the one
-// or the other knows, and the instants only grow.
+// TestTwoVersionsOfAZone lets processes with different zone data take turns. Each of the two times of a day comes once, at the instant
+// that the one or the other process knows for it, and the instants only grow.
 func TestTwoVersionsOfAZone(t *testing.T) {
 	seed := seedrig.Of(t)
 	load := func(name string) *time.Location {
@@ -408,7 +408,7 @@ func TestTwoVersionsOfAZone(t *testing.T) {
 		}
 		return loc
 	}
-	// The zone moves by an hour between the two versions of its data, once forward and once back.
+	// By the newer version of its data the zone is an hour farther east than by the older one.
 	newer := cron.ZonesOf(map[string]*time.Location{"Test/City": load("Europe/Berlin")})
 	older := cron.ZonesOf(map[string]*time.Location{"Test/City": load("Europe/London")})
 	for n := range 200 {

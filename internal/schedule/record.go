@@ -15,7 +15,7 @@ import (
 //
 // A schedule is a message of the companion topic T@cron. Its ID is the name of the schedule, it is due when the schedule comes
 // next, and its body is a Record as JSON. Times are Unix milliseconds, durations milliseconds; a member with its zero value is
-// left out:
+// left out, unless no record can do without it, such as spec:
 //
 //	{"v":1,
 //	 "spec":"0 9 * * MON-FRI", "zone":"Europe/Berlin", "from":…, "until":…, "except":["12-25"],
@@ -27,7 +27,7 @@ import (
 //	  "mark":{"at":…, "offset":3600},                 the latest time that is decided
 //	  "earlier":[{"spec":…, …, "end":…}],             former definitions, each of which still gives the times up to its end
 //	  "skip":[…], "skip_to":…,                        times that do not come: these, and all up to skip_to
-//	  "stored":41, "missed":0, "skipped":1,           how many times were decided how
+//	  "stored":41, "missed":2, "skipped":1,           how many times were decided how
 //	  "ran":[…],                                      the last times stored, at most 10
 //	  "left":[{"at":…, "why":"overlap"}],             the last times left out, at most 10
 //	  "watch_from":…,                                 occurrences up to here do not count for max_dead

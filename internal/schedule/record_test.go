@@ -63,7 +63,7 @@ func TestGoldenRecord(t *testing.T) {
 	}
 }
 
-// A program must not lose what it cannot read, so it does not read it.
+// A program refuses a record with a member that it does not know, because it would lose the member when it writes the record.
 func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"v":2,"spec":"@daily","state":{}}`:             "version 2 and this program reads 1",

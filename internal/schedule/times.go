@@ -37,7 +37,7 @@ func (t Timing) equal(u Timing) bool {
 
 // Time is one time of a schedule.
 type Time struct {
-	// At is the instant, in Unix milliseconds, always of a whole second; 0 in a Time that stands for none.
+	// At is the instant, in Unix milliseconds. It is a whole second, unless Behind returned the Time; 0 stands for no time.
 	At int64 `json:"at,omitempty"`
 	// Offset is the offset of the zone at that instant, in seconds east of UTC, by the zone data of the process that found it.
 	Offset int `json:"offset,omitempty"`
@@ -113,7 +113,7 @@ func readExcept(days []string) (map[string]bool, error) {
 	return out, nil
 }
 
-// Next is the first time later than after, or the zero Time when there is none.
+// Next returns the first time later than after, or the zero Time when there is none.
 func (t *Times) Next(after Time) Time {
 	if first := t.from - 1; t.from != 0 && after.At < first {
 		after = t.shown(first - first%1000) // times are of whole seconds, so none lies between this one and first
@@ -150,7 +150,7 @@ func (t *Times) shown(at int64) Time {
 	return Time{At: at, Offset: offset}
 }
 
-// Behind is the instant now as a Time to continue from.
+// Behind returns the instant now as a Time to continue from: the argument of Next, for the first time after now.
 func (t *Times) Behind(now int64) Time { return t.shown(now) }
 
 func (t *Times) excepted(at int64) bool {
@@ -190,7 +190,7 @@ func (t *Times) Warnings() (out []string) {
 	return out
 }
 
-// Delay is by how much the schedule comes later than the times of its expression: a part of spread, in milliseconds, that its
+// Delay returns by how much the schedule comes later than the times of its expression: a part of spread, in milliseconds, that its
 // topic and name decide. So many schedules for one instant do not all come at once, and each keeps its distance from one time
 // to the next. A spread of a second or more gives whole seconds.
 func Delay(spread int64, topic, name string) int64 {

@@ -82,7 +82,7 @@ func TestExceptionsAndBounds(t *testing.T) {
 		"the zone stands in the expression": {
 			Timing{Spec: "CRON_TZ=Asia/Kathmandu 0 9 * * *"}, "2026-11-20 00:00", "2026-11-21 00:00", []string{"2026-11-20 03:15:00"},
 		},
-		"a day without a second hour of its own": { // clocks go back from 0:00 of the 8th to 23:00 of the 7th
+		"a day without a second hour of its own": { // the clocks go back from 1:00 to 0:00 of the day that is excepted
 			Timing{Spec: "30 * * * *", Zone: "America/Havana", Except: []string{"2026-11-01"}},
 			"2026-11-01 02:00", "2026-11-02 06:00",
 			[]string{"2026-11-01 02:30:00", "2026-11-01 03:30:00", "2026-11-02 05:30:00"},
@@ -96,7 +96,8 @@ func TestExceptionsAndBounds(t *testing.T) {
 	}
 }
 
-// TestAgainstPlainTimes compares with the times without bounds and exceptions, one by one: these and exceptions take away exactly what they say.
+// TestAgainstPlainTimes compares with the times that the same expressions have without bounds and exceptions, one by one: bounds and exceptions
+// take away exactly the times that they name.
 func TestAgainstPlainTimes(t *testing.T) {
 	r := rand.New(rand.NewPCG(seedrig.Of(t), 1))
 	zones := []string{"UTC", "Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns", "Africa/Casablanca", "Asia/Beirut"}

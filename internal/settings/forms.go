@@ -268,7 +268,7 @@ func allowedNames() string {
 	return fmt.Sprintf("none, or 1 to %d names of 1 to %d bytes of A-Z a-z 0-9 . _ -", punctual.MaxGroups, punctual.MaxGroupBytes)
 }
 
-// problemOfNames is what is wrong with a list of names, "" when nothing is.
+// problemOfNames says what is wrong with a list of names, and returns "" when nothing is.
 func problemOfNames(list []string) string {
 	allowed := allowedNames()
 	if len(list) > punctual.MaxGroups {
@@ -320,7 +320,7 @@ var events = &form[punctual.Events]{
 // maxDelay bounds every delay of a backoff; it keeps the doubling from overflowing.
 const maxDelay = 10 * 365 * 24 * time.Hour
 
-// problemOf is what is wrong with a backoff, "" when nothing is.
+// problemOf says what is wrong with a backoff, and returns "" when nothing is.
 func problemOf(b punctual.Backoff) string {
 	write := notation.FormatDuration
 	for i, d := range b.Delays {
@@ -335,7 +335,7 @@ func problemOf(b punctual.Backoff) string {
 		return fmt.Sprintf("base %s: use 0 to %s", write(b.Base), write(maxDelay))
 	case b.Max < b.Base || b.Max > maxDelay:
 		return fmt.Sprintf("max %s: use the base %s to %s", write(b.Max), write(b.Base), write(maxDelay))
-	case !(b.Jitter >= 0 && b.Jitter <= 1): // also for what is no number
+	case !(b.Jitter >= 0 && b.Jitter <= 1): // NaN is refused, too
 		return fmt.Sprintf("jitter %v: use 0 to 1", b.Jitter)
 	}
 	return ""

@@ -52,7 +52,7 @@ func (f *field[T]) places(s *punctual.Settings, p *punctual.SettingsPatch) (of, 
 	return f.of(s), f.in(p)
 }
 
-// words is a Go name in lower case, its words joined by _.
+// words returns a Go name in lower case, its words joined by _.
 func words(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -64,7 +64,7 @@ func words(name string) string {
 	return b.String()
 }
 
-// draw is a value within the bounds of the row.
+// draw returns a patch that gives the setting of the row a value within its bounds.
 func draw(t *rapid.T, row *Setting) punctual.SettingsPatch {
 	var p punctual.SettingsPatch
 	least, most := row.Range()
@@ -146,7 +146,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestBounds: the least and the most value are taken, what lies beyond is refused with what is allowed, and the default is one of them.
+// TestBounds: the default of each setting is allowed. Of durations and counts the least and the most value are allowed, and a value beyond
+// them is refused with an error that says what is allowed.
 func TestBounds(t *testing.T) {
 	d := punctual.DefaultSettings()
 	for _, row := range Table {
@@ -185,7 +186,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestNames: a list has at most 32 unlike names of at most 62 bytes, and the word for none is not one.
+// TestNames: a list has at most 32 unlike names of at most 62 bytes, and the words "none" and "all" are no names.
 func TestNames(t *testing.T) {
 	row := Find("groups")
 	many := make([]string, punctual.MaxGroups+1)
@@ -209,7 +210,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestErrorsOfText: what cannot be read is an ErrInvalid that begins with the setting's name and says what is allowed or how to write it.
+// TestErrorsOfText: a text that cannot be read is an ErrInvalid that begins with the setting's name and says what is allowed or how to write it.
 func TestErrorsOfText(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"lease", "", "lease is empty: use 10ms to 1d"},

@@ -28,13 +28,13 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// lateBy is a delivery that was so late.
+// lateBy returns a delivery that was so late.
 func lateBy(by time.Duration) *punctual.Delivery {
 	due := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	return &punctual.Delivery{Message: punctual.Message{Due: due, Created: due.Add(-time.Hour)}, Delivered: due.Add(by)}
 }
 
-// Nobody can deliver a message before it is pushed.
+// The lateness of a message that was pushed after its due time counts from the push, because nobody can deliver it earlier.
 func TestPushedLate(t *testing.T) {
 	l := New(Objective{time.Second, 99})
 	d := lateBy(time.Hour)

@@ -24,7 +24,7 @@ type Files struct {
 	ClientRequired bool
 }
 
-// checkInterval is how often a new connection checks whether the files have changed.
+// checkInterval is how often, at most, new connections check whether the files have changed.
 const checkInterval = time.Second
 
 // source makes configurations of files.
@@ -53,8 +53,8 @@ func (s stamp) same(t stamp) bool {
 }
 
 // Config returns a configuration for TLS 1.3 alone, with HTTP/2 and HTTP/1.1. New connections notice within a second that the files have
-// changed. While the files do not fit together, for instance because only one of two has been replaced, the old certificate stays in use,
-// which is logged once.
+// changed. While the files do not fit together, for instance because only one of two has been replaced, the old certificate stays in use.
+// The error is logged once, and again only when another error takes its place.
 func Config(files Files, log *slog.Logger) (*tls.Config, error) {
 	if files.ClientRequired && files.ClientCA == "" {
 		return nil, fmt.Errorf("client certificates are required but no file has their roots: name one: %w", punctual.ErrInvalid)

@@ -35,7 +35,8 @@ func asNobody(t *testing.T, f func() error) error {
 	return <-done
 }
 
-// TestForeignClient: the socket's mode is opened, and its owner still hears nobody but its own user.
+// TestForeignClient: the mode of the socket keeps other users out. When the mode is opened, the listener still closes the connections of
+// other users.
 func TestForeignClient(t *testing.T) {
 	dir, err := os.MkdirTemp("", "p")
 	if err != nil {
@@ -50,7 +51,7 @@ func TestForeignClient(t *testing.T) {
 	if err := errors.Join(os.Chmod(dir, 0o777), os.Chmod(path, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	greet(t, l) // whom the next one accepted
+	greet(t, l) // says hello to the connection that l accepts next
 	var foreign net.Conn
 	err = asNobody(t, func() (err error) {
 		foreign, err = net.Dial("unix", path)
@@ -66,7 +67,7 @@ func TestForeignClient(t *testing.T) {
 	foreign.Close()
 }
 
-// TestForeignServer: somebody else's socket is not talked to.
+// TestForeignServer: a socket of another user is refused with ErrForbidden.
 func TestForeignServer(t *testing.T) {
 	dir, err := os.MkdirTemp("", "p")
 	if err != nil {
@@ -91,7 +92,7 @@ func TestForeignServer(t *testing.T) {
 	}
 }
 
-// TestRoot: root gets through to a server over a directory of another user, and not to who put a socket into somebody else's directory.
+// TestRoot: root may connect to another user's socket in a directory of that user, and not to another user's socket in a directory of root.
 func TestRoot(t *testing.T) {
 	dir, err := os.MkdirTemp("", "p")
 	if err != nil {

@@ -11,7 +11,7 @@ type Attributes struct {
 	// Remember is the message's own duplicate window: how long after its end a push with the same ID is a duplicate. Left out means
 	// the topic's.
 	Remember Given `json:"remember,omitzero"`
-	// Timeout is how long a handler may work on the message. Left out means that it decides itself.
+	// Timeout is how long a handler may work on the message. Left out leaves that to whoever handles the message.
 	Timeout Given `json:"timeout,omitzero"`
 }
 
@@ -20,7 +20,7 @@ func attributesOf(a storekit.Attributes) Attributes {
 	return Attributes{Remember: Given(DurationText(a.Remember)), Timeout: Given(DurationText(a.Timeout))}
 }
 
-// read is the attributes as a store takes and returns them, or an ErrInvalid that names the member.
+// read returns the attributes as a store takes and returns them, or an ErrInvalid that names the member.
 func (a Attributes) read() (out storekit.Attributes, err error) {
 	if out.Remember, err = ParseDurationText("remember", string(a.Remember)); err != nil {
 		return out, err
@@ -29,8 +29,8 @@ func (a Attributes) read() (out storekit.Attributes, err error) {
 	return out, err
 }
 
-// answered is the attributes of an answer. What cannot be read is an ErrIndeterminate, because the answer is not that of a server
-// of this interface.
+// answered returns the attributes of an answer. A member that cannot be read is an ErrIndeterminate, because no server of this
+// interface sends one.
 func (a Attributes) answered() (storekit.Attributes, error) {
 	out, err := a.read()
 	if err != nil {

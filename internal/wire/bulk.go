@@ -13,11 +13,12 @@ type BulkRequest struct {
 	Do string `json:"do"`
 	// By is how far a shift moves each message: "1h" later, "-1h" earlier.
 	By Given `json:"by,omitzero"`
-	// ID names a shift, so that it is made once for a day however often the request is sent.
+	// ID names a shift, so that within a day (punctual.BulkMemory) it is made once, however often the request is sent.
 	ID Given `json:"id,omitzero"`
 	// When is the new due time of a requeue or reschedule. Left out, the messages are due now.
 	When
-	// State is "scheduled", "ready", "leased" or "dead". Left out, it is both scheduled and ready, or dead for a requeue.
+	// State is "scheduled", "ready", "leased" or "dead". Left out, it is both scheduled and ready, scheduled alone for a shift to
+	// earlier, or dead for a requeue. A delete needs it.
 	State  Given             `json:"state,omitzero"`
 	From   Given             `json:"from,omitzero"`
 	To     Given             `json:"to,omitzero"`

@@ -22,7 +22,7 @@ import (
 //	body      version (1 byte: 3), kind (1 byte), number of items, items, and no further bytes
 //
 //	number    unsigned LEB128, in as few bytes as it needs, at most 2^63-1
-//	signed    a number: 2n for n >= 0, else -2n-1
+//	signed    as a number, but up to 2^64-1: 2n for n >= 0, else -2n-1
 //	text      number of bytes, bytes
 //	time      8 bytes, two's complement, little-endian: milliseconds since 1970; the first instant of the year 1 stands for no time
 //	flags     number with a bit for each part that is there; bits without a meaning are 0

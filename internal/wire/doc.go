@@ -3,11 +3,12 @@
 // that the other does not read.
 //
 // A request that carries many items, such as /v1/push, is one JSON object with a list. Its answer has one result for each
-// item, in the same order. Malformed JSON fails the whole request. An item that is well-formed JSON and has a bad value fails
-// alone.
+// item, in the same order. JSON that is malformed, or has an unknown name or a value of another JSON type than expected, fails
+// the whole request. An item fails alone when a value of the right type cannot be used, such as a duration of "5 fortnights".
 //
 // Times are RFC 3339. Durations are written as package notation does ("30m", "2d12h"). Tokens are strings, because many languages
-// round numbers beyond 2^53. A body is the member "body" if it is UTF-8 and "body_base64" otherwise.
+// round numbers beyond 2^53. A body is the member "body" if it is UTF-8 and "body_base64" otherwise; a request may have UTF-8 in
+// "body_base64" as well.
 //
 // The compatibility rules: within /v1 a name and its form never change. A client ignores members of an answer that it does not know.
 // A server refuses members of a request that it does not know, so a client sends a new member only if the caller uses it.

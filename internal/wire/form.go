@@ -53,7 +53,8 @@ func errNeedsJSON() error {
 	return invalidf("the compact form has no follow-ups, due times of settlements and conditions: send the request as JSON")
 }
 
-// EncodePush returns the body of a push. With Compact, PushNeedsJSON must be false. storekit.CheckPush must have accepted the messages, and their due times must be whole milliseconds.
+// EncodePush returns the body of a push. With Compact, PushNeedsJSON must be false. storekit.CheckPush must have accepted the messages, and
+// their due times must be whole milliseconds.
 func EncodePush(f Form, ms []punctual.NewMessage) ([]byte, error) {
 	if f == Compact {
 		if PushNeedsJSON(ms) {
@@ -133,8 +134,8 @@ func DecodeClaimAnswer(f Form, data []byte) ([]punctual.Delivery, error) {
 	return ds, nil
 }
 
-// EncodeSettle returns the body of a settle. With Compact, SettleNeedsJSON must be false. storekit.CheckSettlement must have accepted the settlements, and
-// storekit.TrimError must have trimmed their errors.
+// EncodeSettle returns the body of a settle. With Compact, SettleNeedsJSON must be false. storekit.CheckSettlement must have accepted the
+// settlements, and storekit.TrimError must have trimmed their errors.
 func EncodeSettle(f Form, ss []punctual.Settlement) ([]byte, error) {
 	if f == Compact {
 		if SettleNeedsJSON(ss) {

@@ -13,7 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The samples contain values with every field set and values with none set.
+// The samples have values with few fields set, and values with nearly all that the compact form can carry. No sample has a Timeout.
 
 func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
@@ -23,7 +23,7 @@ func samplePush() []punctual.NewMessage {
 		{Topic: "a", ID: `x"\y`, Body: []byte("body"), Delay: time.Minute},
 		{
 			Topic: "b/c", ID: "2", Body: []byte{0xff, 0}, Headers: map[string]string{"h": "v", "i": ""}, Due: at(1795353600250),
-			MaxAttempts: 3, ExpireAfter: 36 * time.Hour, DropExpired: true, IfExists: punctual.IfExistsReplaceDead, Remember: 24 * time.Hour,
+			MaxAttempts: 3, ExpireAfter: 36 * time.Hour, DropExpired: true, IfExists: punctual.IfExistsReplaceDead, Remember: 24 * time.Hour, Timeout: 90 * time.Second,
 		},
 		{Topic: "b/c", Headers: map[string]string{"\xff": "v", "n": "\xfe"}, Due: at(-5)},
 	}
@@ -48,7 +48,7 @@ func sampleDeliveries() []punctual.Delivery {
 		{
 			Message: punctual.Message{
 				ID: `x"\y`, Topic: "a", Body: []byte("body"), Headers: map[string]string{"h": "v", "i": ""}, Due: at(2000), FirstDue: at(1000),
-				Attempt: 2, MaxAttempts: 5, Created: at(-5), Expires: punctual.MaxDue, DropExpired: true, Remember: 1500 * time.Millisecond,
+				Attempt: 2, MaxAttempts: 5, Created: at(-5), Expires: punctual.MaxDue, DropExpired: true, Remember: 1500 * time.Millisecond, Timeout: 90 * time.Second,
 			},
 			Token: -9007199254740993, Delivered: at(2001), LeaseUntil: at(253402300800000),
 			Failures: []punctual.Failure{{Attempt: 1, At: at(1500), Error: "no answer"}},
@@ -88,7 +88,7 @@ func arrives(t *testing.T, what string, sent, arrived any) {
 	}
 }
 
-// What the compact form cannot carry is never left out of it in silence.
+// A request with something that the compact form cannot carry is refused in that form. It is never sent without that part.
 func TestCompactFormRefusesWhatItCannotCarry(t *testing.T) {
 	for name, ss := range map[string][]punctual.Settlement{
 		"follow-ups": {{Topic: "a", ID: "1", Verb: punctual.SettleAck}, {Topic: "a", ID: "2", Verb: punctual.SettleAck, Then: samplePush()[:1]}},
@@ -243,7 +243,7 @@ func TestCompactBytes(t *testing.T) {
 		what, want string
 		got        []byte
 	}{
-		{"push", "030103010001611204626f64790478225c7980b09dc2df01ef0702ff0003622f6301320201680176016900fae06903a2010000038080dacfedbb1d0306010480b89929", push},
+		{"push", "030103010001611204626f64790478225c7980b09dc2df01ef0702ff0003622f6301320201680176016900fae06903a2010000038080dacfedbb1d030b010480b89929020390bf05", push},
 		{"push answer", "03020407010001610131fae06903a201000006020301320000000000000000030200016201330a000401349903096475706c69636174651c3420696e20623a20494420697320616c726561647920696e2075736501", answer},
 		{"claim answer", "0303010101310200e803000000000000f401000000000000e9030000000000001979000000000000010161", claim},
 		{"settle", "03040401013102010161040478225c79818080808080802002096e6f20616e73776572030133808080808080808080010201620002013400068088aca3cf02", settle},
@@ -322,7 +322,7 @@ func TestCompactIsStrict(t *testing.T) {
 	}
 }
 
-// TestCompactNoise: an answer with a random byte is refused, or read as messages that are no longer than the answer.
+// TestCompactNoise: an answer with a random byte is refused, or read as messages that are hardly longer than the answer.
 func TestCompactNoise(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	claim, _ := EncodeClaimAnswer(Compact, sampleDeliveries())

@@ -17,8 +17,8 @@ const (
 	HeaderNotAfter = "Punctual-Not-After"
 	// HeaderCopy is 1 in a request with a HeaderRequest that is sent for the first time. A claim is quicker then.
 	HeaderCopy = "Punctual-Copy"
-	// HeaderInstance names the memory of a server that keeps answers in memory. The server sends it with every answer. It answers a
-	// request for another instance with StatusOtherInstance and does not carry it out.
+	// HeaderInstance names the memory of a server that keeps answers in memory. Such a server sends it with every answer. It answers
+	// a request for another instance with StatusOtherInstance and does not carry the request out.
 	HeaderInstance = "Punctual-Instance"
 	// HeaderAnswered lists keys of requests, separated by commas, whose answers have arrived and may be forgotten.
 	HeaderAnswered = "Punctual-Answered"

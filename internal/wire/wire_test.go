@@ -16,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// What a strict decoder has to refuse, with the place.
+// DecodeRequest refuses malformed, incomplete and unknown JSON with an ErrInvalid that says what is wrong and at which byte.
 func TestDecodeRequestRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                                 "there is nothing",
@@ -74,8 +74,8 @@ func TestSettingsAreWrittenAsEver(t *testing.T) {
 	}
 }
 
-// A setting that cannot be read is named with its place, and one that there is not with those that there are. The same name may be
-// written with escapes, and null is no change.
+// The error for a setting that cannot be read names the setting and its place, and the error for an unknown one lists those that there are.
+// A name may be written with escapes, and null is no change.
 func TestMalformedSettings(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"lease":"5"}`:                    `JSON at "/lease", byte 9: lease: duration "5" is not understood`,
@@ -232,13 +232,13 @@ func TestBodiesOfRequests(t *testing.T) {
 	}
 }
 
-// Whatever one side sends, the other side receives.
+// A message to push arrives as it was sent.
 func TestMessagesSurviveTheWire(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := punctual.NewMessage{
 			Topic: text.Draw(t, "topic"), ID: text.Draw(t, "id"), Body: body(t), Headers: headers(t),
 			MaxAttempts: rapid.Int().Draw(t, "attempts"), ExpireAfter: length.Draw(t, "expire"), DropExpired: rapid.Bool().Draw(t, "drop"),
-			IfExists: punctual.IfExists(rapid.IntRange(0, 3).Draw(t, "if exists")), Remember: length.Draw(t, "remember"),
+			IfExists: punctual.IfExists(rapid.IntRange(0, 3).Draw(t, "if exists")), Remember: length.Draw(t, "remember"), Timeout: length.Draw(t, "timeout"),
 		}
 		if rapid.Bool().Draw(t, "at a time") {
 			m.Due = instant.Draw(t, "due")
@@ -262,7 +262,7 @@ func TestDeliveriesAndInfosSurviveTheWire(t *testing.T) {
 		m := punctual.Message{
 			Topic: text.Draw(t, "topic"), ID: text.Draw(t, "id"), Body: body(t), Headers: headers(t),
 			Due: stamp.Draw(t, "due"), FirstDue: stamp.Draw(t, "first due"), Attempt: rapid.Int().Draw(t, "attempt"),
-			MaxAttempts: rapid.Int().Draw(t, "attempts"), Created: stamp.Draw(t, "created"), DropExpired: rapid.Bool().Draw(t, "drop"), Remember: length.Draw(t, "remember"),
+			MaxAttempts: rapid.Int().Draw(t, "attempts"), Created: stamp.Draw(t, "created"), DropExpired: rapid.Bool().Draw(t, "drop"), Remember: length.Draw(t, "remember"), Timeout: length.Draw(t, "timeout"),
 			Expires: rapid.SampledFrom([]time.Time{{}, punctual.MaxDue, punctual.MaxDue.Add(time.Millisecond), punctual.MaxDue.Add(punctual.MaxLease), time.UnixMilli(1).UTC()}).Draw(t, "expires"),
 		}
 		var fs []punctual.Failure
@@ -308,7 +308,7 @@ func TestSettlementsAndAmendmentsSurviveTheWire(t *testing.T) {
 		gotS, err := settle.Settlement()
 		same(t, gotS, s, err)
 
-		a := punctual.Amendment{Change: punctual.Change(rapid.IntRange(1, 3).Draw(t, "change")), Topic: s.Topic, ID: s.ID, Due: instant.Draw(t, "due")}
+		a := punctual.Amendment{Change: punctual.Change(rapid.IntRange(1, int(punctual.ChangeDelete)).Draw(t, "change")), Topic: s.Topic, ID: s.ID, Due: instant.Draw(t, "due")}
 		if rapid.Bool().Draw(t, "on a condition") {
 			a.IfDue = instant.Draw(t, "if due")
 		}

@@ -4,9 +4,9 @@
 --       asynq: two for each item: the task's hash, and where it is kept
 -- ARGV  1 kind, then for each item: member, score, record
 -- Result: for each item 1 back (also by an earlier try of the same call), 0 gone, 2 its place is
--- taken. Gone means that another run has adopted or finished it. A new task with the same ID takes
--- it (asynq). A member that was added again meanwhile stays as it is there: the newer one counts,
--- as it always does in a sorted set.
+-- taken. Gone means that another run has adopted or finished the message. Its place is taken when
+-- there is a new task with the same ID (asynq). For the other kinds a member that was added again
+-- meanwhile stays as it is there: the newer one counts, as it always does in a sorted set.
 local kind, set, staging = ARGV[1], KEYS[1], KEYS[2]
 local out = {}
 for i = 1, (#ARGV - 1) / 3 do

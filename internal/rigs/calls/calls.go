@@ -1,5 +1,6 @@
 // Package calls has a store that records its calls, and checks with it that a store which wraps another one hands every call
-// on. The methods are those that punctual.Store has, found by reflection, so that a new one is checked without a change here.
+// on. The methods are those that punctual.Store has, found by reflection, so that a new one is checked as soon as Store in this
+// package has it.
 package calls
 
 import (
@@ -146,7 +147,7 @@ func (m Method) Call(ctx context.Context, s punctual.Store) (results []any, err 
 	return results, err
 }
 
-// sample is a value of the type in which nothing is zero, so that a wrapper which drops a part of a call is noticed.
+// sample returns a value of the type in which nothing is zero, so that a wrapper which drops a part of a call is noticed.
 func sample(t reflect.Type) reflect.Value {
 	v := reflect.New(t).Elem()
 	switch {

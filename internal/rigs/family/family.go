@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Store is a store over another one, which reaches everything, that refuses follow-ups beyond a family with ErrUnsupported. All
-// methods are safe for concurrent use.
+// Store is a store over another one, which itself reaches all topics. Store refuses follow-ups beyond a family with ErrUnsupported.
+// All methods are safe for concurrent use.
 type Store struct {
 	store punctual.Store
 	// partitions is into how many the topics are divided, as far as follow-ups are concerned.
@@ -36,7 +36,7 @@ func New(s punctual.Store, partitions int, silent bool) *Store {
 // Unwrap returns the store below.
 func (s *Store) Unwrap() punctual.Store { return s.store }
 
-// Refused returns how many settlements were refused because of what they reach for.
+// Refused returns how many settlements were refused because a follow-up was out of reach.
 func (s *Store) Refused() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Store) reaches(topic, id string, m *punctual.NewMessage) bool {
 	return from == to && (m.ID == "" || s.home(m.ID) == s.home(id))
 }
 
-// home is the partition of an ID.
+// home returns the partition of an ID.
 func (s *Store) home(id string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(storekit.Stem(id)))

@@ -88,8 +88,8 @@ func (w *Wire) Mend(d Direction) {
 	}
 }
 
-// Forget has a connection carry nothing any more, and neither side learn of it, as when a router between them was replaced. The server
-// knows it by the port of the wire. It reports whether there is one.
+// Forget has a connection carry nothing any more, and neither side learn of that, as when a router between them was replaced. port is the
+// one from which the wire connected to the server, so the server knows the connection by it. Forget reports whether there is one.
 func (w *Wire) Forget(port int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +111,7 @@ func (c *carrier) portAtServer() int {
 	return back.LocalAddr().(*net.TCPAddr).Port
 }
 
-// AwaitLost returns when so many forgotten connections have lost something in a direction, since the wire began.
+// AwaitLost returns when so many forgotten connections have lost something in a direction since the wire was started.
 func (w *Wire) AwaitLost(t testing.TB, d Direction, n int) {
 	t.Helper()
 	w.await(t, d, n, "have lost something", func() int { return w.lost[d] })

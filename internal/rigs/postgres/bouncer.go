@@ -128,7 +128,7 @@ func (b *Bouncer) Log() string {
 	return string(text)
 }
 
-// Kill ends it as kill -9 does, and all connections through it with it.
+// Kill ends pgbouncer as kill -9 does, and so all connections through it.
 func (b *Bouncer) Kill() error {
 	if err := b.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

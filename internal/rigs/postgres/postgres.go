@@ -49,7 +49,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// StartIn is Start with the files in a folder of the caller's, say on a small disk. It becomes the
+// StartIn is Start with the files in a folder of the caller's, say on a small disk. The folder becomes the
 // property of the account that the server runs under.
 func StartIn(t testing.TB, folder string, settings ...string) *Server {
 	t.Helper()
@@ -267,7 +267,7 @@ func (s *Server) Log() string {
 	return string(text)
 }
 
-// URL names a database of the server, for pgx and the command line. The first is "postgres".
+// URL names a database of the server, for pgx and the command line. A new server has the database "postgres".
 func (s *Server) URL(database string) string {
 	return "postgres://postgres@" + s.Addr + "/" + database + "?sslmode=disable"
 }
@@ -411,7 +411,7 @@ func (s *Server) CPU() (time.Duration, error) {
 }
 
 // freeAddr returns an address of loopback that nobody listens on at this moment. Where the system allows it, its
-// host is drawn from all of 127/8. So nothing that was meant for a server that has ended reaches
+// host is drawn from nearly all of 127/8. So nothing that was meant for a server that has ended reaches
 // another test's.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))

@@ -114,7 +114,7 @@ func TestReplica(t *testing.T) {
 	}
 }
 
-// Through pgbouncer two transactions of one client may be served by two connections, and settings of a session do not stay.
+// Whoever connects through pgbouncer is postgres, and a pgbouncer that was killed answers nobody.
 func TestBouncer(t *testing.T) {
 	b := StartBouncer(t, shared)
 	through := &Server{Addr: b.Addr, Dir: shared.Dir, system: shared.system}
@@ -160,7 +160,8 @@ func TestServersAlone(t *testing.T) {
 	}
 }
 
-// A server that is missing is an error with a remedy, and so is one that does not start.
+// When the server's programs are missing, the error names the variable that named their folder. When a server does not start, the error
+// has the server's own words.
 func TestMissing(t *testing.T) {
 	t.Run("programs", func(t *testing.T) {
 		t.Setenv(binVariable, t.TempDir())

@@ -125,7 +125,7 @@ func (sys system) own(dir string) error {
 	return os.Chown(dir, int(sys.account.Uid), int(sys.account.Gid))
 }
 
-// command is a program of PostgreSQL or of the system, run under the account in a folder of its.
+// command returns a program of PostgreSQL or of the system, to be run in dir under the account.
 func (sys system) command(dir, program string, args ...string) *exec.Cmd {
 	for _, folder := range []string{sys.bin, sys.clients} {
 		if folder != "" && has(folder, program) {
@@ -135,7 +135,8 @@ func (sys system) command(dir, program string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
-	// Variables such as PGDATABASE would say something else than the arguments do not; messages are read.
+	// A variable such as PGDATABASE would decide what the arguments leave open. LC_ALL=C stands in place of the user's language,
+	// because tests read the messages.
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") || strings.HasPrefix(v, "LC_") }), "LC_ALL=C")
 	cmd.Env = append(cmd.Env, sys.env...)
 	if sys.account != nil {

@@ -4,5 +4,5 @@ package processrig
 
 import "syscall"
 
-// endWithParent does nothing where the system does not offer that.
+// endWithParent does nothing, because syscall has no such signal for most systems.
 func endWithParent(*syscall.SysProcAttr, syscall.Signal) {}

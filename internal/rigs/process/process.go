@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Start starts a command. When this process ends, in whatever way, the system sends the command a signal. Outside Linux the command
-// goes on, because no other system offers that. The channel is closed when the command has ended.
+// Start starts a command. When this process ends, in whatever way, the system sends the command a signal. Only on Linux does it do so
+// (endWithParent); elsewhere the command goes on. The channel is closed when the command has ended.
 func Start(cmd *exec.Cmd, signal syscall.Signal) (done <-chan struct{}, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -23,7 +23,7 @@ func Start(cmd *exec.Cmd, signal syscall.Signal) (done <-chan struct{}, err erro
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // ends by a signal, which is no news
+			_ = cmd.Wait() // an error says only that a signal ended the command, as it is meant to
 		}
 	}()
 	return ended, <-started

@@ -40,7 +40,7 @@ func StartCluster(t testing.TB, primaries, replicas int, args ...string) *Cluste
 	return c
 }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string {
 	var out []string
 	for _, n := range c.Nodes {
@@ -185,7 +185,7 @@ func (s *Server) busPort() string {
 	return ""
 }
 
-// knows reports whether a node is connected with as many nodes, itself included.
+// knows reports whether a node knows exactly n nodes, itself included, and is connected with all of them.
 func (s *Server) knows(n int) bool {
 	text, err := s.Do("CLUSTER", "NODES")
 	return err == nil && strings.Count(text, "\n") == n && !strings.Contains(text, "handshake") && !strings.Contains(text, "disconnected")
@@ -237,8 +237,8 @@ func (c *Cluster) Move(key string, to *Server) error {
 	})
 }
 
-// ownerOf returns the primary that serves a key, and its ID. It asks for slots and not for keys. While a slot is moved,
-// a key of it may be at neither node for those who do not know of the other.
+// ownerOf returns the primary that serves a key, and its ID. It asks who serves the slot and does not ask the nodes for the key, because
+// while a slot is moved each of its two nodes may answer that the other one has the key.
 func (c *Cluster) ownerOf(key string) (*Server, string, error) {
 	slot, err := c.Slot(key)
 	if err != nil {
@@ -253,7 +253,7 @@ func (c *Cluster) ownerOf(key string) (*Server, string, error) {
 	return nil, "", fmt.Errorf("no primary serves %s", key)
 }
 
-// Owner is the primary that serves a key.
+// Owner returns the primary that serves a key.
 func (c *Cluster) Owner(t testing.TB, key string) *Server {
 	t.Helper()
 	n, _, err := c.ownerOf(key)
@@ -263,7 +263,7 @@ func (c *Cluster) Owner(t testing.TB, key string) *Server {
 	return n
 }
 
-// Primaries are the nodes that answer and serve slots, each with a function that tells whether it serves a slot.
+// Primaries returns the nodes that answer and serve slots, each with a function that tells whether it serves a slot.
 func (c *Cluster) Primaries() map[*Server]func(slot int) bool {
 	out := make(map[*Server]func(int) bool)
 	for _, n := range c.Nodes {
@@ -278,8 +278,8 @@ func (c *Cluster) Primaries() map[*Server]func(slot int) bool {
 	return out
 }
 
-// inRange tells whether a slot is in what CLUSTER NODES names: one slot, or the first and the last. One that is being moved is in
-// brackets, beside the range.
+// inRange tells whether a slot is in what CLUSTER NODES names: one slot, or the first and the last. A slot that is being moved stands
+// a second time, in brackets, which inRange does not count.
 func inRange(text string, slot int) bool {
 	first, last, isRange := strings.Cut(text, "-")
 	from, err := strconv.Atoi(first)
@@ -295,7 +295,7 @@ func inRange(text string, slot int) bool {
 	return from <= slot && slot <= to
 }
 
-// Slot is the hash slot of a key.
+// Slot returns the hash slot of a key.
 func (c *Cluster) Slot(key string) (slot int, err error) {
 	for _, n := range c.Nodes {
 		text := ""

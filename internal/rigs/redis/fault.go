@@ -49,7 +49,7 @@ type Fault struct {
 
 // Event is one request to which a fault was done.
 type Event struct {
-	// Request is its words.
+	// Request is its words; empty for an answer that was lost on a forgotten connection.
 	Request []string
 	// Answer is that of the server, as it came; empty if the server did not get the request.
 	Answer string
@@ -60,7 +60,8 @@ type Event struct {
 // String names a fault for those who read that it did not happen.
 func (f *Fault) String() string { return fmt.Sprintf("%v, asked for at %s", f.kind, f.where) }
 
-// pick reserves a fault of some kinds for a request: the first one that wants it.
+// pick reserves a fault of some kinds for a request: the first one that wants it. If count is among the kinds, pick also has the request
+// counted.
 func (p *Proxy) pick(words []string, of ...kind) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +80,7 @@ func (p *Proxy) pick(words []string, of ...kind) *Fault {
 
 // ask adds a fault.
 func (p *Proxy) ask(f *Fault) *Fault {
-	_, file, line, _ := runtime.Caller(2) // of the method that a test calls
+	_, file, line, _ := runtime.Caller(2) // where the test called the method, such as Lose, that called ask
 	f.p, f.where, f.changed = p, fmt.Sprintf("%s:%d", filepath.Base(file), line), make(chan struct{})
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -97,7 +97,7 @@ func (p *Proxy) add(c *link) {
 	p.work.Go(c.carryAnswers)
 }
 
-// stop ends all connections, and fails the test for each fault that did not happen.
+// stop ends all connections. Unless the test has failed or was skipped, stop fails it for each fault that did not happen.
 func (p *Proxy) stop() {
 	close(p.stopped)
 	p.listener.Close()
@@ -279,8 +279,8 @@ func (c *link) deliver(words []string, raw []byte) string {
 	}
 }
 
-// end closes both sides, but not of a connection that was forgotten: there the client has to
-// notice by itself.
+// end closes both sides of a connection, with two exceptions. Of a connection that was forgotten the client has
+// to notice that by itself, and one whose request is held is needed for Release.
 func (c *link) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -173,7 +173,7 @@ func TestFaultsThatDoNotHappen(t *testing.T) {
 	}
 }
 
-// What cannot pass a cut wire arrives when the cut ends, also when nobody waits for it any more.
+// Bytes that cannot pass a cut wire arrive when the cut ends, also when their sender has closed its connection by then.
 func TestWire(t *testing.T) {
 	server := Start(t)
 	w := netrig.StartWire(t, server.Addr)

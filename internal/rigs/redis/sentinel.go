@@ -76,7 +76,7 @@ func launchSentinel(dir, name, host, port string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf := filepath.Join(dir, "sentinel.conf") // it writes to this file, too
+	conf := filepath.Join(dir, "sentinel.conf") // the Sentinel writes to this file, too
 	text := fmt.Sprintf("port %s\nbind %s\ndir %s\nlogfile %s\nsentinel monitor %s %s %s 1\nsentinel down-after-milliseconds %s 500\nsentinel failover-timeout %s 3000\n",
 		own, ownHost, dir, filepath.Join(dir, "redis.log"), name, host, port, name, name)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual/access/tokens"
 )
 
-// The topics that the requests are about. Grants name Mine itself or "mine.*", and never Theirs.
+// The topics that the requests are about. Grants name Mine itself, "mine.*", "*" or Audit, and never Theirs.
 const (
 	Mine   = "mine.a"
 	Theirs = "theirs"
@@ -32,7 +32,8 @@ type Holder struct {
 }
 
 // Holders makes a file of tokens and returns it with everybody who sends requests: the holders of one action each, in all topics and in
-// some; of all actions, and of all but one; and those who are to get nothing, because they have no token, or one that does not count.
+// some; of all actions, also with the audit topic; of all but one; of inspect and admin together; and those who are to get nothing,
+// because they have no token, or one that does not count.
 func Holders(t testing.TB) (*tokens.File, []Holder) {
 	t.Helper()
 	now := time.Now()

@@ -7,7 +7,7 @@ import (
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
-// listener is a test whose log is heard.
+// listener is a test that keeps the last line of its log.
 type listener struct {
 	testing.TB
 	name, log string

@@ -1,4 +1,5 @@
-// Stands between a server and the system's clock: adds to it what a file says, as 8 bytes, in microseconds.
+// This library stands between a server and the system's clock. It adds to the time what a file says: a number of microseconds, as 8 bytes
+// in the order of the machine.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
