@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # The formatter and the linter are pinned in a module of their own, so that go.mod of those who import Punctual stays free of them.
-TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
+TOOL := GOFLAGS= CGO_ENABLED=0 go tool -modfile=$(CURDIR)/tools/go.mod
 MAKE_BIN := mkdir -p bin && echo '*' > bin/.gitignore
 
 # Modules of their own that make test covers (docs/dependencies.md). bench and console/browsertest have targets of their own.
@@ -18,11 +18,9 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race -tags=pebblegozstd)
 GOTEST := GOGC=200 go test -exec='env -u GOGC' -ldflags='-s -w' -vet=off -shuffle=on -timeout=25m
 LONG := go test -count=1 -timeout=0 -v
 
-# Tests that take minutes under the race detector and seconds without are called TestSlow. What they do concurrently is in other
-# tests too, and make torture has all under the race detector. These packages start processes and run without it as a whole.
-NORACE := ./cmd/... ./console/... ./internal/cli/... ./internal/importer/...
-RACED = $$(comm -23 <(go list ./... | sort) <(go list $(NORACE) | sort))
-SLOW = $$(go list -f '{{.Dir}}' $(RACED) | while read -r d; do if grep -qs '^func TestSlow' "$$d"/*_test.go; then echo "$$d"; fi; done)
+# Tests that take more than some ten seconds of processor time under the race detector are called TestSlow: kills, power cuts, full
+# disks, clusters, whole suites over several ways to a store. make slow has them, and make torture has all tests for long.
+SLOW = $$(go list -f '{{.Dir}}' ./... | while read -r d; do if grep -qs '^func TestSlow' "$$d"/*_test.go; then echo "$$d"; fi; done)
 
 # Random histories for each way to a store.
 export PUNCTUAL_HISTORIES ?= 12
@@ -44,36 +42,34 @@ demo: ## See orders closed on time, on a store in a temporary folder (20 s)
 deps: ## Install what the tests start (as root by apt-get): Redis, PostgreSQL, pgbouncer; Valkey where it is to be had
 	@tools/deps.sh tests
 
-# Two lanes run side by side, because many tests wait more than they work. The parts of a lane follow each other, because go
-# commands that run at the same time compile the same packages twice. Each part runs though another one fails.
-test: deps ## Check format and code, then run every test, most of them under the race detector
+# Half of the time goes into compiling where nothing is compiled yet. So the tests, the programs that they build and the linters have the
+# same flags, and all is compiled once. Each part runs though another one fails.
+test: export GOFLAGS := $(strip $(GOFLAGS) $(RACE))
+test: deps ## Check format and code, then run every test that is not slow, under the race detector (10 minutes)
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going test-raced test-plain
-test-raced:
 	@failed=0; try() { echo "+ $$*"; env "$$@" || failed=1; }; \
-	if [[ -n '$(TESTFLAGS)' ]]; then try $(GOTEST) $(RACE) -p 4 $(TESTFLAGS) ./...; exit $$failed; fi; \
-	try $(GOTEST) $(RACE) -p 4 -skip '^TestSlow' $(RACED); \
-	try tools/recent.sh $(GOTEST) $(RACE) -run 'Replica|L11' -skip '^TestSlow' ./redisstore; exit $$failed
-test-plain: export CGO_ENABLED = 0
-test-plain:
+	if [[ -n '$(TESTFLAGS)' ]]; then try $(GOTEST) -p 4 $(TESTFLAGS) ./...; exit $$failed; fi; \
+	try $(GOTEST) -p 6 -skip '^TestSlow' ./...; \
+	for m in $(MODULES); do (cd $$m && env $(GOTEST) -skip '^TestSlow' ./...) || failed=1; done; \
+	try tools/recent.sh $(GOTEST) -run 'Replica|L11' -skip '^TestSlow' ./redisstore; \
+	$(if $(RACE),CGO_ENABLED=1) $(MAKE) --no-print-directory lint || failed=1; exit $$failed
+
+slow: export CGO_ENABLED = 0
+slow: deps ## Run the slow tests, without the race detector (10 minutes): kills, faults, clusters, power cuts
 	@failed=0; try() { echo "+ $$*"; env "$$@" || failed=1; }; \
-	if [[ -z '$(TESTFLAGS)' ]]; then \
-		try $(GOTEST) -p 3 -run '^TestSlow' $(SLOW); try $(GOTEST) $(NORACE); \
-		for m in $(MODULES); do (cd $$m && env $(GOTEST) ./...) || failed=1; done; \
-		try tools/recent.sh $(GOTEST) -run '^TestSlowReplicated' ./redisstore; \
-	fi; \
-	try make --no-print-directory lint; exit $$failed
+	try $(GOTEST) -p 3 -run '^TestSlow' $(TESTFLAGS) $(SLOW); \
+	try tools/recent.sh $(GOTEST) -run '^TestSlowReplicated' ./redisstore; exit $$failed
 
 # What needs no server and hardly waits.
 QUICK := . ./worker ./duty ./storekit/... ./memstore ./storetest ./storetest/ledger ./internal/batch ./internal/cron ./internal/schedule ./internal/duties ./diskstore/internal/...
 quick: ## Run the tests that need no server, twice, in a random order and under the race detector
 	$(GOTEST) $(RACE) -count=2 -skip '^TestSlow' $(QUICK)
 
-lint: export CGO_ENABLED = 0
+lint: export CGO_ENABLED ?= 0
 lint: export GOGC = 200
 lint: ## Check format (gofumpt) and code (go vet, staticcheck)
 	@unformatted=$$($(TOOL) gofumpt -l .); if [[ -n $$unformatted ]]; then echo "run make fmt, these files are not formatted:"; echo "$$unformatted"; exit 1; fi
-	for m in . $(MODULES); do (cd $$m && go vet ./... && $(TOOL) staticcheck ./...) || exit 1; done
+	check=$$($(TOOL) -n staticcheck); for m in . $(MODULES); do (cd $$m && go vet ./... && $$check ./...) || exit 1; done
 fmt: ## Format all Go files (gofumpt)
 	$(TOOL) gofumpt -w .
 cover: ## Run the tests and show what they cover, by line in bin/cover.html

@@ -33,7 +33,7 @@ type rule struct {
 }
 
 // architecture says what each package may import. Imports lead one way: towards the root, which knows no store and no network.
-// Each package has a row, and each row a package (checkPackages, TestSlowArchitecturePageShowsTheTable).
+// Each package has a row, and each row a package (checkPackages, TestArchitecturePageShowsTheTable).
 var architecture = map[string]rule{
 	".":                  {ours: []string{"internal/batch", "internal/cron", "internal/schedule"}},
 	"worker":             {ours: []string{".", "storekit", "internal/batch", "internal/cron", "internal/duties"}},
@@ -174,7 +174,7 @@ var testModules = []string{"pgregory.net/rapid", "go.uber.org/goleak", "github.c
 // drawers are names that no package may have, because they say nothing of what is inside.
 var drawers = []string{"util", "utils", "common", "base", "helper", "helpers", "misc"}
 
-func TestSlowArchitecture(t *testing.T) {
+func TestArchitecture(t *testing.T) {
 	sources, err := ownSources()
 	if err != nil {
 		t.Fatal(err)

@@ -376,7 +376,7 @@ func TestBulkRefuses(t *testing.T) {
 }
 
 // Random shifts of random messages are stopped at random calls and continued. In the end each message has been moved once.
-func TestSlowBulkRandomShifts(t *testing.T) {
+func TestBulkRandomShifts(t *testing.T) {
 	r := rand.New(rand.NewPCG(seedrig.Of(t), 0))
 	for range 15 {
 		synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func TestLinksInDocuments(t *testing.T) {
 
 // A file of Go, Lua or SQL that a comment names exists. One named without folders is beside, above or below the comment's own file;
 // a comment in the root may name a file anywhere.
-func TestSlowFilesNamedInComments(t *testing.T) {
+func TestFilesNamedInComments(t *testing.T) {
 	folders := make(map[string][]string) // of each file's name
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Name() == "node_modules" {
@@ -161,7 +161,7 @@ var (
 )
 
 // Every test, file in Go, Lua or SQL, and member of a type of this module that a document names in code quotes exists.
-func TestSlowNamesInDocuments(t *testing.T) {
+func TestNamesInDocuments(t *testing.T) {
 	sources, err := ownSources()
 	if err != nil {
 		t.Fatal(err)
@@ -549,7 +549,7 @@ func functionLengths(t *testing.T, file string) map[string]int {
 }
 
 // ARCHITECTURE.md shows the same import table for the packages that exist, and no others.
-func TestSlowArchitecturePageShowsTheTable(t *testing.T) {
+func TestArchitecturePageShowsTheTable(t *testing.T) {
 	sources, err := ownSources()
 	if err != nil {
 		t.Fatal(err)

@@ -676,9 +676,9 @@ func TestDutiesWithDifferentZoneData(t *testing.T) {
 	}
 }
 
-// TestSlowEverySecondForDays: the duty comes to a schedule of each second once an hour, for 20 days, or for a year in make
+// TestEverySecondForDays: the duty comes to a schedule of each second once an hour, for 20 days, or for a year in make
 // torture. Each of its times is counted.
-func TestSlowEverySecondForDays(t *testing.T) {
+func TestEverySecondForDays(t *testing.T) {
 	r := newCronRig(t)
 	r.put(punctual.Schedule{Topic: "sync", Name: "s", Spec: "* * * * * *"})
 	hours := int64(20 * 24)
@@ -744,10 +744,10 @@ func TestMissedTimesAreToldOnceTheSettingsCanBeRead(t *testing.T) {
 	}
 }
 
-// TestSlowOccurrencesOfSchedules has six schedules, one after the other, live through random hours on a store in memory: with
+// TestOccurrencesOfSchedules has six schedules, one after the other, live through random hours on a store in memory: with
 // changes of the Spec, duties that die and lose their leases, late duties, and consumers that ack or give up. In the end the store
 // has had exactly the IDs that the Specs give, each once.
-func TestSlowOccurrencesOfSchedules(t *testing.T) {
+func TestOccurrencesOfSchedules(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seedrig.Of(t), 1))
 	for range 6 {
 		r := newCronRig(t)

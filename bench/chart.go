@@ -16,22 +16,22 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Drawing: a chart is one or more panels beside each other, each with its own axes, as SVG.
+// A chart is one or more panels beside each other, each with its own axes, and is written as SVG.
 
-// chart is a picture.
+// chart is a title and the panels below it.
 type chart struct {
 	title  string
 	panels []*panel
 }
 
-// panel is one pair of axes.
+// panel is a plot with one pair of axes.
 type panel struct {
 	*plot.Plot
-	logFrom float64 // where a log axis begins; 0 for others, which begin at 0
+	logFrom float64 // where a logarithmic vertical axis begins; 0 if the axis is linear, which begins at 0
 }
 
-// The colours: steps of one hue for what has an order, three hues for what has none. The ground is transparent, and all of them
-// can be read on white and on black.
+// The colours. Values that have an order, such as quantiles, have steps of one hue (ordered). Punctual, the reference and the
+// rival have three different hues. The background is transparent, and all colours can be read on white and on black.
 var (
 	ordered = []color.Color{rgb(0xa5cbf7), rgb(0x6aa7ec), rgb(0x2a78d6), rgb(0x2560ab)}
 	ours    = rgb(0x2a78d6)
@@ -46,8 +46,8 @@ func rgb(v uint32) color.Color {
 	return color.RGBA{R: uint8(v >> 16), G: uint8(v >> 8), B: uint8(v), A: 0xff}
 }
 
-// sans is the kind of letters; fontFamily what stands in the picture for it and for those who do
-// not have that font.
+// sans is the variant of the font in which the plots are drawn. The drawing package then writes fontFamily into the SVG, and svg
+// adds fallbacks to it, for readers who do not have that font.
 const (
 	sans       = "Sans"
 	fontFamily = "font-family:Liberation Sans"
@@ -87,7 +87,7 @@ func newPanel(title, x, y string, groups ...string) *panel {
 	return p
 }
 
-// newLogPanel is one whose vertical axis has powers of ten from a value that is the least shown.
+// newLogPanel returns a panel with a logarithmic vertical axis. The axis begins at from, which is also the least value shown.
 func newLogPanel(from float64, title, x, y string, groups ...string) *panel {
 	p := newPanel(title, x, y, groups...)
 	p.logFrom = from
@@ -96,7 +96,7 @@ func newLogPanel(from float64, title, x, y string, groups ...string) *panel {
 	return p
 }
 
-// shortTicks writes the labels of axes as the tables write numbers.
+// shortTicks writes the labels of an axis as short does.
 type shortTicks struct{ plot.Ticker }
 
 func (t shortTicks) Ticks(low, high float64) []plot.Tick {
@@ -109,7 +109,7 @@ func (t shortTicks) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// upTo has the vertical axis reach beyond the values.
+// upTo makes the vertical axis reach beyond the values, if it does not yet.
 func (p *panel) upTo(vs ...float64) {
 	for _, v := range vs {
 		if p.logFrom > 0 {
@@ -120,11 +120,11 @@ func (p *panel) upTo(vs ...float64) {
 	}
 }
 
-// shown is v, or the least that a log axis can show.
+// shown returns v, or the begin of a logarithmic axis if v is less.
 func (p *panel) shown(v float64) float64 { return max(v, p.logFrom) }
 
-// bars draws a bar for each value that is there, with the range over the rounds as a thin line, and
-// a label above it. offset moves them aside, in widths of a bar. It returns their entry for a legend.
+// bars draws a bar for each value that is not nil: as high as the median, with a thin line from the least to the greatest of
+// the rounds, and a label above. offset moves the bars aside, in widths of a bar. bars returns their entry for a legend.
 func (p *panel) bars(c color.Color, offset float64, vs []*spread, label func(spread) string) plot.Thumbnailer {
 	values := make(plotter.Values, len(vs))
 	ranges := errorPoints{}
@@ -154,13 +154,13 @@ func (p *panel) bars(c color.Color, offset float64, vs []*spread, label func(spr
 	return bars
 }
 
-// errorPoints are points with what plotter.NewYErrorBars wants of them.
+// errorPoints are points with their ranges, as plotter.NewYErrorBars needs them.
 type errorPoints struct {
 	plotter.XYs
 	plotter.YErrors
 }
 
-// moved draws a plotter aside of its place.
+// moved is a plotter that is drawn beside its place: by that much to the right.
 type moved struct {
 	plot.Plotter
 	by vg.Length
@@ -182,7 +182,7 @@ func (p *panel) label(l plotter.XYLabels, offset vg.Point, align text.XAlignment
 	p.Add(labels)
 }
 
-// curve is a line through points, which widens the axes.
+// curve draws a line through points, and widens the axes so that they reach beyond the points.
 func (p *panel) curve(ps []point, c color.Color) {
 	xys := plotter.XYs{}
 	for _, q := range ps {
@@ -198,7 +198,7 @@ func (p *panel) curve(ps []point, c color.Color) {
 	p.Add(l)
 }
 
-// aim is a dashed line at v between two places, with its text above the left end.
+// aim draws a dashed line at the height v from one place of the horizontal axis to another, with a label above its left end.
 func (p *panel) aim(from, to, v float64, label string) {
 	p.upTo(v)
 	l := must(plotter.NewLine(plotter.XYs{{X: from, Y: v}, {X: to, Y: v}}))
@@ -207,7 +207,7 @@ func (p *panel) aim(from, to, v float64, label string) {
 	p.label(plotter.XYLabels{XYs: plotter.XYs{{X: from, Y: v}}, Labels: []string{label}}, vg.Point{X: 2, Y: 2}, text.XLeft, aimed)
 }
 
-// sameScale gives all panels the range of the widest, so that they can be compared.
+// sameScale makes all vertical axes end where the highest ends, so that the panels can be compared, and returns the panels.
 func sameScale(ps []*panel) []*panel {
 	top := 0.0
 	for _, p := range ps {
@@ -219,7 +219,7 @@ func sameScale(ps []*panel) []*panel {
 	return ps
 }
 
-// svg is the picture.
+// svg returns the chart as SVG.
 func (c chart) svg() string {
 	canvas := vgsvg.New(chartWidth, chartHeight)
 	area := draw.New(canvas)
@@ -237,7 +237,8 @@ func (c chart) svg() string {
 	return strings.ReplaceAll(b.String(), fontFamily, fontFamily+fallbacks)
 }
 
-// must is for plotters, which refuse only NaN, infinities and no values at all.
+// must returns v and panics if err is not nil. It is for the plotters, which return an error only for NaN, infinities and an empty
+// list.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic("bench: " + err.Error())

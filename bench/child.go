@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// A round runs in a process of its own. The bench starts itself again with this verb and a task,
-// and reads lines of JSON from its standard output.
+// childVerb is the verb of the process of a round. The bench starts itself again with this verb and a task,
+// and reads lines of JSON from the standard output of that process.
 const childVerb = "child"
 
-// task is what a child is to do.
+// task says which round a child runs, and with which folders and sizes.
 type task struct {
 	Scenario string `json:"scenario"`
 	Round    int    `json:"round"`
@@ -45,7 +45,7 @@ func childCommand(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	return runTask(ctx, t, stdout)
 }
 
-// runTask runs a round and writes reports to out.
+// runTask runs a round and writes its reports to out, the result last.
 func runTask(ctx context.Context, t task, out io.Writer) error {
 	s, err := scenarioNamed(t.Scenario)
 	if err != nil {

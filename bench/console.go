@@ -19,41 +19,42 @@ import (
 	"github.com/punctualmq/punctual/redisstore"
 )
 
-// The console over a store with many pending messages. It measures how long the first page takes, after a start and
-// later. It also measures what a page costs that is open all day, and whether it makes memory grow.
+// These scenarios measure the console over a store with many pending messages: how long pages take, directly after a start and
+// later, how much CPU time a page costs that stays open, and whether such a page makes memory grow.
 
 const (
-	consoleTopics = 8
-	// consoleRefresh is how often an open page asks.
+	consoleTopics = 8 // topics among which the messages are divided
+	// consoleRefresh is how long an open page waits before it asks for new figures again, unless an answer takes long.
 	consoleRefresh = 2 * time.Second
-	// consoleViews is how many pages are opened one after the other.
+	// consoleViews is how many pages openLater opens one after the other.
 	consoleViews = 50
-	// consoleRest is longer than the console takes an answer for a new one when nobody looks.
+	// consoleRest is how long nobody looks before the last page of openLater is opened. It is longer than the minute for which the
+	// console shows old figures without waiting for new ones (longAgo in internal/overview).
 	consoleRest = 65 * time.Second
-	// consoleOpen is for how many windows a page stays open. Counts are made seldom where they take long, so some of
-	// these windows have one.
+	// consoleOpen is for how many windows a page stays open while its cost is measured.
 	consoleOpen = 1
-	// consoleOpenPostgres is longer: there one count takes longest.
+	// consoleOpenPostgres is the same on PostgreSQL. It is more, because counting takes longest there and so is done least often,
+	// and the page has to be open for long enough that a count can fall within.
 	consoleOpenPostgres = 4
-	// consoleAsks is how many times a page asks in two hours.
+	// consoleAsks is how many times an open page asks in two hours.
 	consoleAsks = int(2 * time.Hour / consoleRefresh)
 )
 
-// consoleWorld is a store that the console looks at.
+// consoleWorld is a store that the console shows.
 type consoleWorld struct {
 	store punctual.Store
-	// serverCPU is the CPU time of the server below the store, which may be nil.
+	// serverCPU returns the CPU time of the store's server. It is nil for the embedded store, which has no server.
 	serverCPU func() (time.Duration, error)
 	// open is for how many windows a page stays open.
 	open int
 }
 
-// consoleStores are the stores, and how each is made with n messages pending.
+// consoleStores are the stores that are measured. pending is how many messages each has, and with makes it.
 var consoleStores = []struct {
 	name    string
 	pending func(sizes) int
-	each    time.Duration // that a message takes to push
-	open    time.Duration // windows
+	each    time.Duration // how long the push of a message takes
+	open    time.Duration // for how many windows a page stays open
 	with    func(ctx context.Context, e *env, n int, f func(consoleWorld) error) error
 }{
 	{"diskstore", func(z sizes) int { return z.Pending }, 8 * time.Microsecond, consoleOpen, withConsoleDisk},
@@ -80,7 +81,7 @@ func consoleScenarios() []scenario {
 	return all
 }
 
-// fillConsole pushes n messages due 1 to 25 hours ahead, over consoleTopics topics.
+// fillConsole pushes n messages due 1 to 25 hours ahead, divided among consoleTopics topics.
 func fillConsole(ctx context.Context, e *env, store punctual.Store, n int) error {
 	e.say("pushing %d messages", n)
 	ms := make([]punctual.NewMessage, fillBatch)
@@ -101,7 +102,8 @@ func fillConsole(ctx context.Context, e *env, store punctual.Store, n int) error
 	return nil
 }
 
-// withConsoleDisk closes the store once it is full, and opens it again: the console comes with a start.
+// withConsoleDisk fills the store, closes it and opens it again before it calls f, because a console begins with the start of a
+// program.
 func withConsoleDisk(ctx context.Context, e *env, n int, f func(consoleWorld) error) error {
 	store, err := openStore(e)
 	if err != nil {
@@ -142,7 +144,7 @@ func withConsolePostgres(ctx context.Context, e *env, n int, f func(consoleWorld
 		}
 		err = fillConsole(ctx, e, store, n)
 		if err == nil {
-			_, err = s.pool.Exec(ctx, "VACUUM (ANALYZE)") // what the server would do by itself some time later
+			_, err = s.pool.Exec(ctx, "VACUUM (ANALYZE)") // otherwise the server would do this by itself at some time during the measurement
 		}
 		if err == nil {
 			_, err = s.pool.Exec(ctx, "CHECKPOINT")
@@ -154,7 +156,8 @@ func withConsolePostgres(ctx context.Context, e *env, n int, f func(consoleWorld
 	})
 }
 
-// watchConsole measures what a person meets, and what it costs. A page is open from the first look on.
+// watchConsole measures in this order: the CPU time while nobody looks, the first pages, the CPU time until all messages are
+// counted, the CPU time while a page is open, the pages that are opened later, and the growth of memory.
 func watchConsole(ctx context.Context, e *env, w consoleWorld, n int) error {
 	e.say("nobody looks")
 	idle, err := w.load(ctx, time.Now().Add(e.sizes.Window), nil)
@@ -193,7 +196,8 @@ func watchConsole(ctx context.Context, e *env, w consoleWorld, n int) error {
 	return errors.Join(err, c.Close())
 }
 
-// openConsole opens pages as a person does who comes first.
+// openConsole opens pages as the first visitor would, and notes how long each takes, and how long after began all messages are
+// counted.
 func openConsole(ctx context.Context, e *env, c *console.Console, began time.Time) error {
 	e.say("opening pages")
 	for _, p := range []struct{ name, path string }{
@@ -213,7 +217,7 @@ func openConsole(ctx context.Context, e *env, c *console.Console, began time.Tim
 	return nil
 }
 
-// openLater opens pages when others have, and once more after a rest.
+// openLater opens a page many times and notes how long that takes when others have just looked, and once more after consoleRest.
 func openLater(ctx context.Context, e *env, c *console.Console) error {
 	e.say("opening pages once more")
 	rec := newRecorder()
@@ -236,13 +240,13 @@ func openLater(ctx context.Context, e *env, c *console.Console) error {
 	return err
 }
 
-// ask is what an open page does.
+// ask sends the request by which an open page asks for new figures.
 func ask(ctx context.Context, c *console.Console) error {
 	_, _, err := view(ctx, c, "/fragment")
 	return err
 }
 
-// view opens a page from this machine.
+// view requests a page as a browser on this machine would, and returns how long the answer took, and the page.
 func view(ctx context.Context, c *console.Console, path string) (time.Duration, string, error) {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, http.NoBody)
 	r.RemoteAddr = "127.0.0.1:1"
@@ -256,7 +260,7 @@ func view(ctx context.Context, c *console.Console, path string) (time.Duration, 
 	return took, rec.Body.String(), nil
 }
 
-// untilCounted waits until the first page has its three pictures.
+// untilCounted waits until the first page has its three charts, for which all messages must be counted, and returns when that was.
 func untilCounted(ctx context.Context, c *console.Console) (time.Time, error) {
 	for {
 		_, text, err := view(ctx, c, "/")
@@ -269,7 +273,8 @@ func untilCounted(ctx context.Context, c *console.Console) (time.Time, error) {
 	}
 }
 
-// load is the CPU time in a second, of this process and of the server, until a time. f runs every consoleRefresh.
+// load returns how much CPU time this process and the server use in a second, measured until the given time. If f is not nil it is
+// called every consoleRefresh meanwhile.
 func (w consoleWorld) load(ctx context.Context, until time.Time, f func() error) (float64, error) {
 	start := time.Now()
 	before, err := w.cpu()
@@ -300,10 +305,10 @@ func (w consoleWorld) cpu() (time.Duration, error) {
 	return own + server, err
 }
 
-// noteMemory notes what two hours of asking leave in memory.
+// noteMemory notes by how much the heap grows when a page asks as often as in two hours.
 func noteMemory(ctx context.Context, e *env, c *console.Console) error {
 	e.say("a page asks as often as in two hours")
-	for range consoleAsks / 10 { // what is kept for a while is there then
+	for range consoleAsks / 10 { // so that what the console keeps for a while is in the heap before the first measurement
 		if err := ask(ctx, c); err != nil {
 			return err
 		}
@@ -319,7 +324,7 @@ func noteMemory(ctx context.Context, e *env, c *console.Console) error {
 	return nil
 }
 
-// liveHeap is what is in use behind a collection.
+// liveHeap returns how many bytes of the heap are in use after a garbage collection.
 func liveHeap() float64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -345,5 +350,5 @@ func consoleTable(r run) string {
 		value("MB grown by two hours of asking", "heap_grown_bytes", inMB), othersColumn)
 }
 
-// smallPercent is for shares far below one.
+// smallPercent writes a share in percent with two decimals, for shares of a few percent and less.
 func smallPercent(v float64) string { return fmt.Sprintf("%.2f %%", 100*v) }

@@ -12,20 +12,21 @@ import (
 	"time"
 )
 
-// A consumer is a process that handles the messages of one system. A round starts as many as
-// it compares; each notes what it handled in a file, and lives until its standard input ends.
+// consumerVerb is the verb of a consumer, a process that handles the messages of one system. A round starts as many
+// as its scenario says. A consumer runs until its standard input ends, and then writes what it handled into a file.
 const consumerVerb = "consumer"
 
-// consumerTask is what a consumer is to do.
+// consumerTask says which system's messages a consumer handles, and how.
 type consumerTask struct {
 	System string `json:"system"`
 	Addr   string `json:"addr"`
-	Slots  int    `json:"slots"` // concurrency; for the reference the size of its batches
-	// Topics is how many numbered topics it serves; 0 stands for the usual one.
+	Slots  int    `json:"slots"` // concurrency; the reference takes that many messages at a time
+	// Topics is how many numbered topics the consumer serves; 0 stands for the one topic that most scenarios have.
 	Topics int `json:"topics,omitempty"`
-	// Instant is when the reference begins to take; the others know by themselves.
+	// Instant is when the reference begins to take messages, because it does not look at due times. The other systems
+	// ignore Instant.
 	Instant time.Time `json:"instant"`
-	// Records is the file for what was handled.
+	// Records is the file into which the consumer writes its records.
 	Records string `json:"records"`
 }
 
@@ -34,7 +35,7 @@ type consumerReport struct {
 	Ready   bool          `json:"ready,omitempty"`
 	Handled int64         `json:"handled,omitempty"` // so far
 	Done    bool          `json:"done,omitempty"`
-	CPU     time.Duration `json:"cpu,omitempty"` // from ready to done
+	CPU     time.Duration `json:"cpu,omitempty"` // CPU time of the consumer since it was ready; only with Done
 }
 
 // record is one delivery.
@@ -46,10 +47,10 @@ type record struct {
 
 // records are what this process handled.
 type records struct {
-	more chan struct{} // holds one: there is more to tell
+	more chan struct{} // holds a value when something was handled that was not reported yet; nil where nothing is reported
 	mu   sync.Mutex
 	list []record // guarded by mu
-	bad  error    // guarded by mu: the first body that is none of a letter
+	bad  error    // guarded by mu: the errors of all bodies that are not those of letters
 }
 
 func (r *records) handle(body []byte) {
@@ -74,7 +75,7 @@ func (r *records) count() int64 {
 	return int64(len(r.list))
 }
 
-// tellEvery is how often a consumer tells how many it has handled.
+// tellEvery is how long a consumer waits at least between two reports of how many messages it has handled.
 const tellEvery = 20 * time.Millisecond
 
 func consumerCommand(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
@@ -88,7 +89,7 @@ func consumerCommand(ctx context.Context, args []string, stdin io.Reader, stdout
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
-		_, _ = io.Copy(io.Discard, stdin) // however it ends, it ends the consumer
+		_, _ = io.Copy(io.Discard, stdin) // the consumer ends when standard input ends, and also when reading it fails
 		stop()
 	}()
 	if err := runConsumer(ctx, t, stdout); err != nil {
@@ -103,7 +104,7 @@ func runConsumer(ctx context.Context, t consumerTask, stdout io.Writer) error {
 	var begin time.Duration
 	var telling sync.WaitGroup
 	told := make(chan struct{})
-	var tellErr error // written before telling is done
+	var tellErr error // written until telling is done, read after that
 	ready := func() {
 		begin, tellErr = cpuTime()
 		tellErr = errors.Join(tellErr, lines.Encode(consumerReport{Ready: true}))
@@ -111,7 +112,7 @@ func runConsumer(ctx context.Context, t consumerTask, stdout io.Writer) error {
 	}
 	err := consume(ctx, t, ready, handled.handle)
 	if err == nil {
-		<-ctx.Done() // the reference is done before that
+		<-ctx.Done() // the reference returns before ctx ends, when nothing is left, and has to wait here
 	}
 	close(told)
 	telling.Wait()
@@ -125,7 +126,8 @@ func runConsumer(ctx context.Context, t consumerTask, stdout io.Writer) error {
 	return lines.Encode(consumerReport{Done: true, CPU: end - begin})
 }
 
-// tell tells how many were handled, when there are more, until over is closed. An idle consumer does not wake for it.
+// tell reports how many messages were handled, each time there are more, until over is closed. While nothing is handled it
+// waits for more, so that an idle consumer uses no CPU time for reports.
 func (r *records) tell(lines *json.Encoder, over <-chan struct{}) error {
 	for {
 		select {

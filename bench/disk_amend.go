@@ -9,15 +9,15 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// How many messages a second can be cancelled or rescheduled, picked at random among those
-// pending.
+// These scenarios measure how many messages a second can be cancelled or rescheduled by ID. The messages are picked at random
+// among those pending.
 
 const (
-	amendSingles = 64
+	amendSingles = 64 // callers, where each amends one message at a time
 	amendRounds  = 2
 )
 
-// amendments are the ways of amending that are measured.
+// amendments returns the ways of amending that are measured.
 func amendments() []amendment {
 	var all []amendment
 	for _, verb := range []string{"cancel", "reschedule"} {
@@ -47,7 +47,7 @@ func amendScenarios() []scenario {
 	return all
 }
 
-// amendment is a way of amending messages by ID.
+// amendment is a way of amending messages by ID: a verb, how many messages each call names, and how many callers there are.
 type amendment struct {
 	verb    string
 	batch   int
@@ -79,7 +79,7 @@ func (a amendment) run(ctx context.Context, e *env) error {
 	return closeStore(store, err)
 }
 
-// all amends the messages with the given IDs, for as long as a span.
+// all amends the messages with the given IDs until a span is over or all are amended.
 func (a amendment) all(ctx context.Context, e *env, q *punctual.Queue, ids []string) (*tally, error) {
 	var next atomic.Int64
 	return flatOut(ctx, a.callers, e.sizes.Span, func(ctx context.Context, _ int) (int, error) {
@@ -91,7 +91,7 @@ func (a amendment) all(ctx context.Context, e *env, q *punctual.Queue, ids []str
 	})
 }
 
-// some amends a few messages, each of which must be there.
+// some amends messages by one call, and returns an error unless all of them were there to be amended.
 func (a amendment) some(ctx context.Context, q *punctual.Queue, ids []string) error {
 	when := punctual.At(farDue(time.Now()))
 	var err error

@@ -10,12 +10,12 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// What GOMAXPROCS has to do with lateness when handlers compute.
+// These scenarios show how GOMAXPROCS changes the lateness of messages while handlers of another topic compute all the time.
 
 const (
 	busyTopic = "busy"
 	busyRate  = 2_000
-	busyMost  = 2 // busy handlers
+	busyMost  = 2 // the most busy handlers; there are scenarios with 0 to busyMost
 )
 
 // busyProcs are the values of GOMAXPROCS to compare.
@@ -42,11 +42,11 @@ func busyScenarios() []scenario {
 	return all
 }
 
-// busyWindow is shorter than that of other scenarios because there are many of these.
+// busyWindow returns the window of these scenarios. It is shorter than that of others because these are many.
 func busyWindow(z sizes) time.Duration { return z.Window / 4 }
 
-// keepBusy pushes one message for each busy handler and has w handle them; they compute until
-// the returned function is called.
+// keepBusy pushes one message for each busy handler and registers with w a handler that computes until the returned
+// function is called.
 func (l *load) keepBusy(ctx context.Context, w *worker.Worker) (stop func(), err error) {
 	if l.busy == 0 {
 		return func() {}, nil
@@ -66,7 +66,7 @@ func (l *load) keepBusy(ctx context.Context, w *worker.Worker) (stop func(), err
 	return func() { over.Store(true) }, nil
 }
 
-// sink keeps the compiler from leaving out the loop of burn.
+// sink gets the result of burn, so that the compiler does not leave out the loop.
 var sink atomic.Uint64
 
 // burn computes for some microseconds.

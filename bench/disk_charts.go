@@ -10,8 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// The charts of docs/performance.md about the embedded store.
-
+// charts are the charts of docs/performance.md about the embedded store.
 var charts = []picture{
 	{"lateness.svg", latenessChart},
 	{"schedule.svg", scheduleChart},
@@ -20,14 +19,15 @@ var charts = []picture{
 	{"gomaxprocs.svg", busyChart},
 }
 
-// quantiles are those of lateness that the charts show.
+// quantiles are the quantiles of lateness that the charts show, with their names in the legend.
 var quantiles = []struct{ value, name string }{
 	{"start_p50_ms", "p50"}, {"start_p99_ms", "p99, with its value"}, {"start_p999_ms", "p99.9"}, {"start_max_ms", "max"},
 }
 
 const late = "ms late when the handler starts"
 
-// addLateness draws the lateness of scenarios, the medians over their rounds, at places 0, 1, 2...
+// addLateness draws the quantiles of lateness of each scenario, the medians over its rounds, at places 0, 1, 2 and so on of the
+// horizontal axis.
 func (p *panel) addLateness(r run, scenarios ...string) {
 	values := plotter.XYLabels{}
 	for n, q := range quantiles {
@@ -79,7 +79,7 @@ func latenessChart(r run) chart {
 	}
 }
 
-// spreads are the values of scenarios; nil where one was not measured.
+// spreads returns the spread of a value for each scenario, or nil for a scenario of which no round has it.
 func (r run) spreads(value string, scenarios ...string) []*spread {
 	var out []*spread
 	for _, scenario := range scenarios {
@@ -92,7 +92,7 @@ func (r run) spreads(value string, scenarios ...string) []*spread {
 	return out
 }
 
-// ratioPanel shows rates as shares of the machine's limit.
+// ratioPanel returns a panel with a bar for each row: its rate as a share of the machine's limit.
 func ratioPanel(r run, title string, rows []row, names ...string) *panel {
 	p := newPanel(title, "", "share of the machine's limit", names...)
 	var scenarios []string
@@ -113,7 +113,8 @@ func scheduleChart(r run) chart {
 	}
 }
 
-// medianRound returns the round of a scenario with the median of a value.
+// medianRound returns the round of a scenario whose value is the closest to the median, the first of them if there are several.
+// It returns false if no round has the value.
 func (r run) medianRound(scenario, value string) (Result, bool) {
 	s, ok := r.over(scenario, value)
 	if !ok {

@@ -11,14 +11,14 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// How fast messages that are all due in one instant are claimed and acked, and how late
-// another topic's messages are meanwhile.
+// This scenario measures how fast messages that are all due in one instant are claimed and acked, and how late the messages of
+// another topic, the bystanders, are meanwhile.
 
 const (
-	drainHands    = 64
-	bystander     = "bystander"
+	drainHands    = 64          // the worker's concurrency
+	bystander     = "bystander" // the topic of the bystanders
 	bystanderTick = 10 * time.Millisecond
-	drainBatch    = 1000
+	drainBatch    = 1000 // messages of each push before the instant
 )
 
 func drainScenario() scenario {
@@ -29,7 +29,7 @@ func drainScenario() scenario {
 	}
 }
 
-// fillTime is how long n messages may take to be pushed in batches before they are due.
+// fillTime returns how long before they are due the pushing of n messages in batches begins.
 func fillTime(n int) time.Duration { return time.Second + time.Duration(n)*20*time.Microsecond }
 
 // burst is a round of drain.
@@ -38,14 +38,15 @@ type burst struct {
 	due     time.Time
 	handled atomic.Int64
 	early   atomic.Int64
-	done    chan struct{} // closed when the last one was handled
+	done    chan struct{} // closed when the handler of the last message has begun
 	doneAt  time.Time     // set before done is closed
 
-	// Bystanders that were due while the burst was handled.
+	// Lateness and number of the bystanders that were due while the burst was handled: started is how late their handler
+	// began, claimed how late they were claimed.
 	started, claimed *recorder
 	seen             atomic.Int64
-	worst            worstCurve // of started, over the seconds since due
-	// All bystanders.
+	worst            worstCurve // the longest of started, over the time since due
+	// pushed and arrived count all bystanders.
 	pushed, arrived atomic.Int64
 }
 
@@ -62,7 +63,7 @@ func runDrain(ctx context.Context, e *env) error {
 	return closeStore(store, err)
 }
 
-// run fills the store, waits for the instant and returns the rate of the drain.
+// run fills the store, starts a worker, waits for the instant, and returns how many messages a second were handled from then on.
 func (b *burst) run(ctx context.Context, e *env, store punctual.Store) (rate float64, err error) {
 	q := punctual.NewQueue(store, nil)
 	e.say("pushing %d messages for one instant", b.size)
@@ -92,13 +93,13 @@ func (b *burst) run(ctx context.Context, e *env, store punctual.Store) (rate flo
 	return float64(b.size) / b.doneAt.Sub(b.due).Seconds(), nil
 }
 
-// drain waits for the instant, for the last message of the burst and for all bystanders.
+// drain waits for the instant, for the last message of the burst, and then for all bystanders.
 func (b *burst) drain(ctx context.Context, e *env, q *punctual.Queue) error {
 	ticking, stop := context.WithCancel(ctx)
 	var pushing sync.WaitGroup
 	defer pushing.Wait()
 	defer stop()
-	var pushErr error // of the bystanders; written before pushing is done
+	var pushErr error // the error of pushing bystanders: written until pushing is done, read after that
 	pushing.Go(func() { pushErr = b.pushBystanders(ticking, q) })
 	time.Sleep(time.Until(b.due) - 100*time.Millisecond)
 	if err := resetPeak(); err != nil {
@@ -129,8 +130,8 @@ func (b *burst) drain(ctx context.Context, e *env, q *punctual.Queue) error {
 	return awaitCount(ctx, &b.arrived, &b.pushed)
 }
 
-// watch waits until the burst is handled and notes the rate of each 100 ms. A burst of which
-// nothing is handled for settleTime fails.
+// watch waits until the whole burst is handled, and notes the rate of each 100 ms. It returns an error when nothing of the burst
+// was handled for settleTime.
 func (b *burst) watch(ctx context.Context, out *Result) error {
 	tick := time.NewTicker(curveSlot)
 	defer tick.Stop()
@@ -155,10 +156,10 @@ func (b *burst) watch(ctx context.Context, out *Result) error {
 	}
 }
 
-// curveSlot is the distance of the points of the curves of a drain.
+// curveSlot is the time between two points of the curves of a drain.
 const curveSlot = 100 * time.Millisecond
 
-// worstCurve is the longest of the durations in each slot of time.
+// worstCurve keeps the longest of the durations for each curveSlot of time.
 type worstCurve struct {
 	mu    sync.Mutex
 	slots []time.Duration // guarded by mu
@@ -174,7 +175,7 @@ func (w *worstCurve) add(at, d time.Duration) {
 	w.slots[i] = max(w.slots[i], d)
 }
 
-// note notes the curve, in milliseconds over seconds.
+// note notes the curve: seconds on the horizontal axis, milliseconds on the vertical one.
 func (w *worstCurve) note(out *Result, series string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,7 +201,7 @@ func (b *burst) fill(ctx context.Context, q *punctual.Queue) error {
 	return nil
 }
 
-// handle counts one message of the burst. The ack of the last one is not waited for.
+// handle handles a message of the burst. The burst counts as handled when the last handler begins, before that message is acked.
 func (b *burst) handle(_ context.Context, d *punctual.Delivery) error {
 	if time.Now().Before(d.Due) {
 		b.early.Add(1)
@@ -212,8 +213,8 @@ func (b *burst) handle(_ context.Context, d *punctual.Delivery) error {
 	return nil
 }
 
-// handleBystander counts a bystander, and its lateness if it was due while the burst was
-// handled. One that arrives only after the burst counts like the others.
+// handleBystander handles a bystander, and records its lateness if it was due while the burst was handled. That
+// includes a bystander that arrives only after the burst.
 func (b *burst) handleBystander(_ context.Context, d *punctual.Delivery) error {
 	late := time.Since(d.Due)
 	defer b.arrived.Add(1)
@@ -234,8 +235,9 @@ func (b *burst) handleBystander(_ context.Context, d *punctual.Delivery) error {
 	return nil
 }
 
-// pushBystanders pushes a message each 10 ms, due 100 ms later, until ctx ends, and waits
-// for the pushes under way. They do not wait for each other.
+// pushBystanders pushes a message every 10 ms, due 100 ms later, until ctx ends. Each push has a goroutine of its own, so
+// that a slow push does not delay the next one. In the end pushBystanders waits for the pushes under way, and returns the first
+// error.
 func (b *burst) pushBystanders(ctx context.Context, q *punctual.Queue) error {
 	tick := time.NewTicker(bystanderTick)
 	defer tick.Stop()

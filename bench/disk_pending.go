@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// What it means to have many messages pending: memory, disk, lateness, reopening, cancel and
-// reschedule. All work on one store that pending/fill makes, one after the other.
+// These scenarios measure what many pending messages mean for memory, disk, reopening, lateness, cancel, reschedule
+// and scheduling. All work on the one store that pending/fill makes, one after the other.
 
 const (
 	fillBatch    = 1000
@@ -23,7 +23,7 @@ const (
 	sampleMax = 1_000_000
 )
 
-// killAfter is how long a process is under load before it is killed.
+// killAfter returns how long a process is under load before it is killed.
 func killAfter(z sizes) time.Duration { return min(2*time.Second, z.Span) }
 
 func pendingScenarios() []scenario {
@@ -55,10 +55,10 @@ func pendingScenarios() []scenario {
 			name: "pending/reopen-killed", about: "open the store after kill -9 while it was pushed to in batches of 1000",
 			pending: true, after: loadScenario, takes: spans(0, 6*time.Second), run: runReopen,
 		})
-	return append(all, pendingScheduleScenarios()...) // last, because the store grows by them
+	return append(all, pendingScheduleScenarios()...) // they come last because they add messages to the store
 }
 
-// runFill pushes the pending messages and notes how it went as the store grew.
+// runFill pushes the pending messages, and notes the rate, memory and disk use.
 func runFill(ctx context.Context, e *env) error {
 	store, err := openStore(e)
 	if err != nil {
@@ -105,7 +105,7 @@ func (e *env) fill(ctx context.Context, store punctual.Store) (rate float64, err
 	return rate, ids.save(e.kept)
 }
 
-// curve notes a point of the curves of pending/fill.
+// curve notes one point of each curve of pending/fill: rate, memory and disk use when n messages are pushed.
 func (e *env) curve(n int, rate float64) error {
 	rss, _, err := memory()
 	if err != nil {
@@ -122,7 +122,8 @@ func (e *env) curve(n int, rate float64) error {
 	return nil
 }
 
-// runReopen opens the store, and then pushes and cancels one message to see that it works.
+// runReopen opens the store and pushes one message, and notes how long both took. Then it cancels that message and counts the
+// messages of the store.
 func runReopen(ctx context.Context, e *env) error {
 	start := time.Now()
 	store, err := openStore(e)
@@ -157,7 +158,7 @@ func (e *env) countPending(ctx context.Context, store punctual.Store) error {
 	return err
 }
 
-// runLoad pushes until it is killed.
+// runLoad reports that it is ready when it has pushed one batch, and goes on pushing until the process is killed.
 func runLoad(ctx context.Context, e *env) error {
 	store, err := openStore(e)
 	if err != nil {
@@ -177,8 +178,8 @@ func runLoad(ctx context.Context, e *env) error {
 	return closeStore(store, context.Cause(ctx))
 }
 
-// sample keeps each k-th ID of those pushed, one to a line: little memory, because it counts as
-// that of the store.
+// sample keeps the ID of every every-th message pushed. It keeps them as one text, an ID to a line, which takes little
+// memory, because the memory of this process is noted as that of the store.
 type sample struct {
 	every, seen int
 	ids         []byte
@@ -203,12 +204,13 @@ func samplePath(kept string) string { return filepath.Join(kept, "ids") }
 // save writes the IDs in random order.
 func (s *sample) save(kept string) error {
 	lines := bytes.SplitAfter(s.ids, []byte("\n"))
-	lines = lines[:len(lines)-1] // what follows the last line
+	lines = lines[:len(lines)-1] // without the empty rest after the last line
 	mathrand.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 	return os.WriteFile(samplePath(kept), bytes.Join(lines, nil), 0o644)
 }
 
-// takeIDs returns n IDs of the sample that no scenario has used yet.
+// takeIDs returns the next n IDs of the sample, or fewer if fewer are left, and removes them from its file, so that no ID is
+// used twice.
 func takeIDs(kept string, n int) ([]string, error) {
 	data, err := os.ReadFile(samplePath(kept))
 	if err != nil {

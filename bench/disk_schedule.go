@@ -8,9 +8,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// How many messages a second can be scheduled durably, due 1 to 25 hours ahead.
+// These scenarios measure how many messages a second can be scheduled durably. All messages are due 1 to 25 hours ahead.
 
-// schedule is a way of scheduling: n callers with one message each, or one caller with n messages.
+// schedule is a way of scheduling: n callers that push one message in each call, or one caller that pushes n in each (batches).
 type schedule struct {
 	n       int
 	batches bool
@@ -28,7 +28,7 @@ func (x schedule) name() string {
 	return fmt.Sprintf("%ssingle-%d", name, x.n)
 }
 
-// label names it in tables, as those have it.
+// label returns the name of x in tables.
 func (x schedule) label() string {
 	label := fmt.Sprintf("%d goroutines, one by one", x.n)
 	switch {
@@ -50,7 +50,7 @@ func (x schedule) run(ctx context.Context, e *env) error {
 	return scheduleSingles(ctx, e, x.n, x.chosen)
 }
 
-// schedules are measured on an empty store: with IDs that the store makes, and with chosen ones.
+// schedules returns the ways that are measured on an empty store: with IDs that the store makes, and with chosen IDs.
 func schedules() []schedule {
 	var all []schedule
 	for _, chosen := range []bool{false, true} {
@@ -59,7 +59,8 @@ func schedules() []schedule {
 	return all
 }
 
-// pendingSchedules are measured beside the pending messages, where a chosen ID has to be looked for among many.
+// pendingSchedules returns the ways that are measured beside the pending messages, because there a chosen ID has to be looked
+// for among many.
 func pendingSchedules() []schedule {
 	var all []schedule
 	for _, chosen := range []bool{false, true} {
@@ -76,7 +77,7 @@ func scheduleScenarios() []scenario {
 	return all
 }
 
-// pendingName is the name of x beside the pending messages.
+// pendingName returns the name of the scenario that measures x beside the pending messages.
 func (x schedule) pendingName() string { return "pending/" + x.name() }
 
 func pendingScheduleScenarios() []scenario {
@@ -90,8 +91,8 @@ func pendingScheduleScenarios() []scenario {
 	return all
 }
 
-// scheduleSingles has n goroutines push one message each, again and again. The limit is that of
-// n messages to one fdatasync, because n goroutines cannot have more on their way.
+// scheduleSingles has n goroutines push one message each, again and again. The limit is that of batches of
+// n messages, because n goroutines that wait for their answers never push more than n messages at the same time.
 func scheduleSingles(ctx context.Context, e *env, n int, chosen bool) error {
 	return e.scheduleRate(n, func(q *punctual.Queue) (*tally, error) {
 		return flatOut(ctx, n, e.sizes.Span, func(ctx context.Context, _ int) (int, error) {
@@ -120,7 +121,7 @@ func scheduleBatches(ctx context.Context, e *env, n int, chosen bool) error {
 	})
 }
 
-// scheduleRate notes the rate of push beside the limit for batches of n messages.
+// scheduleRate opens the store and notes the rate of push beside the limit for batches of n messages.
 func (e *env) scheduleRate(n int, push func(*punctual.Queue) (*tally, error)) error {
 	store, err := openStore(e)
 	if err != nil {

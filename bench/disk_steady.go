@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// How late messages are delivered under a steady load. So many a second are pushed, each due 1 to 3
-// seconds ahead, and a worker acks them.
+// These scenarios measure how late messages are delivered under a steady load: messages are pushed at a rate, each due 1 to 3
+// seconds ahead, and handled by a worker.
 
 const (
 	producers    = 4
@@ -25,7 +25,7 @@ const (
 	// steadySlots is the worker's concurrency. At 100k/s a slot is busy for the time of an ack,
 	// some milliseconds, so hundreds are needed at once.
 	steadySlots = 256
-	// settleTime is how long nothing may arrive when something is still to come.
+	// settleTime is after how long without a delivery a round fails while messages are still missing.
 	settleTime = 30 * time.Second
 )
 
@@ -48,24 +48,24 @@ func steadyScenarios() []scenario {
 // load is a steady load on one store.
 type load struct {
 	rate int // messages a second
-	busy int // handlers that compute all the time
+	busy int // how many handlers of another topic compute all the time
 
 	writes  *diskWrites
 	queue   *punctual.Queue
 	pushes  *recorder // duration of each PushMany
-	claimed *recorder // Delivery.Late
-	started *recorder // from due until the handler starts
+	claimed *recorder // how late messages were claimed, by the store's clock (Delivery.Late)
+	started *recorder // how late the handler started
 
-	// from and to bound the due times that count: not the first ones, when the load
-	// builds up, nor those after the last push.
+	// The window is the time between from and to. Lateness is noted for the messages that are due within it: not for
+	// the first ones, because the load still builds up, and not for those due after to, when nothing is pushed any more.
 	from, to        time.Time
 	pushed, handled atomic.Int64
-	counted         atomic.Int64 // of those due within the window, the handled ones
-	within          atomic.Int64 // handled within the window, whenever they were due
-	early           atomic.Int64
+	counted         atomic.Int64 // messages due within the window that were handled
+	within          atomic.Int64 // messages handled within the window, whenever they were due
+	early           atomic.Int64 // messages handled before they were due
 }
 
-// runSteady opens the round's store, puts the load on it and notes lateness and cost.
+// runSteady opens the round's store, puts the load on it, and notes lateness and cost.
 func runSteady(ctx context.Context, e *env, l *load) error {
 	l.writes = countDiskWrites()
 	store, err := openStore(e)
@@ -107,7 +107,7 @@ func stopWorker(w *worker.Worker) error {
 	return w.Stop(ctx)
 }
 
-// measure pushes until the window is over, waits for the last message and notes what happened.
+// measure pushes until the window is over, waits until all messages are handled, and notes lateness and cost.
 func (l *load) measure(ctx context.Context, e *env) error {
 	if err := resetPeak(); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (l *load) measure(ctx context.Context, e *env) error {
 	return e.out.setMemory()
 }
 
-// note notes the lateness within the window, and the cost of all messages.
+// note notes the lateness of the messages due within the window, and the CPU time for each message of the whole load.
 func (l *load) note(e *env, cpu, took time.Duration) {
 	n := float64(l.counted.Load())
 	e.out.set("messages", n)
@@ -149,7 +149,7 @@ func (l *load) note(e *env, cpu, took time.Duration) {
 	e.out.setQuantiles("push", l.pushes.merged())
 }
 
-// handle counts a delivery.
+// handle handles a message: it counts the delivery and records how late it is.
 func (l *load) handle(_ context.Context, d *punctual.Delivery) error {
 	now := time.Now()
 	late := now.Sub(d.Due)
@@ -187,9 +187,8 @@ func (l *load) produce(ctx context.Context) error {
 	return nil
 }
 
-// producer pushes its share of the rate. At each tick it pushes as much as is missing, so that the
-// rate stays the same after a slow push. It pushes lists of at most steadyBatch, so that the
-// duration of a push is that of one call of the store.
+// producer pushes its share of the rate. At each tick it pushes as many messages as are missing, so that it catches up
+// after a slow push. It pushes at most steadyBatch at a time, so that one push is one call of the store.
 func (l *load) producer(ctx context.Context, i int) error {
 	share := float64(l.rate) / producers
 	start := time.Now()
@@ -204,7 +203,7 @@ func (l *load) producer(ctx context.Context, i int) error {
 			pushed += missing
 			l.pushed.Add(int64(missing))
 			if missing == steadyBatch {
-				continue // it is behind
+				continue // without a pause, because more may be missing
 			}
 		}
 		time.Sleep(time.Until(now.Add(producerTick)))
@@ -212,7 +211,7 @@ func (l *load) producer(ctx context.Context, i int) error {
 	return nil
 }
 
-// soonMessages makes n messages due 1 to 3 seconds ahead.
+// soonMessages returns n messages due 1 to 3 seconds ahead.
 func soonMessages(n int) []punctual.NewMessage {
 	ms := make([]punctual.NewMessage, n)
 	for i := range ms {
@@ -221,8 +220,8 @@ func soonMessages(n int) []punctual.NewMessage {
 	return ms
 }
 
-// awaitCount waits until everything that was pushed has arrived (P1), however far the store
-// has fallen behind, unless nothing arrives any more.
+// awaitCount waits until as many messages have arrived as were pushed (P1), however long that takes. It
+// returns an error when none has arrived for settleTime.
 func awaitCount(ctx context.Context, arrived, pushed *atomic.Int64) error {
 	progress, seen := time.Now(), arrived.Load()
 	for arrived.Load() < pushed.Load() {

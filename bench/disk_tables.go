@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// The tables of docs/performance.md about the embedded store.
-
+// tables are the tables of docs/performance.md about the embedded store.
 var tables = []table{
 	{"machine", machineTable},
 	{"aims", aimsTable},
@@ -21,13 +20,13 @@ var tables = []table{
 	{"busy", busyTable},
 }
 
-// column is a column of a table whose rows are scenarios.
+// column is a column of a table that has a scenario in each row.
 type column struct {
 	head string
 	cell func(r run, scenario string) string
 }
 
-// value is the column of a value; f writes it.
+// value returns a column that shows the value with the given name as f writes it, or "-" where no round of the scenario has it.
 func value(head, name string, f func(float64) string) column {
 	return column{head, func(r run, scenario string) string {
 		s, ok := r.over(scenario, name)
@@ -45,7 +44,7 @@ var (
 	othersColumn = value("CPU used by others", "others_cpu", percent)
 )
 
-// rounds counts the measured rounds of a scenario.
+// rounds returns how many rounds of a scenario were measured, without those that failed.
 func (r run) rounds(scenario string) (n int) {
 	for _, res := range r.results {
 		if res.Scenario == scenario && res.Error == "" {
@@ -55,10 +54,10 @@ func (r run) rounds(scenario string) (n int) {
 	return n
 }
 
-// row is a scenario with the name it has in a table.
+// row is a scenario and its label in a table.
 type row struct{ label, scenario string }
 
-// callersLabel names how messages are scheduled.
+// callersLabel says how many callers there are, and how many messages each passes in one call.
 func callersLabel(callers, batch int) string {
 	who := fmt.Sprintf("%d callers", callers)
 	if callers == 1 {
@@ -70,7 +69,7 @@ func callersLabel(callers, batch int) string {
 	return fmt.Sprintf("%s, batches of %d", who, batch)
 }
 
-// scenarioTable has a row for each scenario that was measured.
+// scenarioTable returns a table with the given rows. The cells of a scenario of which no round was measured say "not measured".
 func scenarioTable(r run, head string, rows []row, columns ...column) string {
 	var b strings.Builder
 	b.WriteString("| " + head + " |")
@@ -100,7 +99,8 @@ func machineTable(r run) string {
 		fmt.Sprintf("rates over %v, lateness over %v, %s messages due in one instant, %s pending", z.Span, z.Window, commas(int64(z.Burst)), commas(int64(z.Pending))))
 }
 
-// machineTable tells what the rounds of a part ran on. One row, what with its value, is the part's own.
+// machineTable returns the table that says where and when the rounds of a part were measured. The row "what" has a value that
+// differs from part to part.
 func (r run) machineTable(what, value, sizes string) string {
 	m := r.machine
 	var b strings.Builder
@@ -119,7 +119,8 @@ func (r run) machineTable(what, value, sizes string) string {
 	return b.String()
 }
 
-// others tells how much of the machine other programs used during the rounds, each weighing the same.
+// others says which share of the machine's CPU time other programs used during the rounds: the mean, in which each round counts
+// the same, the least and the most.
 func (r run) others() string {
 	var s spread
 	sum := 0.0
@@ -137,7 +138,7 @@ func (r run) others() string {
 	return fmt.Sprintf("%s on average over the rounds, %s to %s", percent(sum/float64(s.rounds)), percent(s.min), percent(s.max))
 }
 
-// tellRounds counts the rounds, and names those that failed.
+// tellRounds says how many rounds were measured, and names those that failed, with their errors.
 func (r run) tellRounds() string {
 	var failed []string
 	for _, res := range r.results {
@@ -148,20 +149,20 @@ func (r run) tellRounds() string {
 	return strings.Join(append([]string{fmt.Sprintf("%d measured", len(r.results)-len(failed))}, failed...), "; ")
 }
 
-// aim is what the store should reach on two cores.
+// aim is a limit below which a value should be on a machine with two cores.
 type aim struct {
 	what, scenario, value string
 	unit                  string
-	scale                 float64 // from the value's unit to that of the aim
+	scale                 float64 // factor from the unit of the value to that of the aim
 	below                 float64
 }
 
 const (
-	aim20k       = 5.0   // ms, handler start, p99
-	aim100k      = 20.0  // ms, handler start, p99
-	aimBystander = 250.0 // ms, handler start, p99
+	aim20k       = 5.0   // ms, p99 of how late handlers start at 20,000 messages a second
+	aim100k      = 20.0  // ms, the same at 100,000 messages a second
+	aimBystander = 250.0 // ms, the same of bystanders during a drain
 	aimReopen    = 1.0   // s
-	aimMemory    = 400.0 // MB
+	aimMemory    = 400.0 // MB, the peak of the resident memory
 )
 
 func aims(z sizes) []aim {
@@ -179,7 +180,7 @@ func aims(z sizes) []aim {
 	}
 }
 
-// aimsTable says of each aim whether every round met it.
+// aimsTable has a row for each aim, which says whether every round met it, only the median did, or not even that.
 func aimsTable(r run) string {
 	var b strings.Builder
 	b.WriteString("| aim | below | measured | rounds | |\n|---|--:|--:|--:|---|\n")
@@ -212,7 +213,7 @@ var rateColumns = []column{
 	roundsColumn,
 }
 
-// scheduleRows are the ways of scheduling, first on an empty store and then beside the pending messages.
+// scheduleRows returns a row for each way of scheduling, first those on an empty store and then those beside the pending messages.
 func scheduleRows(z sizes) []row {
 	var rows []row
 	for _, x := range schedules() {
@@ -240,7 +241,7 @@ func amendRows() []row {
 	return rows
 }
 
-// chartedSchedules are the rows of the chart: those with IDs that the store makes, on an empty store.
+// chartedSchedules returns the rows that scheduleChart shows: those on an empty store, with IDs that the store makes.
 func chartedSchedules() []row {
 	var rows []row
 	for _, x := range schedules() {
@@ -251,14 +252,14 @@ func chartedSchedules() []row {
 	return rows
 }
 
-// chartedAmends are the rows of the chart: those of callers, and of the shorter lists.
+// chartedAmends returns the rows that scheduleChart shows: all except those with lists of 1000.
 func chartedAmends() []row {
 	return slices.DeleteFunc(amendRows(), func(w row) bool { return strings.HasSuffix(w.scenario, "-1000") })
 }
 
 func amendTable(r run) string { return scenarioTable(r, "amended by", amendRows(), rateColumns...) }
 
-// steadyRows are the steady scenarios, alone and beside the pending ones.
+// steadyRows returns a row for each steady load, first those with nothing else pending and then those beside the pending messages.
 func steadyRows(z sizes) []row {
 	var rows []row
 	for _, beside := range []struct{ label, name string }{{"", "steady/"}, {" beside " + short(float64(z.Pending)), "pending/steady-"}} {

@@ -6,15 +6,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// What the embedded store writes. Its bodies are written more than once: to the log, by a flush and by each compaction. So
-// the bytes written for a message are several times its body, and they are what a busy disk runs out of first.
+// This file counts what the embedded store writes to the disk. The body of a message may be written more than once: to the log,
+// by a flush, and by compactions. So the bytes written for a message are several times its body.
 
-// diskWrites counts the bytes that were written to files, and how often a caller waited for the disk.
+// diskWrites counts the bytes that were written to files, and the syncs.
 type diskWrites struct{ bytes, syncs atomic.Int64 }
 
-// countDiskWrites has every store that this process opens from now on write through a file system that counts. It replaces
-// the one that is the database's default, because the store has no option for it. A round calls it once, before it opens its
-// store, and has its process to itself.
+// countDiskWrites makes every store that this process opens from now on write through a file system that counts. It replaces
+// the default file system of the database for the whole process, because the store has no option for it. That harms nothing,
+// because a round has a process of its own. A round calls it once, before it opens its store.
 func countDiskWrites() *diskWrites {
 	w := new(diskWrites)
 	vfs.Default = countingFS{vfs.Default, w}
@@ -26,7 +26,7 @@ type diskWritten struct{ bytes, syncs int64 }
 
 func (w *diskWrites) now() diskWritten { return diskWritten{w.bytes.Load(), w.syncs.Load()} }
 
-// note writes down what n messages have cost the disk since from.
+// note notes what was written and synced for each of n messages since from.
 func (w *diskWrites) note(out *Result, from diskWritten, n int64) {
 	to := w.now()
 	written := float64(to.bytes-from.bytes) / float64(n)
@@ -51,22 +51,22 @@ func (f countingFS) counted(file vfs.File, err error) (vfs.File, error) {
 	return countingFile{file, f.writes}, nil
 }
 
-// Create makes a file.
+// Create creates a file whose writes are counted.
 func (f countingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.counted(f.FS.Create(name, c))
 }
 
-// OpenReadWrite opens a file that is changed in place.
+// OpenReadWrite opens a file to be changed in place.
 func (f countingFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
 	return f.counted(f.FS.OpenReadWrite(name, c, o...))
 }
 
-// ReuseForWrite gives an old log a new name and writes over it.
+// ReuseForWrite gives an old file, for example a log, a new name and opens it to be written over.
 func (f countingFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.counted(f.FS.ReuseForWrite(oldname, newname, c))
 }
 
-// OpenDir opens a folder, whose entries are synced like a file's content.
+// OpenDir opens a folder, because syncing its entries counts like syncing a file.
 func (f countingFS) OpenDir(name string) (vfs.File, error) { return f.counted(f.FS.OpenDir(name)) }
 
 // countingFile is an open file of a countingFS.
@@ -101,7 +101,8 @@ func (f countingFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// SyncTo only counts where the system made a whole sync of it. Else it asks the kernel to begin writing, and nobody waits.
+// SyncTo counts as a sync only where the file system made a full sync of it. Otherwise it only asks the kernel to begin
+// writing, and the caller does not wait for the disk.
 func (f countingFile) SyncTo(length int64) (fullSync bool, err error) {
 	fullSync, err = f.File.SyncTo(length)
 	if fullSync {

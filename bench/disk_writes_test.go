@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// What goes through a file system that counts is counted once, however the file was opened, and reaches the disk.
+// A countingFS counts each write and each sync once, however the file was opened, and the bytes reach the file.
 func TestCountingFS(t *testing.T) {
 	var w diskWrites
 	fs := countingFS{vfs.Default, &w}

@@ -18,7 +18,7 @@ import (
 // fleet is the consumer processes of a round.
 type fleet struct {
 	members []*member
-	handled atomic.Int64 // by all of them, as far as they have told
+	handled atomic.Int64 // how many messages all of them have handled, as far as they have reported
 }
 
 // member is one consumer process.
@@ -27,15 +27,15 @@ type member struct {
 	stdin   io.Closer
 	records string
 	read    func(path string) ([]record, error) // reads the file that records names
-	ready   chan struct{}                       // closed when it waits for messages
-	heard   chan struct{}                       // closed when it has ended and all it said was read
-	handled int64                               // so far; only listen uses it
-	done    bool                                // it said so; read after heard is closed
-	cpu     time.Duration                       // likewise
-	wrong   error                               // likewise: what it said was no report
+	ready   chan struct{}                       // closed when the consumer has reported that it is ready
+	heard   chan struct{}                       // closed when all that the consumer wrote to standard output was read
+	handled int64                               // how many messages it has reported so far; only listen uses it
+	done    bool                                // the consumer has reported Done; to be read when heard is closed
+	cpu     time.Duration                       // the CPU time that it has reported; to be read when heard is closed
+	wrong   error                               // lines that are no reports, or a failed read; to be read when heard is closed
 }
 
-// startFleet starts n consumers and returns when all of them wait for messages.
+// startFleet starts n consumers and returns when all of them have reported that they are ready.
 func (e *env) startFleet(ctx context.Context, n int, t consumerTask) (*fleet, error) {
 	e.say("starting %d processes", n)
 	f := new(fleet)
@@ -91,7 +91,7 @@ func (f *fleet) start(ctx context.Context, t consumerTask) (*member, error) {
 	return m, nil
 }
 
-// listen reads what a consumer says until it ends.
+// listen reads the reports of a consumer until its standard output ends.
 func (f *fleet) listen(m *member, out io.Reader) {
 	defer close(m.heard)
 	lines := bufio.NewScanner(out)
@@ -114,14 +114,15 @@ func (f *fleet) listen(m *member, out io.Reader) {
 	m.wrong = errors.Join(m.wrong, lines.Err())
 }
 
-// await waits until n letters were handled.
+// await waits until the consumers have reported n handled letters in all.
 func (f *fleet) await(ctx context.Context, n int64) error {
 	var all atomic.Int64
 	all.Store(n)
 	return awaitCount(ctx, &f.handled, &all)
 }
 
-// stop ends the consumers when they have finished what they had begun. cpu is that of all of them.
+// stop makes the consumers end by closing their standard input, and waits until they have ended. cpu is the CPU time of all
+// of them together.
 func (f *fleet) stop() (cpu time.Duration, err error) {
 	var errs []error
 	for _, m := range f.members {
@@ -138,7 +139,7 @@ func (f *fleet) stop() (cpu time.Duration, err error) {
 	return cpu, errors.Join(errs...)
 }
 
-// deliveries is what the whole fleet handled, in no order.
+// deliveries returns the records of all consumers, in no particular order. The consumers must have ended.
 func (f *fleet) deliveries() ([]record, error) {
 	var mu sync.Mutex
 	var all []record
@@ -156,16 +157,17 @@ func (f *fleet) deliveries() ([]record, error) {
 	return all, errors.Join(errs...)
 }
 
-// outcome is what became of letters numbered from 0.
+// outcome sums up the deliveries of letters numbered from 0.
 type outcome struct {
-	first, last time.Time // when a handler started
-	late        *recorder
-	early       int64 // deliveries before the due time
-	earliest    time.Duration
-	twice       int64 // deliveries beyond the first of a letter
+	first, last time.Time     // when the first and the last handler started
+	late        *recorder     // how late handlers started; an early one counts as 0
+	early       int64         // deliveries before the due time
+	earliest    time.Duration // how long before its due time the earliest of them was
+	twice       int64         // deliveries beyond the first of a letter
 }
 
-// check checks that each of n letters was delivered, and counts what was early or repeated.
+// check returns an error unless each of n letters was delivered and nothing else. It counts the deliveries that were early or
+// repeated.
 func check(n int64, list []record) (outcome, error) {
 	v := outcome{late: newRecorder()}
 	seen := make([]bool, n)
@@ -203,7 +205,7 @@ func (v *outcome) add(r record) {
 	}
 }
 
-// strict refuses what Punctual promises never to do.
+// strict returns an error if a delivery was early or repeated, which Punctual promises never to do while no lease runs out.
 func (v *outcome) strict() error {
 	switch {
 	case v.early > 0:

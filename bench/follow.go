@@ -13,22 +13,22 @@ import (
 	"github.com/punctualmq/punctual/pgstore"
 )
 
-// What it costs that one message leads to others: an ack with a follow-up beside a push and an ack, copies for three groups
-// beside three pushes, and a shift of many messages. What is compared takes turns on one store, so that a slow moment of the
-// machine meets both.
+// These scenarios measure what it costs when one message leads to others, and when many messages change at once. An ack with a
+// follow-up is compared with a push and an ack, and copies for three groups with three pushes. What is compared takes turns on
+// one store, so that a slow moment of the machine hits both. The third is a shift of many messages, beside which nothing stands.
 
 const (
-	followTurns  = 6    // of each way in a round
-	followEach   = 6000 // messages of a turn
-	groupTurns   = 4
+	followTurns  = 6    // turns of each way in a round
+	followEach   = 6000 // messages of each turn
+	groupTurns   = 4    // the same for groups
 	groupEach    = 6000
 	bulkScenario = "bulk/shift"
 )
 
-// followGroups are the groups that get copies.
+// followGroups are the groups whose topics get copies.
 var followGroups = []string{"billing", "mail", "stock"}
 
-// followStores are the stores on which both are measured.
+// followStores are the stores on which follow-ups and groups are measured. The shift is measured on the embedded store only.
 var followStores = []struct {
 	name string
 	with func(context.Context, *env, func(punctual.Store) error) error
@@ -36,7 +36,7 @@ var followStores = []struct {
 	{"disk", withDiskStore}, {"redis", withRedisStore}, {"postgres", withPostgresStore},
 }
 
-// followShapes are how settlements are made: so many in a call, by so many callers.
+// followShapes are the ways of calling Settle: how many settlements are in a call, and how many callers there are.
 var followShapes = []struct{ batch, callers int }{{1, 16}, {100, 2}}
 
 func onFollow(scenario string) bool {
@@ -102,8 +102,9 @@ func withPostgresStore(ctx context.Context, e *env, f func(punctual.Store) error
 	})
 }
 
-// runFollow settles messages that were claimed before. The follow-ups go to a companion, which every store reaches in one step,
-// and are due in an hour.
+// runFollow measures how long it takes to ack claimed messages with a follow-up each: in turns by a push and an ack ("apart"), and
+// by one settlement with the follow-up ("then"). The follow-ups go to a companion topic, because every store can write a
+// message and its follow-up there in one step, and are due in an hour.
 func runFollow(ctx context.Context, e *env, store punctual.Store, batch, callers int) error {
 	const next = topic + "@next"
 	follow := func(d *punctual.Delivery) punctual.NewMessage {
@@ -147,8 +148,8 @@ func runFollow(ctx context.Context, e *env, store punctual.Store, batch, callers
 	return nil
 }
 
-// runGroups measures how long it takes until each message has a copy in every group, beside what a handler does that pushes
-// three messages for each and acks.
+// runGroups measures how many messages a second get their copies in every group. In turns with that it measures a handler that
+// pushes three messages for each message it has claimed, and acks it.
 func runGroups(ctx context.Context, e *env, store punctual.Store) error {
 	inspector, err := punctual.As[punctual.Inspector](store)
 	if err != nil {
@@ -210,7 +211,7 @@ func runGroups(ctx context.Context, e *env, store punctual.Store) error {
 	return nil
 }
 
-// copyAll runs the duties until every group has n messages.
+// copyAll runs the duties until every group has n ready messages.
 func copyAll(ctx context.Context, store punctual.Store, inspector punctual.Inspector, n int64) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -238,7 +239,7 @@ func copyAll(ctx context.Context, store punctual.Store, inspector punctual.Inspe
 	}
 }
 
-// runShift moves all messages of a topic by an hour.
+// runShift fills the embedded store and measures how many messages a second a bulk change moves by an hour.
 func runShift(ctx context.Context, e *env) error {
 	return withDiskStore(ctx, e, func(store punctual.Store) error {
 		e.say("pushing %d messages", e.sizes.Burst)
@@ -274,7 +275,7 @@ func runShift(ctx context.Context, e *env) error {
 	})
 }
 
-// pushDue pushes n messages that are due at once.
+// pushDue pushes n messages that are due immediately.
 func pushDue(ctx context.Context, store punctual.Store, topic string, n int) error {
 	for done := 0; done < n; done += 1000 {
 		ms := make([]punctual.NewMessage, min(1000, n-done))
@@ -288,7 +289,7 @@ func pushDue(ctx context.Context, store punctual.Store, topic string, n int) err
 	return nil
 }
 
-// claimAll claims the n messages that are there.
+// claimAll claims n messages, and returns an error when none comes for a minute.
 func claimAll(ctx context.Context, store punctual.Store, n int) ([]punctual.Delivery, error) {
 	var all []punctual.Delivery
 	for len(all) < n {
@@ -301,7 +302,7 @@ func claimAll(ctx context.Context, store punctual.Store, n int) ([]punctual.Deli
 	return all, nil
 }
 
-// inParts has callers settle parts of ds.
+// inParts has several callers settle ds in parts of batch messages.
 func inParts(ctx context.Context, callers, batch int, ds []punctual.Delivery, settle func(context.Context, []punctual.Delivery) error) error {
 	var next atomic.Int64
 	return inParallel(ctx, callers, func(ctx context.Context, _ int) error {
@@ -317,7 +318,7 @@ func inParts(ctx context.Context, callers, batch int, ds []punctual.Delivery, se
 	})
 }
 
-// settled acks messages, each with its follow-up if there is one.
+// settled acks messages by one call. If follow is not nil, each ack carries the follow-up that follow returns.
 func settled(ctx context.Context, store punctual.Store, ds []punctual.Delivery, follow func(*punctual.Delivery) punctual.NewMessage) error {
 	ss := make([]punctual.Settlement, len(ds))
 	for i := range ds {
@@ -330,7 +331,7 @@ func settled(ctx context.Context, store punctual.Store, ds []punctual.Delivery, 
 	return errors.Join(append(answers, err)...)
 }
 
-// stored is the error of a push that has to store every message.
+// stored returns the errors of a push: that of the call, and those of the messages.
 func stored(rs []punctual.PushResult, err error) error {
 	for _, r := range rs {
 		err = errors.Join(err, r.Err)
@@ -338,8 +339,7 @@ func stored(rs []punctual.PushResult, err error) error {
 	return err
 }
 
-// The tables of docs/performance.md about them.
-
+// followTables are the tables of docs/performance.md about follow-ups, groups and bulk changes.
 var followTables = []table{{"follow", followTable}, {"groups", groupsTable}, {"bulk", bulkTable}}
 
 func followTable(r run) string {

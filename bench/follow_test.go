@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A whole run on a directory at a tiny size.
+// The scenarios on the embedded store run at a tiny size and have positive values.
 func TestFollowRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")

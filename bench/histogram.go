@@ -8,12 +8,12 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// newHistogram counts microseconds up to an hour with an error of 0.1 %.
+// newHistogram returns a histogram of microseconds up to an hour, whose values have an error of at most 0.1 %.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, time.Hour.Microseconds(), 3)
 }
 
-// recorder is a histogram that many handlers write at the same time.
+// recorder is a histogram in several parts, so that many goroutines can record at the same time.
 type recorder struct {
 	next   atomic.Uint32
 	shards [4]struct {
@@ -30,7 +30,7 @@ func newRecorder() *recorder {
 	return r
 }
 
-// record counts a duration; beyond an hour it counts as an hour.
+// record counts a duration. A duration of more than an hour counts as an hour.
 func (r *recorder) record(d time.Duration) {
 	s := &r.shards[r.next.Add(1)%uint32(len(r.shards))]
 	s.mu.Lock()
@@ -40,7 +40,7 @@ func (r *recorder) record(d time.Duration) {
 	}
 }
 
-// merged returns all that was recorded so far.
+// merged returns one histogram of all durations recorded so far.
 func (r *recorder) merged() *hdrhistogram.Histogram {
 	all := newHistogram()
 	for i := range r.shards {
@@ -52,7 +52,7 @@ func (r *recorder) merged() *hdrhistogram.Histogram {
 	return all
 }
 
-// setQuantiles notes p50, p99, p99.9 and max in milliseconds.
+// setQuantiles notes p50, p99, p99.9 and the maximum in milliseconds, under names that begin with name.
 func (r *Result) setQuantiles(name string, h *hdrhistogram.Histogram) {
 	ms := func(us int64) float64 { return float64(us) / 1000 }
 	r.set(name+"_p50_ms", ms(h.ValueAtQuantile(50)))

@@ -1,22 +1,23 @@
-// Command bench measures Punctual through Queue and Worker, as a program that uses the library would, and other systems beside it.
-// Beside each figure stands what the machine, or the same server without a queue, can do.
+// Command bench measures Punctual and, beside it, other systems. Most scenarios use Punctual as a program would, through Queue and
+// Worker; some call the methods of a Store. Beside many figures stands what the machine, or the same server without a queue, can do.
 //
-//	bench run                     measure everything (about 30 minutes) and note the results
+//	bench run                     measure everything (about two hours) and note the results
 //	bench run -only ^redis        measure the store on Redis (about 15 minutes)
 //	bench run -only ^postgres     measure the store on PostgreSQL, beside River (about 45 minutes: 10 for postgres-size, 20 for postgres-held)
-//	bench run -only 'follow|groups|bulk'   measure follow-ups, groups and bulk changes on each store (about 8 minutes)
-//	bench run -only ^server       measure the server beside others (about 6 minutes)
-//	bench run -only steady -quick measure a part, much smaller
+//	bench run -only 'follow|groups|bulk'   measure follow-ups and groups on each store, and a bulk change on the embedded one (about 8 minutes)
+//	bench run -only ^server       measure the server beside others (about 10 minutes)
+//	bench run -only steady -quick measure a part, with much smaller sizes
 //	bench report                  turn the results into docs/performance.md and docs/img/*.svg
 //	bench list                    name the scenarios
 //
-// Each round of a scenario runs in a process of its own, so that memory and GOMAXPROCS are its own too. Results are lines of JSON
-// (result.go).
+// Each round of a scenario runs in a process of its own, so that each round has its own memory and its own GOMAXPROCS. Results are
+// lines of JSON (result.go).
 //
-// The names of the files begin with what they measure: disk, the embedded store; redis; postgres; server; console; follow, what
-// one message leads to. All others are what these share: how a round runs (run.go, child.go, process.go, fleet.go, consumer.go),
-// what it measures with (pace.go, histogram.go, messages.go), and how tables and charts are made (report.go, numbers.go,
-// chart.go).
+// The name of a file begins with what the file measures: disk is the embedded store, follow is what one message leads to
+// (follow-ups, copies for groups, bulk changes), and redis, postgres, server and console are what they say. The other files are
+// shared: the command line (main.go), scenarios and rounds (scenario.go, run.go, child.go, process.go, system_linux.go,
+// system_other.go, fleet.go, consumer.go), the means of measuring (pace.go, histogram.go, messages.go), and results, tables and
+// charts (result.go, report.go, numbers.go, chart.go).
 package main
 
 import (
@@ -124,10 +125,11 @@ func runCommand(ctx context.Context, args []string, stderr io.Writer) error {
 type sizes struct {
 	Span    time.Duration `json:"span"`    // of each measurement of a rate
 	Window  time.Duration `json:"window"`  // of each measurement of lateness
-	Burst   int           `json:"burst"`   // messages due in one instant
-	Pending int           `json:"pending"` // messages pending in pending/*
+	Burst   int           `json:"burst"`   // messages due in one instant, and those of bulk/shift
+	Pending int           `json:"pending"` // messages pending in pending/* and console/diskstore
 
-	// The same on Redis; pending in redis-cost/memory.
+	// The next four are the same sizes on Redis. Scenarios of PostgreSQL and of the server use the first three of them, too.
+	// RedisPending is for redis-cost/memory, for the number of topics of topics/redis, and for the console on Redis and PostgreSQL.
 	RedisSpan    time.Duration `json:"redis_span"`
 	RedisWindow  time.Duration `json:"redis_window"`
 	RedisBurst   int           `json:"redis_burst"`
@@ -155,7 +157,7 @@ func quickSizes() sizes {
 	}
 }
 
-// positive tells whether every size is.
+// positive tells whether every size is greater than zero.
 func (z sizes) positive() bool {
 	return min(z.Burst, z.Pending, z.RedisBurst, z.RedisPending, z.PostgresLives) > 0 && min(z.Span, z.Window, z.RedisSpan, z.RedisWindow, z.PostgresHeld) > 0
 }

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain lets the bench start itself: rounds run in processes of the test binary.
+// TestMain lets the bench start itself: with the verb of a round, a consumer or a server the test binary does what the bench does.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{childVerb, consumerVerb, servePunctualVerb, serveNATSVerb}, os.Args[1]) {
 		if err := command(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// lockedText is a text that the run and its processes write at the same time.
+// lockedText is a text to which the run and its processes write at the same time.
 type lockedText struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
@@ -54,8 +54,8 @@ func tinySizes() sizes {
 	}
 }
 
-// A whole run at a tiny size: processes of their own, the large store, kill -9, and the values
-// that the report needs.
+// A run of several scenarios on the embedded store at a tiny size, with the large store and a kill -9, has the values that the
+// report needs, loses no message, and removes the folder for the stores.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -106,7 +106,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A round that fails is noted, and what does not depend on it is still measured.
+// A round that fails is noted, and a scenario that does not depend on it is still measured.
 func TestRunNotesFailures(t *testing.T) {
 	o := runOptions{
 		dir: filepath.Join(t.TempDir(), "data"), results: filepath.Join(t.TempDir(), "r.ndjson"),

@@ -54,7 +54,7 @@ func TestQuantilesOfExtremes(t *testing.T) {
 	}
 }
 
-// The limit is append and sync, batch by batch: at each sync the file is one batch longer.
+// The limit appends and syncs batch by batch, so at each sync the file is one batch longer than at the one before.
 func TestLimit(t *testing.T) {
 	const n, size = 10, 34
 	dir := t.TempDir()
@@ -127,7 +127,7 @@ func TestAwaitCount(t *testing.T) {
 		var arrived, pushed atomic.Int64
 		pushed.Store(5)
 		go func() {
-			for range 5 { // slower in all than settleTime, but never idle for so long
+			for range 5 { // in all they take longer than settleTime, but one of them arrives before each settleTime is over
 				time.Sleep(settleTime - time.Second)
 				arrived.Add(1)
 			}
@@ -142,7 +142,7 @@ func TestAwaitCount(t *testing.T) {
 	})
 }
 
-// The producers push the rate over the whole of the window, in virtual time.
+// The producers keep the rate over the whole window although each push takes 35 ms. The time is virtual.
 func TestProducerKeepsTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{takes: 35 * time.Millisecond}
@@ -159,7 +159,7 @@ func TestProducerKeepsTheRate(t *testing.T) {
 	})
 }
 
-// slowStore takes its time for each push and keeps nothing.
+// slowStore takes as long as takes says for each push, and keeps only the number of messages.
 type slowStore struct {
 	punctual.Store
 	takes  time.Duration
@@ -254,7 +254,7 @@ func TestDiskUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil { // blocks are given when it is written out
+	if err := errors.Join(f.Sync(), f.Close()); err != nil { // a file system may allocate blocks only when it writes the bytes to the disk
 		t.Fatal(err)
 	}
 	if after, err := diskUse(dir); err != nil || after-before < 100_000 || after-before > 200_000 {
@@ -262,7 +262,7 @@ func TestDiskUse(t *testing.T) {
 	}
 }
 
-// pushedStore keeps what it is given to push.
+// pushedStore keeps the messages that are pushed to it.
 type pushedStore struct {
 	punctual.Store
 	pushed []punctual.NewMessage
@@ -273,7 +273,8 @@ func (s *pushedStore) Push(_ context.Context, ms []punctual.NewMessage) ([]punct
 	return make([]punctual.PushResult, len(ms)), nil
 }
 
-// Chosen IDs are on every message, each another one and as long as those that the store makes. Without, the store makes them.
+// With chosen IDs every message has another ID, as long as those that the store makes. Without them messages have no ID, so that
+// the store makes one.
 func TestChosenIDs(t *testing.T) {
 	for _, chosen := range []bool{true, false} {
 		store := new(pushedStore)

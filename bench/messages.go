@@ -10,10 +10,10 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 )
 
-// topic is where messages go unless a scenario needs several.
+// topic is the topic of the messages, except in scenarios that need several topics.
 const topic = "bench"
 
-// bodies hands out bodies that no compression makes smaller.
+// bodies are random bytes. The bodies of messages are cut out of them, because random bytes hardly become smaller by compression.
 var bodies = randomBytes(1 << 20)
 
 func randomBytes(n int) []byte {
@@ -27,7 +27,7 @@ func randomBody() []byte {
 	return bodies[from : from+bodyBytes : from+bodyBytes]
 }
 
-// farDue is a due time between 1 and 25 hours ahead, every one as likely.
+// farDue returns a random due time between 1 and 25 hours after now. All are equally likely.
 func farDue(now time.Time) time.Time {
 	return now.Add(time.Hour + mathrand.N(24*time.Hour))
 }
@@ -40,10 +40,11 @@ func farMessages(ms []punctual.NewMessage) {
 	}
 }
 
-// chosenID is an ID as a caller may choose one: as long as those that the store makes, and random, so that each falls into
-// another place of the store. That is the worst case for a store that has to see whether it knows the ID.
+// chosenID returns an ID as a caller may choose one. It is as long as the IDs that the store makes. It is random, so that
+// IDs pushed one after the other lie far apart in the store, which is the worst case for a store that has to look whether it
+// knows the ID.
 func chosenID() string {
-	const digits = "0123456789abcdefghijklmnopqrstuv" // 32 of them: the low bits of a random byte choose one
+	const digits = "0123456789abcdefghijklmnopqrstuv" // 32 digits: the five low bits of a random byte choose one
 	b := randomBytes(idBytes)
 	for i := range b {
 		b[i] = digits[b[i]%32]
@@ -51,15 +52,15 @@ func chosenID() string {
 	return string(b)
 }
 
-// openStore opens the store of a round as a user would who sets nothing.
+// openStore opens the embedded store of a round without options, as a user does who sets nothing.
 func openStore(e *env) (*diskstore.Store, error) {
 	return diskstore.Open(e.dir, nil)
 }
 
-// checkPushed is the error of a push, which tells of every message that was not stored.
+// checkPushed returns the error of PushMany and drops the results, because that error is nil only if every message was stored.
 func checkPushed(_ []punctual.PushResult, err error) error { return err }
 
-// closeStore closes a store and returns the error of the round, or else that of closing.
+// closeStore closes a store. It returns err if that is not nil, and otherwise the error of closing.
 func closeStore(s punctual.Store, err error) error {
 	if cerr := s.Close(); err == nil && cerr != nil {
 		return fmt.Errorf("close the store: %w", cerr)

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// How numbers are written in tables and charts.
+// This file writes the numbers of tables and charts.
 
-// digits writes v with three significant digits, and commas between thousands.
+// digits writes v with three significant digits, but with at most three decimals, and with commas between thousands.
 func digits(v float64) string {
 	if v == 0 {
 		return "0"
@@ -44,7 +44,7 @@ func short(v float64) string {
 	return trim(v)
 }
 
-// figure writes a value over its rounds: the median, and the least and the greatest if they differ.
+// figure writes a value over its rounds: the median, and the least and the greatest if f writes these two differently.
 func (s spread) figure(f func(float64) string) string {
 	if f(s.min) == f(s.max) {
 		return f(s.median)
@@ -52,7 +52,7 @@ func (s spread) figure(f func(float64) string) string {
 	return f(s.median) + " (" + f(s.min) + " to " + f(s.max) + ")"
 }
 
-// times turns a unit into another.
+// times returns the spread multiplied by f, for example to write it in another unit.
 func (s spread) times(f float64) spread {
 	return spread{s.median * f, s.min * f, s.max * f, s.rounds}
 }

@@ -7,24 +7,25 @@ import (
 	"time"
 )
 
-// tally counts how often something was done, how long each time took, and for how long.
+// tally is what flatOut has measured.
 type tally struct {
 	items   atomic.Int64
-	calls   *recorder
-	elapsed time.Duration
-	cpu     time.Duration
+	calls   *recorder     // the duration of each call
+	elapsed time.Duration // from the begin until the last call has returned
+	cpu     time.Duration // CPU time of this process
 }
 
 func (t *tally) rate() float64 { return float64(t.items.Load()) / t.elapsed.Seconds() }
 
-// note writes down what every measurement of a rate has.
+// note notes the quantiles of the calls' durations, and the CPU time for each item.
 func (t *tally) note(out *Result) {
 	out.setQuantiles("call", t.calls.merged())
 	out.set("cpu_us_per_message", float64(t.cpu.Microseconds())/float64(t.items.Load()))
 }
 
-// flatOut has n goroutines call f one time after the other for as long as d. f returns how
-// many items it did, 0 when there is nothing left to do.
+// flatOut has n goroutines call f, each again as soon as its last call has returned, until d is over. f gets the
+// number of its goroutine and returns how many items it did; a goroutine ends early when f returns 0 because
+// nothing is left. The first error ends all of them.
 func flatOut(ctx context.Context, n int, d time.Duration, f func(ctx context.Context, who int) (items int, err error)) (*tally, error) {
 	t := &tally{calls: newRecorder()}
 	ctx, cancel := context.WithCancelCause(ctx)

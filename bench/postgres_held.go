@@ -10,13 +10,13 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// PostgreSQL beside a snapshot that somebody holds, as a report or a dump does. Until it ends, no row that was updated or
-// deleted since can be cleared away. A queue updates and deletes all the time, so a claim that has to pass what is dead takes
-// longer with every minute, and what is claimed falls behind what is pushed: the spiral. So rate and claims are noted over the
-// course of the round, and not for the whole of it.
+// These scenarios measure lives on PostgreSQL while somebody holds a snapshot, as a report or a dump does. Until the snapshot is
+// released, VACUUM cannot remove rows that were updated or deleted since. A queue updates and deletes rows all the time, so a
+// claim that has to pass those rows takes longer with every minute, and fewer messages are claimed than are pushed. So rate and
+// claims are noted for each part of the round, and not only for the whole of it.
 
 const (
-	// heldRate is how many messages a second are pushed at most, heldBatch how many at once and at most claimed at once.
+	// heldRate is how many messages a second are pushed at most. heldBatch is how many are in each push, and at most in each claim.
 	heldRate, heldBatch = 5_000, 100
 	// heldParts is how many parts of the round have figures of their own.
 	heldParts = 10
@@ -56,7 +56,7 @@ func heldPostgres(ctx context.Context, e *env, system string) error {
 			sys.atOnce = true
 		}
 		warm := &lives{sys: own, batch: heldBatch, enough: func(int64) bool { return true }, claimed: func(time.Duration) {}}
-		if _, err := warm.run(ctx); err != nil { // plans are made
+		if _, err := warm.run(ctx); err != nil { // unmeasured lives, by which the server makes its plans
 			return err
 		}
 		held, err := s.holdSnapshot(ctx)
@@ -71,7 +71,7 @@ func heldPostgres(ctx context.Context, e *env, system string) error {
 	})
 }
 
-// heldLives takes messages through their lives, as many a second as heldRate and the system allow.
+// heldLives takes messages through their lives, as many a second as heldRate and the system allow, and notes the course of the round.
 func heldLives(ctx context.Context, e *env, s *postgresServer, sys lifeSystem) error {
 	e.say("a snapshot is held for %v", e.sizes.PostgresHeld)
 	before, err := s.usage(ctx)
@@ -102,18 +102,18 @@ func heldLives(ctx context.Context, e *env, s *postgresServer, sys lifeSystem) e
 	return s.note(ctx, e.out, "", before, n)
 }
 
-// course is what happened in each part of a round. One goroutine at a time calls its methods.
+// course records what happens in each part of a round. Its methods are called by one goroutine at a time.
 type course struct {
 	begin  time.Time
 	lasts  time.Duration
 	parts  [heldParts]coursePart
-	done   int64 // so far, as doneBy was told
-	latest int   // the part of the newest call
+	done   int64 // how many lives were done at the latest call of doneBy
+	latest int   // the part in which the latest call of doneBy was that came within the round
 }
 
 type coursePart struct {
-	done   int64
-	claims *hdrhistogram.Histogram // microseconds
+	done   int64                   // lives finished in the part
+	claims *hdrhistogram.Histogram // microseconds of each claim that found messages
 }
 
 func newCourse(lasts time.Duration, begin time.Time) *course {
@@ -124,22 +124,23 @@ func newCourse(lasts time.Duration, begin time.Time) *course {
 	return c
 }
 
-// at is the part that now falls into; what comes after the end counts in none.
+// at returns the part into which now falls. ok is false after the end of the round.
 func (c *course) at(now time.Time) (part int, ok bool) {
 	part = int(now.Sub(c.begin) * heldParts / c.lasts)
 	return part, part < heldParts
 }
 
-// endOf tells how long after the begin a part ends.
+// endOf returns how long after the begin of the round a part ends.
 func (c *course) endOf(part int) time.Duration { return c.lasts * time.Duration(part+1) / heldParts }
 
 func (c *course) claimed(now time.Time, took time.Duration) {
 	if part, ok := c.at(now); ok {
-		_ = c.parts[part].claims.RecordValue(min(took, time.Hour).Microseconds()) // an hour always fits
+		_ = c.parts[part].claims.RecordValue(min(took, time.Hour).Microseconds()) // no error, because the histogram takes up to an hour
 	}
 }
 
-// doneBy notes how many are done in all. It tells which part was the latest so far when that has ended with this call.
+// doneBy notes how many lives are done in all at a time. ended is true if this call is the first in a later part than the call before,
+// and part is then the part of the call before.
 func (c *course) doneBy(now time.Time, done int64) (part int, ended bool) {
 	was := c.latest
 	if p, ok := c.at(now); ok {
@@ -150,7 +151,7 @@ func (c *course) doneBy(now time.Time, done int64) (part int, ended bool) {
 	return was, c.latest > was
 }
 
-// note notes the curves, and the first and the last part by themselves.
+// note notes the curves of rate and claims, with a point for each part, and also the values of the first and of the last part.
 func (c *course) note(out *Result) {
 	for i := range c.parts {
 		p, end := &c.parts[i], c.endOf(i)
@@ -171,7 +172,7 @@ func (c *course) note(out *Result) {
 	}
 }
 
-// heldTable has a row for each part of the rounds, whose columns are those of both systems.
+// heldTable has a row for each part of the round, with three columns for each system. Below it stands heldCost.
 func heldTable(r run) string {
 	rounds := make([]Result, len(heldSystems))
 	head, rule := "| with the snapshot held for |", "|--:|"
@@ -203,7 +204,7 @@ func heldTable(r run) string {
 	return text + heldCost(r)
 }
 
-// heldCost tells what the whole rounds have cost.
+// heldCost returns the table of what the whole round of each system has cost.
 func heldCost(r run) string {
 	var rows []row
 	for _, c := range heldSystems {

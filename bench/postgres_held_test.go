@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What happens is noted in the part of the round in which it happened, also at the very borders.
+// Lives and claims count in the part of the round in which they were finished, also at the borders between parts.
 func TestCourse(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	c := newCourse(10*time.Second, begin)
@@ -60,15 +60,15 @@ func TestHeldTable(t *testing.T) {
 	}
 }
 
-// countedLives is a system that keeps how many messages it has, and takes its time for a claim.
+// countedLives is a system that only counts the messages it has, and whose claims take as long as takes says.
 type countedLives struct {
 	postgresSystem
 	takes time.Duration
 
 	mu      sync.Mutex
-	waiting int       // guarded by mu
-	largest int       // guarded by mu
-	last    time.Time // guarded by mu: of the newest push
+	waiting int       // guarded by mu: messages pushed and not finished
+	largest int       // guarded by mu: the most that waiting has been
+	last    time.Time // guarded by mu: when the latest push was
 }
 
 func (c *countedLives) push(_ context.Context, _ int, ls []letter) error {
@@ -89,7 +89,7 @@ func (c *countedLives) finish(_ context.Context, n int) (int, time.Duration, err
 	return got, c.takes, nil
 }
 
-// Lives are pushed at their rate where claims are quick, and wait for claims where those are slow, in virtual time.
+// Messages are pushed at the rate where claims are fast. Where claims are slow, pushes wait for them. The time is virtual.
 func TestLivesKeepTheRate(t *testing.T) {
 	for takes, want := range map[time.Duration]time.Duration{time.Millisecond: 10 * time.Second, time.Second: 50 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

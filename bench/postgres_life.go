@@ -17,22 +17,23 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Whole lives on PostgreSQL, a thousand messages at a time: pushed when they are due, claimed and acked by one process. They
-// tell what the store can do on its own, without workers, and what many lives leave behind in the table.
+// These scenarios take messages through whole lives on PostgreSQL, many at a time: one process pushes messages that are due
+// immediately, claims them and acks them. So they show what the store can do without workers, and what many lives leave in the table.
 
 const (
 	postgresLife = "postgres-life/batch-1000"
 	postgresSize = "postgres-size"
-	// lifeBatch is how many messages each call takes, and lifeAhead how many batches may wait for a claim.
+	// lifeBatch is how many messages are in each push, and at most in each claim. lifeAhead is how many batches may be pushed and
+	// not finished yet.
 	lifeBatch, lifeAhead = 1000, 4
-	// lifeCalls is how many goroutines push, and how many claim and ack.
+	// lifeCalls is how many goroutines push, and also how many claim and ack.
 	lifeCalls = 2
 )
 
-// lifeSystem is what can take whole batches through their lives.
+// lifeSystem is a system that can take whole batches through their lives.
 type lifeSystem interface {
 	postgresSystem
-	// finish claims up to n messages that are due and acks them, and returns how many and what the claim took.
+	// finish claims up to n due messages and acks them. It returns how many there were and how long the claim took.
 	finish(ctx context.Context, n int) (int, time.Duration, error)
 }
 
@@ -58,7 +59,7 @@ func (p *punctualOnPostgres) finish(ctx context.Context, n int) (int, time.Durat
 	return len(ds), took, errors.Join(append(answers, err)...)
 }
 
-// finish deletes rows. There is no claim that could be taken back.
+// finish deletes up to n due rows by one statement, which stands for both claim and ack.
 func (r *rowsSystem) finish(ctx context.Context, n int) (int, time.Duration, error) {
 	const some = `with head as materialized (select id from rows where due <= $1 order by due limit $2 for update skip locked)
 		delete from rows using head where rows.id = head.id returning body`
@@ -82,8 +83,8 @@ func (r *rowsSystem) finish(ctx context.Context, n int) (int, time.Duration, err
 	return got, time.Since(began), errors.Join(err, rows.Err())
 }
 
-// finish is what River's producer and completer do, by the calls of its driver: available jobs are set to running, many at
-// once, and then to completed. Rows of completed jobs stay for a day.
+// finish does what River's producer and completer do, by the calls of River's driver: it sets up to n available jobs to running, and
+// then to completed. The rows of completed jobs stay, because by default River deletes them only after a day.
 func (r *riverSystem) finish(ctx context.Context, n int) (int, time.Duration, error) {
 	exec := riverpgxv5.New(r.pool).GetExecutor()
 	began := time.Now()
@@ -113,16 +114,17 @@ func (r *riverSystem) finish(ctx context.Context, n int) (int, time.Duration, er
 	return many, took, err
 }
 
-// lives is messages on their way through their lives.
+// lives takes messages through their lives on one system.
 type lives struct {
 	sys lifeSystem
-	// batch is how many messages each call takes at most; 0 is lifeBatch. rate is how many a second are pushed at most; 0 is no
-	// bound.
+	// batch is how many messages are in each push, and at most in each claim; 0 stands for lifeBatch. rate is how many messages a
+	// second are pushed at most; 0 stands for no bound.
 	batch, rate int
-	// enough tells, for how many are done, whether no more are to be pushed; claimed notes what a claim took.
+	// enough says whether no more messages are to be pushed, since done are finished. claimed is told how long a claim took that
+	// found messages. Both are called under mu.
 	enough  func(done int64) bool
 	claimed func(took time.Duration)
-	room    chan struct{} // has one for each batch that is pushed and not finished
+	room    chan struct{} // holds a value for each batch that is pushed, or is being pushed, and not finished
 	began   time.Time
 
 	mu           sync.Mutex
@@ -130,7 +132,7 @@ type lives struct {
 	over         bool  // guarded by mu
 }
 
-// run takes messages through their lives until there were enough, and returns how many.
+// run takes messages through their lives until there were enough and all are finished, and returns how many there were.
 func (l *lives) run(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -151,7 +153,8 @@ func (l *lives) run(ctx context.Context) (int64, error) {
 	return l.done, nil
 }
 
-// push pushes batches as there is room, and returns when no more are to be pushed and all are finished.
+// push pushes batches while there is room for them, at most at the rate. When no more are to be pushed it waits until ctx ends,
+// because what it returns would end the others.
 func (l *lives) push(ctx context.Context) error {
 	for {
 		select {
@@ -185,7 +188,7 @@ func (l *lives) push(ctx context.Context) error {
 	}
 }
 
-// finish claims and acks until all are finished.
+// finish claims and acks messages, and returns errAllDone when no more are to be pushed and all are finished.
 func (l *lives) finish(ctx context.Context) error {
 	for ctx.Err() == nil {
 		n, took, err := l.sys.finish(ctx, l.batch)
@@ -234,7 +237,7 @@ func lifePostgres(ctx context.Context, e *env) error {
 func measureLives(ctx context.Context, e *env, s *postgresServer, sys lifeSystem, c contender) error {
 	e.say("%s for %v", c.system, e.sizes.RedisSpan)
 	warm := &lives{sys: sys, enough: func(int64) bool { return true }, claimed: func(time.Duration) {}}
-	if _, err := warm.run(ctx); err != nil { // plans are made
+	if _, err := warm.run(ctx); err != nil { // unmeasured lives, by which the server makes its plans
 		return err
 	}
 	before, err := s.usage(ctx)
@@ -261,11 +264,12 @@ func measureLives(ctx context.Context, e *env, s *postgresServer, sys lifeSystem
 	return s.note(ctx, e.out, c.prefix, before, n)
 }
 
-// heldShare is which part of the messages of postgres-size follows with a snapshot held.
+// heldShare says how many lives follow in postgres-size with a snapshot held: the number of lives before, divided by heldShare.
 const heldShare = 10
 
-// sizePostgres takes many messages through their lives, and notes what claims take in the first and the last tenth, and what the
-// table has become. Then it holds a snapshot, and does the same with some more.
+// sizePostgres takes many messages through their lives. It notes how long claims take in the first and in the last tenth, and how
+// large the table and its indexes are then. Then it holds a snapshot, takes some more messages through their lives, and notes how
+// long those claims take.
 func sizePostgres(ctx context.Context, e *env) error {
 	return e.withPostgres(ctx, func(s *postgresServer) (err error) {
 		sys, err := openPostgresSystem(ctx, sysPunctual, s)
@@ -296,11 +300,12 @@ func sizePostgres(ctx context.Context, e *env) error {
 	})
 }
 
-// heldSnapshot is a snapshot, because of which no row that is finished since it was opened can be cleared away.
+// heldSnapshot is an open transaction with a snapshot. While it is open, VACUUM cannot remove rows that were updated or deleted
+// after the snapshot was taken.
 type heldSnapshot struct {
 	server *postgresServer
 	tx     pgx.Tx
-	oldest string // the oldest transaction whose rows it may need
+	oldest string // backend_xmin when the snapshot was taken: VACUUM keeps the rows that this transaction or a later one removes
 }
 
 func (s *postgresServer) holdSnapshot(ctx context.Context) (*heldSnapshot, error) {
@@ -309,7 +314,7 @@ func (s *postgresServer) holdSnapshot(ctx context.Context) (*heldSnapshot, error
 		return nil, err
 	}
 	h := &heldSnapshot{server: s, tx: tx}
-	if _, err := tx.Exec(ctx, "select 1"); err != nil { // the first statement opens it
+	if _, err := tx.Exec(ctx, "select 1"); err != nil { // the first statement takes the snapshot
 		return nil, errors.Join(err, h.release())
 	}
 	if h.oldest, err = h.holds(ctx); err != nil {
@@ -318,7 +323,7 @@ func (s *postgresServer) holdSnapshot(ctx context.Context) (*heldSnapshot, error
 	return h, nil
 }
 
-// holds asks the server, by another connection, which rows the snapshot keeps.
+// holds asks the server, over another connection, for the backend_xmin of the transaction.
 func (h *heldSnapshot) holds(ctx context.Context) (oldest string, err error) {
 	err = h.server.pool.QueryRow(ctx, "select backend_xmin::text from pg_stat_activity where pid = $1 and backend_xmin is not null", h.tx.Conn().PgConn().PID()).Scan(&oldest)
 	if err != nil {
@@ -327,7 +332,7 @@ func (h *heldSnapshot) holds(ctx context.Context) (oldest string, err error) {
 	return oldest, nil
 }
 
-// check makes sure that the snapshot was held all the time, since without it the figures would tell nothing.
+// check returns an error unless the server still holds the same snapshot, because without it the figures would mean nothing.
 func (h *heldSnapshot) check(ctx context.Context) error {
 	oldest, err := h.holds(ctx)
 	if err == nil && oldest != h.oldest {
@@ -338,8 +343,8 @@ func (h *heldSnapshot) check(ctx context.Context) error {
 
 func (h *heldSnapshot) release() error { return h.tx.Rollback(context.Background()) }
 
-// manyLives takes want messages through their lives, and notes what claims take in the first and the last tenth. It says how far
-// it is each tenth.
+// manyLives takes at least want messages through their lives. It notes how many there were, the rate, and how long claims take in the
+// first and in the last tenth of the claims. It reports progress after each tenth of want.
 func manyLives(ctx context.Context, e *env, sys lifeSystem, prefix string, want int64) error {
 	var claims []time.Duration
 	began, said := time.Now(), int64(0)

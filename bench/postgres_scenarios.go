@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// The store on PostgreSQL beside rows and SKIP LOCKED on the same server, and beside River. Measured are
-// scheduling, the drain of a backlog by 64 handlers of one process, and lateness at 2,000 a second.
+// These scenarios measure the store on PostgreSQL, in most of them beside rows with SKIP LOCKED or beside River, each on a fresh
+// server. This file has scheduling, the drain of a backlog by one process and by eight, and lateness at 2,000 messages a second.
+// Whole lives are in postgres_life.go, and what a held snapshot changes is in postgres_held.go.
 
-// postgresSystems are compared in each scenario, each on a fresh server, with what its values begin with.
+// postgresSystems are the systems whose drain by one process is measured, with the prefixes of their values.
 var postgresSystems = []contender{{sysPunctual, ""}, {sysRows, "rows_"}, {sysRiver, "river_"}, {sysRiverFast, "river_fast_"}}
 
-// postgresSchedules are callers and batches.
+// postgresSchedules are the ways of scheduling: how many callers there are, and how many messages each pushes in one call.
 var postgresSchedules = []struct{ callers, batch int }{{1, 1}, {64, 1}, {1, 1000}}
 
 const (
@@ -71,11 +72,11 @@ func postgresScenarios() []scenario {
 	return append(all, heldScenarios()...)
 }
 
-// postgresSchedulers are compared where messages are only scheduled. The tuned River is left out, because it schedules as the
-// other one does.
+// postgresSchedulers are the systems whose scheduling is measured, with the prefixes of their values. sysRiverFast is left out,
+// because it schedules as sysRiver does.
 var postgresSchedulers = []contender{{sysPunctual, ""}, {sysChosen, "chosen_"}, {sysRows, "rows_"}, {sysRiver, "river_"}}
 
-// eachOnPostgres runs f with each system, on a server of its own.
+// eachOnPostgres runs f with one system after the other, each on a fresh server.
 func (e *env) eachOnPostgres(ctx context.Context, systems []contender, f func(s *postgresServer, sys postgresSystem, c contender) error) error {
 	for _, c := range systems {
 		err := e.withPostgres(ctx, func(s *postgresServer) error {
@@ -92,7 +93,7 @@ func (e *env) eachOnPostgres(ctx context.Context, systems []contender, f func(s 
 	return nil
 }
 
-// timesRiver notes how many times as fast as the faster River Punctual is.
+// timesRiver notes how many times as fast as River Punctual is. Where sysRiver and sysRiverFast were measured, the faster one counts.
 func (r *Result) timesRiver() {
 	r.set("times_river", r.Values["rate"]/max(r.Values["river_rate"], r.Values["river_fast_rate"]))
 }
@@ -101,7 +102,7 @@ func schedulePostgres(ctx context.Context, e *env, callers, batch int) error {
 	err := e.eachOnPostgres(ctx, postgresSchedulers, func(s *postgresServer, sys postgresSystem, c contender) error {
 		e.say("%s for %v", c.system, e.sizes.RedisSpan)
 		var seq atomic.Uint32
-		warm := farLetters(batch, &seq) // connections are made, plans too
+		warm := farLetters(batch, &seq) // an unmeasured push, which makes the first connection and its plans
 		if err := sys.push(ctx, 0, warm); err != nil {
 			return err
 		}
@@ -126,18 +127,18 @@ func schedulePostgres(ctx context.Context, e *env, callers, batch int) error {
 	return err
 }
 
-// handled notes what handlers get.
+// handled records the letters that the handlers of one process get.
 type handled struct {
 	want int64
-	late *recorder
-	done chan struct{} // closed with the last one
+	late *recorder     // how late handlers started; an early one counts as 0
+	done chan struct{} // closed when want letters were handled
 
 	mu          sync.Mutex
-	seen        map[uint32]bool // guarded by mu
-	first, last time.Time       // guarded by mu
-	early       int64           // guarded by mu
-	twice       int64           // guarded by mu
-	bad         error           // guarded by mu
+	seen        map[uint32]bool // guarded by mu: the numbers of the letters handled
+	first, last time.Time       // guarded by mu: when the first and the last handler started, without repetitions
+	early       int64           // guarded by mu: deliveries before the due time
+	twice       int64           // guarded by mu: deliveries beyond the first of a letter
+	bad         error           // guarded by mu: the error of the latest body that is not that of a letter
 }
 
 func newHandled(want int64) *handled {
@@ -169,7 +170,7 @@ func (h *handled) handle(body []byte) {
 	}
 }
 
-// await waits for the last message.
+// await waits until want letters were handled, for five minutes at most.
 func (h *handled) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -183,8 +184,8 @@ func (h *handled) await(ctx context.Context) error {
 	}
 }
 
-// drainPostgres schedules a backlog that is due, and then starts its consumers. The rate is counted from the first delivery. River
-// gets a fifth of it as shipped, so that it takes about as long.
+// drainPostgres schedules a backlog that is due, and then starts the handlers in this process. The rate counts from the first
+// delivery. River as shipped gets a twentieth of the messages, because it is much slower than the others.
 func drainPostgres(ctx context.Context, e *env) error {
 	err := e.eachOnPostgres(ctx, postgresSystems, func(s *postgresServer, sys postgresSystem, c contender) error {
 		n := int64(e.sizes.RedisBurst)
@@ -219,7 +220,7 @@ func drainPostgres(ctx context.Context, e *env) error {
 		e.out.set(c.prefix+"rate", float64(n)/h.last.Sub(h.first).Seconds())
 		e.out.set(c.prefix+"cpu_us_per_message", float64((used-cpu).Microseconds())/float64(n))
 		e.out.set(c.prefix+"repeated", float64(h.twice))
-		if err := s.note(ctx, e.out, c.prefix, before, n); err != nil { // of the whole life
+		if err := s.note(ctx, e.out, c.prefix, before, n); err != nil { // since before the push, so for whole lives
 			return err
 		}
 		return errors.Join(h.bad, expectPending(ctx, sys, 0))
@@ -228,11 +229,11 @@ func drainPostgres(ctx context.Context, e *env) error {
 	return err
 }
 
-// fleetProcesses is how many consumers drainPostgresByMany starts.
+// fleetProcesses is how many consumer processes drainPostgresByMany starts.
 const fleetProcesses = 8
 
-// drainPostgresByMany schedules a backlog that is due, and then starts consumers, each a process with postgresHands handlers.
-// The rate is counted from the first delivery.
+// drainPostgresByMany schedules a backlog that is due, and then starts the consumer processes. The rate counts from the first
+// delivery.
 func drainPostgresByMany(ctx context.Context, e *env) error {
 	for _, c := range []contender{{sysPunctual, ""}, {sysRiverFast, "river_fast_"}} {
 		err := e.withPostgres(ctx, func(s *postgresServer) error {
@@ -286,8 +287,8 @@ func drainByFleet(ctx context.Context, e *env, s *postgresServer, sys postgresSy
 	return errors.Join(err, s.note(ctx, e.out, c.prefix, before, n), expectPending(ctx, sys, 0))
 }
 
-// latenessPostgres pushes evenly and notes when each handler starts. River looks for what has become due each 5 s, so it takes
-// no part.
+// latenessPostgres pushes messages that are due evenly and notes how late their handlers start. River is not measured, because
+// its scheduler looks for due jobs only every 5 s.
 func latenessPostgres(ctx context.Context, e *env) error {
 	return e.withPostgres(ctx, func(s *postgresServer) (err error) {
 		sys, err := openPostgresSystem(ctx, sysPunctual, s)

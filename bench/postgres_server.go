@@ -13,10 +13,10 @@ import (
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
-// The PostgreSQL that is measured. Each measurement has a server of its own, on loopback, with its files in the
-// folder of the round. But for memory its settings are PostgreSQL's own.
+// Each measurement on PostgreSQL has a fresh server, which listens on loopback and has its files in the folder of the round. Its
+// settings are PostgreSQL's defaults except for shared_buffers, max_wal_size and max_connections.
 
-// postgresVersion is that of the server's program.
+// postgresVersion returns the version of the server's program, or "unknown".
 func postgresVersion() string {
 	v, err := pgrig.Version()
 	if err != nil {
@@ -25,16 +25,17 @@ func postgresVersion() string {
 	return v
 }
 
-// postgresServer is a running server and the connections of the system that is measured on it.
+// postgresServer is a running server and a pool of connections to it.
 type postgresServer struct {
 	*pgrig.Server
 	pool *pgxpool.Pool
 }
 
-// postgresConns is how many connections each system may have: one for each of 64 callers or handlers, and some to spare.
+// postgresConns is how many connections the pool may have: one for each of 64 callers or handlers, and some to spare. Consumer
+// processes share as many again.
 const postgresConns = 80
 
-// withPostgres runs f with a fresh server, which is ended and removed afterwards.
+// withPostgres runs f with a fresh server. When f has returned, the server is ended and its files are removed.
 func (e *env) withPostgres(ctx context.Context, f func(*postgresServer) error) (err error) {
 	dir := filepath.Join(e.dir, "postgres")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -59,11 +60,11 @@ func (e *env) withPostgres(ctx context.Context, f func(*postgresServer) error) (
 	return f(&postgresServer{server, pool})
 }
 
-// postgresUsage is what a server has used at one moment, counted from its start.
+// postgresUsage is what a server has used up to one moment.
 type postgresUsage struct {
-	cpu          time.Duration
-	wal          int64 // bytes
-	transactions int64
+	cpu          time.Duration // CPU time of the server's processes
+	wal          int64         // position in the WAL, in bytes
+	transactions int64         // committed and rolled back
 }
 
 func (s *postgresServer) usage(ctx context.Context) (u postgresUsage, err error) {
@@ -78,7 +79,7 @@ func (s *postgresServer) usage(ctx context.Context) (u postgresUsage, err error)
 	return u, nil
 }
 
-// note writes down what n messages have cost since u was taken.
+// note notes what the server has used for each of n messages since u was taken.
 func (s *postgresServer) note(ctx context.Context, out *Result, prefix string, u postgresUsage, n int64) error {
 	now, err := s.usage(ctx)
 	if err != nil {

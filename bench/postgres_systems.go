@@ -18,32 +18,34 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// What is compared on PostgreSQL.
+// The systems that are compared with Punctual on PostgreSQL.
 const (
-	// sysRows is what pgbench would be told to do: rows inserted into a table, and deleted one by one with SKIP
-	// LOCKED. There is no claim. If a consumer dies before it has worked, nothing is lost, but only because its
-	// transaction is open as long as it works. Nobody waits for a due time.
+	// sysRows is the reference, which shows what the server can do without a queue: rows are inserted into a table, and
+	// deleted with SKIP LOCKED when they are due. There is no claim: the delete is committed before the body is handled, so
+	// a consumer that dies in between loses it. Nobody is woken when a row becomes due.
 	sysRows = "rows"
-	// sysRiver is River as shipped, and sysRiverFast River with its cooldown and poll interval turned down and a fetch
+	// sysRiver is River as shipped, and sysRiverFast is River with a shorter cooldown, a shorter poll interval and a fetch
 	// limit of 1000.
 	sysRiver     = "river"
 	sysRiverFast = "river-fast"
 )
 
-// River's fetches, turned down: by default 100 ms and 1 s, and as many jobs as there are free workers.
+// How sysRiverFast fetches jobs. fastFetch is the least time between two fetches (by default 100 ms), and fastPoll the time between two
+// polls (by default 1 s). fastFetchLimit is how many workers it has: a fetch gets as many jobs as workers are free.
 const (
 	fastFetch      = time.Millisecond
 	fastPoll       = 10 * time.Millisecond
 	fastFetchLimit = 1000
 )
 
-// postgresHands is how many messages are handled at the same time.
+// postgresHands is how many messages a process handles at the same time. Only sysRiverFast may handle fastFetchLimit.
 const postgresHands = 64
 
-// postgresConsumer is a system on PostgreSQL in the task of a consumer, whose other systems are those on Redis.
+// postgresConsumer returns the name that a system on PostgreSQL has in a consumerTask, because names without that prefix are those
+// of systems on Redis.
 func postgresConsumer(system string) string { return "postgres-" + system }
 
-// consumePostgres is consume for a system on PostgreSQL.
+// consumePostgres does for a system on PostgreSQL what consume does.
 func consumePostgres(ctx context.Context, system string, t consumerTask, ready func(), handle func(body []byte)) error {
 	config, err := pgxpool.ParseConfig(t.Addr)
 	if err != nil {
@@ -68,10 +70,11 @@ func consumePostgres(ctx context.Context, system string, t consumerTask, ready f
 	return errors.Join(stop(), sys.close())
 }
 
-// postgresSystem is a system with both of its sides.
+// postgresSystem is a system on PostgreSQL, with its scheduling side and its handling side.
 type postgresSystem interface {
 	system
-	// consume hands bodies to handle, by up to postgresHands goroutines, until stop is called.
+	// consume starts goroutines that pass the bodies of messages to handle until stop is called. They are at most postgresHands, or
+	// fastFetchLimit for sysRiverFast.
 	consume(ctx context.Context, handle func(body []byte)) (stop func() error, err error)
 }
 
@@ -97,7 +100,7 @@ type punctualOnPostgres struct {
 	store  *pgstore.Store
 	queue  *punctual.Queue
 	chosen bool
-	polls  bool // finish does not wait for what becomes due, so that what its claims take is work alone
+	polls  bool // the claims of finish do not wait for a message to become due, so that their durations have no waiting in them
 }
 
 func (p *punctualOnPostgres) push(ctx context.Context, who int, ls []letter) error {
@@ -123,7 +126,7 @@ func (p *punctualOnPostgres) consume(ctx context.Context, handle func(body []byt
 	return func() error { return stopWorker(w) }, w.Start(ctx)
 }
 
-// rowsSystem is the reference.
+// rowsSystem is sysRows, the reference.
 type rowsSystem struct{ pool *pgxpool.Pool }
 
 func (r *rowsSystem) push(ctx context.Context, _ int, ls []letter) error {
@@ -141,7 +144,7 @@ func (r *rowsSystem) pending(ctx context.Context) (n int64, err error) {
 
 func (r *rowsSystem) close() error { return nil }
 
-// consume takes rows one by one until there are none that are due, and then looks again each millisecond.
+// consume starts postgresHands goroutines. Each takes one due row at a time, and looks again after a millisecond when there is none.
 func (r *rowsSystem) consume(ctx context.Context, handle func(body []byte)) (func() error, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var mu sync.Mutex
@@ -181,12 +184,12 @@ func (r *rowsSystem) take(ctx context.Context, handle func(body []byte)) error {
 	return nil
 }
 
-// riverLetter is a job of River: the body is text there.
+// riverLetter is the arguments of a job of River, which keeps them as JSON, so the body is base64 there.
 type riverLetter struct {
 	Body []byte `json:"body"`
 }
 
-// Kind names the jobs.
+// Kind returns the name by which River finds the worker for a job.
 func (riverLetter) Kind() string { return "letter" }
 
 type riverWorker struct {
@@ -202,10 +205,10 @@ func (w *riverWorker) Work(_ context.Context, j *river.Job[riverLetter]) error {
 
 type riverSystem struct {
 	pool   *pgxpool.Pool
-	client *river.Client[pgx.Tx] // that inserts
-	fast   bool
-	// atOnce has jobs available as they are inserted. With a time, even one that is over, they wait for the scheduler, which looks
-	// each 5 s.
+	client *river.Client[pgx.Tx] // only inserts jobs; consume makes a client of its own
+	fast   bool                  // sysRiverFast
+	// atOnce makes push insert many jobs without a time, so that they are available immediately. A job with a time, even with one
+	// in the past, waits for River's scheduler, which looks for due jobs every 5 s.
 	atOnce bool
 }
 
@@ -221,7 +224,7 @@ func openRiver(ctx context.Context, pool *pgxpool.Pool, fast bool) (*riverSystem
 	return &riverSystem{pool: pool, client: client, fast: fast}, err
 }
 
-// push inserts one job, or many by COPY, which is River's fastest way.
+// push inserts one job, or many by InsertManyFast, which is River's fastest way because it uses COPY.
 func (r *riverSystem) push(ctx context.Context, _ int, ls []letter) error {
 	if len(ls) == 1 {
 		_, err := r.client.Insert(ctx, riverLetter{ls[0].body()}, &river.InsertOpts{ScheduledAt: ls[0].due})

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// The tables of docs/performance.md about the store on PostgreSQL.
-
+// postgresTables are the tables of docs/performance.md about the store on PostgreSQL.
 var postgresTables = []table{
 	{"postgres-machine", postgresMachineTable},
 	{"postgres-aims", postgresAimsTable},
@@ -27,9 +26,9 @@ func postgresMachineTable(r run) string {
 
 // The aims for the store on PostgreSQL.
 const (
-	aimPostgresDrain = 5.0      // times River's rate, tuned
-	aimPostgresLives = 50_000.0 // a second
-	aimPostgresLate  = 5.0      // ms, handler start, p99, at 2k/s
+	aimPostgresDrain = 5.0      // times the rate of the faster River that was measured
+	aimPostgresLives = 50_000.0 // whole lives a second
+	aimPostgresLate  = 5.0      // ms, p99 of how late handlers start, at 2,000/s
 )
 
 func postgresAimsTable(r run) string {
@@ -69,7 +68,7 @@ func postgresDrainTable(r run) string {
 		othersColumn, roundsColumn)
 }
 
-// postgresCostTable has a row for each cost of a whole life and a column for each system.
+// postgresCostTable has a row for each cost of a message in postgresDrain and a column for each system.
 func postgresCostTable(r run) string {
 	var b strings.Builder
 	b.WriteString("| per message | Punctual | rows | River | River, tuned |\n|---|--:|--:|--:|--:|\n")

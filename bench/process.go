@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is the CPU time that this process has used.
+// cpuTime returns the CPU time that this process has used.
 func cpuTime() (time.Duration, error) {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -25,7 +25,7 @@ func cpuTime() (time.Duration, error) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
-// memory is what the system says this process has in memory, now and at most, in bytes.
+// memory returns the resident memory of this process in bytes: now, and the most since resetPeak or else since the start.
 func memory() (now, peak float64, err error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -49,10 +49,10 @@ func statusKiB(status, name string) (bytes float64, err error) {
 	return 0, fmt.Errorf("/proc/self/status has no %s", name)
 }
 
-// resetPeak starts the count of the most memory anew.
+// resetPeak makes the kernel forget how much resident memory this process has had at most (VmHWM).
 func resetPeak() error { return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
-// setMemory notes the memory of this process.
+// setMemory notes the resident memory of this process, now and at most.
 func (r *Result) setMemory() error {
 	now, peak, err := memory()
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *Result) setMemory() error {
 	return nil
 }
 
-// diskUse is what the files of a folder take on disk, in bytes. Files that vanish meanwhile do
+// diskUse returns how many bytes the files of a folder take on disk. Files that vanish meanwhile do
 // not count.
 func diskUse(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -85,7 +85,7 @@ func diskUse(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// freeSpace is what a folder's disk has left for this user, in bytes.
+// freeSpace returns how many bytes the disk of a folder has free for a user who is not root.
 func freeSpace(dir string) (uint64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -94,8 +94,8 @@ func freeSpace(dir string) (uint64, error) {
 	return uint64(st.Bavail) * uint64(st.Bsize), nil
 }
 
-// cpuTimeWithChildren is cpuTime and that of the processes that this one has started and that have
-// ended.
+// cpuTimeWithChildren returns the CPU time of this process and of the processes that it has started, as far as
+// these have ended and were waited for.
 func cpuTimeWithChildren() (time.Duration, error) {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &u); err != nil {
@@ -105,8 +105,8 @@ func cpuTimeWithChildren() (time.Duration, error) {
 	return own + time.Duration(u.Utime.Nano()+u.Stime.Nano()), err
 }
 
-// usage is the CPU time used by this process, with those it has started, and by the whole
-// machine since it was taken.
+// usage is the CPU time that was used up to a moment: by this process with those it has started (own), and by
+// all processes of the machine (all).
 type usage struct {
 	at       time.Time
 	own, all time.Duration
@@ -121,7 +121,7 @@ func takeUsage() (usage, error) {
 	return usage{time.Now(), own, all}, err
 }
 
-// setOthers notes which share of the machine's CPU time others have used since u, 0 to 1.
+// setOthers notes which share of the machine's CPU time, from 0 to 1, other programs have used since u was taken.
 func (r *Result) setOthers(u usage) error {
 	now, err := takeUsage()
 	if err != nil {
@@ -132,7 +132,8 @@ func (r *Result) setOthers(u usage) error {
 	return nil
 }
 
-// machineBusy is the CPU time that all processes have used, stolen time included.
+// machineBusy returns the CPU time that all processes of the machine have used, including the time that the
+// hypervisor gave to other machines.
 func machineBusy() (time.Duration, error) {
 	f, err := os.Open("/proc/stat")
 	if err != nil {
@@ -149,11 +150,11 @@ func machineBusy() (time.Duration, error) {
 		if err != nil {
 			return 0, fmt.Errorf("/proc/stat: %w", err)
 		}
-		if i != 3 && i != 4 && i < 8 { // idle, waiting for disks; guests are counted as users
+		if i != 3 && i != 4 && i < 8 { // 3 is idle, 4 is waiting for disks; from 8 on are guests, whose time is in that of users too
 			busy += ticks
 		}
 	}
-	return time.Duration(busy) * (time.Second / 100), nil // USER_HZ
+	return time.Duration(busy) * (time.Second / 100), nil // a tick is a hundredth of a second (USER_HZ)
 }
 
 // describeMachine describes this machine and the file system of a folder.
@@ -166,7 +167,7 @@ func describeMachine(dir string, z sizes) Machine {
 	}
 }
 
-// fieldOf is the value of the first "name : value" line of a file in /proc; "unknown" if
+// fieldOf returns the value of the first line "name : value" with this name in a file of /proc, or "unknown" if
 // there is none.
 func fieldOf(path, name string) string {
 	data, err := os.ReadFile(path)
@@ -198,7 +199,7 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 }
 
-// fileSystem names the type and device of the mount that holds dir.
+// fileSystem returns type and device of the mount that holds dir.
 func fileSystem(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -17,19 +17,19 @@ import (
 	"time"
 )
 
-// BullMQ, which most programs that want delayed jobs on Redis pick. It is a library for Node, so bullmq/bullmq.mjs pushes and
-// handles in loops of its own, and the bench speaks lines of JSON with it. It works by scripts, as Punctual and asynq do.
+// BullMQ is a queue on Redis with delayed jobs. It is a library for Node, so the program bullmq/bullmq.mjs pushes and handles in
+// loops of its own, and the bench exchanges lines of JSON with that program. BullMQ calls scripts, as Punctual and asynq do.
 
 const (
-	// bullmqDir is the folder of the program, from the one in which the bench runs.
+	// bullmqDir is the folder of the program, relative to the folder in which the bench runs.
 	bullmqDir = "bullmq"
-	// bullmqStart is how long a process of Node may take to start.
+	// bullmqStart is how long each process of Node may take to start.
 	bullmqStart = time.Second
-	// bullmqBatch is how many jobs addBulk takes where many are scheduled for one instant.
+	// bullmqBatch is how many jobs are in each call of addBulk where many jobs are scheduled for one instant.
 	bullmqBatch = 500
 )
 
-// bullmqVersion is the version that is installed, or the reason why there is none.
+// bullmqVersion returns the version of BullMQ that is installed in bullmqDir, or "unknown".
 func bullmqVersion() string {
 	var p struct{ Version string }
 	data, err := os.ReadFile(filepath.Join(bullmqDir, "node_modules", "bullmq", "package.json"))
@@ -39,7 +39,7 @@ func bullmqVersion() string {
 	return p.Version
 }
 
-// bullmqCommand is Node with the program. It says what to do where something is missing.
+// bullmqCommand returns the command that runs the program in Node. If Node or BullMQ is missing, the error says how to install it.
 func bullmqCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	path, err := exec.LookPath("node")
 	if err != nil {
@@ -54,7 +54,7 @@ func bullmqCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// bullmqConsumer is the command of a consumer; what it says is what consumers of the bench say.
+// bullmqConsumer returns the command of a consumer, which writes the same reports as the bench's own consumers.
 func bullmqConsumer(ctx context.Context, t consumerTask) (*exec.Cmd, error) {
 	host, port, err := net.SplitHostPort(t.Addr)
 	if err != nil {
@@ -63,15 +63,15 @@ func bullmqConsumer(ctx context.Context, t consumerTask) (*exec.Cmd, error) {
 	return bullmqCommand(ctx, "consume", host, port, strconv.Itoa(t.Slots), t.Records)
 }
 
-// bullmqSystem is the scheduling side: one process of Node, to which one request goes at a time.
+// bullmqSystem is the scheduling side of BullMQ: one process of Node, which gets one request at a time.
 type bullmqSystem struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	mu    sync.Mutex
-	lines *bufio.Reader // guarded by mu
+	lines *bufio.Reader // guarded by mu once openBullMQ has returned
 }
 
-// bullmqRequest is a line to the program; it has the fields that its request needs.
+// bullmqRequest is a line to the program. Do says what to do, and of the other fields those are set that it needs.
 type bullmqRequest struct {
 	Do      string     `json:"do"`
 	Letters [][2]int64 `json:"letters,omitempty"` // number and due time in ms
@@ -84,7 +84,7 @@ type bullmqRequest struct {
 	LeadMS  int64      `json:"lead_ms,omitempty"`
 }
 
-// bullmqAnswer is a line from it.
+// bullmqAnswer is a line from the program: that it is ready, or the answer to a request.
 type bullmqAnswer struct {
 	Ready   bool          `json:"ready"`
 	Items   int64         `json:"items"`
@@ -158,18 +158,19 @@ func (b *bullmqSystem) pending(context.Context) (int64, error) {
 
 func (b *bullmqSystem) close() error { return errors.Join(b.stdin.Close(), b.cmd.Wait()) }
 
-// bullmqWays are the ways of scheduling that are measured, and the scenarios of Punctual beside which they stand.
+// bullmqWays are the ways of scheduling that are measured. bullmqTable shows each beside the scenario in which Punctual schedules
+// the same way.
 var bullmqWays = []redisSchedule{{1, 1, everySecond}, {redisCallers, 1, everySecond}, {1, 100, everySecond}, {1, 1000, everySecond}}
 
 func bullmqScheduleName(x redisSchedule) string { return "redis-bullmq/" + filepath.Base(x.name()) }
 
-// bullmqDrains are drains with as many processes and as much concurrency as Punctual's.
+// bullmqDrains are the drains that are measured. Each has as many processes and as much concurrency as one of redisDrains.
 var bullmqDrains = []redisDrain{{1, redisHands, everySecond, false}, {8, redisHands, everySecond, false}}
 
 func bullmqDrainName(x redisDrain) string { return "redis-bullmq/drain-" + filepath.Base(x.name()) }
 
-// bullmqScenarios have rounds of their own, so that where there is no Node only they fail. Its lateness is among
-// redisLatenesses.
+// bullmqScenarios returns the scenarios in which BullMQ schedules and drains. They are apart from those of Punctual and asynq, so
+// that these do not fail where Node is missing. The lateness of BullMQ is measured by scenarios of redisLatenesses.
 func bullmqScenarios() []scenario {
 	var all []scenario
 	for _, x := range bullmqWays {
@@ -191,7 +192,8 @@ func bullmqScenarios() []scenario {
 	return all
 }
 
-// scheduleBullMQ pushes for a second unmeasured, in which Node compiles what it runs often, and then as long as the others.
+// scheduleBullMQ first pushes for a second, or for RedisSpan if that is shorter, which is not measured, because Node compiles
+// meanwhile what it runs often. Then it measures as long as for the other systems.
 func scheduleBullMQ(ctx context.Context, e *env, x redisSchedule) error {
 	return e.withRedis(ctx, x.fsync, func(s *redisServer) error {
 		b, err := openBullMQ(ctx, s.addr)
@@ -234,13 +236,14 @@ func drainBullMQ(ctx context.Context, e *env, x redisDrain) error {
 		return err
 	}
 	d.note(e.out, "")
-	// From its first job on, as with asynq: how long it waits before that is in a value of its own.
+	// The rate counts from the first delivery, as that of asynq does; how long BullMQ waits before is noted as first_ms.
 	e.out.set("rate", d.rateSince(d.first))
 	e.out.set("first_ms", ms(d.first.Sub(d.due)))
 	return nil
 }
 
-// readBullMQRecords reads what a consumer of BullMQ handled: a line for each job with number, due time, time and size of the body.
+// readBullMQRecords reads the file of a consumer of BullMQ. It has a line for each job: the letter's number, its due time, when the
+// handler started, and the size of the body.
 func readBullMQRecords(path string) (list []record, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -259,7 +262,7 @@ func readBullMQRecords(path string) (list []record, err error) {
 	return list, nil
 }
 
-// bullmqTable has BullMQ beside Punctual and asynq, as measured in the same run.
+// bullmqTable returns the table that shows BullMQ beside Punctual and asynq, as measured in the same run.
 func bullmqTable(r run) string {
 	type line struct{ label, bullmq, punctual, asynq string }
 	var lines []line

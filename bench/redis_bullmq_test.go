@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// BullMQ takes what it is given, hands it over at its time, and has the values that the report shows.
+// A run of scenarios of BullMQ at a tiny size has the values that the report shows. The rounds check that every job was delivered.
 func TestBullMQRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers and processes")
@@ -51,7 +51,7 @@ func TestBullMQWithoutNode(t *testing.T) {
 	}
 }
 
-// BullMQ stands beside Punctual with the ratio of both, and what was not measured is named.
+// The table shows BullMQ beside Punctual with the ratio of both, and says where something was not measured.
 func TestBullMQTable(t *testing.T) {
 	text := bullmqTable(run{results: []Result{
 		{Scenario: "redis-bullmq/single-64", Values: map[string]float64{"rate": 20_000}},
@@ -67,7 +67,7 @@ func TestBullMQTable(t *testing.T) {
 	}
 }
 
-// A consumer's file is read back, and a body of another size is refused.
+// The file of a consumer is read back, and a body of another size gives an error.
 func TestBullMQRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "records")
 	writeFile(t, path, "[5,1000,1003,200]\n[6,1001,1000,200]\n")

@@ -2,14 +2,14 @@ package main
 
 import "fmt"
 
-// The charts of docs/performance.md about the store on Redis.
-
+// redisCharts are the charts of docs/performance.md about the store on Redis.
 var redisCharts = []picture{
 	{"redis-rates.svg", redisRatesChart},
 	{"redis-lateness.svg", redisLatenessChart},
 }
 
-// addRivals draws Punctual's rates between those of the same bytes raw and those of asynq.
+// addRivals draws three bars for each scenario: in the middle Punctual's rate, to its left that of the reference, and to its right
+// that of asynq.
 func (p *panel) addRivals(r run, reference string, scenarios []string) {
 	label := func(s spread) string {
 		if s.median < 10_000 {
@@ -20,7 +20,7 @@ func (p *panel) addRivals(r run, reference string, scenarios []string) {
 	p.Legend.Add("Punctual", p.bars(ours, 0, r.spreads("rate", scenarios...), label))
 	p.Legend.Add("the same bytes, raw", p.bars(raw, -1.1, r.spreads(reference, scenarios...), label))
 	p.Legend.Add("asynq", p.bars(rival, 1.1, r.spreads("asynq_rate", scenarios...), label))
-	p.upTo(p.Y.Max * 1.1) // the legend stands above the bars
+	p.upTo(p.Y.Max * 1.1) // room for the legend above the bars
 }
 
 func redisRatesChart(r run) chart {

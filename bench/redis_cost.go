@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// What Redis pays: memory for a message that is pending, commands and CPU for a message's whole
-// life under load, and commands when nothing happens.
+// These scenarios measure what a message costs the Redis server: memory while it is pending, and commands and CPU time for its
+// whole life under load. They also measure commands and CPU time while nothing happens.
 
-// idleProcesses are how many consumers do nothing, by system.
+// idleProcesses are the systems and the numbers of consumer processes whose idle cost is measured.
 var idleProcesses = []struct {
 	system    string
 	processes int
@@ -20,7 +20,7 @@ var idleProcesses = []struct {
 
 const memoryScenario = "redis-cost/memory"
 
-// lifeSlots are the concurrencies with which whole lives are measured.
+// lifeSlots are the concurrencies of the consumer process with which whole lives are measured.
 var lifeSlots = []int{64, 256}
 
 func lifeName(slots int) string { return fmt.Sprintf("redis-cost/life-%d", slots) }
@@ -53,7 +53,7 @@ func redisCostScenarios() []scenario {
 	return all
 }
 
-// memoryPoints is the number of points of a curve of memory.
+// memoryPoints is how many points a curve of memory has.
 const memoryPoints = 40
 
 func runRedisMemory(ctx context.Context, e *env) error {
@@ -72,9 +72,9 @@ func runRedisMemory(ctx context.Context, e *env) error {
 	return nil
 }
 
-// growMemory pushes and notes how the memory per message changes as the server's tables fill
-// up and are made larger. The figure is that of all messages, and the worst that of the curve
-// beyond its first tenth.
+// growMemory pushes messages and notes a curve of the memory for each message, which rises and falls because the server
+// makes its hash tables larger step by step. The figure is the last point of the curve, with all messages pending. The worst
+// is the highest point beyond the first tenth of the curve.
 func growMemory(ctx context.Context, e *env, s *redisServer, sys system, c contender) error {
 	e.say("%s: %d messages pending", c.system, e.sizes.RedisPending)
 	empty, err := s.usage(ctx)
@@ -104,7 +104,7 @@ func growMemory(ctx context.Context, e *env, s *redisServer, sys system, c conte
 	return expectPending(ctx, sys, int64(e.sizes.RedisPending))
 }
 
-// pushFar pushes n letters due 1 to 25 hours ahead, as fast as a system can.
+// pushFar pushes n letters due 1 to 25 hours ahead, with the number of callers and the size of lists with which the system is fast.
 func pushFar(ctx context.Context, sys system, system string, n int, seq *atomic.Uint32) error {
 	callers, batch := 2, redisFill
 	if system == sysAsynq {
@@ -125,7 +125,7 @@ func pushFar(ctx context.Context, sys system, system string, n int, seq *atomic.
 	})
 }
 
-// runRedisLife has callers push flat out, due within a second, and one process handle them.
+// runRedisLife has callers push messages as fast as they can, due within a second, while one process handles them.
 func runRedisLife(ctx context.Context, e *env, slots int) error {
 	for _, c := range []contender{{sysPunctual, ""}, {sysAsynqFast, "asynq_"}} {
 		err := e.withRedis(ctx, everySecond, func(s *redisServer) error {
@@ -176,7 +176,7 @@ func liveLives(ctx context.Context, e *env, s *redisServer, sys system, c conten
 	return err
 }
 
-// pushSoon pushes letters one by one, due within a second, for as long as d.
+// pushSoon has redisCallers callers push letters one by one, due within a second, until d is over, and returns how many were pushed.
 func pushSoon(ctx context.Context, sys system, d time.Duration) (int64, error) {
 	var seq atomic.Uint32
 	t, err := flatOut(ctx, redisCallers, d, func(ctx context.Context, who int) (int, error) {
@@ -189,10 +189,11 @@ func pushSoon(ctx context.Context, sys system, d time.Duration) (int64, error) {
 	return t.items.Load(), nil
 }
 
-// idleWindow is shorter than that of lateness; it has to tell only how many a second there are.
+// idleWindow returns how long idle processes are watched. That is shorter than for lateness, because commands a second are a mean,
+// which needs less time than a quantile.
 func idleWindow(z sizes) time.Duration { return z.RedisWindow / 2 }
 
-// runRedisIdle counts the commands of processes that wait for a message due in hours.
+// runRedisIdle notes the commands and the CPU time of processes that wait for one message, which is due in 1 to 25 hours.
 func runRedisIdle(ctx context.Context, e *env, system string, processes int) error {
 	return e.withRedis(ctx, everySecond, func(s *redisServer) error {
 		sys, err := openSystem(ctx, system, s, 1)
@@ -227,7 +228,7 @@ func runRedisIdle(ctx context.Context, e *env, system string, processes int) err
 	})
 }
 
-// watchIdle waits until what comes with starting is over, and then watches the server.
+// watchIdle waits for two seconds, so that the commands of the processes' start are over, and then watches the server.
 func watchIdle(ctx context.Context, e *env, s *redisServer) (serverCost, error) {
 	if err := sleepUntil(ctx, time.Now().Add(2*time.Second)); err != nil {
 		return serverCost{}, err

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// How fast 1, 8 and 32 processes claim and ack messages on Redis that are all due in one instant. The reference and
-// asynq run beside them, with as many processes and as much concurrency.
+// These scenarios measure how fast 1, 8 and 32 processes claim and ack messages on Redis that are all due in one instant. The
+// reference, and in most scenarios asynq, are measured in turn with Punctual, with as many processes and as much concurrency.
 
-// redisDrain is a way of draining.
+// redisDrain is a way of draining: how many consumer processes there are, the concurrency of each, and when the server syncs.
 type redisDrain struct {
 	processes, slots int
 	fsync            string
-	rivals           bool // asynq, too
+	rivals           bool // asynq is measured, too
 }
 
 func (x redisDrain) name() string {
@@ -46,7 +46,8 @@ func redisDrainScenarios() []scenario {
 	return all
 }
 
-// takes: two systems fill and drain, asynq twice a smaller number.
+// takes guesses how long a round takes: Punctual and the reference fill and drain the whole number, and asynq, where it is
+// measured, fills and drains a smaller number twice.
 func (x redisDrain) takes(z sizes) time.Duration {
 	each := time.Duration(x.processes)*processStart + 2*time.Second
 	d := 2*each + time.Duration(z.RedisBurst)*60*time.Microsecond
@@ -56,7 +57,7 @@ func (x redisDrain) takes(z sizes) time.Duration {
 	return d
 }
 
-// drainSize is how many messages a system gets: asynq and BullMQ a fifth, so that they take about as long.
+// drainSize returns how many messages a system gets. asynq and BullMQ get a fifth, so that they take about as long as the others.
 func drainSize(system string, z sizes) int {
 	switch system {
 	case sysAsynq, sysAsynqFast, sysBullMQ:
@@ -65,7 +66,7 @@ func drainSize(system string, z sizes) int {
 	return z.RedisBurst
 }
 
-// drainFill is how long a system may take to schedule them before they are due.
+// drainFill returns how long a system may take to schedule its messages before they are due.
 func drainFill(system string, z sizes) time.Duration {
 	each := 20 * time.Microsecond
 	switch system {
@@ -82,7 +83,7 @@ func (x redisDrain) run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	// Counted from the instant, so that the time it takes to notice is in it.
+	// The rate counts from the instant, so that the time until the first delivery is part of it.
 	rate := own.rateSince(own.due)
 	e.out.set("rate", rate)
 	e.out.setQuantiles("start", own.late.merged())
@@ -101,9 +102,9 @@ func (x redisDrain) run(ctx context.Context, e *env) error {
 	return nil
 }
 
-// compare measures asynq, with its defaults and with its polls turned down. Its rate is counted
-// from its first delivery. How long it waits before that has to do with its polls and not with how
-// fast it is. The better one counts.
+// compare measures asynq, first with its defaults and then with shorter intervals between its polls, and notes how many times as
+// fast as the faster of both Punctual is. asynq's rate counts from its first delivery, because how long it waits before depends on
+// its polls and not on how fast it is.
 func (x redisDrain) compare(ctx context.Context, e *env, rate float64) error {
 	best := 0.0
 	for _, rival := range []contender{{sysAsynq, "asynq_"}, {sysAsynqFast, "asynq_fast_"}} {
@@ -121,14 +122,14 @@ func (x redisDrain) compare(ctx context.Context, e *env, rate float64) error {
 	return nil
 }
 
-// drained is what one system did.
+// drained is a drain of n messages by one system, and what was measured.
 type drained struct {
 	outcome
 	n    int64
-	fill time.Duration // for scheduling them
+	fill time.Duration // how long scheduling may take
 	due  time.Time
 	cost serverCost
-	cpu  time.Duration // of the consumers
+	cpu  time.Duration // CPU time of the consumers
 }
 
 func (d *drained) rateSince(t time.Time) float64 { return float64(d.n) / d.last.Sub(t).Seconds() }
@@ -140,11 +141,11 @@ func (d *drained) note(out *Result, prefix string) {
 	out.set(prefix+"early", float64(d.early))
 }
 
-// errLateFill tells that not everything was scheduled before it was due.
+// errLateFill says that some messages were scheduled only after they were due.
 var errLateFill = errors.New("this machine is too slow or too busy for -redis-burst")
 
-// drain measures a system. When others keep the machine so busy that it cannot be filled in
-// time, it tries again with more.
+// drain measures a system. When the messages cannot be scheduled in time, because other programs keep the machine busy, it tries
+// again with three times as much time, up to three times in all.
 func (x redisDrain) drain(ctx context.Context, e *env, system string) (d *drained, err error) {
 	fill := drainFill(system, e.sizes)
 	for range 3 {
@@ -156,7 +157,7 @@ func (x redisDrain) drain(ctx context.Context, e *env, system string) (d *draine
 	return nil, err
 }
 
-// drainOnce has a system's consumers wait, schedules for one instant, and waits until all are
+// drainOnce starts a fresh server and the consumers of a system, schedules messages for one instant, and waits until all are
 // handled.
 func (x redisDrain) drainOnce(ctx context.Context, e *env, system string, fill time.Duration) (*drained, error) {
 	d := &drained{n: int64(drainSize(system, e.sizes)), fill: fill}
@@ -174,7 +175,7 @@ func (x redisDrain) drainServer(ctx context.Context, e *env, s *redisServer, sys
 	if system == sysBullMQ {
 		start = time.Duration(x.processes) * bullmqStart
 	}
-	// A whole second, because asynq knows nothing finer.
+	// The instant is a whole second, because asynq's due times are whole seconds.
 	d.due = time.Now().Add(start + d.fill + time.Second).Truncate(time.Second)
 	f, err := e.startFleet(ctx, x.processes, consumerTask{System: system, Addr: s.addr, Slots: x.slots, Instant: d.due})
 	if err != nil {
@@ -191,13 +192,14 @@ func (x redisDrain) drainServer(ctx context.Context, e *env, s *redisServer, sys
 	return d.check(f, system)
 }
 
-// joinStop stops a fleet and returns its CPU time and the errors of both.
+// joinStop stops a fleet and returns its CPU time. The error is err joined with that of stopping.
 func joinStop(f *fleet, err error) (time.Duration, error) {
 	cpu, serr := f.stop()
 	return cpu, errors.Join(err, serr)
 }
 
-// measure fills the server, waits for the instant and for the last message.
+// measure schedules the messages, waits until just before the instant and then until all messages are handled, and notes what
+// the server did in that second wait.
 func (d *drained) measure(ctx context.Context, e *env, s *redisServer, sys system, system string, f *fleet) error {
 	e.say("%s: scheduling %d messages for one instant", system, d.n)
 	if err := fillFor(ctx, sys, system, d.n, d.due); err != nil {
@@ -237,14 +239,14 @@ func (d *drained) check(f *fleet, system string) error {
 }
 
 const (
-	// processStart is how long a consumer process may take to start.
+	// processStart is how long each consumer process may take to start.
 	processStart = 50 * time.Millisecond
-	// fillers schedule at the same time; asynq, which has no batches, needs many to be fast.
+	// fillers is how many callers schedule for asynq at the same time, which needs many because it has no call for many messages.
 	fillers   = 64
-	redisFill = 500 // messages of one list
+	redisFill = 500 // messages of each push by a system that has such a call
 )
 
-// fillFor schedules n letters for one instant.
+// fillFor schedules n letters for one instant, with the number of callers and the size of lists with which the system is fast.
 func fillFor(ctx context.Context, sys system, system string, n int64, due time.Time) error {
 	if b, ok := sys.(*bullmqSystem); ok {
 		_, err := b.ask(bullmqRequest{Do: "fill", N: n, Due: due.UnixMilli(), Callers: 2, Batch: bullmqBatch})
@@ -273,7 +275,8 @@ func fillFor(ctx context.Context, sys system, system string, n int64, due time.T
 	})
 }
 
-// inParallel has n goroutines call f, and returns the first error, which ends the others.
+// inParallel has n goroutines call f once each and waits for them. f gets the number of its goroutine. The first error ends the
+// context of the others, and is returned.
 func inParallel(ctx context.Context, n int, f func(ctx context.Context, who int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

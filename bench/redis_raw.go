@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// The reference: the same Redis keeps the bytes of a message in a sorted set and a hash, and gives them back. There
-// is no claim, so a consumer that dies loses what it took. Nobody waits for a due time. The program does next to
-// nothing itself, and writes the protocol by hand.
+// The reference shows what Redis can do without a queue: the same server keeps the bytes of a message in a sorted set and a
+// hash, and gives them back. There is no claim, so a consumer that dies loses what it took. A consumer takes the earliest
+// messages, whether they are due or not. The program writes the protocol by hand, so that it needs hardly any CPU time.
 
 const (
 	rawTimes  = "bench:t" // the sorted set: ID by due time
 	rawBodies = "bench:m" // the hash: body by ID
 )
 
-// rawConn is one connection.
+// rawConn is one connection to Redis.
 type rawConn struct {
 	conn net.Conn
-	out  []byte // what is to be sent
+	out  []byte // commands that were not sent yet
 	in   *bufio.Reader
 }
 
@@ -41,7 +41,7 @@ func newRawConn(conn net.Conn) *rawConn {
 	return &rawConn{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}
 }
 
-// begin begins a command of n words.
+// begin begins a command of n words. The caller adds the words.
 func (c *rawConn) begin(n int) {
 	c.out = append(strconv.AppendInt(append(c.out, '*'), int64(n), 10), "\r\n"...)
 }
@@ -58,15 +58,15 @@ func (c *rawConn) words(ws ...string) {
 	}
 }
 
-// send sends the commands.
+// send sends the commands that were written since the last send.
 func (c *rawConn) send() error {
 	_, err := c.conn.Write(c.out)
 	c.out = c.out[:0]
 	return err
 }
 
-// header reads the first line of a reply of the given kind. That is ':' for an integer, '$' for a
-// text with its length, '*' for a list with its length.
+// header reads the first line of a reply of the given kind and returns the number in it: the integer itself (kind ':'), the
+// length of a text ('$'), or that of a list ('*').
 func (c *rawConn) header(kind byte) (int, error) {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *rawConn) header(kind byte) (int, error) {
 	return strconv.Atoi(string(line[1 : len(line)-2]))
 }
 
-// text reads a text into buf.
+// text reads a text and returns it, in buf if that is large enough.
 func (c *rawConn) text(buf []byte) ([]byte, error) {
 	n, err := c.header('$')
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *rawConn) text(buf []byte) ([]byte, error) {
 	return buf[:n], err
 }
 
-// added reads the reply to a command that adds n.
+// added reads an integer, the reply to a command that adds or removes n items, and returns an error if it is not n.
 func (c *rawConn) added(n int) error {
 	got, err := c.header(':')
 	if err == nil && got != n {
@@ -103,7 +103,7 @@ func (c *rawConn) added(n int) error {
 	return err
 }
 
-// rawID is the ID of a letter: 26 bytes, as Punctual's.
+// rawID returns the ID of a letter: its number in 26 digits, because IDs that Punctual makes have 26 bytes, too.
 func rawID(l letter) []byte {
 	id := bytes.Repeat([]byte{'0'}, idBytes)
 	digits := strconv.AppendUint(nil, uint64(l.seq), 10)
@@ -113,7 +113,7 @@ func rawID(l letter) []byte {
 
 func rawDue(l letter) []byte { return strconv.AppendInt(nil, l.due.UnixMilli(), 10) }
 
-// push sends a ZADD and an HSET for each letter, all at once, and then reads the replies.
+// push sends a ZADD and an HSET for each letter, all in one pipeline, and then reads the replies.
 func (c *rawConn) push(ls []letter) error {
 	for _, l := range ls {
 		id := rawID(l)
@@ -157,8 +157,7 @@ func (c *rawConn) pushLists(ls []letter) error {
 	return errors.Join(c.added(len(ls)), c.added(len(ls)))
 }
 
-// take takes up to n letters out, the earliest first, and hands their bodies to handle.
-// It returns how many there were.
+// take removes up to n letters, the earliest first, and passes their bodies to handle. It returns how many there were.
 func (c *rawConn) take(n int, handle func(body []byte)) (int, error) {
 	c.begin(3)
 	c.words("ZPOPMIN", rawTimes, strconv.Itoa(n))
@@ -175,7 +174,7 @@ func (c *rawConn) take(n int, handle func(body []byte)) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if i%2 == 0 { // the other ones are scores
+		if i%2 == 0 { // every second word is a score
 			ids = append(ids, w)
 		}
 	}
@@ -206,14 +205,14 @@ func (c *rawConn) takeBodies(ids [][]byte, handle func(body []byte)) error {
 		handle(body)
 		buf = body[:0]
 	}
-	return c.added(len(ids)) // HDEL counts what it removed
+	return c.added(len(ids)) // the reply to HDEL is how many fields it removed
 }
 
-// rawSystem schedules as the reference does.
+// rawSystem is the scheduling side of the reference.
 type rawSystem struct {
 	server *redisServer
 	conns  []*rawConn // one for each caller
-	lists  bool       // one command for many messages
+	lists  bool       // push by one ZADD and one HSET for all letters, and not by a pair for each
 }
 
 func openRaw(ctx context.Context, s *redisServer, callers int, lists bool) (*rawSystem, error) {
@@ -255,7 +254,7 @@ func (r *rawSystem) close() error {
 	return errors.Join(errs...)
 }
 
-// consumeRaw takes from the instant until there is nothing left.
+// consumeRaw takes messages from t.Instant on, until none are left or ctx ends.
 func consumeRaw(ctx context.Context, t consumerTask, handle func(body []byte)) error {
 	c, err := dialRaw(ctx, t.Addr)
 	if err != nil {

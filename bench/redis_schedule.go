@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// How many messages a second can be scheduled on Redis, due 1 to 25 hours ahead. The reference and
-// asynq stand beside, each in turn on a fresh server.
+// These scenarios measure how many messages a second can be scheduled on Redis, due 1 to 25 hours ahead. The reference and
+// asynq are measured in turn with Punctual, each time on a fresh server.
 
-// redisSchedule is a way of scheduling.
+// redisSchedule is a way of scheduling: how many callers there are, how many messages each pushes in one call, and when
+// the server syncs.
 type redisSchedule struct {
 	callers, batch int
 	fsync          string
@@ -25,7 +26,7 @@ func (x redisSchedule) name() string {
 	return "redis-schedule/" + kind + suffix(x.fsync)
 }
 
-// suffix tells a scenario with appendfsync always from the one with everysec.
+// suffix returns the end of a scenario's name, which tells a scenario with appendfsync always from one with everysec.
 func suffix(fsync string) string {
 	if fsync == always {
 		return "-always"
@@ -52,14 +53,14 @@ func redisScheduleScenarios() []scenario {
 	return all
 }
 
-// run measures the systems one after the other: the references for half of their time before
-// and half after what is compared with them.
+// run measures the systems one after the other: Punctual and asynq once, and the references twice for half the time each,
+// before and after those. So if the machine becomes slower meanwhile, the references become slower too.
 func (x redisSchedule) run(ctx context.Context, e *env) error {
 	whole, half := e.sizes.RedisSpan, e.sizes.RedisSpan/2
 	pairs, lists := &pushing{redisSchedule: x, system: sysRaw}, &pushing{redisSchedule: x, system: sysLists}
-	// What the callers have on its way at one time, as lists of one caller.
+	// lists has one caller, which pushes in one list as many messages as all callers of x together push at one time.
 	lists.callers, lists.batch = 1, x.callers*x.batch
-	// The same, by pairs of commands.
+	// piped pushes as many messages at one time as lists, but with a pair of commands for each of them.
 	piped := &pushing{redisSchedule: lists.redisSchedule, system: sysRaw}
 	own, rival := &pushing{redisSchedule: x, system: sysPunctual}, &pushing{redisSchedule: x, system: sysAsynq}
 	chosen := &pushing{redisSchedule: x, system: sysChosen}
@@ -75,10 +76,10 @@ func (x redisSchedule) run(ctx context.Context, e *env) error {
 		func() error { return piped.measure(ctx, e, half) },
 	}
 	nothing := func() error { return nil }
-	if x.batch > 1 { // asynq has no batches
+	if x.batch > 1 { // asynq cannot push many messages in one call
 		steps[4] = nothing
 	}
-	if x.callers == 1 { // they are what pairs are
+	if x.callers == 1 { // with one caller piped would be the same as pairs
 		steps[2], steps[len(steps)-1] = nothing, nothing
 	}
 	for _, step := range steps {
@@ -109,14 +110,14 @@ func (x redisSchedule) note(out *Result, pairs, lists, piped, own, rival *pushin
 	}
 }
 
-// pushing is what one system did, in one or more measurements.
+// pushing is a way of scheduling by one system, and the sums over its measurements.
 type pushing struct {
 	redisSchedule
 	system string
 	items  int64
 	took   time.Duration
 	cost   serverCost
-	last   *tally
+	last   *tally // of the latest measurement
 }
 
 func (p *pushing) rate() float64 { return float64(p.items) / p.took.Seconds() }
@@ -126,7 +127,7 @@ func (p *pushing) note(out *Result, prefix string) {
 	out.setCost(prefix, p.cost, p.items)
 }
 
-// measure pushes for as long as d to a fresh server, and checks that all is there.
+// measure pushes to a fresh server until d is over, and checks that the server then has all messages.
 func (p *pushing) measure(ctx context.Context, e *env, d time.Duration) error {
 	e.say("%s for %v", p.system, d)
 	return e.withRedis(ctx, p.fsync, func(s *redisServer) error {
@@ -161,10 +162,11 @@ func (p *pushing) flatOut(ctx context.Context, s *redisServer, sys system, d tim
 	return expectPending(ctx, sys, p.last.items.Load())
 }
 
-// scripted tells whether a system works by scripts.
+// scripted tells whether the system calls scripts, which only the references do not.
 func (p *pushing) scripted() bool { return p.system != sysRaw && p.system != sysLists }
 
-// farLetters makes n letters due 1 to 25 hours ahead, with numbers that nobody else has.
+// farLetters returns n letters due 1 to 25 hours ahead. It takes their numbers from seq, so that callers that share seq
+// never have the same number.
 func farLetters(n int, seq *atomic.Uint32) []letter {
 	now := time.Now()
 	first := seq.Add(uint32(n)) - uint32(n)
@@ -175,7 +177,7 @@ func farLetters(n int, seq *atomic.Uint32) []letter {
 	return ls
 }
 
-// expectPending checks that a system has exactly n messages.
+// expectPending returns an error unless a system has exactly n messages.
 func expectPending(ctx context.Context, sys system, n int64) error {
 	got, err := sys.pending(ctx)
 	if err == nil && got != n {

@@ -15,10 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The Redis that is measured is a redis-server of the bench's own for each measurement. It is on
-// loopback, with an append-only file in the folder of the round.
+// Each measurement on Redis has a fresh redis-server, which the bench starts. It listens on loopback, and its append-only file is
+// in the folder of the round.
 
-// When the server's append-only file is synced: appendfsync.
+// The values of appendfsync, the setting that says when the server syncs its append-only file.
 const (
 	everySecond = "everysec"
 	always      = "always"
@@ -30,11 +30,11 @@ type redisServer struct {
 	dir  string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
-	// asks is the bench's own connection; what is measured has others.
+	// asks is the client by which the bench asks the server for figures. What is measured has clients of its own.
 	asks *redis.Client
 }
 
-// withRedis runs f with a fresh server, which is ended and removed afterwards.
+// withRedis runs f with a fresh server. When f has returned, the server is ended and its files are removed.
 func (e *env) withRedis(ctx context.Context, fsync string, f func(*redisServer) error) (err error) {
 	s, err := startRedis(ctx, filepath.Join(e.dir, "redis"), fsync)
 	if err != nil {
@@ -44,11 +44,11 @@ func (e *env) withRedis(ctx context.Context, fsync string, f func(*redisServer) 
 	return f(s)
 }
 
-// redisStartTimeout bounds how long a server may take to answer.
+// redisStartTimeout is how long a server may take until it answers. It holds for beanstalkd, too.
 const redisStartTimeout = 20 * time.Second
 
-// startRedis starts a server. Its append-only file is not rewritten in the background, which
-// would fall into some measurements and not into others.
+// startRedis starts a server and returns when it answers. The server does not rewrite its append-only file in the background,
+// because a rewrite would fall into some measurements and not into others.
 func startRedis(ctx context.Context, dir, fsync string) (*redisServer, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -70,7 +70,7 @@ func startRedis(ctx context.Context, dir, fsync string) (*redisServer, error) {
 	}
 	go func() {
 		defer close(s.done)
-		_ = s.cmd.Wait() // it ends by a signal, which is no news
+		_ = s.cmd.Wait() // the error only says that stop has killed the server
 	}()
 	s.asks = redis.NewClient(&redis.Options{Addr: addr})
 	if err := s.await(ctx); err != nil {
@@ -79,7 +79,7 @@ func startRedis(ctx context.Context, dir, fsync string) (*redisServer, error) {
 	return s, nil
 }
 
-// freePort returns an address of loopback that nobody listens on at this moment.
+// freePort returns a loopback address on which nobody listens at this moment, and its port.
 func freePort() (addr, port string, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -92,7 +92,7 @@ func freePort() (addr, port string, err error) {
 
 func (s *redisServer) logPath() string { return filepath.Join(s.dir, "redis.log") }
 
-// await returns when the server answers.
+// await returns nil when the server answers, or an error when it ends or does not answer in time.
 func (s *redisServer) await(ctx context.Context) error {
 	for end := time.Now().Add(redisStartTimeout); time.Now().Before(end); {
 		if err := s.asks.Ping(ctx).Err(); err == nil {
@@ -120,17 +120,17 @@ func (s *redisServer) stop() error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// serverUsage is what the server says of itself at one moment, counted from its start.
+// serverUsage is what the server reports of itself at one moment.
 type serverUsage struct {
 	at    time.Time
-	cpu   time.Duration
-	calls map[string]int64 // of each command, also from scripts
-	// memory is used_memory in bytes without the buffers of connections and of the append-only
-	// file, which come and go.
+	cpu   time.Duration    // CPU time since the server's start
+	calls map[string]int64 // how often each command was executed since the server's start, in scripts too
+	// memory is used_memory in bytes, without the buffers of connections and of the append-only file, because
+	// these come and go.
 	memory int64
 }
 
-// usage asks the server; that is one INFO.
+// usage asks the server by one INFO.
 func (s *redisServer) usage(ctx context.Context) (serverUsage, error) {
 	text, err := s.asks.Info(ctx, "all").Result()
 	if err != nil {
@@ -172,7 +172,7 @@ func parseUsage(text string) (serverUsage, error) {
 	return u, errors.Join(errs...)
 }
 
-// redisVersion is that of the server's program.
+// redisVersion returns the version of the program redis-server, or "unknown".
 func redisVersion() string {
 	out, err := exec.Command("redis-server", "--version").Output()
 	if err != nil {
@@ -190,30 +190,32 @@ func redisVersion() string {
 type serverCost struct {
 	took time.Duration
 	cpu  time.Duration
-	// sent counts the commands that clients sent, a script as one; inside those that scripts called.
+	// sent counts the commands that clients sent, where a script is one command; inside counts the commands that scripts
+	// called. Which is which is told by sentOnly.
 	sent, inside int64
-	// scripts are the sent ones that ran a script.
+	// scripts counts the sent commands that ran a script.
 	scripts int64
 }
 
-// sentOnly are the commands that neither Punctual's scripts nor asynq's call: when one of them
-// was executed, a client sent it. Subcommands are counted with their command. asynq sends a few
-// others itself, some per process and second, which are taken for its scripts'.
+// sentOnly has the commands that no script of Punctual, asynq or BullMQ calls, so a client has sent them. INFO does not tell of
+// other commands whether a client or a script called them, and cost counts them as called by scripts. So a few commands that
+// clients send themselves are counted there too: for example the TIME, ZRANGE and HMGET by which Punctual looks for what is due next.
+// A subcommand counts as its command.
 var sentOnly = map[string]bool{
 	"eval": true, "evalsha": true, "script": true, "ping": true, "subscribe": true, "unsubscribe": true,
 	"hello": true, "client": true, "info": true, "config": true, "select": true, "auth": true,
 	"wait": true, "waitaof": true, "acl": true, "cluster": true, "command": true, "role": true,
 }
 
-// cost is what the server did from one moment to another. Where scripted is set, whatever is
-// not in sentOnly is taken to come from scripts; without, there are no scripts.
+// cost returns what the server did from one moment to another. If scripted is true, the commands that are not in sentOnly
+// count as called by scripts. Otherwise all commands count as sent.
 func cost(from, to serverUsage, scripted bool) serverCost {
 	c := serverCost{took: to.at.Sub(from.at), cpu: to.cpu - from.cpu}
 	for command, calls := range to.calls {
 		n := calls - from.calls[command]
 		name, _, _ := strings.Cut(command, "|")
 		if name == "info" {
-			n-- // the bench's own, of the first moment
+			n-- // the INFO by which the bench asked at the first moment
 		}
 		if scripted && !sentOnly[name] {
 			c.inside += n
@@ -227,12 +229,12 @@ func cost(from, to serverUsage, scripted bool) serverCost {
 	return c
 }
 
-// plus adds up two measurements.
+// plus returns the sum of two costs.
 func (c serverCost) plus(o serverCost) serverCost {
 	return serverCost{c.took + o.took, c.cpu + o.cpu, c.sent + o.sent, c.inside + o.inside, c.scripts + o.scripts}
 }
 
-// setCost notes what one message cost the server. The names begin with prefix.
+// setCost notes what one of so many messages cost the server. The names of the values begin with prefix.
 func (r *Result) setCost(prefix string, c serverCost, messages int64) {
 	n := float64(messages)
 	r.set(prefix+"redis_us_per_message", float64(c.cpu.Microseconds())/n)

@@ -18,34 +18,34 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// What is compared on Redis. Each system is used as its own documentation says, with the same
-// messages. Each has a program of its own and a server of its own.
+// The systems that are compared on Redis. Each is used as its documentation says, pushes messages of the same size, and
+// has a fresh server for each measurement. Consumers are processes of their own (consumer.go).
 const (
 	sysPunctual = "punctual"
-	// sysChosen is Punctual with IDs that the caller chooses; without, the store makes them.
+	// sysChosen is Punctual with IDs that the caller chooses. With sysPunctual the store makes the IDs.
 	sysChosen = "punctual-chosen"
-	// sysRaw is the reference of redis_raw.go, with a ZADD and an HSET for each message. sysLists
-	// is the same with one of each for a whole list.
+	// sysRaw is the reference of redis_raw.go with a ZADD and an HSET for each message, and sysLists is the reference with
+	// one ZADD and one HSET for a whole list of messages.
 	sysRaw   = "raw"
 	sysLists = "lists"
-	// sysAsynq is asynq with its defaults, and sysAsynqFast asynq with its polls turned down.
+	// sysAsynq is asynq with its defaults, and sysAsynqFast is asynq with shorter intervals between its polls.
 	sysAsynq     = "asynq"
 	sysAsynqFast = "asynq-fast"
 )
 
-// asynq's polls, turned down. The first is how often due tasks are looked for (default 5 s). The
-// other is how often an empty queue is looked at again (default 1 s).
+// The intervals between asynq's polls in sysAsynqFast. fastDelayedCheck is how long asynq waits between two searches for tasks that
+// have become due (by default 5 s). fastTaskCheck is how long it waits before it looks at an empty queue again (by default 1 s).
 const (
 	fastDelayedCheck = 100 * time.Millisecond
 	fastTaskCheck    = 10 * time.Millisecond
 )
 
-// sysBullMQ is BullMQ with its defaults, in a program for Node (redis_bullmq.go).
+// sysBullMQ is BullMQ with its defaults. It runs in Node (redis_bullmq.go).
 const sysBullMQ = "bullmq"
 
 const asynqQueue = "default"
 
-// asynqVersion is that of the module that this program is built with.
+// asynqVersion returns the version of the module asynq with which this program is built.
 func asynqVersion() string { return moduleVersion("github.com/hibiken/asynq") }
 
 func moduleVersion(path string) string {
@@ -59,16 +59,16 @@ func moduleVersion(path string) string {
 	return "unknown"
 }
 
-// letter is a message of the comparison. Its number and due time are in its body, so that
-// whoever handles it can tell which it is and how late, whatever brought it.
+// letter is a message of a comparison. Its number and due time are in its body, so that a handler can tell which message
+// it is and how late it is, whichever system has delivered it.
 type letter struct {
 	seq uint32
 	due time.Time // whole milliseconds
 }
 
-const letterHead = 12 // bytes of number and due time
+const letterHead = 12 // how many bytes number and due time take
 
-// body has the number, the due time in ms and random bytes: bodyBytes in all.
+// body returns the number, the due time in ms and random bytes, bodyBytes in all.
 func (l letter) body() []byte {
 	b := make([]byte, bodyBytes)
 	binary.LittleEndian.PutUint32(b, l.seq)
@@ -85,7 +85,7 @@ func parseLetter(body []byte) (letter, error) {
 	return letter{binary.LittleEndian.Uint32(body), due}, nil
 }
 
-// ceilMillis rounds up to whole milliseconds, as a due time is.
+// ceilMillis rounds up to whole milliseconds, as Punctual rounds due times.
 func ceilMillis(t time.Time) time.Time {
 	if r := t.Truncate(time.Millisecond); r.Before(t) {
 		return r.Add(time.Millisecond)
@@ -93,14 +93,15 @@ func ceilMillis(t time.Time) time.Time {
 	return t
 }
 
-// contender is a system and what the names of its values begin with.
+// contender is a system, and the prefix with which the names of its values begin.
 type contender struct{ system, prefix string }
 
-// system is the scheduling side of what is compared.
+// system is the scheduling side of a system that is compared.
 type system interface {
-	// push schedules letters for a caller, numbered from 0; callers push at the same time.
+	// push schedules letters. who is the number of the caller, from 0; several callers may push at the same time.
 	push(ctx context.Context, who int, ls []letter) error
-	// pending counts what is neither handled nor being handled, and what is.
+	// pending returns how many messages the system has that are not finished. Messages being handled count, and so do
+	// those that the system has given up on but still keeps.
 	pending(ctx context.Context) (int64, error)
 	close() error
 }
@@ -128,10 +129,10 @@ func openSystem(ctx context.Context, name string, s *redisServer, callers int) (
 type punctualSystem struct {
 	store  *redisstore.Store
 	queue  *punctual.Queue
-	chosen bool
+	chosen bool // the caller chooses the IDs
 }
 
-// openRedisStore opens a store as a user would who sets nothing.
+// openRedisStore opens a store on Redis as a user does who sets nothing.
 func openRedisStore(ctx context.Context, addr string) (*redisstore.Store, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	store, err := redisstore.Open(ctx, client, &redisstore.Options{OwnClient: true})
@@ -175,7 +176,7 @@ func (p *punctualSystem) pending(ctx context.Context) (int64, error) {
 
 func (p *punctualSystem) close() error { return p.store.Close() }
 
-// asynqSystem schedules through an asynq.Client, which knows no batches.
+// asynqSystem schedules through an asynq.Client, one message at a time, because the client has no call for many.
 type asynqSystem struct {
 	client    *asynq.Client
 	inspector *asynq.Inspector
@@ -205,9 +206,9 @@ func (a *asynqSystem) pending(context.Context) (int64, error) {
 
 func (a *asynqSystem) close() error { return errors.Join(a.client.Close(), a.inspector.Close()) }
 
-// consume starts the handling side of a system in this process: handle is called with the body of
-// each message. It returns when ctx ends and what was begun is finished. ready is called when
-// it waits for messages.
+// consume is the handling side of a system in this process. It calls ready once it waits for messages, and handle with the body
+// of each message. It returns when ctx has ended and the messages being handled are finished; the reference also returns when
+// none are left.
 func consume(ctx context.Context, t consumerTask, ready func(), handle func(body []byte)) error {
 	switch t.System {
 	case sysPunctual:
@@ -225,7 +226,7 @@ func consume(ctx context.Context, t consumerTask, ready func(), handle func(body
 	return fmt.Errorf("there is no consumer for %q", t.System)
 }
 
-// warnings logs what goes wrong.
+// warnings returns a logger that writes warnings and errors to standard error.
 func warnings() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

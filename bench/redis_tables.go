@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// The tables of docs/performance.md about the store on Redis.
-
+// redisTables are the tables of docs/performance.md about the store on Redis.
 var redisTables = []table{
 	{"redis-machine", redisMachineTable},
 	{"redis-aims", redisAimsTable},
@@ -34,21 +33,21 @@ func orUnknown(s string) string {
 
 // The aims for the store on Redis.
 const (
-	aimDrainTimes    = 10.0 // asynq's rate, 64 handlers
-	aimScheduleTimes = 2.3  // asynq's rate, 64 callers
-	aimScheduleBare  = 0.65 // of the bare commands, 64 callers
-	aimLoneTimes     = 1.0  // asynq's rate, one caller
-	aimRedisMemory   = 470.0
-	aimCommands      = 0.08  // per message, 64 handlers
-	aimRedisLife     = 12.0  // µs of the server, 64 handlers
-	aimRedisLate     = 5.0   // ms, handler start, p99, at 2k/s
-	aimRedisLateMany = 6.0   // the same with 32 processes
-	aimRedisLate20k  = 15.0  // the same at 20k/s
-	aimRedisTopics   = 50.0  // the same with 10,000 topics
-	aimRedisIdle     = 0.005 // cores, a process and its server
+	aimDrainTimes    = 10.0  // times the rate of asynq, with 64 handlers
+	aimScheduleTimes = 2.3   // times the rate of asynq, with 64 callers
+	aimScheduleBare  = 0.65  // times the rate of the bare commands in a pipeline, with 64 callers
+	aimLoneTimes     = 1.0   // times the rate of asynq, with one caller
+	aimRedisMemory   = 470.0 // bytes for each pending message
+	aimCommands      = 0.08  // commands for each message, with 64 handlers
+	aimRedisLife     = 12.0  // µs of CPU time of the server for each message, with 64 handlers
+	aimRedisLate     = 5.0   // ms, p99 of how late handlers start, at 2,000/s with 1 and 8 processes
+	aimRedisLateMany = 6.0   // ms, the same with 32 processes
+	aimRedisLate20k  = 15.0  // ms, the same at 20,000/s with 1 process
+	aimRedisTopics   = 50.0  // ms, the same in 10,000 topics
+	aimRedisIdle     = 0.005 // cores, an idle process and its server
 )
 
-// goal is an aim for a value: to be at least or below a limit.
+// goal is an aim for a value: to be at least the limit (atLeast) or below it.
 type goal struct {
 	what, scenario, value, unit string
 	atLeast                     bool
@@ -87,7 +86,7 @@ func processes(n int) string {
 
 func redisAimsTable(r run) string { return goalsTable(r, redisAims()) + earlyRow(r) }
 
-// goalsTable says of each goal whether every round met it.
+// goalsTable has a row for each goal, which says whether every round met it, only the median did, or not even that.
 func goalsTable(r run, all []goal) string {
 	var b strings.Builder
 	b.WriteString("| | aim | measured | rounds | |\n|---|--:|--:|--:|---|\n")
@@ -121,8 +120,8 @@ func (a goal) told(s spread) string {
 	return "**not met**"
 }
 
-// earlyRow tells of the messages that Punctual delivered early. A round in which there was
-// one has failed.
+// earlyRow returns the row about messages that Punctual delivered early. A round with such a message has failed with an
+// error that names P2.
 func earlyRow(r run) string {
 	rounds, bad := 0, 0
 	for _, res := range r.results {
@@ -191,7 +190,7 @@ func redisDrainTable(r run) string {
 		othersColumn, roundsColumn)
 }
 
-// systemLabel names a system in a table.
+// systemLabel returns the name of a system in tables.
 func systemLabel(system string) string {
 	return map[string]string{sysPunctual: "Punctual", sysAsynq: "asynq, defaults", sysAsynqFast: "asynq, polls down", sysBullMQ: "BullMQ", sysRiver: "River"}[system]
 }
@@ -257,7 +256,7 @@ func redisCostTable(r run) string {
 	return b.String()
 }
 
-// none marks a system that has no such figure.
+// none stands in place of a prefix where a system has no such figure.
 const none = "-"
 
 func redisIdleTable(r run) string {

@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// A whole run on Redis at a tiny size: servers and consumers of its own, and the values that the
-// report needs. The rounds check for themselves that every message was delivered once and none
-// early.
+// A run of several scenarios on Redis at a tiny size has the values that the report needs. The rounds that deliver messages
+// check for themselves that each was delivered, and that Punctual delivered none twice and none early.
 func TestRedisRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers and processes")
@@ -119,7 +118,7 @@ func TestRawRoundTrip(t *testing.T) {
 	}
 }
 
-// A reply that is not what the reference asked for ends the round.
+// A push of the reference returns an error when a reply is not the expected one.
 func TestRawRefusesOtherReplies(t *testing.T) {
 	for _, reply := range []string{":0\r\n:1\r\n", "-OOM command not allowed\r\n", "\r\n", "+OK\r\n"} {
 		near, far := net.Pipe()
@@ -218,7 +217,7 @@ func TestUsage(t *testing.T) {
 	}
 	from := serverUsage{cpu: 250 * time.Millisecond, calls: map[string]int64{"evalsha": 2, "info": 2}}
 	c := cost(from, to, true)
-	// Sent: 5 scripts, 2 client|setinfo, and of the INFO none but the bench's own.
+	// The 7 commands sent are 5 scripts and 2 of client|setinfo. The one INFO is that of the bench, which does not count.
 	if c.cpu != 500*time.Millisecond || c.sent != 7 || c.inside != 40 || c.scripts != 5 {
 		t.Errorf("with scripts the cost is %+v", c)
 	}
@@ -230,7 +229,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A server's own count of its commands is what cost makes of it.
+// cost counts three scripts of two commands on a real server as three commands sent and six in scripts.
 func TestCostOfAServer(t *testing.T) {
 	s := testRedis(t)
 	from, err := s.usage(t.Context())
@@ -251,7 +250,7 @@ func TestCostOfAServer(t *testing.T) {
 	}
 }
 
-// What a consumer says and writes, without a process.
+// A consumer without a task, with a task that is not JSON, or of an unknown system ends with an error.
 func TestConsumerRefuses(t *testing.T) {
 	var out strings.Builder
 	for _, args := range [][]string{nil, {"x"}, {`{"system":"none"}`}} {
@@ -285,7 +284,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// A report of a file that has only one part leaves the other part as it is.
+// A part of the page shows the newest run that has results of that part, or none if no run has.
 func TestReportOfOnePart(t *testing.T) {
 	redisOnly := []run{{machine: Machine{Run: "a"}, results: []Result{{Scenario: "redis-drain/1x64"}}}}
 	both := append([]run{{machine: Machine{Run: "b"}, results: []Result{{Scenario: "drain"}, {Scenario: "redis-cost/life-64"}}}}, redisOnly...)
@@ -301,7 +300,7 @@ func TestReportOfOnePart(t *testing.T) {
 	}
 }
 
-// heldSystem takes its time for each push and keeps nothing.
+// heldSystem takes as long as takes says for each push, and keeps only the number of letters.
 type heldSystem struct {
 	takes time.Duration
 	count atomic.Int64
@@ -315,7 +314,7 @@ func (h *heldSystem) push(_ context.Context, _ int, ls []letter) error {
 func (h *heldSystem) pending(context.Context) (int64, error) { return h.count.Load(), nil }
 func (h *heldSystem) close() error                           { return nil }
 
-// The load is even, and what a slow system stores too late is counted, in virtual time.
+// pushEvenly pushes at the rate, and counts the letters that a slow system stores only after they were due. The time is virtual.
 func TestPushEvenly(t *testing.T) {
 	for takes, behind := range map[time.Duration]int64{time.Millisecond: 0, lateLead + time.Second: 500} {
 		synctest.Test(t, func(t *testing.T) {

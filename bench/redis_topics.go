@@ -9,18 +9,19 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// How late messages are delivered where one worker serves many topics, each of which has few messages.
+// This scenario measures how late messages are delivered where one worker serves many topics, each of which has few messages.
 
 const (
 	topicsScenario = "topics/redis"
-	// topicsRate is how many messages a second become due, all topics together, one topic after the other.
+	// topicsRate is how many messages a second become due, in all topics together. Each message is in another topic than the one
+	// before.
 	topicsRate = 500
 )
 
-// manyTopics is how many topics there are.
+// manyTopics returns how many topics there are: 10,000 at the full sizes.
 func manyTopics(z sizes) int { return min(10_000, z.RedisPending/10) }
 
-// numberedTopic is the topic of a number.
+// numberedTopic returns the name of a topic with a number.
 func numberedTopic(n int) string { return fmt.Sprintf("%s-%d", topic, n) }
 
 func redisTopicsScenarios() []scenario {
@@ -30,7 +31,7 @@ func redisTopicsScenarios() []scenario {
 	}}
 }
 
-// topicsSystem pushes to one topic after the other.
+// topicsSystem pushes each letter to a topic that depends on the letter's number, so that the letters spread evenly over the topics.
 type topicsSystem struct {
 	*punctualSystem
 	topics int
@@ -39,7 +40,8 @@ type topicsSystem struct {
 func (s topicsSystem) push(ctx context.Context, _ int, ls []letter) error {
 	ms := make([]punctual.NewMessage, len(ls))
 	for i, l := range ls {
-		// A prime number of topics further each time, so that neighbors in time are not neighbors in the order of names.
+		// Each letter goes 7919 topics further than the one before it, so that letters that are due one after the other are far
+		// apart in the order of the topics' names. 7919 is a prime number, so that every topic gets letters.
 		ms[i] = punctual.NewMessage{Topic: numberedTopic(int(l.seq) * 7919 % s.topics), Body: l.body(), Due: l.due}
 	}
 	return checkPushed(s.queue.PushMany(ctx, ms))
@@ -70,7 +72,7 @@ func runRedisTopics(ctx context.Context, e *env) error {
 	})
 }
 
-// topicsLateness gives each topic a message that is due in a year, has a worker wait for all topics, and puts on the load.
+// topicsLateness gives each topic a message that is due in a year, has one worker wait for all topics, and puts the load on it.
 func topicsLateness(ctx context.Context, e *env, s *redisServer, sys topicsSystem) error {
 	e.say("%d topics come into being", sys.topics)
 	for n := 0; n < sys.topics; n += redisFill {
@@ -86,7 +88,7 @@ func topicsLateness(ctx context.Context, e *env, s *redisServer, sys topicsSyste
 	if err != nil {
 		return err
 	}
-	if err := sleepUntil(ctx, time.Now().Add(3*time.Second)); err != nil { // it has met most topics by then
+	if err := sleepUntil(ctx, time.Now().Add(3*time.Second)); err != nil { // time for the worker to ask for most topics once
 		_, serr := f.stop()
 		return errors.Join(err, serr)
 	}

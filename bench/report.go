@@ -12,21 +12,21 @@ import (
 	"strings"
 )
 
-// bench report puts the tables of the newest run between the markers of docs/performance.md, and
-// draws the charts. It leaves the words around them as they are. It does so for each part of the
-// page for which the file has a run, and leaves the others as they are.
+// bench report writes the tables of docs/performance.md between their markers, and draws the charts. Each part of the page
+// shows the newest run of the file that has results of the part. A part of which the file has no results stays as it is, and
+// so does the text outside of the markers.
 
-// part is what the page tells of one store.
+// part is the tables and charts of the page about one subject: a store, the server, the console, or what one message leads to.
 type part struct {
-	// has tells whether a scenario belongs to it.
+	// has tells whether a scenario belongs to the part.
 	has func(scenario string) bool
-	// alone, if not nil, tells whether a scenario belongs to it that is a run of its own.
+	// alone, if not nil, tells whether a scenario that may be measured in a run of its own belongs to the part too.
 	alone  func(scenario string) bool
 	tables []table
 	charts []picture
 }
 
-// table is what stands between two markers of the page.
+// table builds the text that stands between the two markers with its name on the page.
 type table struct {
 	name  string
 	build func(run) string
@@ -59,8 +59,8 @@ func parts() []part {
 	}
 }
 
-// newest returns the newest run that has results of the part, and of its results only those. The newest of what is a run of
-// its own goes with them.
+// newest returns the newest run that has results of the part, with only these results. Results of scenarios for which alone is
+// true are added, from the newest run that has such results.
 func (p part) newest(runs []run) (run, bool) {
 	r, found := newestWith(runs, p.has)
 	if p.alone != nil && found {
@@ -71,7 +71,7 @@ func (p part) newest(runs []run) (run, bool) {
 	return r, found
 }
 
-// newestWith returns the newest run that has results of some scenarios, and only those.
+// newestWith returns the newest run that has results of scenarios for which has is true, with only these results.
 func newestWith(runs []run, has func(scenario string) bool) (run, bool) {
 	for _, r := range slices.Backward(runs) {
 		only := run{machine: r.machine}
@@ -125,7 +125,8 @@ func reportCommand(args []string, stderr io.Writer) error {
 	return nil
 }
 
-// resultsDir holds a file of results for each day, named so that they sort by time.
+// resultsDir is the folder of the files of results, one for each day. Their names are dates, so that the order of the names
+// is that of the days.
 const resultsDir = "results"
 
 func newestResults(dir string) (string, error) {
@@ -163,7 +164,7 @@ func (p part) write(r run, page, images string) error {
 	return os.WriteFile(page, []byte(text), 0o644)
 }
 
-// fillIn replaces what stands between the markers of a table.
+// fillIn returns the page with another text between the markers of a table.
 func fillIn(page, name, table string) (string, error) {
 	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->"
 	head, rest, ok := strings.Cut(page, begin)

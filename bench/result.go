@@ -10,8 +10,9 @@ import (
 )
 
 // The file of results is lines of JSON: for each run one Machine, then its Results in the order
-// in which they were measured. Units are in the names of the values: _ms, _us, _bytes, _s;
-// rates are per second.
+// in which they were measured. The names of the values tell the units: ms, us (µs), bytes and s; rates are per
+// second. The other values are counts, ratios and shares, and the names with _cpu are numbers of cores, except
+// others_cpu, which is a share.
 
 // Machine describes where and when a run was made.
 type Machine struct {
@@ -24,11 +25,11 @@ type Machine struct {
 	Go         string `json:"go"`
 	FileSystem string `json:"file_system"`
 	Redis      string `json:"redis,omitempty"` // version of redis-server
-	// Peers are the versions of what the server is compared with.
+	// Peers names beanstalkd and NATS, with which the server is compared, with their versions.
 	Peers  string `json:"peers,omitempty"`
 	Asynq  string `json:"asynq,omitempty"`  // version of asynq
 	BullMQ string `json:"bullmq,omitempty"` // version of BullMQ
-	// Postgres is the version of the server, and River that of River.
+	// Postgres is the version of PostgreSQL, and River that of River.
 	Postgres string `json:"postgres,omitempty"`
 	River    string `json:"river,omitempty"`
 	Sizes    sizes  `json:"sizes"`
@@ -42,9 +43,9 @@ type Result struct {
 	Round    int                `json:"round"` // from 1
 	Procs    int                `json:"gomaxprocs"`
 	Values   map[string]float64 `json:"values"`
-	// Error is why the round failed; then there are no values.
+	// Error tells why the round failed. A round that failed has no values.
 	Error string `json:"error,omitempty"`
-	// Series are curves over the course of the round, by name.
+	// Series has curves by their names: points that were measured one after the other in the round.
 	Series map[string][]point `json:"series,omitempty"`
 }
 
@@ -82,13 +83,13 @@ func appendLine(path string, v any) error {
 	return f.Close()
 }
 
-// run is all that the file has of one run.
+// run is what the file of results has of one call of bench run.
 type run struct {
 	machine Machine
 	results []Result
 }
 
-// readRuns reads a file of results, the oldest run first.
+// readRuns reads a file of results and returns its runs in the order of the file, so the oldest comes first.
 func readRuns(path string) ([]run, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -128,7 +129,7 @@ func readRuns(path string) ([]run, error) {
 	return runs, lines.Err()
 }
 
-// spread is a value over the rounds of a scenario.
+// spread is the median, the least and the greatest of a value over the rounds of a scenario.
 type spread struct {
 	median, min, max float64
 	rounds           int

@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// round is one process to start.
+// round is the n-th round of a scenario, which is one process to start.
 type round struct {
 	scenario scenario
 	n        int
 }
 
-// runner is a run of the bench.
+// runner runs the planned rounds of one call of bench run.
 type runner struct {
 	runOptions
 	machine Machine
 	stderr  io.Writer
 	rounds  []round
 	done    int
-	// left guesses how long the rounds from done on take.
+	// left is a guess of how long the rounds that are not done take.
 	left time.Duration
 }
 
@@ -63,8 +63,8 @@ func runAll(ctx context.Context, o runOptions, stderr io.Writer) (err error) {
 	return nil
 }
 
-// runRounds runs what was planned. A round that fails is noted and the others are still
-// measured.
+// runRounds runs the planned rounds. A round that fails is noted with its error, and the others are
+// still measured.
 func (r *runner) runRounds(ctx context.Context) (failed int, err error) {
 	for _, p := range r.rounds {
 		result, err := r.runRound(ctx, p)
@@ -98,8 +98,9 @@ func makeDir(dir string) (string, error) {
 	return abs, nil
 }
 
-// plan lists the rounds: first those on fresh stores, then the large store. It goes round by round,
-// so that a noisy minute does not hit all rounds of one scenario.
+// plan lists the rounds: first those on fresh stores, then those on the large store. On fresh stores the
+// first round of every scenario comes before the second round of any, so that a minute in which the machine is
+// busy does not fall into all rounds of one scenario. On the large store all rounds of a scenario follow each other.
 func plan(o runOptions) []round {
 	var rounds []round
 	for n := 1; n <= o.rounds; n++ {
@@ -123,13 +124,13 @@ func (o runOptions) wants(s scenario, n int) bool {
 	return !s.hidden && o.only.MatchString(s.name) && (s.maxRounds == 0 || n <= s.maxRounds)
 }
 
-// checkSpace refuses to start when the disk could become full.
+// checkSpace returns an error when the run could fill the disk.
 func (r *runner) checkSpace() error {
 	free, err := freeSpace(r.dir)
 	if err != nil {
 		return err
 	}
-	// At 10 million about 3 GB at rest and as much again while the database tidies up.
+	// 10 million messages take about 3 GB when they are stored, and as much again while the database compacts.
 	need := uint64(r.sizes.Pending)*800 + 4<<30
 	if free < need {
 		return fmt.Errorf("%s has %d GB free and this run may need %d GB: choose another disk with -dir, or less with -pending", r.dir, free>>30, need>>30)
@@ -137,7 +138,7 @@ func (r *runner) checkSpace() error {
 	return nil
 }
 
-// runRound runs one round and returns its result.
+// runRound runs one round and returns its result. If the scenario names another one in after, that runs first and is killed.
 func (r *runner) runRound(ctx context.Context, p round) (*Result, error) {
 	s := p.scenario
 	kept := filepath.Join(r.dir, "kept")
@@ -166,8 +167,8 @@ func (r *runner) runRound(ctx context.Context, p round) (*Result, error) {
 	return r.child(ctx, t, s, p.n, 0)
 }
 
-// child runs a task in a process of its own and returns its result. With a kill it is killed so
-// long after it said to be ready, and there is no result.
+// child runs a task in a process of its own and returns its result. If kill is not 0, the process is killed
+// that long after it has reported that it is ready, and the result is nil.
 func (r *runner) child(ctx context.Context, t task, s scenario, n int, kill time.Duration) (*Result, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -202,7 +203,8 @@ func (r *runner) child(ctx context.Context, t task, s scenario, n int, kill time
 	return result, nil
 }
 
-// procsOf is the GOMAXPROCS of a scenario's process; cmd/punctual raises it to 4 at least.
+// procsOf returns the GOMAXPROCS of a scenario's process. Unless the scenario says otherwise it is at least 4,
+// because cmd/punctual raises it to 4.
 func procsOf(s scenario) int {
 	if s.procs != 0 {
 		return s.procs
@@ -210,7 +212,8 @@ func procsOf(s scenario) int {
 	return max(4, runtime.NumCPU())
 }
 
-// listen reads a child's reports to the end and shows its progress.
+// listen reads a child's reports to the end, shows its progress, and returns its result. If kill is not 0,
+// it kills the child that long after the child has reported that it is ready.
 func (r *runner) listen(out io.Reader, cmd *exec.Cmd, t task, n int, kill time.Duration) (result *Result) {
 	r.progress(t, n, "")
 	lines := bufio.NewScanner(out)
@@ -236,7 +239,7 @@ func (r *runner) listen(out io.Reader, cmd *exec.Cmd, t task, n int, kill time.D
 	return result
 }
 
-// progress shows where the run is.
+// progress shows which round is under way, and in which phase it is.
 func (r *runner) progress(t task, n int, say string) {
 	if say != "" {
 		say = ": " + say

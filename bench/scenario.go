@@ -6,42 +6,42 @@ import (
 	"time"
 )
 
-// scenario is one thing to measure. A round of it is one process.
+// scenario is one thing to measure. Each of its rounds runs in one process.
 type scenario struct {
 	name  string
 	about string
-	// procs is the GOMAXPROCS of its process; 0 is what cmd/punctual sets.
+	// procs is the GOMAXPROCS of the process; 0 stands for one for each CPU but at least 4, as in cmd/punctual.
 	procs int
 	// maxRounds bounds the rounds of long scenarios; 0 is no bound.
 	maxRounds int
-	// pending tells that it works on the one large store that pending/fill makes; the others
-	// have a fresh one.
+	// pending tells that the scenario works on the one large store that pending/fill makes. All other
+	// scenarios have a fresh store in each round.
 	pending bool
-	// after names a scenario whose process is killed with SIGKILL under load before each
-	// round of this one; empty for none.
+	// after names a scenario that runs before each round of this one and whose process is killed with
+	// SIGKILL under load; empty for none.
 	after string
-	// hidden scenarios are only run as the after of another.
+	// hidden scenarios run only where another scenario names them in after.
 	hidden bool
-	// takes guesses the length of a round, for the time left.
+	// takes guesses how long a round takes. The progress shows the sum for the rounds that are left.
 	takes func(sizes) time.Duration
 	run   func(context.Context, *env) error
 }
 
 // env is what a round works with.
 type env struct {
-	dir   string // the store's directory, or the servers' on Redis; it may not exist yet
-	kept  string // a folder that outlives the round, for pending/*
+	dir   string // the directory of the store or of the servers; it may not exist yet
+	kept  string // a folder that outlives the round: for the IDs of pending/*, and for the file that limit.measure writes
 	sizes sizes
 	round int
-	// say shows a phase of the round as progress.
+	// say shows, as progress, which phase of the round has begun.
 	say func(format string, args ...any)
-	// ready tells the parent that a process which is to be killed is under load.
+	// ready tells the parent that this process is under load, so that the parent may kill it.
 	ready func()
 	out   *Result
 }
 
-// scenarios returns all scenarios in the order in which they run. Those on fresh stores run round
-// by round, then those on the large store one after the other.
+// scenarios returns all scenarios. First run those on fresh stores, round by round, and then those on the large store, one
+// scenario after the other (plan); within a round they run in the order of this list.
 func scenarios() []scenario {
 	var all []scenario
 	all = append(all, scheduleScenarios()...)
@@ -70,7 +70,7 @@ func scenarioNamed(name string) (scenario, error) {
 	return scenario{}, fmt.Errorf("there is no scenario %q: see bench list", name)
 }
 
-// spans guesses a round's length as a number of spans and something fixed.
+// spans returns a guess of a round's length: n times the span of a measurement, and a fixed time.
 func spans(n float64, fixed time.Duration) func(sizes) time.Duration {
 	return func(z sizes) time.Duration { return time.Duration(n*float64(z.Span)) + fixed }
 }

@@ -28,27 +28,27 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// What is compared with Punctual's server: the same store as a library, beanstalkd, and NATS with message schedules. Servers are
-// processes of their own; all clients are in the process of the round.
+// The systems that are measured: Punctual's server, and beside it the same store as a library, beanstalkd, and NATS with message
+// schedules. Servers are processes of their own, and all clients are in the process of the round.
 const (
 	peerLibrary   = "library"
 	peerServer    = "punctual"
-	peerHTTP      = "http" // the same server, to which requests are sent without remotestore
-	peerBeanstalk = "beanstalkd"
-	peerBinlog    = "beanstalkd-binlog" // with -b -f0: fsync before every answer
-	peerNATS      = "nats"              // file storage with its defaults: fsync every two minutes
+	peerHTTP      = "http"              // Punctual's server too, but requests are sent by net/http and not by remotestore
+	peerBeanstalk = "beanstalkd"        // keeps messages in memory only
+	peerBinlog    = "beanstalkd-binlog" // with -b and -f0, so that it makes an fsync before every answer to a push
+	peerNATS      = "nats"              // with file storage and its defaults, by which it makes an fsync every two minutes
 )
 
 var peerNames = []string{peerLibrary, peerServer, peerBeanstalk, peerBinlog, peerNATS}
 
-// peer is a system with its server.
+// peer is a system that is measured, with its server if it has one.
 type peer interface {
 	system
-	// consume has n consumers handle and finish messages until ctx ends.
+	// consume passes the bodies of messages to handle, by n consumers, and finishes the messages, until ctx ends.
 	consume(ctx context.Context, n int, handle func(body []byte)) error
-	// process is the server's; nil where it is this one.
+	// process returns the process of the server, or nil for peerLibrary, which has none.
 	process() *serverProcess
-	// waiting opens a connection of a client that waits for a message.
+	// waiting opens the connection of a client that waits for a message.
 	waiting(ctx context.Context) (net.Conn, error)
 }
 
@@ -85,7 +85,7 @@ func openPeer(ctx context.Context, e *env, name string, callers int) (peer, erro
 	return nil, fmt.Errorf("there is no system %q", name)
 }
 
-// serverProcess is a server that the round has started.
+// serverProcess is the process of a server that the round has started.
 type serverProcess struct {
 	addr string
 	cmd  *exec.Cmd
@@ -95,11 +95,11 @@ func (p *serverProcess) stop() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	_ = p.cmd.Wait() // it was killed, which is no news
+	_ = p.cmd.Wait() // the error only says that the process was killed
 	return nil
 }
 
-// cpu is the CPU time that the server has used.
+// cpu returns the CPU time that the server has used, 0 without a server.
 func (p *serverProcess) cpu() (time.Duration, error) {
 	if p == nil {
 		return 0, nil
@@ -108,7 +108,7 @@ func (p *serverProcess) cpu() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, rest, _ := strings.Cut(string(stat), ") ") // behind the name
+	_, rest, _ := strings.Cut(string(stat), ") ") // what follows the name of the program
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("/proc/PID/stat has %d fields", len(fields))
@@ -118,7 +118,7 @@ func (p *serverProcess) cpu() (time.Duration, error) {
 	return time.Duration(user+kernel) * 10 * time.Millisecond, errors.Join(err1, err2)
 }
 
-// memory is what the server has in memory, in bytes.
+// memory returns the server's resident memory in bytes.
 func (p *serverProcess) memory() (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -127,13 +127,14 @@ func (p *serverProcess) memory() (float64, error) {
 	return statusKiB(string(status), "VmRSS:")
 }
 
-// The verbs by which this program is a server.
+// The verbs with which this program runs a server.
 const (
 	servePunctualVerb = "serve-punctual"
 	serveNATSVerb     = "serve-nats"
 )
 
-// startSelf starts this program as a server of a directory. It tells its address when it listens.
+// startSelf starts this program as a server that keeps its files in dir. It returns when the server listens and has written its
+// address to standard output.
 func startSelf(ctx context.Context, verb, dir string) (*serverProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -158,7 +159,7 @@ func startSelf(ctx context.Context, verb, dir string) (*serverProcess, error) {
 	return p, nil
 }
 
-// serverCommand is a server until it is killed.
+// serverCommand runs a server, Punctual's or NATS, until ctx ends or the process is killed. It writes the server's address to stdout.
 func serverCommand(ctx context.Context, verb string, args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%s is for the bench itself: use bench run", verb)
@@ -197,14 +198,14 @@ func serverCommand(ctx context.Context, verb string, args []string, stdout io.Wr
 	return closeStore(store, h.Serve(ctx, nil, l))
 }
 
-// storePeer is Punctual, with a server or without.
+// storePeer is Punctual: a server that is used by remotestore, or the embedded store in this process.
 type storePeer struct {
 	store interface {
 		punctual.Store
 		punctual.Inspector
 	}
 	queue  *punctual.Queue
-	server *serverProcess
+	server *serverProcess // nil for the embedded store
 }
 
 func (p *storePeer) push(ctx context.Context, _ int, ls []letter) error {
@@ -254,8 +255,8 @@ func dialAndSay(ctx context.Context, addr, text string) (net.Conn, error) {
 	return c, nil
 }
 
-// httpPeer pushes to Punctual's server as a program in any language does: a request for each message, by the HTTP client of
-// its language, on a connection that is kept.
+// httpPeer pushes to Punctual's server as a program in any language can: by a request for each message, with a common HTTP client
+// that uses its connections again.
 type httpPeer struct {
 	*storePeer
 	client *http.Client
@@ -276,7 +277,7 @@ func (p *httpPeer) push(ctx context.Context, _ int, ls []letter) error {
 		if err != nil {
 			return err
 		}
-		text, err := io.ReadAll(answer.Body) // to the end, so that the connection is used again
+		text, err := io.ReadAll(answer.Body) // the body is read to its end, because otherwise the connection is not used again
 		if err = errors.Join(err, answer.Body.Close()); err != nil {
 			return err
 		}
@@ -292,13 +293,14 @@ func (p *httpPeer) close() error {
 	return p.storePeer.close()
 }
 
-// beanstalk is beanstalkd. It delays by whole seconds: a delay is rounded down, so messages come up to a second early.
+// beanstalk is beanstalkd. It can delay a message only by whole seconds. push rounds a delay down, so messages come up to a
+// second early.
 type beanstalk struct {
 	server  *serverProcess
-	callers []*beanstalkConn
+	callers []*beanstalkConn // the first asks for statistics; the others are one for each caller of push
 }
 
-// beanstalkConn is a connection of one caller.
+// beanstalkConn is a connection to beanstalkd.
 type beanstalkConn struct {
 	net.Conn
 	in *bufio.Reader
@@ -354,7 +356,7 @@ func (b *beanstalk) dial(ctx context.Context) (*beanstalkConn, error) {
 	return &beanstalkConn{c, bufio.NewReaderSize(c, 64<<10)}, nil
 }
 
-// expect reads a line that begins with a word, and returns the rest.
+// expect reads a line and returns what follows the word in it, or an error if the line does not begin with that word.
 func (c *beanstalkConn) expect(word string) (string, error) {
 	line, err := c.in.ReadString('\n')
 	if err != nil {
@@ -463,7 +465,8 @@ func (b *beanstalk) consume(ctx context.Context, n int, handle func(body []byte)
 	})
 }
 
-// inParallelUntil has n goroutines call f, and returns the first error that comes before ctx ends.
+// inParallelUntil has n goroutines call f once each and waits for all of them. It returns the first error that came before ctx had
+// ended. An error does not end the other goroutines.
 func inParallelUntil(ctx context.Context, n int, f func() error) error {
 	var all sync.WaitGroup
 	failed := make(chan error, n)
@@ -487,7 +490,8 @@ func (b *beanstalk) waiting(ctx context.Context) (net.Conn, error) {
 	return dialAndSay(ctx, b.server.addr, "reserve\r\n")
 }
 
-// natsPeer is NATS JetStream with message schedules: each message is a schedule of its own, on a subject of its own.
+// natsPeer is NATS JetStream with message schedules. Each message is a schedule of its own, on a subject of its own. When its time
+// comes the server publishes the message on the subject "due", from which the consumers take it.
 type natsPeer struct {
 	server *serverProcess
 	conn   *nats.Conn
@@ -593,7 +597,7 @@ func (n *natsPeer) waiting(ctx context.Context) (net.Conn, error) {
 	return dialAndSay(ctx, n.server.addr, "CONNECT {\"verbose\":false}\r\nSUB idle 1\r\nPING\r\n")
 }
 
-// peerVersions tells what was compared.
+// peerVersions returns the names and versions of beanstalkd and NATS.
 func peerVersions() string {
 	versions := []string{"beanstalkd unknown", "nats-server " + natsserver.VERSION}
 	if out, err := exec.Command("beanstalkd", "-v").Output(); err == nil {

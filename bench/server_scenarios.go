@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// Punctual's server beside the same store as a library, beanstalkd and NATS. Measured are scheduling, a drain,
-// lateness, and the memory for ten thousand clients that wait. CPU time is that of the server and of all clients
+// These scenarios measure Punctual's server beside the same store as a library, beanstalkd and NATS: scheduling, a drain,
+// lateness, and the memory for ten thousand clients that wait. CPU time is noted for the server, for all clients, and for both
 // together.
 
 const (
-	serverHands   = 64
-	serverRate    = 2_000
-	serverWaiting = 10_000
+	serverHands   = 64     // consumers
+	serverRate    = 2_000  // messages a second where lateness is measured
+	serverWaiting = 10_000 // clients that wait where memory is measured
 
-	// serverAlone is one caller that pushes one message in each request, and waits for the answer.
+	// serverAlone is the work of one caller that pushes one message in each request and waits for the answer.
 	serverAlone = "schedule-single-1"
 	serverWaits = "waiting-10k"
 )
 
-// serverWork is what every system does.
+// serverWork is one kind of work that is measured. callers is how many callers push.
 type serverWork struct {
 	name, about string
 	takes       func(sizes) time.Duration
@@ -67,12 +67,12 @@ func serverWorks() []serverWork {
 		})
 }
 
-// peers are the systems that do this work.
+// peers returns the names of the systems for which this work is measured.
 func (w serverWork) peers() []string {
 	switch w.name {
-	case serverAlone: // one push in a request is what a program without the library sends
+	case serverAlone: // also peerHTTP, because a program without the Go library sends one push in a request
 		return slices.Insert(slices.Clone(peerNames), 2, peerHTTP)
-	case serverWaits: // the library has no clients
+	case serverWaits: // without peerLibrary, to which no clients connect
 		return peerNames[1:]
 	}
 	return peerNames
@@ -99,7 +99,7 @@ func serverScenarios() []scenario {
 	return all
 }
 
-// bothCPU is the CPU time of the server and of this process.
+// bothCPU returns the CPU time of the server, and that of this process, in which all clients are.
 func bothCPU(p peer) (server, clients time.Duration, err error) {
 	if server, err = p.process().cpu(); err != nil {
 		return 0, 0, err
@@ -108,7 +108,7 @@ func bothCPU(p peer) (server, clients time.Duration, err error) {
 	return server, clients, err
 }
 
-// noteCPU notes what was used for n messages since server and clients were read.
+// noteCPU notes the CPU time for each of n messages since bothCPU returned server and clients.
 func (r *Result) noteCPU(p peer, server, clients time.Duration, n int64) error {
 	s, c, err := bothCPU(p)
 	if err != nil {
@@ -142,7 +142,8 @@ func serverSchedule(ctx context.Context, e *env, p peer, callers, batch int) err
 	return expectPending(ctx, p, n)
 }
 
-// consuming has a peer's consumers handle messages until the returned function is called, which tells what they handled.
+// consuming starts a peer's consumers. stop ends them and returns what they handled. Until then handled may be asked how many
+// messages that is.
 func consuming(ctx context.Context, p peer) (handled *records, stop func() ([]record, error)) {
 	ctx, end := context.WithCancel(ctx)
 	handled = new(records)
@@ -157,7 +158,7 @@ func consuming(ctx context.Context, p peer) (handled *records, stop func() ([]re
 	}
 }
 
-// awaitHandled waits until n messages were handled. When nothing is handled for settleTime it fails.
+// awaitHandled waits until n messages were handled. It returns an error when none was handled for settleTime.
 func awaitHandled(ctx context.Context, r *records, n int64) error {
 	last, progress := int64(-1), time.Now()
 	for {
@@ -178,10 +179,10 @@ func awaitHandled(ctx context.Context, r *records, n int64) error {
 
 func serverDrain(ctx context.Context, e *env, p peer, name string) error {
 	n, each := int64(e.sizes.RedisBurst), 150*time.Microsecond
-	if name == peerBinlog { // an fsync for each message: a fiftieth takes about as long
+	if name == peerBinlog { // it makes an fsync for each message, so that a fiftieth takes about as long
 		n, each = max(1, n/50), 8*time.Millisecond
 	}
-	// A whole second, because beanstalkd knows nothing finer.
+	// The instant is a whole second, because beanstalkd's delays are whole seconds.
 	due := time.Now().Add(3*time.Second + time.Duration(n)*each).Truncate(time.Second)
 	e.say("scheduling %d messages for one instant", n)
 	if err := fillFor(ctx, p, name, n, due); err != nil {
@@ -205,7 +206,7 @@ func serverDrain(ctx context.Context, e *env, p peer, name string) error {
 		return err
 	}
 	e.say("draining")
-	if rounded { // its messages come early: they wait until the instant for their consumers
+	if rounded { // beanstalkd's messages are ready too early, so its consumers start only at the instant
 		if err := sleepUntil(ctx, due); err != nil {
 			return err
 		}
@@ -227,7 +228,7 @@ func serverDrain(ctx context.Context, e *env, p peer, name string) error {
 	return noteOutcome(e.out, name, v, n)
 }
 
-// noteOutcome notes the lateness; what Punctual promises must hold.
+// noteOutcome notes the lateness. It returns an error if Punctual, as a server or as a library, delivered a message early or twice.
 func noteOutcome(out *Result, name string, v outcome, n int64) error {
 	out.setQuantiles("start", v.late.merged())
 	out.set("early_share", float64(v.early)/float64(n))
@@ -265,7 +266,7 @@ func serverLateness(ctx context.Context, e *env, p peer, name string) error {
 	return noteOutcome(e.out, name, v, n)
 }
 
-// serverMemory notes what a client that waits costs the server.
+// serverMemory notes how much memory each client that waits costs the server.
 func serverMemory(ctx context.Context, e *env, p peer, _ string) error {
 	before, err := settledMemory(ctx, p)
 	if err != nil {
@@ -309,7 +310,7 @@ func serverMemory(ctx context.Context, e *env, p peer, _ string) error {
 	return nil
 }
 
-// settledMemory is the server's memory when that changes no more.
+// settledMemory returns the server's resident memory once it has not changed within a second.
 func settledMemory(ctx context.Context, p peer) (float64, error) {
 	last := -1.0
 	for {
@@ -324,7 +325,8 @@ func settledMemory(ctx context.Context, p peer) (float64, error) {
 	}
 }
 
-// stillOpen makes sure that no server has ended a connection. What it says, as NATS does, is passed over.
+// stillOpen returns an error if the server has ended a connection. It reads from all for up to a second and ignores what the server
+// sends, because NATS sends something to a client that waits.
 func stillOpen(conns []net.Conn) error {
 	var all sync.WaitGroup
 	var ended atomic.Int64

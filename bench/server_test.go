@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each kind of work runs with servers, and has the values that the tables show.
+// Scheduling and the drain run with several systems, and have the values that the tables show.
 func TestServerRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers and processes")

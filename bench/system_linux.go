@@ -10,5 +10,5 @@ import (
 
 func fdatasync(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }
 
-// dieWithParent has the process killed when this one ends, however it ends.
+// dieWithParent has the kernel kill the process of cmd when this process ends, however it ends.
 func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -9,5 +9,5 @@ import (
 
 func fdatasync(f *os.File) error { return f.Sync() }
 
-// dieWithParent does nothing here: a process whose parent was killed stays.
+// dieWithParent does nothing on this system, so a process whose parent was killed goes on.
 func dieWithParent(*exec.Cmd) {}

@@ -74,9 +74,9 @@ func (s *slow) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, e
 	return s.Store.Settle(ctx, ss)
 }
 
-// TestSlowManySchedulesDelayNoOther: 100,000 schedules of one topic come in one second, and so does one of a quiet topic. The
+// TestManySchedulesDelayNoOther: 100,000 schedules of one topic come in one second, and so does one of a quiet topic. The
 // quiet one is not more than a second late (P14), though the others take longer than that.
-func TestSlowManySchedulesDelayNoOther(t *testing.T) {
+func TestManySchedulesDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		const n = 100_000

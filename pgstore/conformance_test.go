@@ -19,8 +19,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
-// TestSlowOverPostgres is the suite of all stores.
-func TestSlowOverPostgres(t *testing.T) {
+// TestOverPostgres is the suite of all stores.
+func TestOverPostgres(t *testing.T) {
 	t.Parallel()
 	open, again := onePool(t)
 	storetest.Run(t, open, storetest.WithReopen(again))

@@ -22,7 +22,7 @@ import (
 
 // clusterGroups matches the groups of the suite that make test runs on a cluster: those whose calls meet several partitions or
 // topics, or depend on which nodes there are when they read, wait and end. The rules of one message are decided in one partition, by
-// the scripts that TestSlowConformance, TestSlowTransitions and the random histories of TestSlowPartitions try on one server.
+// the scripts that TestConformance, TestSlowTransitions and the random histories of TestSlowPartitions try on one server.
 var clusterGroups = regexp.MustCompile("/(claim|wait|then|topics|companions|inspect|purge|finished|events|clock|together|large|isolation|repeat|contract|close|reopen)/")
 
 // perVerb matches the case of group then that tries each verb in every state of an ID, one message after the other. make test leaves

@@ -16,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
-func TestSlowConformance(t *testing.T) {
+func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, openFresh, storetest.WithReopen(reopen))
 }

@@ -187,7 +187,7 @@ func TestSmuggledRequests(t *testing.T) {
 
 // A client that sends a request slowly gets 408 or no answer, and loses its connection. So does one that sends nothing, before or after a
 // request.
-func TestSlowClients(t *testing.T) {
+func TestClients(t *testing.T) {
 	a := newAbused(t, Limits{BodyTime: 200 * time.Millisecond}, &ServeOptions{HeaderTime: 200 * time.Millisecond, IdleTime: 200 * time.Millisecond})
 	for name, text := range map[string]string{
 		"head":     "GET /v1 HTTP/1.1\r\nHost: localh",

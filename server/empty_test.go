@@ -12,7 +12,7 @@ import (
 
 // A parameter without a value is refused by name and changes nothing, unless it may be empty. A shell sends such a parameter for a
 // variable that is not set.
-func TestSlowEmptyParameters(t *testing.T) {
+func TestEmptyParameters(t *testing.T) {
 	tried := 0
 	for _, rt := range routes() {
 		for _, p := range rt.params {

@@ -109,7 +109,7 @@ func TestFollowUpsWithoutAfterHeader(t *testing.T) {
 }
 
 // When one follow-up is refused nothing happens: the lease stays, and none of the others is stored.
-func TestSlowRefusedFollowUps(t *testing.T) {
+func TestRefusedFollowUps(t *testing.T) {
 	const good = `{"topic":"mail","id":"good","body":"x"},`
 	tooMany := strings.TrimSuffix(strings.Repeat(`{"topic":"mail","body":""},`, punctual.MaxThen+1), ",")
 	for name, c := range map[string]struct {

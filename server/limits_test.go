@@ -200,7 +200,7 @@ func TestStoreOnABadDay(t *testing.T) {
 }
 
 // A call of the store that takes too long is an ErrOverloaded: the client gets an answer in time, and nothing was done.
-func TestSlowStore(t *testing.T) {
+func TestStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &sick{memstore.New(nil), func(ctx context.Context) error {
 			<-ctx.Done()

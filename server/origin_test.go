@@ -13,7 +13,7 @@ import (
 )
 
 // A request that a page of another site has a browser send is refused on every route, whether it changes something or not.
-func TestSlowOtherSitesAreRefused(t *testing.T) {
+func TestOtherSitesAreRefused(t *testing.T) {
 	r := newRig(t, &Options{Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the metrics were asked for") })})
 	before := r.snapshot()
 	for _, rt := range routes() {

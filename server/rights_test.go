@@ -207,7 +207,7 @@ func codes(text string) (out []string) {
 
 // Every route answers each holder of rights as testdata/rights.txt says. A difference is a change of rights. A new route needs new lines in the
 // file, which -update writes.
-func TestSlowRights(t *testing.T) {
+func TestRights(t *testing.T) {
 	tokens, holders := rights.Holders(t)
 	s := newShop(t, server.Options{Authenticator: tokens})
 	s.fill()

@@ -223,7 +223,7 @@ func TestTopics(t *testing.T) {
 
 // Every route is refused to a role that lacks its action, on the topic of its path, and not refused to one that has this action alone. A route
 // without an action fails the test, unless it is public or for any principal.
-func TestSlowEveryRouteHasItsPolicy(t *testing.T) {
+func TestEveryRouteHasItsPolicy(t *testing.T) {
 	all := []access.Action{access.Push, access.Work, access.Inspect, access.Amend, access.Admin}
 	users := roles{}
 	needed := slices.Clone(all)

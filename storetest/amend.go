@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// amendCases: what do cancel, reschedule and requeue answer, and is it true?
+// amendCases: what do cancel, reschedule, requeue and delete answer, and is it true?
 func amendCases() []testCase {
 	return []testCase{
 		{"cancel in every state", p5, cancelEverywhere},
@@ -60,7 +60,7 @@ func cancelEverywhere(s *harness) {
 	})
 }
 
-// saysDead: an ErrNotFound says of a dead message that it is dead, and of no other one.
+// saysDead checks that the error of an amendment says of a dead message that it is dead, and of no other message.
 func (s *harness) saysDead(o punctual.Amended, at situation) {
 	s.Helper()
 	if o.Err != nil && strings.Contains(o.Err.Error(), "it is dead; requeue it, or delete it") != (at.state == punctual.StateDead) {
@@ -68,7 +68,7 @@ func (s *harness) saysDead(o punctual.Amended, at situation) {
 	}
 }
 
-// orNotFound is the answer in a situation, ErrNotFound in those that are not named.
+// orNotFound returns the answer that want has for the situation, or ErrNotFound if want does not name the situation.
 func orNotFound(want map[string]error, at situation) error {
 	if err, named := want[at.name]; named {
 		return err
@@ -100,8 +100,8 @@ func cancelHolds(s *harness) {
 	}
 }
 
-// cancelThenSettle: ack and discard end the message as ever, the verbs that would give
-// it back end it and say so. No attempt follows any of them.
+// cancelThenSettle: an ack and a discard end the message as without the cancel. The verbs that would give the message back end it
+// and return ErrCancelled. No attempt follows any of them.
 func cancelThenSettle(s *harness) {
 	for i, v := range Verbs() {
 		if v == punctual.SettleExtend {
@@ -137,7 +137,7 @@ func cancelThenRunOut(s *harness) {
 }
 
 // cancelThenTouched: between the end of the lease and the next claim nothing brings a
-// cancelled message back, whatever it is answered.
+// cancelled message back, whatever the caller is answered.
 func cancelThenTouched(s *harness) {
 	for name, touch := range map[string]func(*harness, punctual.Delivery){
 		"reschedule": func(s *harness, _ punctual.Delivery) { s.amend(reschedule(orders, x, 0)) },
@@ -161,8 +161,8 @@ func cancelThenTouched(s *harness) {
 	}
 }
 
-// cancelThenRescheduled: once the lease has run out a reschedule ends the message and finds nothing, and so does
-// whatever follows.
+// cancelThenRescheduled: once the lease has run out a reschedule ends the message and returns ErrNotFound. Afterwards the token is
+// stale, and the ID is free.
 func cancelThenRescheduled(s *harness) {
 	d := bringLeasedCancelled(s)
 	s.clock.Set(d.LeaseUntil)
@@ -172,7 +172,7 @@ func cancelThenRescheduled(s *harness) {
 	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "cancelled, and ended by a reschedule")
 }
 
-// cancelThenLate: the holder's token stays the current one also when the lease ends, until somebody meets the message.
+// cancelThenLate: the holder's token stays the current one when the lease has run out, so that an ack or a discard still succeeds.
 func cancelThenLate(s *harness) {
 	for _, v := range []punctual.Verb{punctual.SettleAck, punctual.SettleDiscard} {
 		t := newHarness(s.T, s.promise, s.opener)
@@ -414,7 +414,7 @@ func deleteEverywhere(s *harness) {
 	})
 }
 
-// wantEmpty: a topic, if there is one, counts no message.
+// wantEmpty checks that a topic, if it exists, counts no message and has no next due time.
 func (s *harness) wantEmpty(topic, when string) {
 	s.Helper()
 	st, err := s.inspector().Stats(s.ctx, topic)
@@ -427,7 +427,7 @@ func (s *harness) wantEmpty(topic, when string) {
 }
 
 // deleteTraceless: the ID of a deleted message is free at once, and no finished record is kept, whatever topic and message ask for.
-// What was remembered or kept before stays.
+// An ID that is remembered stays remembered: there is no message to be deleted.
 func deleteTraceless(s *harness) {
 	s.inspector()
 	s.eachSituation(func(s *harness, at situation, _ punctual.Delivery) {
@@ -556,8 +556,8 @@ func amendMalformed(s *harness) {
 	s.ack(s.one(orders))
 }
 
-// amendBeyond: a delay that leads beyond MaxDue is malformed, whatever there is to change. What a holder may do comes first
-// in a settlement, whose token says which lease it is about.
+// amendBeyond: an amendment whose delay leads beyond MaxDue is ErrInvalid, whatever there is to change. A settlement is judged in
+// another order: a token that is not current, and then a cancel under the lease, count before a due time beyond MaxDue.
 func amendBeyond(s *harness) {
 	for _, at := range situations() {
 		t := newHarness(s.T, s.promise, s.opener)

@@ -25,7 +25,7 @@ func attemptCases() []testCase {
 	}
 }
 
-// poison pushes a message with a limit of attempts.
+// poison pushes orders/x with a limit of attempts.
 func (s *harness) poison(limit int) {
 	s.Helper()
 	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: limit})
@@ -62,7 +62,8 @@ func attemptsRetried(s *harness) {
 	}
 }
 
-// wantHistory: one failure per attempt, oldest first.
+// wantHistory checks that a message has had n attempts, and one failure for each, the oldest first. text returns the error of
+// attempt i, counted from 0.
 func (s *harness) wantHistory(info punctual.Info, n int, text func(i int) string) {
 	s.Helper()
 	if info.Attempt != n || len(info.Failures) != n {
@@ -118,7 +119,7 @@ func attemptsOverride(s *harness) {
 	}
 }
 
-// deliveries claims and retries at once for so many rounds and counts by ID.
+// deliveries claims from orders n times, retries at once what it gets, and returns how often each ID was delivered.
 func (s *harness) deliveries(n int) map[string]int {
 	s.Helper()
 	got := make(map[string]int)
@@ -155,7 +156,7 @@ func attemptsLimitChanged(s *harness) {
 	s.wantDead(orders, "y", punctual.ReasonAttemptsUsedUp)
 }
 
-// attemptsDeadInBetween: messages that end at claim time do not use up Claim.Max.
+// attemptsDeadInBetween: messages that a claim ends instead of delivering them do not count towards Claim.Max.
 func attemptsDeadInBetween(s *harness) {
 	for i := range 20 {
 		s.push(punctual.NewMessage{Topic: orders, ID: fmt.Sprint("poison", i), MaxAttempts: 1})

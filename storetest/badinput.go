@@ -26,7 +26,7 @@ func badInputCases() []testCase {
 	}
 }
 
-// refused pushes a malformed message, which must leave no trace.
+// refused pushes a malformed message, which must be refused with want, and the error must be definite.
 func (s *harness) refused(m punctual.NewMessage, want error, what string) {
 	s.Helper()
 	r := s.try(m)
@@ -70,7 +70,7 @@ func badTopicLengths(s *harness) {
 func badIDBytes(s *harness) {
 	for c := range 256 {
 		if c >= ' ' && c <= '~' {
-			continue // pushed by the case of every printable ID
+			continue // the case "every printable ID" of group push pushes these
 		}
 		for _, id := range []string{string([]byte{byte(c)}), string([]byte{'a', byte(c), 'b'})} {
 			s.refused(punctual.NewMessage{Topic: orders, ID: id}, punctual.ErrInvalid, fmt.Sprintf("ID %q", id))
@@ -130,7 +130,7 @@ func badNumbers(s *harness) {
 	s.ack(s.one(orders))
 }
 
-// badBatch: a call with too many items fails as a whole, and nothing of it happens.
+// badBatch: a call with too many items fails as a whole, and none of its items is carried out.
 func badBatch(s *harness) {
 	n := punctual.MaxBatch + 1
 	ms := make([]punctual.NewMessage, n)
@@ -165,11 +165,11 @@ func badUnknown(s *harness) {
 	s.wantState(orders, x, punctual.StateScheduled)
 }
 
-// badContext: a call with an ended context may fail or not, but a definite error means
-// that nothing was changed.
+// badContext: a call with an ended context that fails with a definite error has changed nothing. Group contract checks, with malformed
+// and with empty calls, that the error of the context comes first.
 func badContext(s *harness) {
 	ended, end := context.WithCancelCause(s.ctx)
-	end(errors.New("the user left")) // a cause of the caller's own does not hide what happened
+	end(errors.New("the user left")) // the error must be context.Canceled all the same, and not this cause
 	s.push(order("kept", time.Hour))
 	s.push(order("held", 0))
 	held := s.one(orders)
@@ -192,7 +192,7 @@ func badContext(s *harness) {
 	}
 }
 
-// definitely reports whether a call with an ended context did its work. Its error, if any, must be
+// definitely reports whether a call with an ended context succeeded. Its error, if any, must be
 // that of the context or say that the outcome is unknown.
 func (s *harness) definitely(what string, err error) bool {
 	s.Helper()

@@ -15,9 +15,10 @@ import (
 	"github.com/punctualmq/punctual/storetest/internal/mutants"
 )
 
-// The tests of this file show that the cases can fail.
+// The tests of this file show that the cases fail on stores with a bug, and pass on right ones.
 
-// openMutant opens stores with a bug for a case, which takes it for a hang after a short time.
+// openMutant returns an opener of stores with the bug. Its waitLimit is short, so that a case soon takes a claim that does not
+// return for a hang.
 func openMutant(b mutants.Bug) opener {
 	return opener{waitLimit: 100 * time.Millisecond, open: b.Open}
 }
@@ -25,7 +26,7 @@ func openMutant(b mutants.Bug) opener {
 // beginsWithPromise is what every failure of the suite must match.
 var beginsWithPromise = regexp.MustCompile(`^P([1-9]|1[0-4]) [a-z]`)
 
-func TestSlowSuiteKillsMutants(t *testing.T) {
+func TestSuiteKillsMutants(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(mutants.All)) {
 		mut := mutants.All[name]
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +54,8 @@ func TestSlowSuiteKillsMutants(t *testing.T) {
 	}
 }
 
-// plain is memstore without its optional interface FinishedKeeper, and lossy lets it be set all the same.
+// plain is memstore with Inspector as its only optional interface, so it shows no finished records and tells of no events. It refuses
+// the settings for both with ErrUnsupported, but if lossy is set it accepts FinishedRetention.
 type plain struct {
 	punctual.Store
 	punctual.Inspector
@@ -71,7 +73,8 @@ func (p plain) Configure(ctx context.Context, topic string, patch punctual.Setti
 	return p.Inspector.Configure(ctx, topic, patch)
 }
 
-// TestStoreWithoutStories: a store that keeps no finished messages passes, unless it takes the setting and forgets it.
+// TestStoreWithoutStories shows that a store without finished records passes the groups finished, topics and close, and that one
+// fails which accepts FinishedRetention all the same.
 func TestStoreWithoutStories(t *testing.T) {
 	for _, lossy := range []bool{false, true} {
 		failed := 0
@@ -97,7 +100,7 @@ func TestStoreWithoutStories(t *testing.T) {
 	}
 }
 
-// TestRecorderPassesTheRightStore shows that a mutant dies of its bug, not of the way in
+// TestRecorderPassesTheRightStore shows that a mutant fails because of its bug, not because of the way in
 // which the cases are run here.
 func TestRecorderPassesTheRightStore(t *testing.T) {
 	var right mutants.Bug
@@ -115,7 +118,7 @@ func TestRecorderPassesTheRightStore(t *testing.T) {
 // bare is a store without any optional interface.
 type bare struct{ punctual.Store }
 
-// Settle refuses follow-ups, because a store that does not tell what it can do has none.
+// Settle refuses follow-ups, because a store that is no AbilityReporter is taken to store none.
 func (b bare) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	if !slices.ContainsFunc(ss, func(x punctual.Settlement) bool { return len(x.Then) > 0 }) {
 		return b.Store.Settle(ctx, ss)

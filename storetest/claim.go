@@ -50,7 +50,7 @@ func claimEarliest(s *harness) {
 	s.wantOrder(slices.Concat(first, s.take(orders, 10)), "o-00", "o-10", "o-20", "o-30", "o-40", "o-50")
 }
 
-// claimMoved: the order follows the time in force, not that of the push.
+// claimMoved: the order follows the time that a message has now, not the one that its push gave it.
 func claimMoved(s *harness) {
 	s.push(order("rescheduled", time.Millisecond))
 	s.push(order("retried", 0))
@@ -125,7 +125,7 @@ func claimMax(s *harness) {
 	}
 }
 
-// claimPerTopic: a topic with a backlog leaves room in a claim for those behind it.
+// claimPerTopic: with PerTopic a topic with a backlog leaves room in a claim for the topics named after it.
 func claimPerTopic(s *harness) {
 	for i := range 10 {
 		s.push(order(fmt.Sprint(i), 0))
@@ -254,9 +254,9 @@ func claimFineLease(s *harness) {
 	}
 }
 
-// claimSlow: the clock goes on by an hour at one of the moments at which a claim reads it. So it does for a process
-// that stands still. What the claim returns is leased by the clock as the claim read it last. What it does not
-// return has used up no attempt.
+// claimSlow: the clock goes on by an hour after one of the readings of a claim, as it does for a process that was suspended.
+// What the claim returns is still leased at the time that the claim read last. If it returns nothing, it has used up no
+// attempt.
 func claimSlow(s *harness) {
 	if s.opener.elsewhere {
 		s.Skipf("skipped: the case cannot tell which readings of the clock are the claim's own")
@@ -287,15 +287,15 @@ func claimSlow(s *harness) {
 	}
 }
 
-// jumpingClock stands still, but for one jump to an hour later. It wakes nobody. Readings by the store's
-// own goroutines, and by other stores, count for nothing: they say nothing of what the claim knows.
+// jumpingClock stands still, but for one jump to an hour later. The jump wakes nobody who waits. Only readings in the goroutine of
+// claimSlow count, because those in the store's own goroutines say nothing of what the claim knows.
 type jumpingClock struct {
 	storekit.Clock
 
 	mu     sync.Mutex
 	ahead  time.Duration // guarded by mu
-	toJump int           // readings until it jumps; 0 for never; guarded by mu
-	seen   time.Time     // what it showed the case last; guarded by mu
+	toJump int           // how many readings that count come until it jumps; 0 or less for never; guarded by mu
+	seen   time.Time     // what the last reading that counts returned; guarded by mu
 }
 
 func (c *jumpingClock) Now() time.Time {
@@ -313,7 +313,7 @@ func (c *jumpingClock) Now() time.Time {
 	return now
 }
 
-// calledBy tells whether a function of this package is on the stack of the calling goroutine.
+// calledBy reports whether the function of this package with the given name is on the stack of the calling goroutine.
 func calledBy(function string) bool {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
@@ -328,14 +328,14 @@ func calledBy(function string) bool {
 	}
 }
 
-// jumpAfter has the clock jump after the n-th reading from now.
+// jumpAfter has the clock jump after the n-th reading from now on.
 func (c *jumpingClock) jumpAfter(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.toJump = n
 }
 
-// stay has the clock jump no more, and returns what it showed last and whether it has jumped.
+// stay has the clock jump no more, and returns what the last reading returned and whether the clock has jumped.
 func (c *jumpingClock) stay() (seen time.Time, jumped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -400,7 +400,7 @@ func claimEndedContext(s *harness) {
 	end()
 	ds, err := s.store.Claim(ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: time.Hour})
 	if err == nil && len(ds) == 1 {
-		return // what was due at once may still be handed out
+		return // this case is only about a claim that returns an error
 	}
 	s.wantErr(err, context.Canceled, "a claim with an ended context")
 	if d := s.one(orders); d.Attempt != 1 {
@@ -460,7 +460,7 @@ func claimLeaseFromClock(s *harness) {
 	}
 }
 
-// claimReadyUntilMet: messages that a claim would end are ready, in lists and counts, until one meets them.
+// claimReadyUntilMet: messages that a claim must end are ready, in lists and counts, until a claim meets them.
 func claimReadyUntilMet(s *harness) {
 	s.inspector()
 	s.push(punctual.NewMessage{Topic: orders, ID: "expired", ExpireAfter: time.Minute})

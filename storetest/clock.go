@@ -89,7 +89,7 @@ func clockBackNothingLost(s *harness) {
 func clockBackReady(s *harness) {
 	s.push(order("before", time.Minute))
 	s.advance(time.Minute)
-	s.now() // what the store has told cannot be taken back
+	s.now() // the store has shown this time, so its clock must not go back behind it
 	s.wantState(orders, "before", punctual.StateReady)
 	s.advance(-time.Hour)
 	s.wantState(orders, "before", punctual.StateReady)
@@ -162,7 +162,7 @@ func clockThereAndBack(s *harness) {
 
 func clockBackWake(s *harness) {
 	s.push(order(x, time.Hour))
-	// The lease outlasts the steps of the clock that come while the answer is on its way.
+	// The lease is so long that it does not run out while the clock goes on and the answer of the claim is on its way.
 	w := s.wait(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: 100 * time.Hour, Lease: punctual.MaxLease})
 	asleep()
 	s.advance(-time.Hour)

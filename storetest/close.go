@@ -89,13 +89,13 @@ func closeTwice(s *harness) {
 	}
 }
 
-// closeUnderLoad closes while others push and claim.
+// closeUnderLoad closes while others push, claim and ack.
 func closeUnderLoad(s *harness) {
 	closeWhile(s, 4, func(client int) error { return useUntilClosed(s, client) })
 }
 
 // closeUnderReaders closes while others read all that there is, which may last longer than anything
-// else. Close stops the reading, and does not wait until all is read.
+// else. Close must end the reading, and each reader must soon get ErrClosed.
 func closeUnderReaders(s *harness) {
 	in := s.inspector()
 	for i := range 4 {
@@ -130,8 +130,8 @@ func closeUnderReaders(s *harness) {
 	})
 }
 
-// closeWhile closes while clients use the store: each call either succeeds or says closed, and Close
-// returns. use returns when the store says closed, with any other error.
+// closeWhile closes the store while clients use it. use calls the store until a call returns an error, and returns nil if that is
+// ErrClosed, else that error, which fails the case. All clients must return within the waitLimit of the case.
 func closeWhile(s *harness, clients int, use func(client int) error) {
 	var clientsDone sync.WaitGroup
 	failures := make(chan error, clients)
@@ -162,7 +162,7 @@ func closeWhile(s *harness, clients int, use func(client int) error) {
 	}
 }
 
-// useUntilClosed uses the store until it says closed; any other error is returned.
+// useUntilClosed pushes, claims and acks until a call returns ErrClosed. It returns any other error of a call.
 func useUntilClosed(s *harness, client int) error {
 	for i := 0; ; i++ {
 		_, err := s.store.Push(s.ctx, []punctual.NewMessage{order(fmt.Sprint(client, "-", i), 0)})

@@ -35,7 +35,7 @@ func companionCases() []testCase {
 	}
 }
 
-// Companions of the topics of the cases. Those of mails have a name that begins as another topic's does.
+// Companions of the topics of the cases. The companion of mails has the same name behind the "@" as one of orders.
 const (
 	bills     = orders + "@bills"
 	notes     = orders + "@notes"
@@ -109,7 +109,7 @@ func companionPartitions(s *harness) {
 	}
 }
 
-// companionApart: one ID names a message in each.
+// companionApart: the same ID names different messages in a topic, in each of its companions and in a companion of another topic.
 func companionApart(s *harness) {
 	all := []string{orders, bills, notes, mailBills}
 	for _, topic := range all {
@@ -178,7 +178,8 @@ func companionRefused(s *harness) {
 	s.wantTopics(orders, bills)
 }
 
-// companionGroups: a process that has to copy for groups finds them by the names of topics, so that these are there before any copy.
+// companionGroups: Configure creates the topic of each group, because a process that copies for groups finds the groups by the names of
+// these topics, also before the first copy.
 func companionGroups(s *harness) {
 	billing, mail := punctual.GroupTopic(orders, "billing"), punctual.GroupTopic(orders, "mail")
 	want := s.defaults()
@@ -233,7 +234,7 @@ func companionShown(s *harness) {
 	}
 }
 
-// companionDeleted: the companions go with their topic, with all that they keep, and nobody else's do.
+// companionDeleted: DeleteTopic removes the companions of the topic with all that they keep, and no companion of another topic.
 func companionDeleted(s *harness) {
 	in := s.inspector()
 	s.configure(bills, punctual.SettingsPatch{DedupeWindow: ptr(time.Hour), Lease: ptr(time.Hour)})
@@ -321,14 +322,14 @@ func companionWait(s *harness) {
 	for range rounds {
 		w := s.wait(s.ctx, punctual.Claim{Topics: []string{notes, bills}, Max: 1, Wait: time.Hour})
 		asleep()
-		s.push(order(x, 0)) // of no concern to it
+		s.push(order(x, 0)) // the claim does not wait for this topic
 		s.push(punctual.NewMessage{Topic: bills, ID: "b"})
 		s.ack(w.wakes("b", "a push to the companion"))
 		s.ack(s.one(orders))
 	}
 }
 
-// namer skips the case when the store does not name its topics.
+// namer returns the store's TopicNamer. It skips the case when the store has none.
 func (s *harness) namer() punctual.TopicNamer {
 	s.Helper()
 	n, err := punctual.As[punctual.TopicNamer](s.store)

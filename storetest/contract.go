@@ -84,7 +84,8 @@ func contractUnusedText(s *harness) {
 	s.wantState(orders, x, punctual.StateNone)
 }
 
-// contractTopicAgain: a topic counts at its first place alone, with one bound of PerTopic, whether the claim waits or not.
+// contractTopicAgain: a topic that is named several times counts at its first place alone, and PerTopic bounds it once, whether the
+// claim waits or not.
 func contractTopicAgain(s *harness) {
 	for _, wait := range []time.Duration{0, time.Hour} {
 		for i := range 4 {
@@ -101,7 +102,7 @@ func contractTopicAgain(s *harness) {
 				got += d.ID[:1]
 				s.ack(d)
 			}
-			if wait > 0 && got != "" && len(got) < len(step.want) { // a claim that waits may return the first ones that come
+			if wait > 0 && got != "" && len(got) < len(step.want) { // a claim that waits may return the messages that come first
 				c.Topics = c.Topics[:2]
 				c.Wait, c.Max = 0, len(step.want)-len(got)
 				if of := strings.Count(got, "o"); c.PerTopic > 0 && of == c.PerTopic {
@@ -139,7 +140,7 @@ func contractNothing(s *harness) {
 	}
 }
 
-// wantNothing: no error, and a slice that is empty but not nil.
+// wantNothing checks that a claim returned no error, and a slice that is empty but not nil.
 func (s *harness) wantNothing(ds []punctual.Delivery, err error, what string) {
 	s.Helper()
 	if err != nil || ds == nil || len(ds) != 0 {
@@ -147,7 +148,7 @@ func (s *harness) wantNothing(ds []punctual.Delivery, err error, what string) {
 	}
 }
 
-// advanceUntil moves the clock on in small steps until the claim has returned, by limit at most.
+// advanceUntil moves the clock on by a millisecond at a time until the claim has returned, by limit at most.
 func (s *harness) advanceUntil(w *waiter, limit time.Duration) {
 	s.Helper()
 	end := time.Now().Add(s.opener.waitLimit)
@@ -176,7 +177,7 @@ type namedCall struct {
 	call func(ctx context.Context) error
 }
 
-// malformedCalls are calls of all methods, each of which is wrong as a whole: malformed or too large.
+// malformedCalls returns calls of the methods whose arguments can be wrong. Each call is wrong as a whole: malformed or too large.
 func (s *harness) malformedCalls() []namedCall {
 	calls := []namedCall{
 		{"Push of too many", func(ctx context.Context) error {
@@ -258,7 +259,7 @@ func contractFirstError(s *harness) {
 	}
 }
 
-// contractNoItems: a call without items is answered as any other, and has nothing to do.
+// contractNoItems: a call without items passes the same checks as any other, and returns an empty slice.
 func contractNoItems(s *harness) {
 	ended, end := context.WithCancel(s.ctx)
 	end()
@@ -290,10 +291,10 @@ func contractNoItems(s *harness) {
 	}
 }
 
-// contractFirstItemError: what is malformed comes before what the store knows of the message. Of a settlement the token comes next, then
-// a cancel, and then a time beyond MaxDue.
+// contractFirstItemError: a settlement that is malformed is ErrInvalid whatever the store knows of the message. Next comes the token,
+// then a cancel, and then a time beyond MaxDue.
 func contractFirstItemError(s *harness) {
-	const beyond = 1<<63 - 1 // from the clock that is set below
+	const beyond = 1<<63 - 1 // leads beyond MaxDue from the time that is set below
 	s.clock.Set(punctual.MaxDue.Add(-24 * time.Hour))
 	for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleSnooze} {
 		s.push(order(x, 0))
@@ -315,7 +316,8 @@ func contractFirstItemError(s *harness) {
 	}
 }
 
-// contractExpiryBeyond: such an expiry is the millisecond behind the last due time, which no message lives to see.
+// contractExpiryBeyond: an expiry beyond MaxDue is stored as the millisecond after MaxDue, so the message is delivered at any time at
+// which one can be due.
 func contractExpiryBeyond(s *harness) {
 	never := punctual.MaxDue.Add(time.Millisecond)
 	m := punctual.NewMessage{Topic: orders, ID: x, Due: punctual.MaxDue.Add(-time.Hour), ExpireAfter: 2 * time.Hour}
@@ -337,7 +339,7 @@ func contractExpiryBeyond(s *harness) {
 		}
 		s.outcome(reschedule(orders, id, 0), nil, isScheduled)
 	}
-	for _, d := range s.take(orders, 2) { // longest goes beyond from here, too
+	for _, d := range s.take(orders, 2) { // longest now expires some 292 years after noon; its expiry is not checked here
 		if soon := noon.Add(2 * time.Hour); d.ID == x && !d.Expires.Equal(soon) {
 			s.fail("moved to noon, a message that expires after 2h expires at %v; want %v", d.Expires, soon)
 		}
@@ -349,7 +351,7 @@ func contractExpiryBeyond(s *harness) {
 	}
 	s.clock.Set(punctual.MaxDue)
 	ds := s.take(orders, 10)
-	if len(ds) == 1 { // of one partition, which a claim may return before the others have answered
+	if len(ds) == 1 { // the message of one partition, which a claim may return before the other partitions have answered
 		ds = append(ds, s.take(orders, 10)...)
 	}
 	if len(ds) != 2 {
@@ -416,7 +418,7 @@ func sameFailure(a, b punctual.Failure) bool {
 	return a.Attempt == b.Attempt && a.Error == b.Error && a.At.Equal(b.At)
 }
 
-// contractLapseUnmet: what somebody else does to a message whose lease ran out records no lapse.
+// contractLapseUnmet: a settlement with the old token, or a reschedule, that comes before the next claim records no lapse.
 func contractLapseUnmet(s *harness) {
 	for _, step := range []struct {
 		name     string
@@ -439,7 +441,7 @@ func contractLapseUnmet(s *harness) {
 	}
 }
 
-// contractTokenTwice: the second of two acks of one token is refused, beside many others of the call.
+// contractTokenTwice: after an ack a second settlement with the same token is refused, in a call with many such pairs.
 func contractTokenTwice(s *harness) {
 	const n = 20
 	batch := make([]punctual.NewMessage, n)
@@ -521,8 +523,8 @@ func contractResultNames(s *harness) {
 	}
 }
 
-// contractPausedDuringPushes: each message meets the settings as they were before or after a change. What is pushed when the
-// change has returned meets it.
+// contractPausedDuringPushes: for each message that is pushed during a change of PushPaused the old or the new setting counts. For a
+// message that is pushed when the change has returned, the new one does.
 func contractPausedDuringPushes(s *harness) {
 	in := s.inspector()
 	s.configure(orders, punctual.SettingsPatch{})
@@ -573,7 +575,8 @@ func contractPausedDuringPushes(s *harness) {
 	}
 }
 
-// contractUnknownTopic: there is nothing to see and nothing to remove, which is no error but where the contract says so.
+// contractUnknownTopic: a topic that does not exist is empty for Purge, List and Forecast, Get returns ErrNotFound, and none of these
+// calls creates the topic.
 func contractUnknownTopic(s *harness) {
 	in := s.inspector()
 	n, err := in.Purge(s.ctx, punctual.PurgeQuery{Topic: orders})

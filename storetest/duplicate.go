@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/compare"
 )
 
-// duplicateCases: what happens when the ID is taken?
+// duplicateCases: what happens when the ID is already in use?
 func duplicateCases() []testCase {
 	return []testCase{
 		{"keep the first in every state", p7, duplicateKeep},
@@ -34,7 +34,7 @@ func duplicateCases() []testCase {
 	}
 }
 
-// second is a push of the ID that a situation has taken, recognisable by body and due.
+// second returns a push of the ID that the message of a situation has. Its body and its due time tell it from that message.
 func second(how punctual.IfExists) punctual.NewMessage {
 	return punctual.NewMessage{Topic: orders, ID: x, Body: []byte("second"), Delay: 2 * time.Hour, IfExists: how}
 }
@@ -43,8 +43,8 @@ func duplicateKeep(s *harness) { s.duplicateKept(punctual.IfExistsKeep) }
 
 func duplicateReplaceDead(s *harness) { s.duplicateKept(punctual.IfExistsReplaceDead) }
 
-// duplicateKept pushes a taken ID in every situation. A message that will be delivered stays. A dead one is replaced,
-// or makes the push an error that says what to do.
+// duplicateKept pushes orders/x again in every situation. A message that is not dead stays. A dead one is replaced with
+// IfExistsReplaceDead; with IfExistsKeep the push fails, and the error says what to do.
 func (s *harness) duplicateKept(how punctual.IfExists) {
 	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
 		var before punctual.Info
@@ -94,7 +94,7 @@ func (s *harness) duplicateKept(how punctual.IfExists) {
 	})
 }
 
-// wantPush checks the status of a push of a taken ID.
+// wantPush checks the result of a push of orders/x. when says in which situation its message was.
 func (s *harness) wantPush(r punctual.PushResult, want punctual.PushStatus, when string) {
 	s.Helper()
 	if r.Err != nil || r.Status != want {
@@ -105,7 +105,7 @@ func (s *harness) wantPush(r punctual.PushResult, want punctual.PushStatus, when
 	}
 }
 
-// wantUnchanged compares a stored message with how it was before.
+// wantUnchanged checks that a stored message is as it was before.
 func (s *harness) wantUnchanged(before punctual.Info, after string) {
 	s.Helper()
 	if d := compare.Info(before, s.get(before.Topic, before.ID)); d != "" {
@@ -220,7 +220,7 @@ func duplicateBatchFail(s *harness) {
 	s.wantBody("body of x")
 }
 
-// wantBody: orders/x is delivered exactly once, with this body.
+// wantBody claims the only message of orders, which must have this body, acks it, and checks that nothing follows within a day.
 func (s *harness) wantBody(body string) {
 	s.Helper()
 	d := s.one(orders)
@@ -318,7 +318,8 @@ func duplicateRememberedItself(s *harness) {
 	}
 }
 
-// duplicateRememberedLater: Remember stays with its message as long as that lives, and goes with it.
+// duplicateRememberedLater: a message keeps its Remember whatever happens to it before it finishes. The message that replaces it
+// has a Remember of its own, and a message that is removed leaves no remembered ID.
 func duplicateRememberedLater(s *harness) {
 	kept := map[string]func(s *harness){
 		"retried": func(s *harness) {
@@ -381,7 +382,8 @@ func duplicateRememberedLater(s *harness) {
 		s.wantPush(s.try(second(punctual.IfExistsKeep)), want, fmt.Sprintf("pushed with Remember %v, replaced by one with %v, and acked", first, m.Remember))
 	}
 
-	// So has one that replaces it in the same call, also where something else was retried.
+	// A message that replaces another one in the same call has a Remember of its own, too, also while the topic has another
+	// message that was retried.
 	s.push(order("other", 0))
 	s.done(s.one(orders), punctual.SettleRetry, 24*time.Hour)
 	for _, first := range []time.Duration{0, time.Hour} {
@@ -396,13 +398,13 @@ func duplicateRememberedLater(s *harness) {
 		}
 		s.ack(d)
 		if first > 0 {
-			break // in the other order the ID is remembered
+			break // the ID is not remembered after this order, so there is no need to let an hour pass
 		}
 		s.advance(2 * time.Hour)
 	}
 	s.outcome(remove(orders, "other"), nil, isRetried)
 
-	// One that died and was removed was not done.
+	// A message that died and was removed has not finished, so its ID is not remembered.
 	m := order(x, 0)
 	m.Remember = time.Hour
 	for range 2 {
@@ -417,7 +419,7 @@ func duplicateRememberedLater(s *harness) {
 	}
 }
 
-// duplicateRememberedReopened: a lease that was there before the store was opened ends like any other.
+// duplicateRememberedReopened: an ack under a lease from before the store was opened anew remembers the ID as any other ack does.
 func duplicateRememberedReopened(s *harness) {
 	for i, window := range []time.Duration{time.Hour, 0} {
 		id := fmt.Sprint("id-", i)

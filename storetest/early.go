@@ -25,7 +25,8 @@ func earlyCases() []testCase {
 	}
 }
 
-// dueAt: nothing is claimed 1 ms before the given time, one message at it.
+// dueAt returns the one message that a claim returns at t. If t is more than 1 ms ahead, it checks that a claim 1 ms before t
+// returns nothing.
 func (s *harness) dueAt(t time.Time, what string) punctual.Delivery {
 	s.Helper()
 	if before := t.Add(-time.Millisecond); before.After(s.clock.Now()) {
@@ -54,7 +55,7 @@ func earlyByOne(s *harness) {
 	}
 }
 
-// fractions of a millisecond, from .0001 to .9999.
+// fractions returns parts of a millisecond, from 1 ns to 999,999 ns.
 func fractions() []time.Duration {
 	out := []time.Duration{1, 100, 999_900, 999_999}
 	for f := time.Duration(1); f < 10; f++ {
@@ -121,8 +122,8 @@ func earlyClockFloor(s *harness) {
 	}
 }
 
-// earlySweep: messages of many delays, pushed in no order, each come at their own
-// millisecond while the clock goes on by one at a time.
+// earlySweep: messages of many delays, which were not pushed in the order of their due times, each come in their own millisecond
+// while the clock goes on by one millisecond at a time.
 func earlySweep(s *harness) {
 	const n = 300
 	batch := make([]punctual.NewMessage, n)

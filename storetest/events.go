@@ -46,7 +46,7 @@ func eventCases() []testCase {
 	}
 }
 
-// endings are the events of messages that end.
+// endings are the events of messages that finish or die.
 const endings = punctual.EventAcked | punctual.EventDead | punctual.EventCancelled | punctual.EventExpired
 
 // told is the topic of the events of orders.
@@ -62,7 +62,7 @@ func (s *harness) tells(on punctual.Events) {
 	s.configure(orders, punctual.SettingsPatch{Emit: &on})
 }
 
-// events takes and acks all events that there are, in the order of their IDs within each partition.
+// events claims and acks all events that are ready, and returns them in the order in which they were claimed.
 func (s *harness) events() (out []punctual.Event) {
 	s.Helper()
 	for {
@@ -81,7 +81,7 @@ func (s *harness) events() (out []punctual.Event) {
 	}
 }
 
-// wantEvents compares the events that there are with those wanted, in this order.
+// wantEvents compares the events that are ready, in the order in which they are claimed, with the wanted ones.
 func (s *harness) wantEvents(after string, want ...punctual.Event) {
 	s.Helper()
 	got := s.events()
@@ -90,7 +90,7 @@ func (s *harness) wantEvents(after string, want ...punctual.Event) {
 	}
 }
 
-// happened is an event of orders/x, which was pushed at noon and due at once, at the store's clock now.
+// happened returns an event that happens to orders/x now, by the store's clock, if the message was pushed at noon and due at once.
 func (s *harness) happened(e punctual.Events, attempt int) punctual.Event {
 	s.Helper()
 	return punctual.Event{Event: e, Topic: orders, ID: x, Attempt: attempt, At: s.now(), Created: noon, FirstDue: noon, Due: noon}
@@ -118,7 +118,7 @@ func eventsRefused(s *harness) {
 type ending struct {
 	name string
 	end  func(s *harness)
-	want punctual.Event // Event, Reason and Attempt
+	want punctual.Event // has Event, Reason and Attempt; the case adds the other fields
 	// leased is how long before the event the last lease began; -1 when the message was not leased.
 	leased time.Duration
 }
@@ -216,7 +216,8 @@ func eventEndings(s *harness) {
 	}
 }
 
-// eventsNot: what neither ends a message nor is asked for is not told, and neither is what removes a message without a trace.
+// eventsNot: a topic that tells of endings alone tells of nothing that leaves a message stored, and of no end that is no event: a
+// replacing push, a delete, a purge, and the end of the retention of dead messages.
 func eventsNot(s *harness) {
 	s.tells(endings)
 	s.configure(orders, punctual.SettingsPatch{DeadRetention: ptr(time.Hour)})
@@ -318,7 +319,8 @@ func eventsAsked(s *harness) {
 	}
 }
 
-// eventMessage: the message has the bytes that every store writes, is due at once, and expires when it is not kept any longer.
+// eventMessage: the message that tells of an event has the body that every store writes (storekit.EventBody), is due at once, and
+// expires EmitKeep later.
 func eventMessage(s *harness) {
 	s.tells(endings)
 	s.configure(orders, punctual.SettingsPatch{EmitKeep: ptr(90 * time.Minute)})
@@ -356,7 +358,7 @@ func eventOddNames(s *harness) {
 	}
 }
 
-// eventOrder: the IDs of events grow within a partition, so a list by ID is one by event, and no two are the same.
+// eventOrder: sorted by their IDs, the events of one partition are in the order in which they happened.
 func eventOrder(s *harness) {
 	s.tells(endings)
 	var bodies []string
@@ -461,8 +463,8 @@ func (s *harness) settleTogether(ss []punctual.Settlement, want ...error) {
 	}
 }
 
-// eventsOfSettlements: an extension leaves the lease to the settlement behind it, and a retry does not. The first event of a
-// topic comes in such a call, too.
+// eventsOfSettlements: in one call an ack after an extension succeeds and is told of, and an ack after a retry fails and is not told
+// of. The companion is made by the first call that has an event, and not before.
 func eventsOfSettlements(s *harness) {
 	s.tells(punctual.EventAcked | punctual.EventDead)
 	d := bringLeased(s)
@@ -482,8 +484,8 @@ func eventsOfSettlements(s *harness) {
 	s.wantEvents("an extension and an ack in one call", acked)
 }
 
-// eventsOfTakenIDs: a follow-up that may not replace is stored, and told of, if a settlement before it in the call has freed its
-// ID; and it is refused, and not told of, if one before it has taken the ID.
+// eventsOfTakenIDs: a follow-up with IfExistsFail is stored, and told of, if a settlement before it in the call has freed its ID. It is
+// refused, and not told of, if one before it has stored a message with the ID.
 func eventsOfTakenIDs(s *harness) {
 	s.tells(punctual.EventPushed)
 	s.follows(punctual.ReachFamily)
@@ -511,7 +513,7 @@ func eventsOfTakenIDs(s *harness) {
 	s.wantEvents("an ack whose follow-up takes an ID that was freed before it", pushed)
 }
 
-// eventsOfEvents: no companion tells of its own messages, so that events do not breed.
+// eventsOfEvents: a companion that is no group's topic tells of no events, so that an event does not cause another event.
 func eventsOfEvents(s *harness) {
 	s.tells(punctual.AllEvents)
 	for _, topic := range []string{told, bills} {
@@ -530,12 +532,13 @@ func eventsOfEvents(s *harness) {
 	s.wantTopics(orders, bills, told)
 }
 
-// eventsOfGroup: the topic of a group tells in the companion of the topic that the group belongs to, beside that one.
+// eventsOfGroup: the events of a group's topic go to the companion events of the topic that the group belongs to, as the events of that
+// topic do.
 func eventsOfGroup(s *harness) {
 	s.tells(endings)
 	group := punctual.GroupTopic(orders, "billing")
 	s.configure(group, punctual.SettingsPatch{Emit: ptr(punctual.EventAcked)})
-	for range 5 { // as often, so that numbers which both take by themselves would meet
+	for range 5 { // five times each, so that the IDs of events would meet if each topic numbered its events by itself
 		bringAcked(s)
 		s.push(punctual.NewMessage{Topic: group, ID: x})
 		s.ack(s.one(group))
@@ -607,7 +610,7 @@ func eventsOfBatch(s *harness) {
 	}
 }
 
-// eventsOfClaim: one claim ends many messages, each of which is told of, beside those that it delivers.
+// eventsOfClaim: a claim that ends ten messages and delivers another one stores an event for each message that it ends.
 func eventsOfClaim(s *harness) {
 	s.tells(endings)
 	for i := range 10 {
@@ -639,7 +642,7 @@ func eventsOfClaim(s *harness) {
 	}
 }
 
-// eventsBesideFollowUps: the event comes with the settlement and its follow-ups, or not at all.
+// eventsBesideFollowUps: a settlement with follow-ups is told of if it is made, and not if it is refused.
 func eventsBesideFollowUps(s *harness) {
 	s.tells(punctual.AllEvents)
 	s.follows(punctual.ReachFamily)
@@ -664,7 +667,7 @@ func eventsBesideFollowUps(s *harness) {
 	}
 }
 
-// eventsKept: an event that nobody has taken when its time is over is never delivered.
+// eventsKept: an event that nobody has claimed within EmitKeep is never delivered.
 func eventsKept(s *harness) {
 	s.tells(endings)
 	s.configure(orders, punctual.SettingsPatch{EmitKeep: ptr(time.Minute)})
@@ -679,7 +682,7 @@ func eventsKept(s *harness) {
 	s.wantStats(punctual.TopicStats{Topic: told, Settings: s.defaults()})
 }
 
-// old fills the topic of events with n that nobody reads, and lets their time pass. All are in one partition.
+// old has n events happen that nobody reads, and lets the time pass for which they are kept. All are in one partition.
 func (s *harness) old(n int) {
 	s.Helper()
 	s.configure(orders, punctual.SettingsPatch{EmitKeep: ptr(time.Minute)})
@@ -689,7 +692,7 @@ func (s *harness) old(n int) {
 	s.advance(time.Minute)
 }
 
-// unread is how many events are ready or scheduled.
+// unread returns how many events are ready or scheduled.
 func (s *harness) unread() int64 {
 	s.Helper()
 	st, err := s.inspector().Stats(s.ctx, told)
@@ -699,7 +702,7 @@ func (s *harness) unread() int64 {
 	return st.Ready + st.Scheduled
 }
 
-// eventsSwept: without any reader the events that are too old go as further ones come.
+// eventsSwept: if nobody reads events, those that were kept long enough are removed as further ones come.
 func eventsSwept(s *harness) {
 	s.tells(endings)
 	const n = 3 * storekit.MaxSweptEvents
@@ -741,7 +744,7 @@ func eventsSweptPaused(s *harness) {
 	}
 }
 
-// eventsHandled: an event is retried, dies and can be cancelled as any message.
+// eventsHandled: an event can be retried, discarded, purged, requeued and acked as any message.
 func eventsHandled(s *harness) {
 	s.tells(endings)
 	bringAcked(s)
@@ -799,7 +802,7 @@ func eventsWakeClaim(s *harness) {
 	}
 }
 
-// eventsDivided: events lie beside their messages, and are found by their IDs all the same.
+// eventsDivided: in a topic of several partitions each event is delivered once, and is found by its ID.
 func eventsDivided(s *harness) {
 	s.tells(endings)
 	if _, err := s.inspector().DeleteTopic(s.ctx, orders); err != nil {
@@ -841,7 +844,7 @@ func eventsReopened(s *harness) {
 	s.reopen()
 	s.ack(d)
 	got := s.events()
-	slices.SortFunc(got, func(a, b punctual.Event) int { return strings.Compare(b.ID, a.ID) }) // partitions have no order
+	slices.SortFunc(got, func(a, b punctual.Event) int { return strings.Compare(b.ID, a.ID) }) // events of different partitions come in no order
 	if len(got) != 2 || got[0].ID != x || got[1].ID != "leased" {
 		s.fail("an event before the store was opened anew and one after: %+v", got)
 	}
@@ -852,7 +855,7 @@ func eventsReopened(s *harness) {
 	}
 }
 
-// eventsRepeated: a copy of a call tells of nothing.
+// eventsRepeated: a copy of a call stores no further event.
 func eventsRepeated(s *harness) {
 	s.repeater()
 	s.tells(endings)

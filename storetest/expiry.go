@@ -142,7 +142,8 @@ func expiryInBetween(s *harness) {
 	}
 }
 
-// expiryBacklog: a claim of one message ends what has expired before it, more than a store ends in one step.
+// expiryBacklog: a claim of one message ends all that has expired before it. These are more messages than a claim on disk ends in one
+// transaction.
 func expiryBacklog(s *harness) {
 	const expired = 1100
 	for from := 0; from < expired; from += 100 {

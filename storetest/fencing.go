@@ -21,7 +21,7 @@ func fencingCases() []testCase {
 	}
 }
 
-// wantFenced: every verb with the token is refused and the message stays as it is.
+// wantFenced checks that every verb with the token of d is refused with ErrLeaseLost, and that the message stays as it is.
 func (s *harness) wantFenced(d punctual.Delivery, when string) {
 	s.Helper()
 	var before punctual.Info
@@ -72,7 +72,7 @@ func fencingOtherMessage(s *harness) {
 	a, b, m := s.take(orders, 1)[0], s.take(orders, 1)[0], s.one(mails)
 	for _, pair := range [][2]punctual.Delivery{{a, b}, {b, a}, {a, m}, {m, a}} {
 		if pair[0].Token == pair[1].Token {
-			continue // tokens need only differ for one ID
+			continue // tokens of messages with different names may be equal
 		}
 		wrong := pair[0]
 		wrong.Token = pair[1].Token
@@ -87,7 +87,7 @@ func fencingSituations(s *harness) {
 	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
 		current := at.name == isLeased || at.name == isLeasedCancelled || at.name == isRunOut
 		if current {
-			last.Token++ // the current one is for the cases of settle and amend
+			last.Token++ // the current token is a matter of the groups settle and amend
 		}
 		if last.ID == "" {
 			last = punctual.Delivery{Message: punctual.Message{Topic: orders, ID: x}, Token: 1}

@@ -52,7 +52,7 @@ func (s *harness) keep(topic string, d time.Duration) {
 	s.configure(topic, punctual.SettingsPatch{FinishedRetention: &d})
 }
 
-// record is the finished record of orders/ID, which must be kept.
+// record returns the finished record of the ID in orders. The case fails when none is kept.
 func (s *harness) record(id string) punctual.Finished {
 	s.Helper()
 	k, err := s.keeper()
@@ -66,7 +66,7 @@ func (s *harness) record(id string) punctual.Finished {
 	return f
 }
 
-// noRecord: none is kept of orders/ID; when says in which situation.
+// noRecord checks that no finished record of the ID is kept in orders. when says in which situation.
 func (s *harness) noRecord(id, when string) {
 	s.Helper()
 	k, err := s.keeper()
@@ -77,7 +77,7 @@ func (s *harness) noRecord(id, when string) {
 	s.wantErr(err, punctual.ErrNotFound, "%s, Finished of %s/%s", when, orders, id)
 }
 
-// wantRecord compares the finished record of orders/ID.
+// wantRecord compares the finished record in orders of the ID of want with want.
 func (s *harness) wantRecord(want punctual.Finished, when string) {
 	s.Helper()
 	if d := compare.Finished(s.record(want.ID), want, false); d != "" {
@@ -85,7 +85,8 @@ func (s *harness) wantRecord(want punctual.Finished, when string) {
 	}
 }
 
-// recordOfX is that of orders/x, pushed at noon, due at once and ended now, kept for an hour.
+// recordOfX returns the finished record of orders/x when it was pushed at noon, due at once, never leased, and ended now, and the record
+// is kept for an hour.
 func (s *harness) recordOfX(how punctual.Outcome) punctual.Finished {
 	s.Helper()
 	now := s.now()
@@ -183,7 +184,7 @@ func finishedEnds(s *harness) {
 	}
 }
 
-// bringHeld leases orders/x at noon and lets a moment pass.
+// bringHeld pushes and leases orders/x, and lets a second pass.
 func bringHeld(s *harness) punctual.Delivery {
 	d := bringLeased(s)
 	s.advance(time.Second)
@@ -226,7 +227,7 @@ func finishedFailures(s *harness) {
 	want.Failures = []punctual.Failure{{Attempt: 1, At: noon, Error: "no route"}, {Attempt: 2, At: second, Error: storekit.LeaseRanOut}}
 	s.wantRecord(want, "acked with the third attempt")
 
-	// What was given back is nobody's any more.
+	// A message that was given back has no lease, so its record has no Delivered.
 	s.push(punctual.NewMessage{Topic: orders, ID: "y"})
 	d = s.one(orders)
 	s.settleAs(punctual.Settlement{Topic: orders, ID: "y", Token: d.Token, Verb: punctual.SettleRetry, Delay: time.Hour, Error: "no route"})
@@ -265,8 +266,8 @@ func finishedFixed(s *harness) {
 	s.noRecord(x, "an hour after it finished")
 }
 
-// finishedKeptAgain: a topic that kept finished records, keeps none, and is to keep them again does so, whether or not anything
-// was changed in between.
+// finishedKeptAgain: a topic whose FinishedRetention was set to 0 and above 0 again keeps finished records again, whether or not a
+// message finished in between.
 func finishedKeptAgain(s *harness) {
 	for n := range 2 {
 		s.keep(orders, time.Hour)
@@ -336,7 +337,7 @@ func finishedAgain(s *harness) {
 	s.advance(time.Hour + time.Millisecond)
 	s.noRecord(x, "an hour after its message was cancelled, and less than two after an earlier one was acked,")
 	s.checkSound()
-	// The other way round: the time of the first record ends while the second one's lasts.
+	// The other way round: the retention of the first record ends while that of the second one lasts.
 	bringAcked(s)
 	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(3 * time.Hour)})
 	s.push(punctual.NewMessage{Topic: orders, ID: x})
@@ -395,7 +396,8 @@ func finishedDeleted(s *harness) {
 	s.record(x)
 }
 
-// finishedMany finishes in every way in one call each: what is large goes in several steps.
+// finishedMany finishes 300 messages by acks in one call, and 300 by cancels in another one. A store may carry out such a call in
+// several steps.
 func finishedMany(s *harness) {
 	const n = 300
 	s.keep(orders, time.Hour)

@@ -69,7 +69,7 @@ func (s *harness) finish(topic, id string, how punctual.Outcome) {
 	}
 }
 
-// outcomesOf are the outcomes in the order in which finishSome uses them.
+// outcomesOf has the outcomes in the order in which finishSome uses them.
 var outcomesOf = storekit.Outcomes()
 
 // finishTogether pushes messages in one call and cancels them in another.
@@ -101,7 +101,8 @@ func (s *harness) cancelAll(topic string, ids ...string) {
 	}
 }
 
-// finishSome has n messages of orders finish, a second apart, the first one now. Their IDs are not in the order of time.
+// finishSome has n messages of orders finish, a second apart, the first one now, and returns their IDs in that order. It is not the
+// order of the IDs.
 func (s *harness) finishSome(n int) (ids []string) {
 	s.Helper()
 	for i := range n {
@@ -185,7 +186,7 @@ func finishedListEqualTimes(s *harness) {
 		s.finishTogether(orders, ids...)
 		want = append(want, ids...)
 	}
-	s.finish(orders, want[0], punctual.OutcomeCancelled) // once more in the same millisecond
+	s.finish(orders, want[0], punctual.OutcomeCancelled) // the same ID once more in the same millisecond
 	slices.Sort(want)
 	s.advance(time.Millisecond)
 	s.finish(orders, "a later one", punctual.OutcomeAcked)
@@ -262,7 +263,7 @@ func finishedListAgain(s *harness) {
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders}, "b", "a")
 	s.checkSound()
 
-	// Also of messages that had finished together, which a store may keep as one.
+	// The same holds for messages that finished together, whose records a store may keep as one entry.
 	s.keep(mails, time.Hour)
 	s.finishTogether(mails, "a", "b", "c")
 	s.wantRecorded(punctual.FinishedQuery{Topic: mails}, "a", "b", "c")
@@ -275,7 +276,8 @@ func finishedListAgain(s *harness) {
 	s.checkSound()
 }
 
-// finishedListChanging: a cursor stays good while records are added, replaced and forgotten, and shows no record again.
+// finishedListChanging: a list can be continued from a cursor while records are added, replaced and removed. It shows no record twice;
+// an ID that finished again comes with its new record.
 func finishedListChanging(s *harness) {
 	s.keep(orders, time.Hour)
 	ids := s.finishSome(10)
@@ -298,7 +300,7 @@ func finishedListChanging(s *harness) {
 	s.finish(orders, ids[4], punctual.OutcomeAcked) // the one behind it
 	s.wantRest(punctual.FinishedQuery{Topic: orders, Limit: 3, After: first.Next}, append(slices.Clone(ids[5:]), sorted("new", ids[3], ids[4])...))
 	s.wantRest(punctual.FinishedQuery{Topic: orders, Limit: 3, After: last.Next, Descending: true}, []string{ids[5], ids[2], ids[1], ids[0]})
-	s.clock.Set(noon.Add(time.Hour + 7*time.Second)) // the first eight are past their retention, and the cursor with them
+	s.clock.Set(noon.Add(time.Hour + 7*time.Second)) // the first eight are past their retention, among them those of both cursors
 	s.wantRest(punctual.FinishedQuery{Topic: orders, Limit: 3, After: first.Next}, append(slices.Clone(ids[8:]), sorted("new", ids[3], ids[4])...))
 	s.wantRest(punctual.FinishedQuery{Topic: orders, Limit: 3, After: last.Next, Descending: true}, nil)
 }
@@ -348,7 +350,7 @@ func finishedListGone(s *harness) {
 	s.pushAll(order("scheduled", time.Hour), order("dead", 0))
 	s.done(s.one(orders), punctual.SettleDiscard, 0)
 	s.purge(punctual.PurgeQuery{Topic: orders}, 1)
-	s.wantRecorded(punctual.FinishedQuery{Topic: orders}, ids...) // a purge leaves what has finished
+	s.wantRecorded(punctual.FinishedQuery{Topic: orders}, ids...) // a purge leaves the finished records
 	if n, err := s.inspector().DeleteTopic(s.ctx, orders); err != nil || n != 1 {
 		s.fail("DeleteTopic: %d, %v; want 1", n, err)
 	}
@@ -359,7 +361,8 @@ func finishedListGone(s *harness) {
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders}, ids[2])
 }
 
-// finishedListFew: more records are not selected than a store reads for one page, and those that are selected are found from both ends.
+// finishedListFew: a list finds the few records that it selects, from both ends, although there are more others than a store reads for
+// one page (storekit.ReadLimit).
 func finishedListFew(s *harness) {
 	const chunk, chunks = 250, storekit.ReadLimit * 5 / 4 / 250
 	s.keep(orders, time.Hour)

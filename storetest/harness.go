@@ -21,8 +21,8 @@ const (
 	mails  = "mails"
 )
 
-// harness is the store under test in one case, with the clock that the case moves. Its helpers fail
-// the case in the name of its promise.
+// harness is the store under test in one case, with the clock that the case moves. Its helpers name the promise of the case when
+// they fail it, except where they see that another promise is broken, such as P2 by a delivery before its due time.
 type harness struct {
 	T
 	promise string
@@ -31,7 +31,7 @@ type harness struct {
 	clock   *storekit.ManualClock
 	store   punctual.Store
 	closed  bool // the case has closed the store
-	// remember is the NewMessage.Remember of what the helpers push.
+	// remember is the NewMessage.Remember of each message that the helpers push without one of its own.
 	remember time.Duration
 }
 
@@ -51,7 +51,7 @@ func (s *harness) fail(format string, args ...any) {
 	s.Fatalf("%s: %s", s.promise, fmt.Sprintf(format, args...))
 }
 
-// under lets f fail in the name of another promise than the case's own.
+// under runs f, whose failures name the given promise instead of the case's own.
 func (s *harness) under(promise string, f func()) {
 	s.Helper()
 	old := s.promise
@@ -60,7 +60,7 @@ func (s *harness) under(promise string, f func()) {
 	s.promise = old
 }
 
-// inspector skips the case when the store has none.
+// inspector returns the store's Inspector. It skips the case when the store has none.
 func (s *harness) inspector() punctual.Inspector {
 	s.Helper()
 	i, err := punctual.As[punctual.Inspector](s.store)
@@ -75,7 +75,7 @@ func (s *harness) hasInspector() bool {
 	return err == nil
 }
 
-// abilities are those of the store; one that does not tell has none.
+// abilities returns the abilities of the store: none for a store that is no AbilityReporter.
 func (s *harness) abilities() punctual.Abilities {
 	s.Helper()
 	a, err := punctual.As[punctual.AbilityReporter](s.store)
@@ -91,7 +91,7 @@ func (s *harness) abilities() punctual.Abilities {
 
 func (s *harness) advance(d time.Duration) { s.clock.Advance(d) }
 
-// now is the store's clock.
+// now returns the time of the store's clock.
 func (s *harness) now() time.Time {
 	s.Helper()
 	t, err := s.store.Now(s.ctx)
@@ -110,8 +110,8 @@ func (s *harness) reopen() {
 	s.store = s.opener.reopen(s.store, s.clock)
 }
 
-// CheckSound runs the store's own scan, if it has one, and fails the test when the scan finds damage, or counts other
-// messages than the statistics tell of. Nobody else may use the store meanwhile.
+// CheckSound runs the store's own scan, if it has one, and fails the test when the scan finds damage, or counts other topics
+// or messages than the statistics of the Inspector. Nobody else may use the store meanwhile.
 func CheckSound(t T, store punctual.Store) {
 	t.Helper()
 	s := &harness{T: t, promise: p1, ctx: context.Background(), store: store}
@@ -135,7 +135,7 @@ func (s *harness) checkSound() {
 	s.checkCounts(r)
 }
 
-// checkCounts compares the scan with the statistics.
+// checkCounts compares the counts of a scan with the statistics, where the store has an Inspector.
 func (s *harness) checkCounts(r punctual.CheckReport) {
 	s.Helper()
 	i, err := punctual.As[punctual.Inspector](s.store)
@@ -188,12 +188,12 @@ func (s *harness) push(m punctual.NewMessage) punctual.PushResult {
 	return r
 }
 
-// order is a message of topic orders, due after delay.
+// order returns a message of topic orders, due after delay.
 func order(id string, delay time.Duration) punctual.NewMessage {
 	return punctual.NewMessage{Topic: orders, ID: id, Body: []byte("body of " + id), Delay: delay}
 }
 
-// claim claims without waiting and checks what holds for every delivery.
+// claim claims in the goroutine of the case, must succeed, and checks what holds for every delivery.
 func (s *harness) claim(c punctual.Claim) []punctual.Delivery {
 	s.Helper()
 	ds, err := s.store.Claim(s.ctx, c)
@@ -327,7 +327,7 @@ func (s *harness) amend(a punctual.Amendment) punctual.Amended {
 	return os[0]
 }
 
-// outcome amends one message: done if want is nil, else with that answer.
+// outcome amends one message. If want is nil the amendment must be made, else its answer must wrap want.
 func (s *harness) outcome(a punctual.Amendment, want error, when string) punctual.Amended {
 	s.Helper()
 	o := s.amend(a)
@@ -376,7 +376,8 @@ func (s *harness) get(topic, id string) punctual.Info {
 	return info
 }
 
-// wantState looks a message up where the store has an Inspector; StateNone is absent.
+// wantState checks the state of a message, where the store has an Inspector. With StateNone no message with the ID may be
+// stored.
 func (s *harness) wantState(topic, id string, want punctual.State) {
 	s.Helper()
 	i, err := punctual.As[punctual.Inspector](s.store)
@@ -398,7 +399,7 @@ func (s *harness) wantState(topic, id string, want punctual.State) {
 	}
 }
 
-// wantDead looks a dead message up where the store has an Inspector.
+// wantDead checks that a message is dead for the given reason, where the store has an Inspector.
 func (s *harness) wantDead(topic, id string, why punctual.DeathReason) {
 	s.Helper()
 	s.wantState(topic, id, punctual.StateDead)
@@ -442,11 +443,11 @@ type waiter struct {
 	s    *harness
 	c    punctual.Claim
 	done chan struct{}
-	ds   []punctual.Delivery // set when done is closed
-	err  error               // set when done is closed
+	ds   []punctual.Delivery // to be read only once done is closed
+	err  error               // to be read only once done is closed
 }
 
-// wait starts a claim; ctx may end it.
+// wait starts a claim in a goroutine. The claim ends with ctx, or at the latest with the case.
 func (s *harness) wait(ctx context.Context, c punctual.Claim) *waiter {
 	ctx, stop := context.WithCancel(ctx)
 	w := &waiter{s: s, c: c, done: make(chan struct{})}
@@ -474,7 +475,7 @@ func (w *waiter) over() bool {
 	}
 }
 
-// result is what the claim returned; the case fails when it does not return.
+// result returns what the claim returned. The case fails when the claim does not return within its waitLimit.
 func (w *waiter) result(after string) ([]punctual.Delivery, error) {
 	w.s.Helper()
 	if !w.over() {

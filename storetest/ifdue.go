@@ -25,7 +25,7 @@ func ifDueCases() []testCase {
 	}
 }
 
-// due is the due time of orders/x in a situation in which it is stored.
+// due returns the due time of orders/x in a situation in which the message is stored.
 func (at situation) due() time.Time {
 	if at.state == punctual.StateScheduled {
 		return noon.Add(time.Hour)
@@ -33,12 +33,12 @@ func (at situation) due() time.Time {
 	return noon
 }
 
-// wrongDues are conditions that no message in a situation meets.
+// wrongDues returns conditions (IfDue) that the message of the situation does not meet.
 func (at situation) wrongDues() []time.Time {
 	return []time.Time{at.due().Add(time.Millisecond), at.due().Add(-time.Millisecond), noon.Add(2 * time.Hour), punctual.MaxDue}
 }
 
-// wantAsBefore looks that the message of a situation is as it was, where the store has an Inspector.
+// wantAsBefore runs f and checks that the message of a situation is as it was before, where the store has an Inspector.
 func (s *harness) wantAsBefore(at situation, f func()) {
 	s.Helper()
 	if at.state == punctual.StateNone || !s.hasInspector() {
@@ -51,7 +51,7 @@ func (s *harness) wantAsBefore(at situation, f func()) {
 	s.wantUnchanged(before, "a change whose condition it does not meet")
 }
 
-// wantChanged: a push was refused because of its condition, and says so definitely.
+// wantChanged checks that a push of orders/x was refused with ErrChanged, and that the error is definite.
 func (s *harness) wantChanged(r punctual.PushResult, what string) {
 	s.Helper()
 	s.wantErr(r.Err, punctual.ErrChanged, "%s", what)
@@ -125,12 +125,12 @@ func ifDueMalformed(s *harness) {
 	s.wantBody("body of x")
 }
 
-// ifDueChanges are the four changes, of orders/x.
+// ifDueChanges returns an amendment of orders/x for each of the four changes.
 func ifDueChanges() []punctual.Amendment {
 	return []punctual.Amendment{cancel(orders, x), reschedule(orders, x, 3*time.Hour), requeue(orders, x, 3*time.Hour), remove(orders, x)}
 }
 
-// ifDueBare is the answer to a change without a condition, and whether the change would have an effect.
+// ifDueBare returns the answer to a change without a condition in a situation, and whether that change has an effect.
 func ifDueBare(c punctual.Change, at situation) (err error, effect bool) {
 	dead := at.state == punctual.StateDead
 	switch {
@@ -148,7 +148,8 @@ func ifDueBare(c punctual.Change, at situation) (err error, effect bool) {
 	return nil, true
 }
 
-// ifDueEverywhere: what would fail without an effect fails alike whatever the condition is; all else depends on it.
+// ifDueEverywhere: a change that would fail without a condition, and have no effect, fails with the same error whatever the condition
+// is. Any other change is made if the condition is met, and else fails with ErrChanged.
 func ifDueEverywhere(s *harness) {
 	for _, a := range ifDueChanges() {
 		t := newHarness(s.T, s.promise, s.opener)
@@ -180,7 +181,7 @@ func ifDueEverywhere(s *harness) {
 	}
 }
 
-// ifDueState is the state behind a change.
+// ifDueState returns the state of the message after a change. made tells whether the change returned no error.
 func ifDueState(c punctual.Change, at situation, made bool) punctual.State {
 	switch {
 	case !made:
@@ -191,8 +192,8 @@ func ifDueState(c punctual.Change, at situation, made bool) punctual.State {
 	return punctual.StateScheduled
 }
 
-// ifDueCancelled: a reschedule ends a message that was cancelled under a lease that has run out. This too it does only if the
-// message is due when the condition says.
+// ifDueCancelled: a reschedule ends a message that was cancelled under a lease which has run out, but only if the message meets the
+// condition.
 func ifDueCancelled(s *harness) {
 	d := bringLeasedCancelled(s)
 	s.clock.Set(d.LeaseUntil)
@@ -205,7 +206,8 @@ func ifDueCancelled(s *harness) {
 	s.wantState(orders, x, punctual.StateNone)
 }
 
-// ifDueMoved: after each thing that moves the due time the new one counts, and an extension and a release leave it alone.
+// ifDueMoved: after each operation that moves the due time a condition is compared with the new one. An extension and a release leave
+// the due time as it is.
 func ifDueMoved(s *harness) {
 	s.push(order(x, time.Minute))
 	at := noon.Add(time.Minute)
@@ -239,8 +241,8 @@ func ifDueMoved(s *harness) {
 	holds("replaced")
 }
 
-// saysDue: a push that would replace orders/x is refused with a condition 1 ms beside the time, and the Inspector, if there is one,
-// shows the time as the due time.
+// saysDue checks that orders/x is due at the time: a replacing push with a condition 1 ms earlier or later is refused, and the
+// Inspector, if there is one, shows the time as the due time.
 func (s *harness) saysDue(at time.Time, when string) {
 	s.Helper()
 	m := second(punctual.IfExistsReplace)

@@ -121,7 +121,7 @@ func (s *harness) fillStates(n int) {
 	}
 }
 
-// stateIDs are the IDs of a state after fillStates, from and up to.
+// stateIDs returns the IDs of the messages that fillStates made in a state, from number from up to number to-1.
 func stateIDs(state punctual.State, from, to int) []string {
 	var out []string
 	for i := from; i < to; i++ {
@@ -191,7 +191,8 @@ func inspectDescending(s *harness) {
 	}
 }
 
-// inspectTurn: a list may turn round at a page's end, because the cursor is a place.
+// inspectTurn: the cursor of a page can be used in the other direction, too. The list then goes back over the page, without the message
+// at the cursor.
 func inspectTurn(s *harness) {
 	in := s.inspector()
 	s.fillStates(10)
@@ -293,8 +294,8 @@ func inspectSameTime(s *harness) {
 	}
 }
 
-// inspectListMoving: messages that stay are shown once although others go meanwhile,
-// the one that a page ended with among them.
+// inspectListMoving: every message is shown once although the message that a page ended with is cancelled before the next page is
+// read.
 func inspectListMoving(s *harness) {
 	in := s.inspector()
 	for i := range 20 {
@@ -358,7 +359,8 @@ func inspectReason(s *harness) {
 	}
 }
 
-// inspectReasonFew: more are dead for another reason than a store looks at for one page.
+// inspectReasonFew: a list by reason finds the few that it selects although more messages are dead for another reason than a store
+// reads for one page (storekit.ReadLimit).
 func inspectReasonFew(s *harness) {
 	s.inspector()
 	const most = storekit.ReadLimit * 5 / 4
@@ -457,7 +459,7 @@ func inspectDurability(s *harness) {
 	}
 }
 
-// wantStats compares a topic's statistics.
+// wantStats compares the statistics of the topic that want names with want.
 func (s *harness) wantStats(want punctual.TopicStats) {
 	s.Helper()
 	got, err := s.inspector().Stats(s.ctx, want.Topic)
@@ -509,7 +511,7 @@ func inspectAllStats(s *harness) {
 	}
 }
 
-// wantForecast compares one forecast.
+// wantForecast compares the counts of a forecast with the wanted ones. q.Step has to be in whole milliseconds.
 func (s *harness) wantForecast(q punctual.ForecastQuery, counts []int64, overdue, beyond int64) {
 	s.Helper()
 	f, err := s.inspector().Forecast(s.ctx, q)
@@ -547,7 +549,7 @@ func inspectForecast(s *harness) {
 	s.wantForecast(punctual.ForecastQuery{Topic: orders, Step: time.Millisecond, Buckets: 1}, []int64{0}, 5, 4)
 }
 
-// inspectForecastFrom: buckets that begin before now hold what is ahead only.
+// inspectForecastFrom: a bucket that begins before now counts only messages that are due later than now.
 func inspectForecastFrom(s *harness) {
 	s.inspector()
 	for i, delay := range []time.Duration{0, time.Millisecond, 20*time.Minute - time.Millisecond, 20 * time.Minute, 79 * time.Minute, 80 * time.Minute} {
@@ -560,7 +562,7 @@ func inspectForecastFrom(s *harness) {
 	hour.Topic = ""
 	s.wantForecast(hour, []int64{2, 2}, 2, 1)
 	long := punctual.ForecastQuery{Topic: orders, From: s.now().Add(-3 * time.Hour), Step: time.Hour, Buckets: 2}
-	s.wantForecast(long, []int64{0, 0}, 2, 5) // it ends before now
+	s.wantForecast(long, []int64{0, 0}, 2, 5) // the last bucket ends before now
 	long.Buckets = 5
 	s.wantForecast(long, []int64{0, 0, 0, 3, 2}, 2, 0)
 }
@@ -583,7 +585,7 @@ func inspectForecastMalformed(s *harness) {
 	}
 }
 
-// inspectForecastAll: a forecast that reaches beyond all time does not overflow.
+// inspectForecastAll: a forecast whose buckets reach far beyond MaxDue does not overflow.
 func inspectForecastAll(s *harness) {
 	in := s.inspector()
 	s.push(punctual.NewMessage{Topic: orders, ID: "last", Due: punctual.MaxDue})
@@ -601,7 +603,7 @@ func inspectForecastAll(s *harness) {
 	}
 }
 
-// inspectForecastFine: the step is rounded up to whole milliseconds, and the one used is returned.
+// inspectForecastFine: the step is rounded up to whole milliseconds, and the forecast says the rounded one.
 func inspectForecastFine(s *harness) {
 	in := s.inspector()
 	for i := range 4 {

@@ -8,7 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// isolationCases: does what one topic is busy with delay another one?
+// isolationCases: does a topic delay another one that has a backlog, a waiting claim or a purge under way?
 func isolationCases() []testCase {
 	return []testCase{
 		{"beside a claim that waits", p14, isolatedFromWait},
@@ -22,16 +22,16 @@ func isolationCases() []testCase {
 // crowd is how many messages make a topic large here.
 const crowd = 5000
 
-// What otherTopicIsNotDelayed looks at: how much longer a call may take than the same call of an undisturbed store (P14), how many
-// rounds of calls it makes where the disturbance does not end by itself, and how often it tries.
+// What otherTopicIsNotDelayed goes by: how much longer the slowest call of a round may take than the slowest call of the same round on
+// an undisturbed store (P14), how many rounds it makes where the disturbance does not end by itself, and how often it tries.
 const (
 	delayLimit  = time.Second
 	delayRounds = 20
 	delayTries  = 3
 )
 
-// otherTopicWorks pushes to mails, claims and acks, and returns how long the slowest of the three calls took. The case's limit for hangs
-// bounds them.
+// otherTopicWorks pushes to mails, claims and acks, and returns how long the slowest of the three calls took. All three together may
+// take as long as the case's waitLimit.
 func (s *harness) otherTopicWorks(id, beside string) (slowest time.Duration) {
 	s.Helper()
 	ctx, end := context.WithTimeout(s.ctx, s.opener.waitLimit)
@@ -59,9 +59,10 @@ func (s *harness) otherTopicWorks(id, beside string) (slowest time.Duration) {
 	return slowest
 }
 
-// otherTopicIsNotDelayed works with mails while something disturbs the store: as long as a disturbance lasts that disturb begins and whose
-// end it tells, else for some rounds. Each round is compared with the same round on a store of its own that nothing disturbs. On a loaded
-// machine both are slow, and one may be slower by chance, so a delay counts only when each of several disturbances brings one.
+// otherTopicIsNotDelayed works with mails while something disturbs the store. disturb begins the disturbance and returns a channel that
+// receives a value when it has ended; for a disturbance that does not end by itself the channel is nil, and delayRounds rounds are made.
+// Each round is compared with the same round on a store of its own that nothing disturbs. On a loaded machine both are slow, and one may
+// be slower by chance, so the case fails only when there is a delay in each of delayTries disturbances.
 func (s *harness) otherTopicIsNotDelayed(beside string, disturb func() <-chan error) {
 	s.Helper()
 	undisturbed := newHarness(s.T, s.promise, s.opener)
@@ -91,7 +92,7 @@ func (s *harness) otherTopicIsNotDelayed(beside string, disturb func() <-chan er
 	s.fail("in each of %d tries a call in mails beside %s took longer than on an undisturbed store, by %v; want at most %v", delayTries, beside, delays, delayLimit)
 }
 
-// always is for a disturbance that has begun and does not end by itself.
+// always is the disturb of a disturbance that has begun already and does not end by itself.
 func always() <-chan error { return nil }
 
 // fill pushes a crowd to orders, due after delay.
@@ -120,7 +121,7 @@ func isolatedFromWait(s *harness) {
 	s.ack(w.wakes(x, "a push"))
 }
 
-// isolatedFromPaused: a claim of both topics passes by the one that is paused.
+// isolatedFromPaused: a claim from both topics gets the message of the one that is not paused.
 func isolatedFromPaused(s *harness) {
 	s.fill(0)
 	s.configure(orders, punctual.SettingsPatch{DeliveryPaused: ptr(true)})
@@ -165,7 +166,7 @@ func isolatedFromDelete(s *harness) {
 	})
 }
 
-// besideEach works with the other topic while f does away with a crowd, which is there anew for each try.
+// besideEach works with the other topic while f, in a goroutine, removes the messages of orders. For each try it fills orders anew.
 func (s *harness) besideEach(what string, f func() error) {
 	s.Helper()
 	s.otherTopicIsNotDelayed(what, func() <-chan error {

@@ -16,8 +16,8 @@ import (
 // heldUp is memstore on a machine where each call takes a while, and in which a call may hold the others up.
 type heldUp struct {
 	*memstore.Store
-	each, purge time.Duration // how long a call, and a purge alone, keeps the others out
-	backlog     time.Duration // how long a claim waits for each thousand messages of other topics
+	each, purge time.Duration // how long a push, claim or settlement keeps the other calls out, and how long a purge does
+	backlog     time.Duration // how much longer a claim does for each thousand live messages of topics other than its first one
 	turn        chan struct{} // has room for the one call that works; in a bubble of synctest a mutex would stop the time
 }
 
@@ -57,8 +57,8 @@ func (h *heldUp) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error
 	return h.Store.Purge(ctx, q)
 }
 
-// TestIsolationTellsABlockFromALoadedMachine shows that the cases of group isolation pass where every call is slow, and fail where one
-// topic holds up another for a little more than a second.
+// TestIsolationTellsABlockFromALoadedMachine shows for two cases of group isolation that they pass where every call is slow, and fail
+// where one topic holds up another for a little more than a second.
 func TestIsolationTellsABlockFromALoadedMachine(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -19,10 +19,10 @@ func largeCases() []testCase {
 	}
 }
 
-// largeItems is how many bodies of the largest size a call carries.
+// largeItems is how many messages with bodies of the largest size a call carries.
 const largeItems = 12
 
-// largeBody is the body of a message of these cases.
+// largeBody returns the body of message i of these cases.
 func largeBody(i int) []byte {
 	return bytes.Repeat([]byte{byte(i)}, punctual.DefaultMaxBody)
 }
@@ -36,7 +36,8 @@ func largeOrders(delay time.Duration) []punctual.NewMessage {
 	return ms
 }
 
-// wantLarge claims all messages but the one given, and checks their bodies.
+// wantLarge claims, and checks that all messages came but the one with the ID without, and that their bodies are those that body
+// returns.
 func (s *harness) wantLarge(without string, body func(i int) []byte) []punctual.Delivery {
 	s.Helper()
 	ds := s.take(orders, largeItems)

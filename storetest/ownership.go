@@ -37,7 +37,7 @@ func spoilMessage(m *punctual.Message) {
 	}
 }
 
-// own is a message with something in each part; its parts are fresh.
+// own returns a message with a body and a header. Its slices and maps are new.
 func own(id string) punctual.NewMessage {
 	return punctual.NewMessage{
 		Topic: orders, ID: id, Body: bytes.Repeat([]byte(id+" "), 20), Headers: map[string]string{"of": id},

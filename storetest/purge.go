@@ -25,7 +25,7 @@ func purgeCases() []testCase {
 	}
 }
 
-// purge needs an Inspector; it must remove exactly want messages.
+// purge purges, and must remove exactly want messages. It skips the case when the store has no Inspector.
 func (s *harness) purge(q punctual.PurgeQuery, want int64) {
 	s.Helper()
 	n, err := s.inspector().Purge(s.ctx, q)

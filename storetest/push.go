@@ -56,7 +56,8 @@ func pushComesBack(s *harness) {
 	s.none(orders, "a day after the ack")
 }
 
-// wantMessage compares a stored message with what was pushed.
+// wantMessage compares a stored message with the one that was pushed. created is when it was pushed, and due both its due time and
+// its first due time.
 func (s *harness) wantMessage(got punctual.Message, m punctual.NewMessage, created, due time.Time) {
 	s.Helper()
 	if got.ID != m.ID || got.Topic != m.Topic {
@@ -177,7 +178,7 @@ func pushMakesIDs(s *harness) {
 		batch[i] = punctual.NewMessage{Topic: orders, IfExists: punctual.IfExistsFail}
 	}
 	pushed := make(map[string]bool)
-	var newest string // ID of the rounds before
+	var newest string // the greatest ID that was made so far
 	for range 3 {
 		before := newest
 		s.advance(time.Millisecond)
@@ -286,7 +287,7 @@ func pushTwoTopics(s *harness) {
 	s.none(orders, "after orders/x was cancelled")
 }
 
-// pushNamesApart: topic and ID are two names, whatever bytes they consist of.
+// pushNamesApart: a topic and an ID do not run into one name, whatever bytes they consist of.
 func pushNamesApart(s *harness) {
 	names := [][2]string{
 		{"a", "b:c"},

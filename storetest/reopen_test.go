@@ -13,12 +13,12 @@ func openMemory(clock storekit.Clock) punctual.Store {
 	return memstore.New(&memstore.Options{Clock: clock})
 }
 
-// surviving stands in for a durable store: what it holds is still there.
+// surviving returns an opener that stands in for a durable store: what a store held is still there when it was reopened.
 func surviving() opener {
 	return opener{open: openMemory, reopen: func(old punctual.Store, _ storekit.Clock) punctual.Store { return old }}
 }
 
-// forgetful comes back empty.
+// forgetful returns an opener whose stores are empty when they were reopened.
 func forgetful() opener {
 	return opener{open: openMemory, reopen: func(_ punctual.Store, clock storekit.Clock) punctual.Store { return openMemory(clock) }}
 }

@@ -30,7 +30,7 @@ func repeatCases() []testCase {
 	}
 }
 
-// repeater skips the case when the store does not know calls again.
+// repeater returns the store's Repeater. It skips the case when the store has none.
 func (s *harness) repeater() storekit.Repeater {
 	s.Helper()
 	r, err := punctual.As[storekit.Repeater](s.store)
@@ -43,7 +43,7 @@ func (s *harness) repeater() storekit.Repeater {
 	return r
 }
 
-// within lets f call the store with a request.
+// within runs f, whose calls to the store carry the request.
 func (s *harness) within(r storekit.Request, f func()) {
 	old := s.ctx
 	s.ctx = storekit.WithRequest(old, r)
@@ -51,7 +51,7 @@ func (s *harness) within(r storekit.Request, f func()) {
 	s.ctx = old
 }
 
-// again calls f twice with a key, as somebody does whose first answer was lost.
+// again runs f twice, both times with the same key, as a client does whose first answer was lost.
 func (s *harness) again(key string, f func()) {
 	s.Helper()
 	s.repeater()
@@ -120,18 +120,19 @@ func repeatSettle(s *harness) {
 		d := s.one(orders)
 		s.again(id, func() {
 			s.done(d, c.verb, c.delay)
-			s.advance(time.Second) // what is done a second time would count from here
+			s.advance(time.Second) // the delay of a settlement that is made a second time would count from here
 		})
 		s.wantState(orders, id, c.then)
 		s.wantSettledOnce(d, c.verb, c.delay)
-		s.amend(cancel(orders, id)) // out of the way of the next one
+		s.amend(cancel(orders, id)) // so that the claim for the next verb does not return it
 		if c.then == punctual.StateLeased {
 			s.ack(d)
 		}
 	}
 }
 
-// wantSettledOnce looks at a message that was settled when the clock stood at its claim.
+// wantSettledOnce checks by the delay, and for a retry by the history, that a settlement which was sent twice was made once. The first
+// copy was sent at the time of the claim, so the delay counts from there.
 func (s *harness) wantSettledOnce(d punctual.Delivery, v punctual.Verb, delay time.Duration) {
 	s.Helper()
 	if !s.hasInspector() || v == punctual.SettleAck {
@@ -245,7 +246,8 @@ func repeatOther(s *harness) {
 	s.wantRefused(err, len(rs) == 1 && rs[0].Err != nil, rs)
 }
 
-// wantRefused expects an ErrInvalid of a call whose key was used for another one.
+// wantRefused checks that a call whose key was used for another call returned ErrInvalid. item tells whether an item of the call has
+// failed instead.
 func (s *harness) wantRefused(err error, item bool, results any) {
 	s.Helper()
 	if err == nil || item {

@@ -49,7 +49,7 @@ func Verbs() []punctual.Verb {
 	}
 }
 
-// settleVerb settles with a delay that the verb may have.
+// settleVerb settles by the verb, with a delay of a minute if the verb may have one.
 func (s *harness) settleVerb(d punctual.Delivery, v punctual.Verb) error {
 	s.Helper()
 	switch v {
@@ -99,7 +99,7 @@ func settleBackoff(s *harness) {
 	}
 }
 
-// dueAtOnly: nothing is due until after the delay; it returns that instant.
+// dueAtOnly moves the clock to 1 ms before the end of the delay, checks that nothing is due, and returns the end of the delay.
 func (s *harness) dueAtOnly(delay time.Duration, what string) time.Time {
 	s.Helper()
 	at := s.clock.Now().Add(delay)
@@ -158,8 +158,8 @@ func settleReleaseDue(s *harness) {
 	}
 }
 
-// settleFirstDue: what a holder does moves the due time alone; a reschedule, a requeue and a replacing push set the first due
-// time, too.
+// settleFirstDue: a retry and a snooze move the due time alone, a release and an extension move neither; a reschedule and a requeue
+// set the first due time, too.
 func settleFirstDue(s *harness) {
 	for _, expire := range []time.Duration{0, 24 * time.Hour} {
 		t := newHarness(s.T, s.promise, s.opener)
@@ -355,7 +355,7 @@ func settleBatch(s *harness) {
 	}
 }
 
-// settleOneOfMany: whichever of a batch fails, it alone comes back.
+// settleOneOfMany: whichever message of a batch is retried, it alone comes back.
 func settleOneOfMany(s *harness) {
 	const n = 5
 	for k := range n {
@@ -409,7 +409,7 @@ func settleMalformed(s *harness) {
 	s.ack(d)
 }
 
-// settleBeyond: what would be due after the end of time changes nothing, also in the last attempt.
+// settleBeyond: a retry or snooze to a time after MaxDue changes nothing, also in the last attempt.
 func settleBeyond(s *harness) {
 	for _, attempts := range []int{1, 2} {
 		t := newHarness(s.T, s.promise, s.opener)
@@ -468,7 +468,7 @@ func settleDue(s *harness) {
 	}
 }
 
-// bringAgain replaces orders/x and leases it.
+// bringAgain replaces orders/x by a message that is due at once, and leases that. v is for the text of a failure.
 func (s *harness) bringAgain(v punctual.Verb) punctual.Delivery {
 	s.Helper()
 	if r := s.try(punctual.NewMessage{Topic: orders, ID: x, IfExists: punctual.IfExistsReplace}); r.Err != nil {
@@ -477,7 +477,7 @@ func (s *harness) bringAgain(v punctual.Verb) punctual.Delivery {
 	return s.one(orders)
 }
 
-// settleDuePast: the message is ready at once, by that due time.
+// settleDuePast: the message is ready at once, keeps the instant in the past as its due time, and is claimed in the order of it.
 func settleDuePast(s *harness) {
 	for _, v := range givingBack() {
 		t := newHarness(s.T, s.promise, s.opener)
@@ -507,7 +507,8 @@ func settleDueFine(s *harness) {
 	}
 }
 
-// settleDueCounts: the attempt of a retry counts and that of a snooze does not, and the last retry kills.
+// settleDueCounts: the attempt of a retry counts and that of a snooze does not, and the retry of the last attempt makes the message
+// dead.
 func settleDueCounts(s *harness) {
 	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: 2})
 	due := noon

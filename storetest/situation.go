@@ -12,7 +12,7 @@ type situation struct {
 	name string
 	// state is what the store shows; StateNone when the message is not stored.
 	state punctual.State
-	// bring puts message orders/x there and returns the last lease it had, if any.
+	// bring brings message orders/x into the situation and returns the last lease that it had, or the zero Delivery.
 	bring func(s *harness) punctual.Delivery
 }
 

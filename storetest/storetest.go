@@ -15,8 +15,9 @@
 //
 // One case alone: go test -run 'TestStore/settle/ack_twice'.
 //
-// Run has one small case per rule of the contract in store.go, message.go and
-// inspector.go. Most other packages of the suite need no cases, because each has another judge of what is right:
+// Run has one small case per rule of the contract, as the files of the root package state it: store.go, message.go, inspector.go
+// and those of the other optional interfaces. Most other packages of the suite need no cases, because each has another judge
+// of what is right:
 //
 //   - transitions compares every operation in every situation of a message with package memstore.
 //   - random compares long random histories with package memstore.
@@ -24,7 +25,8 @@
 //   - ledger judges what callers saw of a store that is killed, cut off or loses power under load.
 //   - duties has cases of its own: that the copies of groups, forwarded follow-ups and schedules are whole, and made once.
 //
-// Every failure begins with the promise that was broken (P1 to P14, package promise).
+// Every failure of Run begins with the promise that was broken (P1 to P14, package promise), and so do most failures of the other
+// packages.
 package storetest
 
 import (
@@ -37,7 +39,7 @@ import (
 )
 
 // Open opens a fresh, empty store and has it closed by t.Cleanup. The store reads its time from
-// clock, or the real time when clock is nil. Some cases close the store themselves, so a second
+// clock, or from the system clock when clock is nil. Some cases close the store themselves, so a second
 // Close must not fail the test.
 type Open func(t *testing.T, clock storekit.Clock) punctual.Store
 
@@ -48,7 +50,7 @@ type Reopen func(t *testing.T, old punctual.Store, clock storekit.Clock) punctua
 // Option adjusts a suite to a store.
 type Option func(*Options)
 
-// Options are what the options of a suite say. Those who run a suite pass options; packages random and races read them.
+// Options are what the options of a suite say. Those who run a suite pass options; Run and packages random and races read them.
 type Options struct {
 	// Reopen is as WithReopen says; nil for a store that is not durable.
 	Reopen Reopen
@@ -78,9 +80,9 @@ func WithClockElsewhere() Option {
 }
 
 // WithLossyClaims tells the suite that the answer of a claim may be lost when its context ends. The store then gives
-// back what the claim has leased, and its attempt is not counted. In races.Run the answer may also come when the
-// short leases have run out, as on a network. Its messages may be given back only after their leases have run
-// out. Then the claim returns nothing, and attempts count although nobody saw them.
+// back what the claim has leased, and the attempt is not counted. In races.Run, whose leases are short, the answer may also
+// come after the leases have ended, as on a network. Then the claim does not return those messages, and the store may give
+// them back too late, so that an attempt counts although nobody saw it.
 func WithLossyClaims() Option {
 	return func(o *Options) { o.LossyClaims = true }
 }
@@ -95,7 +97,7 @@ func Collect(opts []Option) Options {
 }
 
 // Run runs every conformance case, each on a store of its own. The case moves the store's clock, so
-// nothing waits for real time. Cases that need an optional interface are skipped, and say so, when
+// no case waits in real time for a message to become due. Cases that need an optional interface are skipped, and say so, when
 // the store does not have it.
 func Run(t *testing.T, open Open, opts ...Option) {
 	o := Collect(opts)
@@ -115,7 +117,7 @@ func Run(t *testing.T, open Open, opts ...Option) {
 }
 
 // RunReopen runs the cases of group "reopen" alone. It is for further ways in which the process of a
-// durable store may end. So reopen may leave old as a kill leaves it, and open its data again.
+// durable store may end. For example, reopen may leave old as a kill would leave it, without Close, and open the data again.
 func RunReopen(t *testing.T, open Open, reopen Reopen) {
 	for _, c := range reopenCases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -226,10 +228,11 @@ type opener struct {
 	waitLimit time.Duration
 }
 
-// defaultWaitLimit only bounds hangs; it is long so that no slow machine fails.
+// defaultWaitLimit only bounds hangs. It is long so that a slow machine does not fail a case.
 const defaultWaitLimit = 30 * time.Second
 
-// runCase runs one case on a fresh store and checks the store for damage afterwards.
+// runCase runs one case on a fresh store. Afterwards it checks the store for damage, unless the case has failed or has closed
+// the store.
 func runCase(t T, c testCase, o opener) {
 	t.Helper()
 	s := newHarness(t, c.promise, o)

@@ -19,7 +19,8 @@ func (s *harness) surveyor() punctual.Surveyor {
 	return v
 }
 
-// inspectSurvey: a survey says what the statistics and the forecasts of the same moment say.
+// inspectSurvey: a survey has the statistics that Topics returns, and counts by due time, for all topics together except those that the
+// query leaves out, and for the largest ones.
 func inspectSurvey(s *harness) {
 	v := s.surveyor()
 	edges := []time.Time{s.now().Add(-time.Hour), s.now().Add(time.Minute), s.now().Add(2 * time.Minute), s.now().Add(time.Hour)}
@@ -73,7 +74,8 @@ func (s *harness) wantDue(got, want punctual.DueCounts) {
 	}
 }
 
-// inspectNextDue: a Surveyor tells without a full count how many messages of a topic are ready, and which due time comes next.
+// inspectNextDue: NextDue says how many messages of a topic are ready, up to MaxReadyCount, and the due time of the one that is claimed
+// next.
 func inspectNextDue(s *harness) {
 	v := s.surveyor()
 	if got, err := v.NextDue(s.ctx); err != nil || len(got.Topics) > 0 || !got.At.Equal(s.now()) {
@@ -102,7 +104,7 @@ func inspectNextDue(s *harness) {
 	s.done(s.take(orders, 1)[0], punctual.SettleAck, 0)
 	s.take(orders, 1)
 	heads(1, noon.Add(2*time.Millisecond))
-	s.advance(time.Minute) // the lease has run out
+	s.advance(time.Minute) // so that the lease has run out
 	heads(punctual.MaxReadyCount, noon.Add(2*time.Millisecond))
 }
 

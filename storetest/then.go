@@ -51,10 +51,10 @@ func thenCases() []testCase {
 	}
 }
 
-// reach is how far the settlements of the store reach.
+// reach returns where the follow-ups of a settlement may go in the store.
 func (s *harness) reach() punctual.Reach { return s.abilities().Follow }
 
-// follows skips the case when the store does not reach so far.
+// follows skips the case when the store reaches less far than need.
 func (s *harness) follows(need punctual.Reach) {
 	s.Helper()
 	if r := s.reach(); r < need {
@@ -67,7 +67,7 @@ func thenVerbs() []punctual.Verb {
 	return []punctual.Verb{punctual.SettleAck, punctual.SettleSnooze, punctual.SettleDiscard}
 }
 
-// thenState is the state of a message behind the verb v of thenVerbs, as settleVerb settles.
+// thenState returns the state of a message after settleVerb has settled it by v, which is one of thenVerbs.
 func thenState(v punctual.Verb) punctual.State {
 	switch v {
 	case punctual.SettleSnooze:
@@ -93,7 +93,7 @@ func noted(delay time.Duration) punctual.NewMessage {
 	return punctual.NewMessage{Topic: notes, ID: note, Body: []byte("note"), Delay: delay}
 }
 
-// followed is the settlement of d by v, as settleVerb settles, with follow-ups.
+// followed returns the settlement of d by v with follow-ups. Its delay is the one that settleVerb gives the verb.
 func followed(d punctual.Delivery, v punctual.Verb, then ...punctual.NewMessage) punctual.Settlement {
 	x := punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v, Then: then}
 	if v == punctual.SettleSnooze || v == punctual.SettleRetry || v == punctual.SettleExtend {
@@ -110,8 +110,8 @@ func (s *harness) follow(d punctual.Delivery, v punctual.Verb, then ...punctual.
 	}
 }
 
-// unfollowed settles with follow-ups of which number refused, from 1, or none if 0, is refused. Then nothing may have changed:
-// not the message, not its lease, not the topics.
+// unfollowed makes a settlement with follow-ups, which must fail with want and change nothing: not the message, not its lease, not
+// the counts of the topics. refused is the number, from 1, of the follow-up that the error must name; 0 if it is to name none.
 func (s *harness) unfollowed(x punctual.Settlement, want error, refused int, what string) {
 	s.Helper()
 	before, topics := s.snapshot(x.Topic, x.ID)
@@ -132,7 +132,7 @@ func (s *harness) unfollowed(x punctual.Settlement, want error, refused int, wha
 	}
 }
 
-// snapshot is a message and the counts of all topics, as far as the store has an Inspector.
+// snapshot returns a message and, as a text, the counts of all topics, where the store has an Inspector.
 func (s *harness) snapshot(topic, id string) (punctual.Info, string) {
 	s.Helper()
 	i, err := punctual.As[punctual.Inspector](s.store)
@@ -228,7 +228,7 @@ func (s *harness) thenMeets(d punctual.Delivery, v punctual.Verb, how punctual.I
 	switch {
 	case live && how == punctual.IfExistsFail, dead && !replaces:
 		s.wantAsBefore(at, func() { s.unfollowed(followed(d, v, second(how)), punctual.ErrDuplicate, 1, what) })
-		s.follow(d, v) // the lease is as good as before
+		s.follow(d, v) // the lease still holds
 		return false
 	case live && !replaces:
 		s.wantAsBefore(at, func() { s.follow(d, v, second(how)) })
@@ -247,12 +247,13 @@ func (s *harness) thenMeets(d punctual.Delivery, v punctual.Verb, how punctual.I
 	return true
 }
 
-// again is a follow-up with the ID of the settled message itself.
+// again returns a follow-up of orders/x with the same topic and ID.
 func again(how punctual.IfExists) punctual.NewMessage {
 	return punctual.NewMessage{Topic: orders, ID: x, Body: []byte("again"), Delay: time.Hour, IfExists: how}
 }
 
-// thenItself: an acked message has left its ID free, a discarded one has it as a dead one, a snoozed one as a scheduled one.
+// thenItself: for a follow-up with the topic and the ID of the settled message the ID is free after an ack, has a dead message after a
+// discard, and a scheduled one after a snooze.
 func thenItself(s *harness) {
 	s.follows(punctual.ReachFamily)
 	for _, v := range thenVerbs() {
@@ -267,7 +268,8 @@ func thenItself(s *harness) {
 	}
 }
 
-// thenItself settles orders/x with itself as the follow-up.
+// thenItself settles orders/x with the follow-up m, which has the same topic and ID. stored tells whether m must be stored, and refused
+// whether the settlement must fail.
 func (s *harness) thenItself(d punctual.Delivery, v punctual.Verb, m punctual.NewMessage, stored, refused bool, what string) {
 	s.Helper()
 	switch {
@@ -299,7 +301,7 @@ func (s *harness) thenItself(d punctual.Delivery, v punctual.Verb, m punctual.Ne
 	}
 }
 
-// thenItselfRemembered: an ID that is remembered behind the ack is in use by a finished message.
+// thenItselfRemembered: after an ack of a message whose ID is remembered, the ID is in use for a follow-up with the same ID.
 func thenItselfRemembered(s *harness) {
 	s.follows(punctual.ReachFamily)
 	for _, topics := range []bool{false, true} {
@@ -348,7 +350,7 @@ type badFollowUp struct {
 	m    punctual.NewMessage
 }
 
-// badFollowUps need orders/taken, which is due in an hour.
+// badFollowUps returns follow-ups of orders/x that are refused. They need the message orders/x~taken, which is due in an hour.
 func badFollowUps() []badFollowUp {
 	taken := punctual.NewMessage{Topic: orders, ID: x + "~taken"}
 	fails, changed := taken, taken
@@ -402,7 +404,7 @@ func thenRefused(s *harness) {
 	})
 }
 
-// thenRefusedAmong: one that is refused keeps those before and behind it from being stored.
+// thenRefusedAmong: when one follow-up is refused, those before and after it are not stored either.
 func thenRefusedAmong(s *harness) {
 	s.eachThenVerb(func(s *harness, v punctual.Verb, d punctual.Delivery) {
 		s.push(order(x+"~taken", time.Hour))
@@ -423,8 +425,8 @@ func thenRefusedAmong(s *harness) {
 	})
 }
 
-// thenPaused: the pause of a topic's pushes is one for follow-ups, too. It is found before an ID that is in use, and a companion
-// goes on.
+// thenPaused: a topic whose pushes are paused refuses follow-ups, too, before it is asked whether their ID is in use. Its companions
+// still take follow-ups.
 func thenPaused(s *harness) {
 	s.follows(punctual.ReachFamily)
 	s.inspector()
@@ -476,7 +478,7 @@ func thenStale(s *harness) {
 	}
 }
 
-// thenLate: a token is the current one until somebody else claims the message.
+// thenLate: when the lease has run out, the token is still the current one, so that a settlement with follow-ups succeeds.
 func thenLate(s *harness) {
 	s.eachThenVerb(func(s *harness, v punctual.Verb, d punctual.Delivery) {
 		s.clock.Set(d.LeaseUntil.Add(time.Second))
@@ -486,7 +488,8 @@ func thenLate(s *harness) {
 	})
 }
 
-// thenCancelled: an ack and a discard behind a cancel are as ever, and a snooze ends the message and stores nothing.
+// thenCancelled: after a cancel under the lease an ack and a discard store their follow-ups as without the cancel. A snooze ends the
+// message and stores none.
 func thenCancelled(s *harness) {
 	s.eachThenVerb(func(s *harness, v punctual.Verb, d punctual.Delivery) {
 		s.outcome(cancel(orders, x), punctual.ErrLeased, isLeased)
@@ -582,7 +585,7 @@ func thenSameID(s *harness) {
 	d := bringLeased(s)
 	s.unfollowed(followed(d, punctual.SettleAck, billed(0), noted(0), billed(time.Hour)), punctual.ErrInvalid, 3, "two with the same ID")
 	same := billed(0)
-	same.Topic = notes // another topic is another message
+	same.Topic = notes // in another topic the ID names another message
 	s.follow(d, punctual.SettleAck, billed(0), same)
 	s.one(bills)
 	s.one(notes)
@@ -619,7 +622,7 @@ func thenDelays(s *harness) {
 	s.one(bills)
 }
 
-// thenNamed: a follow-up without an ID gets one of its own, within reach of the settlement.
+// thenNamed: each follow-up without an ID gets an ID that no other one has, and that is within reach of the settlement.
 func thenNamed(s *harness) {
 	s.eachThenVerb(func(s *harness, v punctual.Verb, d punctual.Delivery) {
 		anonymous := punctual.NewMessage{Topic: bills}
@@ -638,7 +641,7 @@ func thenNamed(s *harness) {
 	})
 }
 
-// thenInOrder: each settlement meets what the one before it has stored.
+// thenInOrder: the follow-up of each settlement in a call finds what the settlements before it have stored.
 func thenInOrder(s *harness) {
 	s.follows(punctual.ReachFamily)
 	var items []punctual.Settlement
@@ -779,9 +782,9 @@ func thenBeforeLater(s *harness) {
 	}
 }
 
-// thenInOrderAcross: the order of a call holds between the topics of a family, too. A follow-up that replaces a dead message only is
-// stored behind a discard of that message, and leaves the message as it is before the discard. A store that sends the topics side
-// by side goes wrong in one of the two orders, so both are tried, several times.
+// thenInOrderAcross: the order of a call holds between the topics of a family, too. A follow-up with IfExistsReplaceDead replaces a
+// message that an item before it in the call has discarded. If the discard comes after it, the message is leased and is kept. A store
+// that sends the topics side by side goes wrong in one of the two orders, so both are tried, several times.
 func thenInOrderAcross(s *harness) {
 	s.follows(punctual.ReachFamily)
 	for try := range 12 {
@@ -802,7 +805,7 @@ func thenInOrderAcross(s *harness) {
 	}
 }
 
-// thenBeside: what is kept of the settled message does not depend on its follow-ups.
+// thenBeside: the finished record and the history of the settled message are as without follow-ups.
 func thenBeside(s *harness) {
 	s.follows(punctual.ReachFamily)
 	if _, err := s.keeper(); err == nil {
@@ -851,7 +854,8 @@ func thenAnywhere(s *harness) {
 	})
 }
 
-// thenOutOfReach: what a store cannot store in one step with the settlement it refuses, and changes nothing.
+// thenOutOfReach: a settlement with a follow-up that the store cannot store in one step with it fails with ErrUnsupported and changes
+// nothing.
 func thenOutOfReach(s *harness) {
 	reach := s.reach()
 	if reach == punctual.ReachAny {
@@ -888,7 +892,7 @@ func thenReopened(s *harness) {
 	})
 }
 
-// thenRepeated: a copy of a call is answered as the first one, and stores nothing.
+// thenRepeated: a copy of a call with follow-ups is answered as the first call was, and stores nothing.
 func thenRepeated(s *harness) {
 	s.repeater()
 	s.eachThenVerb(func(s *harness, v punctual.Verb, d punctual.Delivery) {

@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// togetherCases: what if several clients do the same at the same time? RunRaces goes
+// togetherCases: what if several clients do the same at the same time? races.Run goes
 // further; these cases say plainly what went wrong.
 func togetherCases() []testCase {
 	return []testCase{
@@ -98,8 +98,8 @@ func togetherClaim(s *harness) {
 	}
 }
 
-// whileClaimed lets one client claim all of n messages while another amends each; it
-// returns which were delivered, and the outcome for each.
+// whileClaimed lets one client claim n messages, one after the other, while another one amends each of them. It
+// returns which messages were delivered, and the error of each amendment.
 func (s *harness) whileClaimed(n int, change func(id string) punctual.Amendment) (map[string]bool, map[string]error) {
 	s.Helper()
 	batch := make([]punctual.NewMessage, n)

@@ -38,7 +38,7 @@ func topicCases() []testCase {
 	}
 }
 
-// wantSettings compares the settings in force.
+// wantSettings compares the settings of a topic with the wanted ones.
 func (s *harness) wantSettings(topic string, want punctual.Settings) {
 	s.Helper()
 	got, err := s.inspector().Settings(s.ctx, topic)
@@ -50,7 +50,8 @@ func (s *harness) wantSettings(topic string, want punctual.Settings) {
 	}
 }
 
-// defaults are the settings of a topic that was never configured. A store may be told to divide new topics.
+// defaults returns the settings of a topic that was never configured. Their Partitions come from the store, which may be configured
+// to divide new topics.
 func (s *harness) defaults() punctual.Settings {
 	s.Helper()
 	d := punctual.DefaultSettings()
@@ -60,9 +61,9 @@ func (s *harness) defaults() punctual.Settings {
 	return d
 }
 
-// everySetting changes all fields of the settings, also those that are added later. It leaves out those that the
-// store cannot change: Partitions in any case, FinishedRetention in a store that keeps no finished records, and those of events in one
-// that tells of none.
+// everySetting returns a patch that sets all settings. It goes through the fields by reflection, so that a setting which is added later
+// is among them. It leaves out those that the store cannot change: Partitions in any case, FinishedRetention in a store that keeps no
+// finished records, and Emit and EmitKeep in one that tells of no events.
 func everySetting(s *harness) punctual.SettingsPatch {
 	s.Helper()
 	var p punctual.SettingsPatch
@@ -124,7 +125,7 @@ func topicDefaults(s *harness) {
 	s.wantSettings(orders, s.defaults())
 }
 
-// patches sets one field each, then all.
+// patches returns patches of one setting each, then an empty one, and two of several settings.
 func patches() []punctual.SettingsPatch {
 	return []punctual.SettingsPatch{
 		{Lease: ptr(time.Minute)},
@@ -306,8 +307,8 @@ func topicPausedOrder(s *harness) {
 	s.wantBody("body of x")
 }
 
-// topicSettingsUsed: a setting counts when it is used, but for the time for which an ID is remembered, which is fixed when
-// its message finishes.
+// topicSettingsUsed: a setting counts as it is when it is used. The time for which an ID is remembered, however, is fixed when its
+// message finishes.
 func topicSettingsUsed(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Hour), DedupeWindow: ptr(time.Hour), Backoff: &punctual.Backoff{Delays: []time.Duration{time.Hour}}})
 	bringReady(s)
@@ -378,7 +379,7 @@ func topicRetention(s *harness) {
 	s.ack(s.one(orders))
 }
 
-// settings needs an Inspector.
+// settings returns the settings of a topic. It skips the case when the store has no Inspector.
 func (s *harness) settings(topic string) punctual.Settings {
 	s.Helper()
 	got, err := s.inspector().Settings(s.ctx, topic)
@@ -451,8 +452,8 @@ func (s *harness) divide(topic string, n int) {
 	}
 }
 
-// topicDivided: messages of a topic in many partitions are found in every way, and their IDs are taken.
-// After a deletion the topic may come again with another number.
+// topicDivided: the messages of a topic in many partitions are found by a push of their IDs, by Get, by a cancel and by a claim.
+// After a deletion the topic may be created again with another number of partitions.
 func topicDivided(s *harness) {
 	const n = 24
 	var last int64

@@ -53,7 +53,8 @@ func asleep() {
 	}
 }
 
-// wakeUp repeats: set the scene, wait, cause the event, expect the message orders/x, ack.
+// wakeUp runs several rounds: it calls scene, starts a claim that waits, calls event, expects that the claim returns orders/x, and
+// acks the message.
 func (s *harness) wakeUp(after string, scene, event func()) {
 	s.Helper()
 	for i := range rounds {
@@ -84,8 +85,8 @@ func waitOtherTopic(s *harness) {
 	}
 }
 
-// waitFarPush: while nothing is pending a claim may sleep for good. So it must be told of the first message, however
-// far ahead that is due, even if the store does not look at it yet.
+// waitFarPush: while no message is pending a claim may sleep without polling. So the store must notify it of the first message,
+// however far ahead that is due.
 func waitFarPush(s *harness) {
 	for _, ahead := range []time.Duration{3 * time.Second, 11 * time.Second, time.Minute, 59 * time.Minute} {
 		s.wakeUp(fmt.Sprintf("the due time, %v ahead, of a message pushed meanwhile", ahead), func() {}, func() {
@@ -95,11 +96,11 @@ func waitFarPush(s *harness) {
 	}
 }
 
-// suddenClock is a clock that can be put forward without a notice to those who wait for a time. A machine that was
-// suspended, or whose clock is set, does the same. Their waits last as long as before.
+// suddenClock is a clock that can be put forward without a notice to those who wait for a time: their waits last as long as
+// before. A machine that was suspended, or whose clock is set, does the same.
 type suddenClock struct {
 	*storekit.ManualClock
-	ahead atomic.Int64 // of the ManualClock, ns
+	ahead atomic.Int64 // how far it is ahead of the ManualClock, in ns
 }
 
 func (c *suddenClock) by() time.Duration { return time.Duration(c.ahead.Load()) }
@@ -163,8 +164,8 @@ func waitReplace(s *harness) {
 	})
 }
 
-// waitFirstCancelled: a claim that slept towards a message that is gone must look out for
-// the next one.
+// waitFirstCancelled: a claim that sleeps until the due time of a message that is cancelled meanwhile must wait for the next
+// message then.
 func waitFirstCancelled(s *harness) {
 	s.wakeUp("the first was cancelled and its own due time came", func() {
 		s.push(order("first", time.Second))
@@ -232,8 +233,8 @@ func waitResume(s *harness) {
 	})
 }
 
-// waitNotEarly moves the clock up to the due time in steps. Then wakes also checks that the
-// delivery was not early by the clock at which the claim was answered.
+// waitNotEarly moves the clock up to the due time in steps, and the claim must not return before. Then wakes also checks that
+// Delivery.Delivered is not before the due time.
 func waitNotEarly(s *harness) {
 	for range rounds {
 		r := s.push(order(x, 10*time.Millisecond+300*time.Microsecond))
@@ -304,8 +305,8 @@ func waitOneOfMany(s *harness) {
 	}
 }
 
-// awaitGivenBack waits until a message is free that was leased to a claim which has ended. The clock stands still, so its lease
-// has not run out.
+// awaitGivenBack waits until a message is ready again that was leased to a claim which has ended. The clock stands still, so the
+// lease has not run out: the store has given the message back.
 func (s *harness) awaitGivenBack(topic, id string) {
 	s.Helper()
 	var info punctual.Info
@@ -317,7 +318,7 @@ func (s *harness) awaitGivenBack(topic, id string) {
 	s.fail("the message of a claim that ended without it is %v after %d attempts; want ready after none", info.State, info.Attempt)
 }
 
-// awaitTaken waits until one of the waiting claims has what is due in a topic.
+// awaitTaken waits until one of the waiting claims has leased a message of the topic.
 func (s *harness) awaitTaken(topic string) {
 	s.Helper()
 	end := time.Now().Add(s.opener.waitLimit)
@@ -330,7 +331,7 @@ func (s *harness) awaitTaken(topic string) {
 	s.fail("no waiting claim took the message that was pushed to %s", topic)
 }
 
-// waitOver moves the clock on while real time passes too: the wait may be measured by
+// waitOver moves the clock on while real time passes too, because a store may measure the wait by
 // either.
 func waitOver(s *harness) {
 	s.push(order(x, 10*time.Hour))
@@ -365,8 +366,8 @@ func waitCancelled(s *harness) {
 	}
 }
 
-// oneAfterEnded is one behind claims that have ended. Where their answers may be lost, one of them may have the message for a
-// moment, until it is given back.
+// oneAfterEnded claims one message, as the method one does, after waiting claims have ended with their contexts. Where the answers
+// of claims may be lost, one of those claims may have leased the message, so that it comes only when the store has given it back.
 func (s *harness) oneAfterEnded(topic string) punctual.Delivery {
 	s.Helper()
 	if s.opener.lossyClaims {
@@ -400,7 +401,7 @@ func waitClose(s *harness) {
 	}
 }
 
-// closeStore closes the store; the case must not use it afterwards but for ErrClosed.
+// closeStore closes the store. Afterwards the case may only check that calls return ErrClosed.
 func (s *harness) closeStore() {
 	s.Helper()
 	s.closed = true

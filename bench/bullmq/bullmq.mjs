@@ -1,10 +1,11 @@
-// The side of BullMQ in the bench. It pushes and handles in loops of its own, because what a queue for Node can do is only seen
-// from Node. The bench, which is written in Go, starts it and speaks lines of JSON with it (bullmq.go).
+// This program is the part of the bench that uses BullMQ. It pushes and handles in loops of its own, because a library for Node can
+// only be called from Node. The bench, which is written in Go, starts it and exchanges lines of JSON with it (redis_bullmq.go).
 //
-//   node bullmq.mjs push HOST PORT          one request a line, one answer a line; ends with its standard input
-//   node bullmq.mjs consume HOST PORT SLOTS RECORDS   a consumer as consumer.go has it
+//   node bullmq.mjs push HOST PORT          reads one request from each line and answers with one line; ends with its standard input
+//   node bullmq.mjs consume HOST PORT SLOTS RECORDS   is a consumer as in consumer.go
 //
-// Bodies are base64 in the JSON of a job, as BullMQ keeps no bytes. Finished jobs are removed, as an ack of Punctual does.
+// Bodies are base64 in the JSON of a job, because BullMQ keeps JSON and no bytes. Finished jobs are removed, because an ack of
+// Punctual removes the message, too.
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
@@ -17,14 +18,17 @@ const [verb, host, port, ...rest] = process.argv.slice(2);
 const connection = { host, port: Number(port) };
 const say = (value) => process.stdout.write(JSON.stringify(value) + '\n');
 
-// cpu is the CPU time of this process in nanoseconds.
+// cpu returns the CPU time of this process in nanoseconds.
 const cpu = () => {
   const { user, system } = process.cpuUsage();
   return (user + system) * 1000;
 };
 
-// job is what add and addBulk take for the letter with a number and a due time in ms (letter.body in redis_systems.go).
+// Random bytes of which the bodies are cut.
 const random = randomBytes(1 << 20);
+
+// job returns what add and addBulk take for the letter with a number and a due time in ms. Its body is that of letter.body in
+// redis_systems.go.
 function job(seq, due) {
   const body = Buffer.alloc(bodyBytes);
   body.writeUInt32LE(seq, 0);
@@ -46,7 +50,7 @@ async function push(queue, letters) {
   }
 }
 
-// inParallel has n callers call f one time after the other until it returns false.
+// inParallel has n callers call f, each again and again until f returns false.
 const inParallel = (n, f) => Promise.all(Array.from({ length: n }, async () => { while (await f()); }));
 
 const requests = {
@@ -54,7 +58,7 @@ const requests = {
     await push(queue, letters);
     return {};
   },
-  // flatOut pushes for some time, and tells how many and how long.
+  // flatOut pushes for some time, and answers how many letters it has pushed, how long that took, and the CPU time.
   flatOut: async (queue, { callers, batch, ms }) => {
     let items = 0;
     const began = performance.now(), used = cpu();
@@ -79,7 +83,8 @@ const requests = {
     });
     return {};
   },
-  // evenly pushes letters one by one at a rate, each some time before it is due, and counts those that were stored too late.
+  // evenly pushes letters one by one at a rate, each lead_ms before it is due, and answers how many were stored only after
+  // they were due.
   evenly: async (queue, { n, rate, callers, lead_ms }) => {
     let next = 0, overdue = 0;
     const began = Date.now();
@@ -117,7 +122,7 @@ async function consume(slots, path) {
   const records = [];
   let told = 0;
   const worker = new Worker(queueName, async ({ data }) => {
-    const now = Date.now(); // whole ms, rounded down, as due times are whole ms: what is early shows as early
+    const now = Date.now(); // rounded down to whole ms; due times are whole ms, so a job that comes early is seen as early
     const body = Buffer.from(data.body, 'base64');
     records.push([body.readUInt32LE(0), Number(body.readBigUInt64LE(4)), now, body.length]);
   }, { connection, concurrency: Number(slots) });

@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// List reads all pages of a list. It returns an error when they are not well-formed: too large,
-// out of order, of another state or topic, or without end.
+// List reads all pages of a list. It returns an error when a page cannot be read or is not well-formed: too large,
+// out of order, with messages of another state, topic or reason, or with a cursor that leads to the same page again.
 func List(ctx context.Context, in punctual.Inspector, q punctual.ListQuery) ([]punctual.Info, error) {
 	var all []punctual.Info
 	limit := q.Limit
@@ -53,7 +53,7 @@ func List(ctx context.Context, in punctual.Inspector, q punctual.ListQuery) ([]p
 	}
 }
 
-// Info says how two views of a message differ, or nothing.
+// Info returns a text that says how two views of a message differ, or "" when they do not.
 func Info(a, b punctual.Info) string {
 	if d := Message(a.Message, b.Message); d != "" {
 		return d
@@ -71,7 +71,7 @@ func Info(a, b punctual.Info) string {
 	return History(a.Failures, b.Failures)
 }
 
-// Message says how two messages differ, or nothing.
+// Message returns a text that says how two messages differ, or "" when they do not.
 func Message(a, b punctual.Message) string {
 	switch {
 	case a.ID != b.ID || a.Topic != b.Topic:
@@ -94,7 +94,7 @@ func Message(a, b punctual.Message) string {
 	return ""
 }
 
-// History says how two histories of failures differ, or nothing.
+// History returns a text that says how two histories of failures differ, or "" when they do not.
 func History(a, b []punctual.Failure) string {
 	same := slices.EqualFunc(a, b, func(f, g punctual.Failure) bool {
 		return f.Attempt == g.Attempt && f.At.Equal(g.At) && f.Error == g.Error
@@ -105,7 +105,7 @@ func History(a, b []punctual.Failure) string {
 	return fmt.Sprintf("history %v and %v", a, b)
 }
 
-// SortTime is the time by which List orders a message.
+// SortTime returns the time by which Inspector.List orders a message.
 func SortTime(i punctual.Info) time.Time {
 	switch i.State {
 	case punctual.StateLeased:
@@ -116,7 +116,7 @@ func SortTime(i punctual.Info) time.Time {
 	return i.Due
 }
 
-// Stats says how the first differ from the second, or nothing.
+// Stats returns a text that says how got differs from want, or "" when they are equal.
 func Stats(got, want punctual.TopicStats) string {
 	switch {
 	case got.Topic != want.Topic:
@@ -132,20 +132,22 @@ func Stats(got, want punctual.TopicStats) string {
 	return ""
 }
 
-// Keeper is a store's FinishedKeeper, or an ErrUnsupported.
+// Keeper returns a store's FinishedKeeper, or an ErrUnsupported when the store keeps no finished records.
 func Keeper(ctx context.Context, s punctual.Store) (punctual.FinishedKeeper, error) {
 	k, err := punctual.As[punctual.FinishedKeeper](s)
 	if err != nil {
 		return nil, err
 	}
-	// A wrapper of another store learns only now what that one can do.
+	// A wrapper has the methods whatever the store below it can do, and returns ErrUnsupported if that keeps no records.
 	if _, err = k.Finished(ctx, "never-heard-of", "x"); errors.Is(err, punctual.ErrUnsupported) {
 		return nil, err
 	}
 	return k, nil
 }
 
-// FinishedList reads all pages of a list of finished records, from q.After on. The error says which page is malformed.
+// FinishedList reads all pages of a list of finished records, from q.After on. It returns an error that names the query of the page when
+// a page cannot be read or is malformed: too large, out of order, with a record that q does not select, with an ID that came before,
+// or with a cursor that came before. No message of the topic may finish meanwhile, because it could bring its ID a second time.
 func FinishedList(ctx context.Context, k punctual.FinishedKeeper, q punctual.FinishedQuery) (all []punctual.Finished, err error) {
 	limit := cmp.Or(q.Limit, 100)
 	seen, cursors := make(map[string]bool), make(map[string]bool)
@@ -186,7 +188,8 @@ func finishedOrder(a, b punctual.Finished) int {
 	return cmp.Or(a.KeptUntil.Compare(b.KeptUntil), strings.Compare(a.ID, b.ID))
 }
 
-// Finished says in what a finished record differs from what it should be. With lost, it may have lost when the lease began.
+// Finished returns a text that says how a finished record differs from the wanted one, or "" when it does not. If lost is set,
+// got.Delivered may be zero instead of the wanted time.
 func Finished(got, want punctual.Finished, lost bool) string {
 	switch {
 	case got.ID != want.ID || got.Topic != want.Topic:
@@ -205,7 +208,8 @@ func Finished(got, want punctual.Finished, lost bool) string {
 	return History(got.Failures, want.Failures)
 }
 
-// EqualSettings compares all fields, also those that come to be; no delays are as good as an empty list, and so are no groups.
+// EqualSettings reports whether all fields are equal, by reflection, so that fields which are added later count as well. For Delays and
+// Groups nil is equal to an empty list.
 func EqualSettings(a, b punctual.Settings) bool {
 	if len(a.Backoff.Delays) == 0 && len(b.Backoff.Delays) == 0 {
 		a.Backoff.Delays, b.Backoff.Delays = nil, nil

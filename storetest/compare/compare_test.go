@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/compare"
 )
 
-// Every field of a message counts. Otherwise random histories would pass over a field that a store forgets.
+// TestMessageComparesEveryField: compare.Message finds a difference in any single field. Otherwise random histories would not notice
+// that a store forgets a field.
 func TestMessageComparesEveryField(t *testing.T) {
 	all := reflect.TypeFor[punctual.Message]()
 	for i := range all.NumField() {

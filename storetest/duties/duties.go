@@ -1,6 +1,6 @@
 // Package duties shows that the duties of package duty hold their promises over a store: copies for groups, forwarded
-// follow-ups and the occurrences of schedules, whole or not at all, once, also when the process that does them is killed in
-// between.
+// follow-ups and the occurrences of schedules are stored whole or not at all, and once, also when the process that does the duties
+// is killed in between.
 package duties
 
 import (
@@ -72,7 +72,7 @@ func newBench(t *testing.T, store punctual.Store, topic string) *bench {
 	return &bench{T: t, store: store, in: in, queue: punctual.NewQueue(store, nil), topic: topic}
 }
 
-// duties does the duties of the case's topic, over the store or a way to it, until stop is called.
+// duties does the duties of the case's topic, over the store or a wrapper of it, until stop is called or the test ends.
 func (b *bench) duties(over ...punctual.Store) (stop func()) {
 	b.Helper()
 	store := b.store
@@ -116,7 +116,7 @@ func (b *bench) push(id string, opts ...punctual.PushOption) {
 
 func (b *bench) group(name string) string { return punctual.GroupTopic(b.topic, name) }
 
-// state is that of a message, StateNone for one that is not there.
+// state returns the state of a message, StateNone for one that is not there.
 func (b *bench) state(topic, id string) punctual.State {
 	b.Helper()
 	i, err := b.in.Get(b.Context(), topic, id)
@@ -154,7 +154,7 @@ func (b *bench) copied(group, id string) {
 	b.until(promise.P1, fmt.Sprintf("group %s has %s", group, id), func() bool { return b.state(b.group(group), id) != punctual.StateNone })
 }
 
-// ids are those of a topic's messages, dead ones included.
+// ids returns the IDs of a topic's messages, dead ones included, sorted.
 func (b *bench) ids(topic string) (ids []string) {
 	b.Helper()
 	for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
@@ -176,7 +176,7 @@ func (b *bench) ids(topic string) (ids []string) {
 	return slices.Compact(ids) // a message that becomes ready between two lists is in both
 }
 
-// claim takes one message of a topic and settles it.
+// claim claims one message of a topic and settles it.
 func (b *bench) claim(topic string, verb punctual.Verb) punctual.Delivery {
 	b.Helper()
 	ds, err := b.store.Claim(b.Context(), punctual.Claim{Topics: []string{topic}, Max: 1, Wait: patience})
@@ -364,7 +364,7 @@ func deadLetters(b *bench) {
 }
 
 func notCopied(b *bench) {
-	groups := make([]string, 9) // with a body of 1 MiB their copies are more than a settlement can have
+	groups := make([]string, 9) // the copies of a message of 1 MiB for nine groups are more than one settlement can have
 	for i := range groups {
 		groups[i] = fmt.Sprint("g", i)
 	}
@@ -419,7 +419,8 @@ func manyCopies(b *bench) {
 	tally.settled(b, groups)
 }
 
-// standsStill: the process that has claimed a message stands still until its lease has ended, and then makes its ack.
+// standsStill: the process that has claimed a message stands still until its lease has ended and another process has copied the message.
+// Then its ack must fail and make no copies.
 func standsStill(b *bench) {
 	b.groups("billing", "mail")
 	b.configure(b.topic, punctual.SettingsPatch{Lease: ptr(200 * time.Millisecond)})
@@ -427,7 +428,7 @@ func standsStill(b *bench) {
 	b.duties(still)
 	b.push("a")
 	select {
-	case <-still.stands: // between its claim and its ack
+	case <-still.stands: // the process stands between its claim and its ack
 	case <-time.After(patience):
 		b.Fatal("no settlement with copies was made, so this test shows nothing")
 	}
@@ -446,7 +447,7 @@ func standsStill(b *bench) {
 	}
 }
 
-// family is a way to the store that reaches only a family, as stores are whose topics lie on several servers.
+// family returns a wrapper of the store that reaches only a family, as a store does whose topics lie on several servers.
 func (b *bench) family() punctual.Store { return familyrig.New(b.store, 1, false) }
 
 // follow pushes a message, claims it and acks it with a follow-up in another topic.

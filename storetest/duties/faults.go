@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// lossy is a way to a store that loses the answer of some settlements: they are made, and nobody is told.
+// lossy is a wrapper of a store that loses the answer of every every-th call of Settle: the settlements are made, and the caller gets
+// ErrIndeterminate.
 type lossy struct {
 	Store punctual.Store
 	every int64
@@ -49,8 +50,8 @@ func (l *lossy) Now(ctx context.Context) (time.Time, error) { return l.Store.Now
 // Close implements punctual.Store.
 func (l *lossy) Close() error { return l.Store.Close() }
 
-// standing is a way to a store that stands still before its first settlement with follow-ups, until goes is closed. Its
-// renewals stand still, too.
+// standing is a wrapper of a store that stands still before its first settlement with follow-ups, until goes is closed. Until then
+// its extensions wait, too, and once it stands still it claims nothing any more.
 type standing struct {
 	Store  punctual.Store
 	once   sync.Once
@@ -107,7 +108,7 @@ func (s *standing) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctu
 // Claim implements punctual.Store.
 func (s *standing) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	select {
-	case <-s.stands: // a process that stands still claims nothing
+	case <-s.stands: // a process that stands still makes no claims
 		<-ctx.Done()
 		return nil, ctx.Err()
 	default:

@@ -22,20 +22,20 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Processes that do duties and are killed. A child process does them over a way to the store that tells its parent when it has
-// come to the stage at which it is to be killed, and goes no further.
+// Processes that do duties and are killed. A child process does them over a wrapper of the store, which tells the parent process when
+// the stage has come at which the child is to be killed, and goes no further.
 
-// stage is where a process is killed, and what has to be so then.
+// stage is the moment at which a process is killed, and what has to be true then.
 type stage struct {
 	name string
-	// settle and push report whether a call of that method is the one at which the process is killed, before it is made or behind
-	// it.
+	// settle and push report whether the process is killed at a call of that method for a topic: before the call is made or, if
+	// behind is set, after it.
 	settle, push func(behind bool, topic string) bool
-	// hit checks that the kill came there.
+	// hit checks that the process was killed at this stage.
 	hit func(b *bench)
 }
 
-// The topics of the stages. A follow-up goes from the topic of the messages to another one.
+// killTopic is the topic of the messages, and killTo the one to which their follow-ups go. stormed is the Child.Program of storm.
 const (
 	killTopic = "killed"
 	killTo    = "killed-to"
@@ -44,7 +44,7 @@ const (
 
 var killGroups = []string{"billing", "mail"}
 
-// arrived is the byte that a child writes when it has come to its stage.
+// arrived is the byte that a child sends its parent when its stage has come.
 const arrived = 'k'
 
 func stages() []stage {
@@ -121,9 +121,9 @@ func stages() []stage {
 // Opener opens the store that an address says, and has it closed at the end of the test.
 type Opener func(t *testing.T, address string) punctual.Store
 
-// RunKilled kills processes that do duties of a store, at each stage and then at random, and checks that all is done once.
-// address returns where a fresh store is, and open opens it in any process. test is the name of the test that calls RunKilled:
-// a child process runs that test alone and never returns from RunKilled.
+// RunKilled kills processes that do duties of a store, at each stage and then at random, and checks that each copy and each follow-up is
+// stored once. address returns where a fresh store is, and open opens it in any process. test is the name of the test that calls
+// RunKilled: a child process runs that test alone and never returns from RunKilled.
 func RunKilled(t *testing.T, test string, address func(t *testing.T) string, open Opener) {
 	if c, ok := ledger.ChildOf(t); ok {
 		runChild(t, c, open)
@@ -157,7 +157,7 @@ func follows(t *testing.T, store punctual.Store) bool {
 	return can.Follow != punctual.ReachNone
 }
 
-// closing runs f with the store, and closes it, because some stores have one process at a time.
+// closing runs f with the store, and then closes it, because only one process at a time can open some stores.
 func closing(t *testing.T, address string, open Opener, topic string, f func(b *bench)) {
 	t.Helper()
 	store := open(t, address)
@@ -167,7 +167,7 @@ func closing(t *testing.T, address string, open Opener, topic string, f func(b *
 	}
 }
 
-// killAt has a process killed at a stage, and the rest done by another one.
+// killAt has a process killed at a stage, and does the rest of the duties in this process.
 func killAt(t *testing.T, test string, s stage, address string, open Opener) {
 	closing(t, address, open, killTopic, func(b *bench) {
 		short := punctual.SettingsPatch{Lease: ptr(time.Second)}
@@ -211,7 +211,7 @@ func killAt(t *testing.T, test string, s stage, address string, open Opener) {
 	})
 }
 
-// runChild does what the parent of this process told, until it is killed.
+// runChild does what Child.Program says, until the process is killed.
 func runChild(t *testing.T, c ledger.Child, open Opener) {
 	store := open(t, c.Store)
 	if c.Program == stormed {
@@ -226,7 +226,7 @@ func runChild(t *testing.T, c ledger.Child, open Opener) {
 	select {} // until it is killed
 }
 
-// stopping is a way to a store that stops for good at a stage.
+// stopping is a wrapper of a store whose Settle or Push never returns once the stage has come.
 type stopping struct {
 	Store   punctual.Store
 	stage   stage
@@ -282,8 +282,8 @@ func (s *stopping) Now(ctx context.Context) (time.Time, error) { return s.Store.
 // Close implements punctual.Store.
 func (s *stopping) Close() error { return s.Store.Close() }
 
-// killAtRandom kills processes that push, cancel and copy, one after the other, and judges the copies by what the processes
-// were told.
+// killAtRandom kills processes that push, cancel and copy, one after the other, and judges the copies by the answers that the
+// processes have written down.
 func killAtRandom(t *testing.T, test, address string, open Opener) {
 	seed := ledger.TortureSeed(t)
 	r := rand.New(rand.NewPCG(seed, 8))
@@ -322,8 +322,8 @@ func killAtRandom(t *testing.T, test, address string, open Opener) {
 	})
 }
 
-// storm pushes and cancels messages, and does the duties meanwhile, until the process is killed. It writes down each call
-// before it is made, and its answer.
+// storm pushes and cancels messages, and does the duties meanwhile, until the process is killed. It writes down each push and each
+// cancel before it makes the call, and its answer unless that leaves open whether the call was carried out.
 func storm(t *testing.T, c ledger.Child, store punctual.Store) {
 	b := newBench(t, store, killTopic)
 	file, err := os.OpenFile(c.Journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -368,7 +368,7 @@ func storm(t *testing.T, c ledger.Child, store punctual.Store) {
 	all.Wait()
 }
 
-// readJournal returns what the processes were told.
+// readJournal reads what storm has written down.
 func readJournal(b *bench, journal string) *tally {
 	b.Helper()
 	file, err := os.Open(journal)

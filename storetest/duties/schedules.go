@@ -20,8 +20,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// RunSchedules runs every case of recurring schedules over one store whose clock the cases move, and one, of two processes, over
-// a store that reads the real time. Those of the first kind do the duty by hand, so that they take no longer than their calls.
+// RunSchedules runs the cases of recurring schedules over one store whose clock the cases move, and one more case, of two processes,
+// over a store that reads the real time. The former do the duty by hand, so that they take no longer than their calls.
 func RunSchedules(t *testing.T, open storetest.Open) {
 	clock := storekit.NewManualClock(time.Now().Truncate(time.Hour))
 	store := open(t, clock)
@@ -79,7 +79,7 @@ func hasFollowUps(t *testing.T, store punctual.Store) bool {
 }
 
 // cronBench is a bench whose store reads its time from a clock that the case moves, and a duty that runs when the case says so.
-// It begins half an hour behind a full hour.
+// The clock of a case begins half an hour after a full hour.
 type cronBench struct {
 	*bench
 	clock *storekit.ManualClock
@@ -117,7 +117,7 @@ func (b *cronBench) info() punctual.ScheduleInfo {
 	return s
 }
 
-// ticks takes the schedules of the case's topic that are due, as a duty does.
+// ticks claims the schedules of the case's topic that are due, as a duty does.
 func (b *cronBench) ticks() []punctual.Delivery {
 	b.Helper()
 	ds, err := b.store.Claim(b.Context(), punctual.Claim{Topics: []string{b.topic + "@cron"}, Max: 100, Lease: 5 * time.Second})
@@ -150,7 +150,7 @@ func (b *cronBench) tick() {
 	}
 }
 
-// at lets the clock reach so many hours, and a little more, and runs the duty.
+// at sets the clock to so many hours after hour, plus more, and runs the duty.
 func (b *cronBench) at(hours int, more ...time.Duration) {
 	b.Helper()
 	b.sets(hours, more...)
@@ -165,7 +165,7 @@ func (b *cronBench) sets(hours int, more ...time.Duration) {
 	b.clock.Set(t)
 }
 
-// id is the ID of the occurrence of an hour.
+// id returns the ID of the occurrence that the schedule has so many hours after hour.
 func (b *cronBench) id(hours int) string {
 	return hourly + "~" + b.hour.Add(time.Duration(hours)*time.Hour).UTC().Format("20060102T150405Z")
 }
@@ -256,7 +256,7 @@ func putAgain(b *cronBench) {
 	if m := b.get(b.topic, b.id(1)); string(m.Body) != "b" {
 		b.Errorf("the body is %q", m.Body)
 	}
-	// A change while a time has come that no duty has taken up: that time counts, by the former definition.
+	// The schedule is changed while a time has come that no duty has decided. That time is still stored, by the former definition.
 	b.sets(2, 10*time.Minute)
 	b.takes(punctual.SettleAck)
 	s.Spec = "30 * * * *"
@@ -280,10 +280,10 @@ func overlapSkip(b *cronBench) {
 	if err != nil || len(ds) != 1 {
 		b.Fatal(ds, err)
 	}
-	b.at(3) // while it is worked on
+	b.at(3) // while the first occurrence is leased
 	b.wantStored(1)
 	b.settle(punctual.Settlement{Topic: b.topic, ID: ds[0].ID, Token: ds[0].Token, Verb: punctual.SettleDiscard, Error: "given up"})
-	b.at(4) // one that is dead overlaps with nothing
+	b.at(4) // a dead occurrence does not count as an overlap
 	b.wantStored(1, 4)
 	b.wantCounts(2, 0, 2)
 	var last []punctual.OccurrenceStatus
@@ -313,7 +313,7 @@ func overlapReplace(b *cronBench) {
 	if err != nil || len(ds) != 1 {
 		b.Fatal(ds, err)
 	}
-	b.at(3) // the one that is worked on ends with this attempt
+	b.at(3) // the leased occurrence is cancelled, so it ends with this attempt
 	b.wantStored(2, 3)
 	if i := b.get(b.topic, b.id(2)); !i.CancelRequested {
 		b.Errorf("%s: the one before was not cancelled: %+v", promise.P5, i)
@@ -397,7 +397,7 @@ func pauseAndResume(b *cronBench) {
 		b.Fatal(err)
 	}
 	b.tick()
-	b.wantStored(7) // what makes up for the pause
+	b.wantStored(7) // the latest time of the pause is made up for
 	b.wantCounts(2, 2, 3)
 }
 
@@ -536,7 +536,7 @@ func pausedTopic(b *cronBench) {
 	b.wantStored(3)
 	b.wantCounts(1, 2, 0)
 	b.configure(b.topic, punctual.SettingsPatch{DeliveryPaused: ptr(true)})
-	b.at(4) // the one before waits
+	b.at(4) // the occurrence before still waits
 	b.wantStored(3)
 	b.wantCounts(1, 2, 1)
 }
@@ -589,7 +589,7 @@ func manySchedules(b *cronBench) {
 	}
 }
 
-// awayForADay: nobody reached the store for a day, in which times of schedules with each policy came.
+// awayForADay: no duty ran for a day, in which the times of a schedule of each Missed policy came.
 func awayForADay(b *cronBench) {
 	for _, m := range []punctual.Missed{punctual.MissedLatest, punctual.MissedAll, punctual.MissedNone} {
 		s := punctual.Schedule{Topic: b.topic, Name: m.String(), Spec: "0 * * * *", Missed: m, Overlap: punctual.OverlapAllow}
@@ -645,7 +645,7 @@ func leftOutTold(b *cronBench) {
 	b.configure(b.topic, punctual.SettingsPatch{Emit: ptr(punctual.EventMissed | punctual.EventSkipped)})
 	b.put(punctual.Schedule{})
 	b.at(5, 30*time.Minute) // 1 to 4 are missed, 5 makes up for them
-	b.at(6)                 // skipped, because 5 waits
+	b.at(6)                 // 6 is skipped, because 5 still waits
 	if _, err := b.queue.SkipSchedule(b.Context(), b.topic, hourly, 1); err != nil {
 		b.Fatal(err)
 	}
@@ -671,7 +671,7 @@ func leftOutTold(b *cronBench) {
 		}
 	}
 	b.wantCounts(2, 4, 2)
-	// What nobody takes is dropped, though the topic tells of nothing else.
+	// An event that nobody takes is dropped when its time is over, although no further event of that kind comes.
 	b.at(9)
 	b.clock.Set(hour(9).Add(25 * time.Hour))
 	b.tick()
@@ -692,15 +692,15 @@ func deadHolder(b *cronBench) {
 	}
 }
 
-// everyTimeOnce lets a schedule live through random hours: duties that die, late duties, changed definitions, consumers that ack
-// or give up. The ledger's rule of occurrences judges what was stored.
+// everyTimeOnce has a schedule go through random hours: duties whose ack comes when their lease has ended, changed definitions,
+// consumers that ack or discard. ledger.Occurrences judges what was stored.
 func everyTimeOnce(b *cronBench) {
 	for _, problem := range randomHours(b) {
 		b.Error(problem)
 	}
 }
 
-// randomHours returns what the ledger says of such hours.
+// randomHours goes through the hours of everyTimeOnce and returns what ledger.Occurrences finds wrong.
 func randomHours(b *cronBench) (problems []string) {
 	r := rand.New(rand.NewPCG(ledger.TortureSeed(b.T), 9))
 	var told ledger.Occurrences
@@ -736,14 +736,14 @@ func randomHours(b *cronBench) (problems []string) {
 			before := s
 			s.Spec = specs[r.IntN(len(specs))]
 			if err := put(); errors.Is(err, punctual.ErrOverloaded) {
-				told.Refused() // four changes wait for a duty
+				told.Refused() // the former definitions of four changes wait for a duty already
 				s = before
 				b.tick()
 			} else if err != nil {
 				b.Fatal(err)
 			}
 		case 1:
-			var late []punctual.Settlement // of a duty that stands still between its claim and its ack
+			var late []punctual.Settlement // the acks of a duty that stands still after its claim
 			for _, d := range b.ticks() {
 				how := punctual.DecisionOf(b.duty.Handle(b.Context(), &d))
 				late = append(late, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: how.Verb, Delay: how.Delay, Then: how.Then})
@@ -751,7 +751,7 @@ func randomHours(b *cronBench) (problems []string) {
 			b.clock.Advance(5 * time.Second)
 			b.tick()
 			take()
-			b.clock.Advance(time.Millisecond) // what is stored twice has two instants
+			b.clock.Advance(time.Millisecond) // so that an occurrence that is stored a second time has another Created
 			if len(late) > 0 {
 				if _, err := b.store.Settle(b.Context(), late); err != nil {
 					b.Fatal(err)
@@ -771,8 +771,8 @@ func randomHours(b *cronBench) (problems []string) {
 	return told.Judge(info, b.clock.Now())
 }
 
-// twoProcesses: two processes do the duties of a store by the real clock, over ways that lose some answers, and consumers ack
-// what they store. Each second of a schedule is stored once.
+// twoProcesses: two processes do the duties of a store by the real clock, over wrappers that lose some answers, and a consumer acks
+// what they store. Each second of a schedule must be stored once.
 func twoProcesses(b *bench) {
 	var told ledger.Occurrences
 	s := punctual.Schedule{Topic: b.topic, Name: "each", Spec: "* * * * * *", Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow}

@@ -18,19 +18,19 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Processes that do the duty of schedules and are killed. Each runs the duty, takes and acks occurrences, and changes the
-// definition of one of the schedules now and then, until it is killed. The ledger's rule of occurrences then judges what the
-// processes were told.
+// Processes that do the duty of schedules and are killed. Each runs the duty, claims and acks occurrences, and changes the
+// definition of one of the schedules now and then, until it is killed. ledger.Occurrences then judges the answers that the
+// processes have written down.
 
 const (
-	// killedSchedules is how many schedules there are. Each comes once a second, spread over it, so that a tick is due each
-	// 17 ms.
+	// killedSchedules is how many schedules there are. Each has a time in every second, spread over the second, so that a tick is due
+	// about every 17 ms.
 	killedSchedules = 60
-	// ticked is the program of such a process.
+	// ticked is the Child.Program of such a process.
 	ticked = "ticks"
 )
 
-// killedSpecs are what the first schedule changes between.
+// killedSpecs are the Specs between which the first schedule changes.
 var killedSpecs = []string{"* * * * * *", "*/2 * * * * *", "1-59/3 * * * * *"}
 
 func killedSchedule(i int, spec string) punctual.Schedule {
@@ -40,8 +40,8 @@ func killedSchedule(i int, spec string) punctual.Schedule {
 	}
 }
 
-// RunKilledSchedules kills processes that do the duty of schedules, 12 times or as often as PUNCTUAL_TORTURE_CYCLES says, and
-// judges that each time was stored once. Its parameters are those of RunKilled.
+// RunKilledSchedules kills processes that do the duty of schedules, before and after the ack of a tick, and then at random, 12 times or
+// as often as PUNCTUAL_TORTURE_CYCLES says. It checks that each time was stored once. Its parameters are those of RunKilled.
 func RunKilledSchedules(t *testing.T, test string, address func(t *testing.T) string, open Opener) {
 	if c, ok := ledger.ChildOf(t); ok {
 		store := open(t, c.Store)
@@ -79,7 +79,7 @@ func RunKilledSchedules(t *testing.T, test string, address func(t *testing.T) st
 	closing(t, where, open, killTopic, func(b *bench) { judgeTicks(b, journal, rounds) })
 }
 
-// tickStages are the kills before and behind the ack of a tick.
+// tickStages returns the stages before and after the ack of a tick.
 func tickStages() []stage {
 	const cron = killTopic + "@cron"
 	never := func(bool, string) bool { return false }
@@ -107,7 +107,7 @@ func tickStages() []stage {
 	}
 }
 
-// killTickAt has a process killed at a stage of a tick, and another one go on.
+// killTickAt has a process killed at a stage of a tick, and goes on with the duty in this process.
 func killTickAt(t *testing.T, test string, s stage, address string, open Opener) {
 	var told ledger.Occurrences
 	closing(t, address, open, killTopic, func(b *bench) {
@@ -155,7 +155,7 @@ func killTickAt(t *testing.T, test string, s stage, address string, open Opener)
 	})
 }
 
-// judgeTicks does what is left and judges each schedule.
+// judgeTicks does the duty until nothing is left to be decided, and judges each schedule.
 func judgeTicks(b *bench, journal string, rounds int) {
 	told := readTicks(b, journal)
 	stop := runDuty(b.store, killTopic)
@@ -174,7 +174,7 @@ func judgeTicks(b *bench, journal string, rounds int) {
 	if err := stop(); err != nil {
 		b.Error(err)
 	}
-	// What is in the topic now was met by nobody, or was not acked.
+	// The occurrences that are in the topic now were claimed by no process, or not acked.
 	for _, id := range b.ids(killTopic) {
 		told.met(id, b.get(killTopic, id).Created.UnixMilli())
 	}
@@ -185,7 +185,7 @@ func judgeTicks(b *bench, journal string, rounds int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		info.Overdue = time.Time{} // the duty has ended, so the times that come now are nobody's
+		info.Overdue = time.Time{} // the duty has ended, so that nobody decides about the times that come now
 		now, err := b.store.Now(b.Context())
 		if err != nil {
 			b.Fatal(err)
@@ -201,11 +201,11 @@ func judgeTicks(b *bench, journal string, rounds int) {
 	}
 }
 
-// ticksTold is what the processes were told.
+// ticksTold has what the processes have written down.
 type ticksTold struct {
 	schedules        map[string]*ledger.Occurrences
 	deliveries, puts int
-	// inHand are the ticks that processes had in hand when they were killed, by the name of the schedule and the end of the
+	// inHand has the ticks that were leased to a process when it was killed, by the name of the schedule and the end of the
 	// lease.
 	inHand map[string]bool
 }
@@ -220,18 +220,19 @@ func (t *ticksTold) met(id string, created int64) {
 
 // tickLine is a line of the journal of runTicks.
 type tickLine struct {
-	// What is putting, put, met or left. A process writes putting before a call that puts a schedule, and put after it. left
-	// tells of a schedule whose tick another process had in hand when it was killed.
+	// What is putting, put, met or left. A process writes putting before a call that puts a schedule, and put after it. met is an
+	// occurrence that was delivered, and left a schedule whose tick was leased to another process when that was killed.
 	What string
-	// Name is that of the schedule, or with met the ID of an occurrence that was delivered.
+	// Name is that of the schedule, or with met the ID of the occurrence.
 	Name string
-	// Spec, with putting, is a place in killedSpecs.
+	// Spec, with putting, is an index of killedSpecs.
 	Spec int `json:",omitzero"`
-	// At is the store's clock, with met when the occurrence was created, and with left the end of the lease, in Unix ms.
+	// At is a time in Unix ms: with putting and put the store's clock, with met when the occurrence was created, and with left the end
+	// of the lease.
 	At int64
 }
 
-// runTicks works until the process is killed, and writes down what the judge has to know.
+// runTicks works until the process is killed, and writes down what judgeTicks has to know.
 func runTicks(t *testing.T, c ledger.Child, store punctual.Store) {
 	b := newBench(t, store, killTopic)
 	ctx := context.Background()
@@ -254,7 +255,7 @@ func runTicks(t *testing.T, c ledger.Child, store punctual.Store) {
 		}
 		return err
 	}
-	if c.Process == 1 { // the others find them
+	if c.Process == 1 { // the later processes find the schedules in the store
 		for i := range killedSchedules {
 			if err := put(i, 0); err != nil {
 				t.Fatal(err)
@@ -294,7 +295,7 @@ func runTicks(t *testing.T, c ledger.Child, store punctual.Store) {
 	}
 }
 
-// readTicks reads what runTicks wrote.
+// readTicks reads what runTicks has written down.
 func readTicks(b *bench, journal string) *ticksTold {
 	b.Helper()
 	t := &ticksTold{schedules: make(map[string]*ledger.Occurrences), inHand: make(map[string]bool)}

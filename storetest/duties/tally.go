@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// tally is the rule of the ledger for groups: each message that came due has one copy in each group, and one that was cancelled
+// tally judges the copies for groups: each message that came due has one copy in each group, and one that was cancelled
 // before has none. Its methods are safe for concurrent use.
 type tally struct {
 	mu sync.Mutex
@@ -23,7 +23,7 @@ type tally struct {
 type fate struct {
 	pushed    bool // the push was answered; otherwise the message may be there or not
 	cancelled bool // certainly
-	maybe     bool // a cancel has no answer
+	maybe     bool // a cancel has no answer, or one that leaves open whether the message is copied
 }
 
 func newTally() *tally { return &tally{messages: make(map[string]*fate)} }
@@ -41,7 +41,7 @@ func (t *tally) pushing(id string)    { t.note(id, func(*fate) {}) }
 func (t *tally) pushed(id string)     { t.note(id, func(f *fate) { f.pushed = true }) }
 func (t *tally) cancelling(id string) { t.note(id, func(f *fate) { f.maybe = true }) }
 
-// cancelled takes the answer of a cancel. After ErrNotFound the message was copied already, so its copies are there.
+// cancelled takes the answer of a cancel. ErrNotFound says that the message was copied already, so its copies are there.
 func (t *tally) cancelled(id string, err error) {
 	t.note(id, func(f *fate) {
 		switch {
@@ -50,7 +50,7 @@ func (t *tally) cancelled(id string, err error) {
 		case errors.Is(err, punctual.ErrNotFound):
 			f.maybe = false
 		}
-		// ErrLeased leaves it open: an attempt to copy that fails is the last one, and then the message ends.
+		// After ErrLeased both are possible: the attempt under way copies the message or fails, and no other attempt follows.
 	})
 }
 
@@ -73,7 +73,7 @@ func (t *tally) settled(b *bench, groups []string) {
 	}
 }
 
-// judge returns what is wrong with the IDs that the groups have, sorted.
+// judge returns what is wrong with the IDs that the groups have. has[i] has those of groups[i], and must be sorted.
 func (t *tally) judge(groups []string, has [][]string) (problems []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

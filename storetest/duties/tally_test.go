@@ -7,7 +7,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// TestTally: the judge of copies finds each way in which a group can have too few or too many.
+// TestTally: tally finds each way in which a group can have too few copies or too many.
 func TestTally(t *testing.T) {
 	told := newTally()
 	for _, id := range []string{"done", "open", "gone", "late", "maybe"} {
@@ -20,10 +20,10 @@ func TestTally(t *testing.T) {
 	told.cancelled("gone", nil)
 	told.cancelling("late")
 	told.cancelled("late", punctual.ErrNotFound)
-	told.cancelling("maybe") // and no answer
+	told.cancelling("maybe") // which gets no answer
 	for name, c := range map[string]struct {
 		billing, mail []string
-		want          string // in each problem; empty for none
+		want          string // what the first problem has to contain; empty when there must be none
 	}{
 		"all":           {[]string{"done", "late", "maybe", "open"}, []string{"done", "late", "maybe", "open"}, ""},
 		"what may miss": {[]string{"done", "late"}, []string{"done", "late"}, ""},

@@ -14,7 +14,7 @@ func TestLossyPassesCallsOn(t *testing.T) {
 func TestStandingPassesCallsOn(t *testing.T) {
 	calls.PassOn(t, func(below punctual.Store) punctual.Store {
 		s := &standing{Store: below, stands: make(chan struct{}), goes: make(chan struct{})}
-		s.once.Do(func() {}) // it has stood
+		s.once.Do(func() {}) // as if it had stood still already
 		close(s.goes)
 		return s
 	})

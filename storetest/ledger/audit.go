@@ -15,7 +15,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// ShiftedClock is the real time, and from then on a time ahead of it. It is safe for concurrent use.
+// ShiftedClock is a clock that shows the real time plus all that it was shifted by. It is safe for concurrent use.
 type ShiftedClock struct{ ahead atomic.Int64 }
 
 // Shift moves the clock ahead.
@@ -29,7 +29,7 @@ func (c *ShiftedClock) After(t time.Time) (<-chan time.Time, func()) {
 	return storekit.SystemClock{}.After(t.Add(-time.Duration(c.ahead.Load())))
 }
 
-// allDue is further ahead than any time that a workload asks for.
+// allDue is further ahead than any due time that a workload asks for.
 const allDue = 100 * time.Hour
 
 // Audit compares all that a store holds with the history. It reads everything and makes everything due by shifting
@@ -59,7 +59,7 @@ func (l *Ledger) Audit(ctx context.Context, s punctual.Store, process int64, clo
 	return l.checkStore(ctx, s)
 }
 
-// unpaused opens all topics to claims and returns them.
+// unpaused ends the pauses of deliveries in all topics, and returns the topics.
 func unpaused(ctx context.Context, rec *Recorder) (topics []string, err error) {
 	all, err := rec.Topics(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func (l *Ledger) drain(ctx context.Context, rec *Recorder, topics []string) erro
 		if len(all) == 0 {
 			return nil
 		}
-		for _, t := range all { // acks of the drain may have been told of in a companion that is new
+		for _, t := range all { // events of the drain's acks may have created a companion
 			if !slices.Contains(topics, t.Topic) {
 				topics = append(topics, t.Topic)
 			}
@@ -133,7 +133,7 @@ func ackAll(ctx context.Context, rec *Recorder, topics []string) error {
 	return nil
 }
 
-// checkStore has the store look for damage.
+// checkStore has the store scan itself for damage, if it is a Checker.
 func (l *Ledger) checkStore(ctx context.Context, s punctual.Store) error {
 	c, err := punctual.As[punctual.Checker](s)
 	if err != nil {
@@ -146,13 +146,13 @@ func (l *Ledger) checkStore(ctx context.Context, s punctual.Store) error {
 	return err
 }
 
-// workloadRound is how long a workload runs between two looks at the ledger.
+// workloadRound is how long a workload runs before the ledger judges its lines.
 const workloadRound = time.Second
 
-// RunWorkload has goroutines, a worker and a queue do all that can be done with a store for a while, without faults.
-// It holds what they saw against the ledger. The store must run on the clock given.
+// RunWorkload runs a Workload with a worker and a queue over a store for as long as lasts says, without faults, and has a Ledger judge
+// what they saw. The store must run on the clock given.
 //
-// claimTopics is Workload.ClaimTopics. With 1 the store is one of those of Ledger.GivesBack.
+// claimTopics is Workload.ClaimTopics. With 1 the store is one of those that Ledger.GivesBack describes.
 func RunWorkload(t *testing.T, open func(*testing.T, storekit.Clock) punctual.Store, lasts time.Duration, claimTopics int) {
 	clock := &ShiftedClock{}
 	s := open(t, clock)
@@ -180,8 +180,9 @@ func RunWorkload(t *testing.T, open func(*testing.T, storekit.Clock) punctual.St
 	t.Logf("%v: %s", lasts, l)
 }
 
-// lateStart is how late the ledger takes the start of a handler for the worker's mistake, in ms. Claims that are held back
-// arrive more than twice as late. No machine is that slow between a look at the clock and a handler's first line.
+// lateStart is how many ms after the end of its lease a handler may start before the ledger takes that for a bug of the worker. Claims
+// that are held back arrive more than twice as late. It is assumed that no machine takes that long between a reading of the clock
+// and the first line of a handler.
 const lateStart = 1000
 
 const auditProcess = 1 << 30
@@ -194,7 +195,7 @@ func (l *Ledger) report(t *testing.T) {
 	}
 }
 
-// lineBuffer gathers lines of concurrent callers.
+// lineBuffer gathers the lines of concurrent callers.
 type lineBuffer struct {
 	mu    sync.Mutex
 	lines []Line // guarded by mu

@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Purge, DeleteTopic and Stats tell numbers over all IDs of a topic. Each ID is searched alone, and notes in
-// which states the call may have met it; the numbers must lie between those sums.
+// Purge, DeleteTopic and Stats return numbers over all IDs of a topic. Each ID is searched alone, and notes in
+// which states the call may have met it. Each number must lie between the sum of the IDs that must count and the sum of those that may.
 
 // countOp is one call that counts.
 type countOp struct {
@@ -31,7 +31,7 @@ func (o *op) meets(s *state) {
 	}
 }
 
-// check compares the numbers told with those possible.
+// check compares the numbers that the call returned with the possible ones.
 func (c *countOp) check(l *Ledger) {
 	if c.answer == nil || c.answer.Code != "" {
 		return
@@ -75,7 +75,7 @@ func (c *countOp) compare(l *Ledger, what string, told int64, mask uint8) {
 	}
 }
 
-// toldSettings compares the settings that a call told with those that may have been in force.
+// toldSettings compares the settings that a call returned with those that may have been in force.
 func (l *Ledger) toldSettings(c *call) {
 	if c.answer == nil || c.answer.Settings == nil {
 		return

@@ -6,10 +6,10 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// A failover takes from the topics of a primary what its replica did not have: the end of one sequence of changes. For
-// each ID it is an op like others, which goes back to an earlier state or not. A call under way at that moment may
-// have taken effect twice: at the primary, whose change was lost, and then at the replica. The first of the two is a copy of the
-// call that nobody saw answered, and which comes before the failover.
+// A failover takes from the topics of a primary what its replica did not have: the last part of the sequence of changes. For
+// each ID the failover is an op like others, by which the ID goes back to an earlier state or not. A call under way at that moment may
+// have taken effect twice: at the primary, whose change was lost, and then at the replica. For the first of the two there is a copy of the
+// call that nobody saw answered, and that comes before the failover.
 
 // failedOver takes the lines of a failover.
 func (l *Ledger) failedOver(e *Line) {
@@ -29,7 +29,7 @@ func (l *Ledger) failedOver(e *Line) {
 	l.done = append(l.done, x)
 }
 
-// Kept tells that all that was done until now is kept by each replica. No call may be under way.
+// Kept notes that each replica has all that was done until now. No call may be under way.
 func (l *Ledger) Kept() {
 	l.check(false)
 	for _, t := range l.ids {
@@ -44,7 +44,8 @@ func (l *Ledger) Kept() {
 	}
 }
 
-// lostInFailovers are copies of the calls that were under way during a failover: what they did, and the primary took along.
+// lostInFailovers returns copies of the calls that were under way during a failover. Each copy stands for what the call did at the
+// primary, and what was lost with it.
 func (l *Ledger) lostInFailovers() (lost []*call) {
 	for _, x := range l.failovers {
 		seen := make(map[int64]bool) // a call may have several copies
@@ -62,7 +63,7 @@ func (l *Ledger) lostInFailovers() (lost []*call) {
 	return lost
 }
 
-// lostIn is what a call may have done at a primary before it failed over, or nil.
+// lostIn returns a copy of a call that has what the call may have done at the primary of failover x, or nil.
 func (c *call) lostIn(x *call) *call {
 	other, line := *c, *c.Line
 	other.Line, other.lost, other.answer, other.lives = &line, x, nil, nil
@@ -86,13 +87,13 @@ func (c *call) lostIn(x *call) *call {
 		if len(line.Facts) == 0 {
 			return nil
 		}
-	default: // it reads, or sets what is not a message's
+	default: // the call only reads, or changes settings
 		return nil
 	}
 	return &other
 }
 
-// ofItsTopics are those of some topics that the primary had; none stands for all.
+// ofItsTopics returns those of the topics that the primary of a failover had. None stands for all, both in topics and in the result.
 func (c *call) ofItsTopics(topics []string) []string {
 	if len(c.Topics) == 0 {
 		return topics
@@ -110,8 +111,8 @@ func (l *Ledger) cut(x *call, touched map[name]*track) {
 	}
 }
 
-// untimely tells whether an op has to wait for a failover, or cannot come behind it. What was lost comes before it,
-// and the same call at the replica behind it.
+// untimely tells whether q has to wait for a failover, or cannot come after it. The copy of a call that was lost comes before the
+// failover, and once it has taken effect, the call itself comes after the failover.
 func (s *search) untimely(c explanation, q *op) bool {
 	if len(s.l.failovers) == 0 {
 		return false
@@ -134,7 +135,7 @@ func (s *search) untimely(c explanation, q *op) bool {
 	return false
 }
 
-// lapsedFrom is a state that time has made of another one: a loss of the last changes may go back behind both.
+// lapsedFrom returns c, which time has made of s, so that a loss of the last changes can go back behind both.
 func (in *intern) lapsedFrom(c, s *state) *state {
 	if c == s || c.undo != nil || s.undo == nil {
 		return c
@@ -144,8 +145,8 @@ func (in *intern) lapsedFrom(c, s *state) *state {
 	return in.of(n)
 }
 
-// confirmed says of the states that follow from one which of them a failover may take back, where a store keeps what was confirmed.
-// An answer to what promises something confirms all that came before it.
+// confirmed returns the states that follow from s with what a failover may take back of them, for a store with KeepsConfirmed. The
+// answer to a push, an amendment, a purge or a deletion confirms all that came before it for the ID.
 func (o *op) confirmed(in *intern, s *state, next []*state) []*state {
 	out := make([]*state, 0, len(next))
 	for _, p := range next {

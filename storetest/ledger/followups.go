@@ -10,9 +10,10 @@ import (
 )
 
 // A settlement with follow-ups is one step on several IDs, each of which is searched alone. Where the answer was seen, each ID
-// has its part as an op that took effect. Where it was not, the parts took effect together or not at all: each state of an ID
-// carries a link that says which, and after each search the IDs of the settlement have to agree. A state that contradicts
-// what all states of another ID say is dropped; an ID without a state left breaks the promise.
+// has its part as an op that took effect. Where it was not seen, the parts took effect together or not at all: each state of an ID
+// has a link that says which, and after each search the IDs of the settlement have to agree. A state that contradicts
+// what all states of another ID say is dropped. If all states of one ID say that the settlement took effect, and all of another
+// that it did not, a promise is broken.
 
 // links are the settlements whose answers nobody saw, and that may or may not have taken effect.
 type links struct {
@@ -26,11 +27,11 @@ type group struct {
 	what  string // for reports
 	line  int64
 	names []name // the IDs of the message and of its follow-ups
-	// crowded tells that a state had no room for a link, so that the settlement is not followed any more.
+	// crowded tells that a state had maxLinks links already, so that the settlement is not followed any more.
 	crowded bool
 }
 
-// linkList is what a state says of settlements, the newest first. Equal lists are the same pointer.
+// linkList says of settlements whether they took effect in a state, the newest first. Equal lists are the same pointer.
 type linkList struct {
 	group int64
 	took  bool
@@ -61,7 +62,7 @@ func (ls *links) follows(group int64) bool {
 	return x != nil && !x.crowded
 }
 
-// with is the list with one more link, unless it has so many already.
+// with returns the list with one more link. If it has maxLinks already, the list stays as it is and the settlement is crowded.
 func (ls *links) with(l *linkList, group int64, took bool) *linkList {
 	if len(l.first(maxLinks)) == maxLinks {
 		ls.groups[group].crowded = true
@@ -70,7 +71,7 @@ func (ls *links) with(l *linkList, group int64, took bool) *linkList {
 	return ls.of(linkList{group, took, l})
 }
 
-// first are the newest links of a list.
+// first returns the n newest links of a list.
 func (l *linkList) first(n int) (out []linkList) {
 	for ; l != nil && len(out) < n; l = l.next {
 		out = append(out, *l)
@@ -85,7 +86,7 @@ func (ls *links) copy(all []linkList) (out *linkList) {
 	return out
 }
 
-// without is the list but for one link.
+// without returns the list without the link of one settlement.
 func (ls *links) without(l *linkList, group int64) *linkList {
 	return ls.copy(slices.DeleteFunc(l.first(maxLinks), func(x linkList) bool { return x.group == group }))
 }
@@ -99,8 +100,9 @@ func (ls *links) of(x linkList) *linkList {
 	return p
 }
 
-// groupOf is the number of a settlement of a call whose answer nobody saw. A store that may lose what it has confirmed may lose it
-// for one ID in another way than for the next, as far as this ledger follows failovers; so it has no links.
+// groupOf returns the number of a settlement of a call whose answer nobody saw. It is 0, so that there are no links, for a store with
+// KeepsConfirmed: a failover may take a settlement back, and the ledger follows a failover for each ID by itself, so that the IDs of
+// one settlement need not agree.
 func (l *Ledger) groupOf(c *call, settlement *Fact) int64 {
 	if l.durable == KeepsConfirmed {
 		return 0
@@ -148,7 +150,7 @@ func (l *Ledger) followUps(c *call, i int, touched map[name]*track, selected fun
 		case followUpRefused(status) && len(settlement.Then) == 1:
 			o.kind, o.got = opRefuse, &c.answer.Facts[i]
 		default:
-			return // none was stored; of an open item there is another copy, see call.open
+			return // none was stored, or call.open has put the item into a call of its own
 		}
 	}
 	for j := range settlement.Then {
@@ -176,7 +178,8 @@ func followUpRefused(status string) bool {
 	return status == "duplicate" || status == "changed" || status == "paused"
 }
 
-// linked are states in which a settlement without an answer took effect or did not.
+// linked returns the states with a link that says whether the settlement of the op took effect, without those that say otherwise. Where
+// the op has no group, or its group is not followed, it returns the states as they are.
 func (o *op) linked(in *intern, states []*state, took bool) []*state {
 	if o.group == 0 || in.links == nil || !in.links.follows(o.group) {
 		return states
@@ -196,8 +199,8 @@ func (o *op) linked(in *intern, states []*state, took bool) []*state {
 	return out
 }
 
-// closeLink is a state when an op without an answer is over: where the op did not take effect the settlement did not. It returns nil
-// where another part of the settlement took effect on the same ID.
+// closeLink returns a state when an op without an answer is over: where the op did not take effect, the settlement did not. It returns
+// nil where the state says that the settlement took effect, because another part of it did on the same ID.
 func (s *search) closeLink(o *op, st *state, done bool) *state {
 	took, known := st.links.says(o.group)
 	switch {
@@ -209,9 +212,9 @@ func (s *search) closeLink(o *op, st *state, done bool) *state {
 	return o.linked(s.intern, []*state{st}, false)[0]
 }
 
-// passes tells whether nobody saw an answer, and a later item of the call is about the same ID. The later item took effect or not
-// whether the store carried this one out or refused it because of a follow-up. So "refused" has to be an outcome for which the later
-// item need not wait.
+// passes tells whether nobody saw an answer, and a later item of the call is about the same ID. The later item may take effect also
+// after the store has refused this one because of a follow-up. So the search has to let this op pass without an effect, because the
+// later item waits for it.
 func (o *op) passes() bool { return !o.must && o.awaited }
 
 // follow is a follow-up of a settlement: a push of whose outcome nobody is told.
@@ -249,7 +252,7 @@ func (o *op) followed(in *intern, s *state) ([]*state, string) {
 	return o.linked(in, next, true), reason
 }
 
-// refuse is the only follow-up of a settlement that was refused because of it.
+// refuse is the only follow-up of a settlement that was refused because of a follow-up.
 func (o *op) refuse(s *state) ([]*state, string) {
 	may := false
 	switch o.got.Status {
@@ -276,8 +279,8 @@ func (l *Ledger) agree() {
 	}
 }
 
-// agreeOn compares what the IDs of a settlement say. It reports whether that has dropped a state. What all agree on, and what one
-// has forgotten, is of no use any more.
+// agreeOn compares what the IDs of a settlement say, and reports whether a state was dropped. It removes the links of the settlement
+// when all IDs agree or contradict each other, and when an ID says nothing of it any more.
 func (l *Ledger) agreeOn(g int64, x *group) (dropped bool) {
 	if x.crowded {
 		l.forgetLink(g, x)
@@ -312,7 +315,7 @@ func (l *Ledger) agreeOn(g int64, x *group) (dropped bool) {
 	return dropped
 }
 
-// tracked is the track of an ID, also of one that was named since.
+// tracked returns the track of an ID, also if the ledger has learnt its ID since. If there is none, it returns one that is given up.
 func (l *Ledger) tracked(n name) *track {
 	if t := l.ids[n]; t != nil {
 		return t
@@ -325,7 +328,8 @@ func (l *Ledger) tracked(n name) *track {
 	return &track{name: n, givenUp: true}
 }
 
-// decided tells whether all states say the same of a settlement, and what. It is forgotten where a state says nothing.
+// decided tells whether all states say the same of a settlement (sure), and what (took). forgotten tells that a state says nothing of it,
+// or that the ID was given up.
 func (t *track) decided(g int64) (took, sure, forgotten bool) {
 	if t.givenUp || len(t.ops) > 0 {
 		return false, false, t.givenUp
@@ -341,7 +345,7 @@ func (t *track) decided(g int64) (took, sure, forgotten bool) {
 	return seen[true], len(seen) == 1, false
 }
 
-// drop removes the states that say so of a settlement.
+// drop removes the states that say took of a settlement, and reports whether there were any.
 func (t *track) drop(g int64, took bool) bool {
 	before := len(t.states)
 	t.states = slices.DeleteFunc(t.states, func(s *state) bool {
@@ -351,7 +355,7 @@ func (t *track) drop(g int64, took bool) bool {
 	return len(t.states) < before
 }
 
-// forgetLink removes what is said of a settlement.
+// forgetLink removes a settlement and all links to it.
 func (l *Ledger) forgetLink(g int64, x *group) {
 	delete(l.links.groups, g)
 	for _, n := range x.names {

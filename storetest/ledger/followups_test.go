@@ -8,19 +8,19 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// followUp is a message that follows another one.
+// followUp returns a follow-up for the topic of the script.
 func followUp(id string) Fact {
 	f := message(id)
 	f.Topic = scriptTopic
 	return f
 }
 
-// settleThen is the question of a settlement with follow-ups.
+// settleThen returns the fact of a settlement with follow-ups, as it stands before the call.
 func settleThen(d Fact, v punctual.Verb, then ...Fact) Fact {
 	return Fact{ID: d.ID, Token: d.Token, Verb: v, Then: then}
 }
 
-// followed settles with follow-ups, which is answered with the status. It returns the first follow-up as it is told later.
+// followed settles with follow-ups, and the answer has the status. It returns the first follow-up as answers tell it later.
 func (s *script) followed(d Fact, v punctual.Verb, status string, then ...Fact) (told Fact) {
 	n := s.begin(CallSettle, settleThen(d, v, then...))
 	told = then[0]
@@ -29,7 +29,7 @@ func (s *script) followed(d Fact, v punctual.Verb, status string, then ...Fact) 
 	return told
 }
 
-// perhaps settles with follow-ups and gets no answer.
+// perhaps settles with follow-ups and gets no answer, because the process ends. It returns what followed returns.
 func (s *script) perhaps(d Fact, v punctual.Verb, then ...Fact) (told Fact) {
 	s.begin(CallSettle, settleThen(d, v, then...))
 	told = then[0]
@@ -38,7 +38,7 @@ func (s *script) perhaps(d Fact, v punctual.Verb, then ...Fact) (told Fact) {
 	return told
 }
 
-// back is a message as it is delivered once a lease ran out.
+// back lets a lease of the message run out, and has a claim deliver the message again.
 func (s *script) back(m Fact, attempt int) Fact {
 	s.sleep(2 * scriptLease)
 	m.Failures = "1 lease ran out"
@@ -197,7 +197,7 @@ func TestLedgerKnowsFollowUps(t *testing.T) {
 	}
 }
 
-// perhapsGoing is perhaps in a process that goes on.
+// perhapsGoing is perhaps without the end of the process.
 func (s *script) perhapsGoing(d Fact, v punctual.Verb, then ...Fact) (told Fact) {
 	s.begin(CallSettle, settleThen(d, v, then...))
 	told = then[0]
@@ -311,7 +311,7 @@ func TestLedgerNamesBrokenFollowUps(t *testing.T) {
 	}
 }
 
-// eventOf is an event of the message m.
+// eventOf returns an event with the given ID, which says what happened to the message m.
 func eventOf(id, what string, reason punctual.DeathReason) Fact {
 	return Fact{Topic: scriptTopic + "@events", ID: id, Event: &EventFact{Event: what, Topic: scriptTopic, ID: "m", Reason: reason, At: 1}}
 }

@@ -2,11 +2,11 @@ package ledger
 
 import "github.com/punctualmq/punctual/storetest/promise"
 
-// handlerHistory is a worker's point of view: which handlers ran when, and under which leases (P3).
+// handlerHistory has what a worker's handlers saw: which ran when, and under which leases (P3).
 type handlerHistory struct {
 	running map[held]*Fact
 	started map[held]bool
-	// extensions are the ends of leases as far as their holders were told: at the earliest, and at the latest.
+	// extensions has for each lease that was extended when it ends after the last extension, at the earliest and at the latest.
 	extensions map[held]span
 	starts     int
 }

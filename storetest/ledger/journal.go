@@ -32,7 +32,7 @@ func OpenJournal(path string) (*Journal, error) {
 // Write is Append for the lines of a Recorder.
 func (j *Journal) Write(e Line) { j.Append(e) }
 
-// Append appends a value as a line. It panics when it cannot: what follows would be a call that nobody knows of.
+// Append appends a value as a line. It panics when it cannot, because the caller would go on with a call that nobody knows of.
 func (j *Journal) Append(v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -65,8 +65,8 @@ func ReadJournal[T any](path string, take func(T)) error {
 	return nil
 }
 
-// DumpLines writes a history to a file of its own, for a look at what broke a promise, and returns its name. Its first
-// line is line 1 of the ledger's reports; what the ledger was told beside it, of crashes, is not in it.
+// DumpLines writes a history to a new file, so that one can read what broke a promise, and returns the name of the file. Its first
+// line is line 1 of the ledger's reports. The crashes that the ledger was told of besides are not in it.
 func DumpLines(lines []Line) (string, error) {
 	f, err := os.CreateTemp("", "punctual-history-*.jsonl")
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// The ledger checks all tests that take a store through faults. It knows nothing of any store. It
-// reads the lines that callers wrote down, one before each call and one after it. It says which
-// promise was broken. It is a pure function of those lines.
+// The ledger judges tests that take a store through faults. It knows nothing of any store. It
+// reads the lines that callers wrote down, one before each call and one after it, and is told of
+// crashes (End, PowerCut, ServerKilled). From these alone it says which promise was broken.
 //
 // For each message ID the ledger keeps the set of states in which the ID may be. A call maps a state to
 // the states that may follow, by the contract of the root package. An answer keeps the states
@@ -34,8 +34,9 @@ import (
 // Times are spans: the clock of the caller before and behind a call bounds what the store's clock
 // showed when the call took effect. An answer that tells a time narrows the span to it.
 //
-// What two IDs have in common is checked apart: settings (topic.go), counts (counts.go),
-// and what handlers saw (handlers.go).
+// What concerns more than one ID has rules of its own: settings (topic.go), counts (counts.go),
+// what handlers saw (handlers.go), follow-ups (followups.go), events (told.go) and failovers (failover.go).
+// Occurrences (occurrences.go) judges recurring schedules without a Ledger.
 
 // A Line is one line of the history of a store.
 type Line struct {
@@ -52,11 +53,11 @@ type Line struct {
 	Code     string `json:"e,omitempty"`
 	Err      string `json:"x,omitempty"`
 	Definite bool   `json:"f,omitempty"`
-	// Topics are those of a claim; none stands for all.
+	// Topics are those of a claim or a failover; none stands for all.
 	Topics []string `json:"o,omitempty"`
 	// Settings are those asked for, or answered.
 	Settings *punctual.Settings `json:"g,omitempty"`
-	// Facts are what the line says of messages; a claim has none before it.
+	// Facts are what the line says of messages. The one fact before a claim is about no message: its Delay is the lease asked for.
 	Facts []Fact `json:"i,omitempty"`
 }
 
@@ -67,7 +68,7 @@ const (
 	CallSettle    = "settle"
 	CallAmend     = "amend"
 	CallGet       = "get"   // Get of one message, or what a List has found
-	CallStory     = "story" // the story of a finished message
+	CallStory     = "story" // the finished record of an ID
 	CallLook      = "look"  // all messages of all topics, read while nothing else was done
 	CallStats     = "stats" // one fact: the counts of a topic
 	CallSettings  = "settings"
@@ -75,7 +76,7 @@ const (
 	CallPurge     = "purge"  // one fact: topic, state and bounds; the answer has the count
 	CallDelete    = "delete" // one fact: the topic; the answer has the count
 
-	// LineStart and LineStop tell that a handler began and ended; they are no calls.
+	// LineStart and LineStop say that a handler began and ended; they are no calls.
 	LineStart = "start"
 	LineStop  = "stop"
 	// LineGaveBack has what the claim N leased and is about to give back; see GaveBack.
@@ -83,15 +84,15 @@ const (
 	// LineFailover is written just before a primary is killed and, as its answer, once it is gone and before its replica takes
 	// over. What the replica did not have is lost. Topics are those of the primary; none stands for all.
 	LineFailover = "failover"
-	// LineEnd tells that the process of N's upper half is gone: its calls without a definite answer
+	// LineEnd says that the process of N's upper half is gone: its calls without a definite answer
 	// have taken effect by now or never will.
 	LineEnd = "end"
 )
 
-// ProcessOf is the number of the process that made the call n.
+// ProcessOf returns the number of the process that made the call n.
 func ProcessOf(n int64) int64 { return n >> 32 }
 
-// FirstCall is the number before the first call of a process.
+// FirstCall returns the number before that of the first call of a process.
 func FirstCall(process int64) int64 { return process << 32 }
 
 // A Fact is what a line says of one message. Times and lengths are in ms.
@@ -99,15 +100,16 @@ type Fact struct {
 	Topic string `json:"t,omitempty"`
 	ID    string `json:"i,omitempty"`
 	// Life is the name of the message in its body or headers, which no other push has. Size is that of
-	// the body, Headers a sum of the headers, Broken what is wrong with either.
+	// the body, Headers a checksum of the headers, Broken what is wrong with the message.
 	Life    string `json:"l,omitempty"`
 	Size    int    `json:"z,omitempty"`
 	Headers uint32 `json:"h,omitempty"`
 	Broken  string `json:"b,omitempty"`
-	// Due is the time asked for or told, Delay is used where Due is 0.
+	// Due is the time asked for or told. Delay is used where Due is 0; before a claim it is the lease asked for, of a retry -1
+	// stands for UseBackoff.
 	Due   int64 `json:"d,omitempty"`
 	Delay int64 `json:"y,omitempty"`
-	// MaxAttempts, ExpireAfter and Drop are those of a push, Expires is told.
+	// MaxAttempts, ExpireAfter and Drop are those of a push. An answer tells MaxAttempts, Drop and Expires.
 	MaxAttempts int   `json:"m,omitempty"`
 	ExpireAfter int64 `json:"x,omitempty"`
 	Expires     int64 `json:"p,omitempty"`
@@ -117,15 +119,16 @@ type Fact struct {
 	IfExists punctual.IfExists `json:"u,omitempty"`
 	Change   punctual.Change   `json:"g,omitempty"`
 	Verb     punctual.Verb     `json:"v,omitempty"`
-	// Token, Attempt, At and Until are those of a delivery; Until is the end of a lease.
+	// Token, Attempt, At and Until are those of a delivery; Until is the end of the lease. A settlement has Token alone, a read
+	// Attempt and Until.
 	Token   int64 `json:"k,omitempty"`
 	Attempt int   `json:"n,omitempty"`
 	At      int64 `json:"a,omitempty"`
 	Until   int64 `json:"e,omitempty"`
-	// Failure is the text that a settlement adds to the history, Failures the history told.
+	// Failure is the text that a settlement adds to the history, Failures the history that an answer told, each shortened (digest).
 	Failure  string `json:"q,omitempty"`
 	Failures string `json:"f,omitempty"`
-	// State is that told by a read, the one that a push met, or the one to purge.
+	// State is the one that a read told, the one that a push met, or the one to purge.
 	State  punctual.State       `json:"s,omitempty"`
 	Reason punctual.DeathReason `json:"r,omitempty"`
 	Died   int64                `json:"w,omitempty"`
@@ -133,8 +136,8 @@ type Fact struct {
 	// From and To bound a purge.
 	From int64 `json:"1,omitempty"`
 	To   int64 `json:"2,omitempty"`
-	// Status is the outcome in a word: "ok", that of PushStatus, what an amendment did, or the code of an error. Of a story it
-	// is how the message ended, "" without one.
+	// Status is the outcome in a word: "ok" of a settlement; "stored", "replaced" or "kept" of a push; what an amendment did; or the
+	// code of an error. Of a finished record it is how the message ended, and "" when there is no record.
 	Status string `json:"3,omitempty"`
 	// Count is how many messages a purge or deletion removed. Counts are those of a topic by state, from
 	// scheduled to dead.
@@ -147,7 +150,7 @@ type Fact struct {
 	Event *EventFact `json:"8,omitempty"`
 }
 
-// EventFact is one event of a companion T@events: what it says happened to the message with this ID in T. At is in ms.
+// EventFact is one event of a companion T@events: what it says happened to the message with this topic and ID. At is in ms.
 type EventFact struct {
 	Event  string               `json:"e"`
 	Topic  string               `json:"t"`
@@ -163,8 +166,8 @@ type Durable uint8
 const (
 	// KeepsAll: all that was acknowledged is kept by each kind of crash of the run.
 	KeepsAll Durable = iota
-	// KeepsTransactions: claims, extensions and acks that are not remembered may be taken back; all other
-	// changes that were acknowledged or read are kept.
+	// KeepsTransactions: claims with what they end, extensions, and acks that leave nothing in the store (see op.acked) may be taken
+	// back; all other changes that were acknowledged or read are kept.
 	KeepsTransactions
 	// KeepsConfirmed: pushes, amendments, purges and deletions that were acknowledged are kept. Claims, settlements and all that
 	// was not acknowledged may be taken back, also after a read or a claim has met it.
@@ -176,26 +179,27 @@ type Ledger struct {
 	// Expected are the codes of errors that a call may fail with as a whole. Others are reported.
 	Expected []string
 	// Grace is how long after the end of its lease, in ms, a handler may be seen to start. It covers what passes
-	// between the look at the clock and the first line of the handler. 0 does not check starts.
+	// between the worker's reading of the clock and the first line of the handler. With 0 starts are not checked.
 	Grace int64
-	// Earlier is how long before a claim, in ms, a lease may begin that the claim returns. A store may ask for leases on behalf of a
-	// claim that has left by the time of the answer, and hand the answer to the next claim of the same process. 0 is never.
+	// Earlier is how long before a claim, in ms, a lease may begin that the claim returns. A store may lease on behalf of a
+	// claim that has returned by the time of the answer, and hand the answer to the next claim of the same process. With 0 a lease
+	// begins within its claim.
 	Earlier int64
-	// GivesBack is for stores where a claim whose context ended first may have leased messages. It gives them back, and
-	// where the store never learns what it had leased, the leases run out.
+	// GivesBack is for stores where a claim whose context ended may have leased messages. The store gives them back, and
+	// where it never learns what the claim had leased, the leases run out.
 	GivesBack bool
-	// TellsGivenBack is for stores whose claims tell what they leased and give back, by GaveBack. Of those of other stores
-	// that took longer than their leases last, the ledger has to think that they may have given back anything.
+	// TellsGivenBack is for stores whose claims say by GaveBack what they leased and give back. For any other store the ledger
+	// assumes that a claim which took longer than its leases last may have leased and given back any message.
 	TellsGivenBack bool
 	// Lossy is for stores behind a server, whose answers may be lost. A claim that failed may then have leased
-	// messages, which are given back behind its answer or whose leases run out.
+	// messages, which are given back after its answer or whose leases run out.
 	Lossy bool
 
 	durable    Durable
 	line       int64
 	now        int64 // the latest clock of any line
 	calls      map[int64]*call
-	gaveBack   map[int64][]*call // of claims under way: releases of what they leased, with its deliveries as their answers
+	gaveBack   map[int64][]*call // by claim under way: the releases of what it leased, with the deliveries as their answers
 	indefinite []*call           // answered, and not definite: they may take effect until their process ends
 	failed     map[int64]bool    // processes that were told that their store has failed
 	kills      []span            // clocks between which a server was killed
@@ -211,8 +215,8 @@ type Ledger struct {
 	told       eventHistory
 	problems   []string
 
-	// Calls acknowledged, deliveries seen, crashes, calls under way at the crashes, and IDs given up because too many states were
-	// possible.
+	// Calls acknowledged, deliveries seen, crashes, calls under way at kills and failovers, and IDs given up because too many states
+	// were possible.
 	Acknowledged, Deliveries, Crashes, UnderWay, GivenUp int
 }
 
@@ -243,7 +247,7 @@ func New(d Durable) *Ledger {
 	}
 }
 
-// maxProblems is how many broken promises a ledger tells of.
+// maxProblems is how many broken promises a ledger reports.
 const maxProblems = 20
 
 func (l *Ledger) broken(line int64, format string, args ...any) {
@@ -333,8 +337,8 @@ func (l *Ledger) answered(e *Line) {
 // openStatus is that of an item that may or may not have been done.
 const openStatus = "indeterminate"
 
-// open returns a call of those items of c, which was answered, of which nobody knows whether they were done. As with a
-// call of its own they may be done later than the answer.
+// open returns a call that has those items of c, which was answered, of which nobody knows whether they were done. The store may
+// carry them out later than the answer.
 func (c *call) open() *call {
 	other := *c
 	line := *c.Line
@@ -350,13 +354,13 @@ func (c *call) open() *call {
 	return &other
 }
 
-// mostGivenBack bounds how often one claim is thought to have given back what it leased. More need as many standstills
-// of the process, and each takes the ledger more states to look at.
+// mostGivenBack is how often the ledger assumes at most that one claim gave back what it had leased. For each time more the process
+// has to stand still once more, and the ledger has more states to follow.
 const mostGivenBack = 4
 
-// givenBack are copies of a claim that took longer than its leases last. There is one for each time that it may have
-// leased messages and given them back because the leases had run out meanwhile. It may have done so behind its
-// answer. What it gave back is like what a claim leased whose answer nobody saw.
+// givenBack returns copies of a claim that took longer than its leases last. There is one for each time that it may have
+// leased messages and given them back because the leases had run out meanwhile. It may have done so after its
+// answer. The ledger treats each copy as a claim whose answer nobody saw.
 func (l *Ledger) givenBack(c *call) (copies []*call) {
 	if c.Call != CallClaim || l.TellsGivenBack {
 		return nil
@@ -377,7 +381,7 @@ func (l *Ledger) givenBack(c *call) (copies []*call) {
 	return copies
 }
 
-// releases is the settlement of what a claim gives back.
+// releases returns the settlement by which a claim gives messages back.
 func releases(e *Line) *Line {
 	out := &Line{Call: CallSettle, N: e.N, At: e.At}
 	for _, f := range e.Facts {
@@ -386,8 +390,8 @@ func releases(e *Line) *Line {
 	return out
 }
 
-// toldGivenBack has what a claim told to have leased be delivered by it. It returns the releases, of which nobody was
-// told whether they were done: without them the leases run out.
+// toldGivenBack adds a copy of a claim that delivers what the claim said it had leased (GaveBack). It returns the releases, of which
+// nobody was told whether they were done: if they were not, the leases run out.
 func (l *Ledger) toldGivenBack(c *call) []*call {
 	given := l.gaveBack[c.N]
 	delete(l.gaveBack, c.N)
@@ -405,8 +409,8 @@ func (l *Ledger) toldGivenBack(c *call) []*call {
 	return given
 }
 
-// noteLease takes the begin of a call that may change how long the leases of a topic last. The history of a topic
-// takes it only when calls are checked, which is too late for those who ask now.
+// noteLease notes the lease that a Configure asks for, when the call begins. topicHistory gets it only when the calls are
+// checked, which is too late for givenBack and for handlerHistory.extended.
 func (l *Ledger) noteLease(e *Line) {
 	if e.Call != CallConfigure || e.Settings == nil {
 		return
@@ -424,12 +428,12 @@ func (l *Ledger) leasesOf(topic string) span {
 	return exactly(ms(punctual.DefaultSettings().Lease))
 }
 
-// ServerKilled tells that a server between the callers and the store was killed between two clocks. The next server
-// does not know its answers. A claim under way is made anew, and the leases of the one before run out. So is an
-// extension, which then takes effect twice. It comes before the lines of answers behind the kill.
+// ServerKilled notes that a server between the callers and the store was killed between two times. The next server
+// does not know its answers. So a claim under way is made anew, and the leases of the first one run out. An extension is made anew,
+// too, and then takes effect twice. Call ServerKilled before Add takes the lines of answers after the kill.
 func (l *Ledger) ServerKilled(from, to int64) { l.kills = append(l.kills, span{from, to}) }
 
-// lostInKills are the claims and extensions whose answers a killed server took with it, of which c was the later copy.
+// lostInKills returns the first copies of a claim or of extensions whose answers a killed server took with it. c is the later copy.
 func (l *Ledger) lostInKills(c *call) (lost []*call) {
 	for _, kill := range l.kills {
 		if c.At > kill.hi || c.end < kill.lo {
@@ -448,7 +452,7 @@ func (l *Ledger) lostInKills(c *call) (lost []*call) {
 	return lost
 }
 
-// ended closes the calls of a process that is gone; what they did or not is open.
+// ended closes the calls of a process that is gone. Each of them may have taken effect or not.
 func (l *Ledger) ended(process, at int64) {
 	var gone []*call
 	for _, n := range slices.Sorted(maps.Keys(l.calls)) {
@@ -481,9 +485,9 @@ func (l *Ledger) ended(process, at int64) {
 	}
 }
 
-// keptByFailure returns, for a process whose store has failed, what claims may have leased and not returned. While
-// such a claim was under way, a change took the message from it, and then could not be made. The store wrote the
-// lease down and can write no more. gone are the calls whose outcome is open.
+// keptByFailure returns, for a process whose store has failed, copies of claims that may have leased more than they returned. While
+// such a claim was under way, a transaction detached the message from it, and then could not be made. The store had written the
+// lease down, and could not write that the lease was not given. gone are the calls whose outcome is open.
 func (l *Ledger) keptByFailure(process int64, gone []*call) (leased []*call) {
 	if !l.failed[process] {
 		return nil
@@ -502,12 +506,12 @@ func (l *Ledger) keptByFailure(process int64, gone []*call) (leased []*call) {
 	return leased
 }
 
-// changes tells whether a call may take messages out of the hands of a claim.
+// changes tells whether a call may detach messages that a claim is about to lease.
 func (c *call) changes() bool {
 	return c.Call == CallPush || c.Call == CallAmend || c.Call == CallPurge || c.Call == CallDelete
 }
 
-// End tells that processes are gone; none stands for all. All they acknowledged is kept.
+// End notes that processes are gone; none stands for all. All that was acknowledged to their callers is kept.
 func (l *Ledger) End(at int64, processes ...int64) {
 	l.Crashes++
 	for n := range l.calls {
@@ -537,14 +541,14 @@ func (l *Ledger) end(at int64, processes []int64) {
 	}
 }
 
-// PowerCut tells that all processes are gone, and with them what the store's medium had not synced.
+// PowerCut notes that all processes are gone, and with them what the store's medium had not synced.
 func (l *Ledger) PowerCut(at int64) {
 	l.Crashes++
 	l.end(at, nil)
 	l.check(true)
 }
 
-// check explains all calls gathered, as far as that is possible already.
+// check explains all calls gathered, unless a call or a failover is under way. power tells that a power cut followed them.
 func (l *Ledger) check(power bool) {
 	if len(l.calls)+len(l.indefinite) > 0 || l.failing != nil {
 		return
@@ -557,7 +561,8 @@ func (l *Ledger) check(power bool) {
 	for _, c := range done {
 		l.noteSettings(c)
 	}
-	// All pushes before all else: a claim or a read that began earlier may tell of a message whose ID its push never told.
+	// The pushes come first, because a claim or a read that began before a push may return its message under an ID that the push
+	// never told.
 	for _, c := range done {
 		l.pushed(c, touched)
 	}
@@ -580,7 +585,7 @@ func (l *Ledger) check(power bool) {
 	if power && l.durable != KeepsAll {
 		for _, t := range l.ids {
 			t.powerCut()
-			if !t.listed { // it was gone, and may be back from here on
+			if !t.listed { // the message was gone, and may be there again from here on
 				t.seen = l.line
 				l.list(t)
 			}
@@ -600,7 +605,7 @@ func (l *Ledger) ordered(tracks map[name]*track) []*track {
 	return out
 }
 
-// String is what a fact tells, for reports.
+// String returns the fact as JSON, for reports.
 func (f Fact) String() string {
 	text, err := json.Marshal(f)
 	if err != nil {

@@ -25,7 +25,7 @@ type script struct {
 	cuts []int
 	// sound is how many lines the history has before the one that breaks a promise.
 	sound int
-	// tells is TellsGivenBack of the ledger.
+	// tells is the TellsGivenBack of the ledger.
 	tells bool
 }
 
@@ -71,7 +71,7 @@ func (s *script) call(call string, asked Fact, told ...Fact) {
 	s.end(call, s.begin(call, asked), told...)
 }
 
-// message is a message to push; it is due before the script began.
+// message returns a message to push. It is due at the time before the first line of the script.
 func message(id string) Fact {
 	return Fact{ID: id, Life: "life of " + id, Size: 20, Due: firstMillisecond}
 }
@@ -96,7 +96,7 @@ func (s *script) push(m Fact) (told Fact) {
 
 func pushAnswer(m Fact, status string) Fact { return Fact{ID: m.ID, Due: m.Due, Status: status} }
 
-// leased is a delivery of a message by a claim whose answer is the next line.
+// leased returns a delivery of a message by a claim whose answer is the next line.
 func (s *script) leased(m Fact, attempt int) Fact {
 	s.token++
 	m.Token, m.Attempt, m.At, m.Until = s.token, attempt, s.at+1, s.at+1+scriptLease
@@ -111,7 +111,7 @@ func (s *script) claim(m Fact, attempt int) Fact {
 	return d
 }
 
-// gaveBack has a claim under way tell what it gives back.
+// gaveBack writes that claim n, which is under way, gives back d.
 func (s *script) gaveBack(n int64, d Fact) {
 	s.write(Line{Call: LineGaveBack, N: n, Facts: []Fact{d}})
 }
@@ -120,12 +120,12 @@ func (s *script) settle(d Fact, verb punctual.Verb, status string) {
 	s.call(CallSettle, Fact{ID: d.ID, Token: d.Token, Verb: verb}, Fact{Status: status})
 }
 
-// reads is a read of a message, or that there is none.
+// reads writes a read that is answered with a message, or that there is none.
 func (s *script) reads(told Fact) {
 	s.call(CallGet, Fact{ID: told.ID}, told)
 }
 
-// read is a message as a read tells it.
+// read returns a message as a read shows it.
 func read(m Fact, state punctual.State) Fact {
 	m.State, m.Token, m.At = state, 0, 0
 	return m
@@ -145,7 +145,7 @@ func (s *script) amend(id string, change punctual.Change, status string) {
 	s.call(CallAmend, asked, told)
 }
 
-// configure sets settings of the topic.
+// configure sets the settings of the topic: the defaults with the change.
 func (s *script) configure(change func(x *punctual.Settings)) {
 	n, x := s.beginConfigure(change)
 	s.endConfigure(n, x)
@@ -163,30 +163,30 @@ func (s *script) endConfigure(n int64, x punctual.Settings) {
 	s.write(Line{Call: CallConfigure, N: n, Answer: true, Settings: &x})
 }
 
-// stats tells the counts of the topic, from scheduled to dead, under the default settings.
+// stats writes a Stats that is answered with the counts, from scheduled to dead, and the default settings.
 func (s *script) stats(counts ...int64) {
 	x := punctual.DefaultSettings()
 	n := s.begin(CallStats, Fact{})
 	s.write(Line{Call: CallStats, N: n, Answer: true, Facts: []Fact{{Counts: counts}}, Settings: &x})
 }
 
-// keepStories has the topic keep the stories of finished messages.
+// keepStories has the topic keep finished records.
 func (s *script) keepStories() {
 	s.configure(func(x *punctual.Settings) { x.FinishedRetention = workloadStories })
 }
 
-// story tells how the last message of an ID has ended by its story, "" for none.
+// story writes a read of the finished record of an ID, which says how the message ended; "" says that there is no record.
 func (s *script) story(id string, how punctual.Outcome) {
 	s.call(CallStory, Fact{ID: id}, Fact{Topic: scriptTopic, ID: id, Status: string(how)})
 }
 
-// soundSoFar says that the next lines break a promise.
+// soundSoFar notes that the lines so far break no promise, and the next ones do.
 func (s *script) soundSoFar() { s.sound = len(s.lines) }
 
 // sleep lets time pass.
 func (s *script) sleep(ms int64) { s.at += ms }
 
-// gone is the end of the process; what it had not seen answered is open.
+// gone writes the end of the process. Its calls without an answer may have taken effect or not.
 func (s *script) gone() { s.write(Line{Call: LineEnd, N: FirstCall(1)}) }
 
 // powerCut takes from the store what it does not promise to keep.
@@ -200,7 +200,7 @@ func (s *script) handler(event string, d Fact) {
 // scriptGrace is how long after the end of its lease a handler may be seen to start.
 const scriptGrace = 10
 
-// broken are the promises that a ledger finds broken in the first lines.
+// broken returns what a ledger reports of the first lines.
 func (s *script) broken(lines int) []string {
 	l := New(KeepsTransactions)
 	l.Expected, l.Grace, l.GivesBack = []string{"deadline", "store_failed", "unreachable"}, scriptGrace, true
@@ -215,7 +215,7 @@ func (s *script) broken(lines int) []string {
 	return l.Problems()
 }
 
-// soundHistories are such that a ledger must find nothing.
+// soundHistories are histories in which a ledger must find nothing wrong.
 var soundHistories = map[string]func(s *script){
 	"a message is acked": func(s *script) {
 		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
@@ -481,7 +481,7 @@ var soundHistories = map[string]func(s *script){
 	},
 }
 
-// brokenHistories break a promise behind their sound lines.
+// brokenHistories are histories that break a promise after their sound lines.
 var brokenHistories = map[string]struct {
 	promise string
 	write   func(s *script)
@@ -901,7 +901,7 @@ func TestLedgerNamesBrokenPromises(t *testing.T) {
 	}
 }
 
-// TestLedgerForgets: what a ledger goes through for each call must not grow with the history.
+// TestLedgerForgets: the IDs and changes of settings that a ledger goes through at a check must not grow with the history.
 func TestLedgerForgets(t *testing.T) {
 	s := newScript()
 	for i := range 50 {
@@ -949,7 +949,8 @@ func TestLedgerKnowsRepeatedPolls(t *testing.T) {
 	}
 }
 
-// TestLedgerKnowsKilledServers: what a killed server took with it explains a lease that nobody saw, and nothing else does.
+// TestLedgerKnowsKilledServers: a killed server that lost its answers explains a lease or an extension that nobody saw. Without the kill
+// the ledger reports the same lines.
 func TestLedgerKnowsKilledServers(t *testing.T) {
 	for name, write := range map[string]func(s *script){
 		"a claim that was made anew": func(s *script) {
@@ -992,14 +993,14 @@ func TestLedgerKnowsKilledServers(t *testing.T) {
 	}
 }
 
-// failover has a primary die, of some topics or of all.
+// failover writes that the primary of some topics, or of all, was killed and its replica took over.
 func (s *script) failover(topics ...string) {
 	s.calls++
 	s.write(Line{Call: LineFailover, N: s.calls, Topics: topics})
 	s.write(Line{Call: LineFailover, N: s.calls, Answer: true})
 }
 
-// beginFailover and endFailover are the same with calls in between.
+// beginFailover and endFailover write the two lines of a failover, so that calls can come in between.
 func (s *script) beginFailover() int64 {
 	s.calls++
 	s.write(Line{Call: LineFailover, N: s.calls})
@@ -1008,7 +1009,8 @@ func (s *script) beginFailover() int64 {
 
 func (s *script) endFailover(n int64) { s.write(Line{Call: LineFailover, N: n, Answer: true}) }
 
-// TestLedgerKnowsFailovers: what a primary took with it explains what nothing else does.
+// TestLedgerKnowsFailovers: changes that were lost with a primary explain what callers saw. Without the failover the ledger reports the
+// same lines.
 func TestLedgerKnowsFailovers(t *testing.T) {
 	again := func(m Fact) Fact {
 		m.Failures = "1 lease ran out"
@@ -1084,7 +1086,7 @@ func TestLedgerKnowsFailovers(t *testing.T) {
 	}
 }
 
-// judged is what a ledger of a replicated store says of a history, with its failovers or without.
+// judged returns what a ledger of a replicated store reports of a history, with its failovers or without.
 func (s *script) judged(failovers bool) []string {
 	l := New(KeepsConfirmed)
 	for _, e := range s.lines {
@@ -1096,7 +1098,7 @@ func (s *script) judged(failovers bool) []string {
 	return l.Problems()
 }
 
-// TestLedgerKnowsWhatFailoversKeep: what was confirmed is not lost, also where something else may be.
+// TestLedgerKnowsWhatFailoversKeep: the ledger reports a failover that loses what was confirmed.
 func TestLedgerKnowsWhatFailoversKeep(t *testing.T) {
 	for name, h := range map[string]struct {
 		promise string
@@ -1166,7 +1168,8 @@ func TestLedgerKnowsWhatFailoversKeep(t *testing.T) {
 	}
 }
 
-// TestLedgerKnowsWhatReplicasHave: behind the moment at which all replicas had all, a failover takes nothing of it.
+// TestLedgerKnowsWhatReplicasHave: when the ledger was told by Kept that the replicas have all, it reports a failover that loses
+// some of it.
 func TestLedgerKnowsWhatReplicasHave(t *testing.T) {
 	s := newScript()
 	m := s.push(message("m"))

@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// unseenByLedger are the bugs of mutants_test.go that callers of a workload cannot see, with the reason.
+// unseenByLedger has the bugs of package mutants that callers of a workload cannot see, with the reason.
 var unseenByLedger = map[string]string{
 	"sleeps through wake-ups":                                         "how long a claim waits is for the cases of group wait",
 	"has one claim at a time, however long it waits":                  "how long a claim waits is for the cases of group wait",
@@ -48,14 +48,16 @@ const noRemember = "the workload's messages ask for no window of their own; that
 
 const noStories = "the workload keeps no stories"
 
-// seenAs is another promise as which callers may see a bug: what is gone is also a taken ID that is free.
+// seenAs has another promise that a bug may break for the callers. For example, where a message was lost, a push of its ID finds the ID
+// free, which breaks P7.
 var seenAs = map[string]string{
 	"loses the dead": promise.P7, "says cancelled and does nothing": promise.P7, "loses one push in seven": promise.P7,
 	"stores follow-ups although the lease was lost": promise.P13, "stores one follow-up of several": promise.P1,
 	"takes a follow-up for one that was pushed long before": promise.P13,
 }
 
-// mutantWorkload works on a broken store until the ledger says so.
+// mutantWorkload runs workloads on a store with a bug until the ledger reports something, eight at most, and then an audit. It returns
+// what the ledger reported.
 func mutantWorkload(t *testing.T, s punctual.Store, clock *ShiftedClock) (problems []string) {
 	l := New(KeepsAll)
 	l.Grace, l.Expected = 1000, []string{"deadline", "canceled"}

@@ -15,8 +15,8 @@ import (
 // once, and nothing else, whatever was killed, lost or edited meanwhile. It judges one schedule, by what those who put it and
 // those who met its occurrences were told. The zero value is ready. Its methods are safe for concurrent use.
 //
-// A put that was answered holds for the times behind it. One without an answer may hold or not, until the next one is answered:
-// the times for which the definitions differ may then be there or not.
+// A put that was answered holds for the times after it. One without an answer may hold or not, until the next put is answered:
+// a time that not all definitions give which may hold then may be stored or not.
 type Occurrences struct {
 	mu sync.Mutex
 	// puts are the definitions in the order of their puts. Guarded by mu.
@@ -25,15 +25,15 @@ type Occurrences struct {
 	stored map[string]map[int64]bool
 }
 
-// putting is one PutSchedule. Its definition holds for the times behind some instant from begin to end, by the store's clock.
+// putting is one PutSchedule. Its definition holds for the times after some instant from begin to end, by the store's clock.
 type putting struct {
 	schedule   punctual.Schedule
 	begin, end int64
 	answered   bool
 }
 
-// Putting notes that s is about to be put when the store's clock shows now. done is called with the clock behind an answer that
-// says that it was put.
+// Putting notes that s is about to be put when the store's clock shows now. When the answer says that it was put, the caller calls
+// done with the store's clock after the answer.
 func (o *Occurrences) Putting(s punctual.Schedule, now time.Time) (done func(now time.Time)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,7 +53,7 @@ func (o *Occurrences) Refused() {
 	o.puts = o.puts[:len(o.puts)-1]
 }
 
-// Stored notes that somebody has met an occurrence: created is when its message was stored.
+// Stored notes that somebody has seen an occurrence, in a delivery or a list. created is when its message was stored.
 func (o *Occurrences) Stored(id string, created time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,8 +66,8 @@ func (o *Occurrences) Stored(id string, created time.Time) {
 	o.stored[id][created.UnixMilli()] = true
 }
 
-// Judge returns what is wrong, given the schedule as it is when no duty runs any more. Every occurrence that is in the store must
-// have been noted by then, and each that has left it. now is the store's clock.
+// Judge returns what is wrong, given the schedule as it is when no duty runs any more. Every occurrence that is or was in the store
+// must have been noted by Stored before. now is the store's clock.
 func (o *Occurrences) Judge(info punctual.ScheduleInfo, now time.Time) (problems []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,7 +114,7 @@ type occurrenceTime struct {
 	must bool
 }
 
-// times are the times up to an instant, by the IDs of their occurrences.
+// times returns the times up to an instant that the definitions give, by the IDs of their occurrences.
 func (o *Occurrences) times(to int64) (map[string]occurrenceTime, error) {
 	out := make(map[string]occurrenceTime)
 	for i, p := range o.puts {
@@ -127,7 +127,7 @@ func (o *Occurrences) times(to int64) (map[string]occurrenceTime, error) {
 		const step = 100
 		for after := time.UnixMilli(p.begin); ; {
 			s := p.schedule
-			s.From, s.Until = laterOf(s.From, time.UnixMilli(p.begin+1)), time.Time{} // one that has no time left is no error here
+			s.From, s.Until = laterOf(s.From, time.UnixMilli(p.begin+1)), time.Time{} // without Until, a schedule that has no time left is no error here
 			preview, err := s.Preview(after, step)
 			if err != nil {
 				return nil, fmt.Errorf("definition %d: %w", i+1, err)
@@ -163,14 +163,14 @@ func laterOf(a, b time.Time) time.Time {
 
 // holds tells whether each definition that may have held at a time gives it.
 func (o *Occurrences) holds(t occurrenceTime) bool {
-	first := -1 // the last definition that held surely
+	first := -1 // the last definition that certainly held at the time
 	for i, p := range o.puts {
 		if p.answered && p.end < t.at {
 			first = i
 		}
 	}
 	if first < 0 {
-		return false // perhaps there was no schedule yet
+		return false // there may have been no schedule yet
 	}
 	for i, p := range o.puts[first:] {
 		if p.begin < t.at && !slices.Contains(t.may, first+i) {

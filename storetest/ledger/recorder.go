@@ -18,8 +18,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/compare"
 )
 
-// Recorder is a store that writes down each call, before it is made and behind it, for a Ledger.
-// Its methods are safe for concurrent use.
+// Recorder is a store that writes down for a Ledger each call that the Ledger has to know, one line before the call and one after
+// it. Its exported methods are safe for concurrent use.
 type Recorder struct {
 	store punctual.Store
 	in    punctual.Inspector // nil when the store has none
@@ -48,14 +48,14 @@ func NewRecorder(s punctual.Store, process int64, clock func() time.Time, emit f
 	return r
 }
 
-// below makes s the store whose calls are written down.
+// below makes s the store to which the Recorder hands the calls.
 func (r *Recorder) below(s punctual.Store) {
 	r.store = s
 	r.in, _ = punctual.As[punctual.Inspector](s)
 }
 
-// Unwrap returns the store, so that punctual.As finds there what a Recorder has not itself. All of that reads and changes
-// nothing that a Ledger would have to know.
+// Unwrap returns the store, so that punctual.As finds there the optional interfaces that a Recorder does not have itself. Their methods
+// change nothing that a Ledger would have to know.
 func (r *Recorder) Unwrap() punctual.Store { return r.store }
 
 // do makes one call and writes it down.
@@ -93,7 +93,7 @@ func (r *Recorder) Push(ctx context.Context, in []punctual.NewMessage) (out []pu
 	return out, err
 }
 
-// pushFact is what a push asks for, or a follow-up.
+// pushFact returns what a push or a follow-up asks for.
 func pushFact(m *punctual.NewMessage) Fact {
 	f := Fact{
 		Topic: m.Topic, ID: m.ID, Due: due(m.Due), Delay: storekit.CeilDuration(m.Delay), MaxAttempts: m.MaxAttempts,
@@ -103,7 +103,7 @@ func pushFact(m *punctual.NewMessage) Fact {
 	return f
 }
 
-// due is a time in ms; 0 is none.
+// due returns a time in ms, rounded up, or 0 for the zero Time.
 func due(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -111,7 +111,7 @@ func due(t time.Time) int64 {
 	return storekit.CeilMillis(t)
 }
 
-// word is the outcome of one item in one word.
+// word returns the outcome of one item in one word.
 func word(status string, err error) string {
 	if err != nil {
 		return punctual.ErrorCode(err)
@@ -119,7 +119,7 @@ func word(status string, err error) string {
 	return status
 }
 
-// manyTopics is how many topics of a claim are written down by name.
+// manyTopics is how many topics of a claim are written down by name at most. A claim of more is written down as one of all topics.
 const manyTopics = 16
 
 // Claim implements punctual.Store.
@@ -153,9 +153,9 @@ type claimUnderWay struct {
 	n int64
 }
 
-// GaveBack writes down what a claim had leased and is about to give back, since the leases ran out before its answer
-// was there. No deliveries stand for what the claim may have leased and does not know. A store whose claims all do so,
-// with their context, has a ledger with TellsGivenBack.
+// GaveBack writes down what a claim had leased and is about to give back, because the leases ran out before its answer
+// was there. The claim calls it with its own context. An empty ds says that the claim may have leased messages and does not know
+// which. A ledger of a store all of whose claims call GaveBack may have TellsGivenBack.
 func GaveBack(ctx context.Context, ds []punctual.Delivery) {
 	c, ok := ctx.Value(claimKey{}).(claimUnderWay)
 	if !ok {
@@ -187,7 +187,7 @@ func messageFact(m *punctual.Message) Fact {
 	return f
 }
 
-// event notes what the body of an event tells.
+// event notes what the body of an event says.
 func (f *Fact) event(body []byte) {
 	e, err := punctual.ParseEvent(body)
 	if err != nil {
@@ -197,7 +197,7 @@ func (f *Fact) event(body []byte) {
 	f.Event = &EventFact{Event: e.Event.String(), Topic: e.Topic, ID: e.ID, Reason: e.Reason, At: due(e.At)}
 }
 
-// historyText is a history as the ledger keeps it.
+// historyText returns a history as the ledger keeps it.
 func historyText(all []punctual.Failure) string {
 	parts := make([]string, len(all))
 	for i, x := range all {
@@ -206,7 +206,7 @@ func historyText(all []punctual.Failure) string {
 	return strings.Join(parts, "|")
 }
 
-// digest is a text of an error short enough for a line.
+// digest returns the text of an error, or a checksum of it if it is long or has the "|" that separates failures.
 func digest(text string) string {
 	if len(text) <= 24 && !strings.Contains(text, "|") {
 		return text
@@ -252,7 +252,7 @@ func (r *Recorder) Amend(ctx context.Context, in []punctual.Amendment) (out []pu
 	return out, err
 }
 
-// doneWord is what a change did that was made.
+// doneWord returns the Status of a change that was made.
 func doneWord(c punctual.Change) string {
 	switch c {
 	case punctual.ChangeCancel:
@@ -294,7 +294,7 @@ func (r *Recorder) Get(ctx context.Context, topic, id string) (out punctual.Info
 	return out, err
 }
 
-// Story looks at the story of a finished message, of a store that keeps some.
+// Story reads the finished record of an ID, and writes down how the message ended. The store has to keep finished records.
 func (r *Recorder) Story(ctx context.Context, topic, id string) error {
 	k, err := punctual.As[punctual.FinishedKeeper](r.store)
 	if err != nil {
@@ -355,8 +355,8 @@ func (r *Recorder) Settings(ctx context.Context, topic string) (out punctual.Set
 	return out, err
 }
 
-// Configure implements punctual.Inspector. The patch must set all settings but the partitions, so that what it
-// makes does not hang on what was.
+// Configure implements punctual.Inspector. The patch must set every setting that may differ from its default afterwards, except
+// Partitions, because the ledger takes the default settings with the patch applied for the new ones.
 func (r *Recorder) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (out punctual.Settings, err error) {
 	asked, err := storekit.ApplySettings(punctual.DefaultSettings(), p, storekit.AllAbilities())
 	if err != nil {
@@ -391,8 +391,8 @@ func (r *Recorder) DeleteTopic(ctx context.Context, topic string) (n int64, err 
 	return n, err
 }
 
-// Look reads all messages of all topics, and writes them down as one call. Nothing else may change the store
-// meanwhile but time.
+// Look reads all messages of all topics, and writes them down as one call. Nobody may change the store
+// meanwhile; only time may pass.
 func (r *Recorder) Look(ctx context.Context) error {
 	var err error
 	r.do(Line{Call: CallLook}, func(answer *Line) error {
@@ -402,8 +402,8 @@ func (r *Recorder) Look(ctx context.Context) error {
 	return err
 }
 
-// all lists the states in the order in which time moves a message through them, so that a message that moves meanwhile is seen at
-// least once.
+// all returns the messages of all topics. It lists the scheduled and the leased ones before the ready ones, because time makes them
+// ready: so a message that becomes ready meanwhile is seen at least once.
 func (r *Recorder) all(ctx context.Context) (out []Fact, err error) {
 	topics, err := r.in.Topics(ctx)
 	if err != nil {
@@ -423,7 +423,7 @@ func (r *Recorder) all(ctx context.Context) (out []Fact, err error) {
 	return out, nil
 }
 
-// Handler writes down when a handler starts and stops.
+// Handler returns a handler that calls h, and writes down when it starts and stops.
 func (r *Recorder) Handler(h punctual.Handler) punctual.Handler {
 	return punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
 		f := Fact{Topic: d.Topic, ID: d.ID, Token: d.Token, Attempt: d.Attempt, Until: due(d.LeaseUntil)}
@@ -436,11 +436,11 @@ func (r *Recorder) Handler(h punctual.Handler) punctual.Handler {
 	})
 }
 
-// The content of messages. A body tells its message's name, and each of its bytes follows from name and size.
+// The content of messages. A body begins with the name of its message (Fact.Life), and each of its bytes follows from name and size.
 
 const nameHeader = "name"
 
-// contentOf is the body and the headers of a message.
+// contentOf returns the body and the headers of a message.
 func contentOf(life string, size int, headers bool) ([]byte, map[string]string) {
 	var h map[string]string
 	if headers {
@@ -475,7 +475,7 @@ func bodyOf(life string, size int) []byte {
 	return b
 }
 
-// content notes what body and headers tell.
+// content notes the name in body and headers, their sizes and checksums, and what is wrong with them.
 func (f *Fact) content(body []byte, headers map[string]string) {
 	f.Size = len(body)
 	f.Life = headers[nameHeader]

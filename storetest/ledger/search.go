@@ -14,19 +14,19 @@ type track struct {
 	name
 	states  []*state // in which the ID may be, behind all that was checked
 	ops     []*op    // to be checked
-	seen    int64    // line of the last call whose answer told of the ID
-	listed  bool     // on the list of its topic
-	givenUp bool     // given up, or a promise was broken: checked no more
-	was     name     // what it was called before anybody was told its ID
+	seen    int64    // first line of the last call whose answer told of the ID
+	listed  bool     // it is in topicHistory.ids
+	givenUp bool     // there were too many explanations, or a promise was broken: the ID is checked no more
+	was     name     // what the ledger called it before anybody was told its ID
 }
 
 // op is one item of a call, as it concerns one ID.
 type op struct {
 	*call
 	kind opKind
-	ask  *Fact // what was asked; for a delivery what was told
+	ask  *Fact // what was asked for; of a delivery and a read what was told
 	got  *Fact // the answer; nil when there is none
-	// must tells that the answer was seen: the op took effect between its lines. Otherwise it may have.
+	// must tells that the answer was seen: the op took effect between its lines. Otherwise it may have taken effect or not.
 	must bool
 	// before is an earlier op of the same call for the same ID; items take effect in their order.
 	before *op
@@ -35,7 +35,7 @@ type op struct {
 	// since is a line before which no call for the ID is still open.
 	since int64
 	topic *topicHistory
-	// lengths are those of the lease that a claim may have given whose answer nobody saw.
+	// lengths are the possible lengths of the lease, for a claim whose answer nobody saw (opUnseen).
 	lengths span
 	// earlier is Ledger.Earlier, for a delivery.
 	earlier int64
@@ -59,11 +59,11 @@ const (
 	opStory
 	opPurge
 	opDelete
-	opCount // Stats looked at the ID
+	opCount // Stats, which counted the ID or not
 	opCut   // a failover
 )
 
-// pushed hands the messages of a push to their IDs.
+// pushed hands the messages of a push to their IDs, and those follow-ups of settlements that have no ID.
 func (l *Ledger) pushed(c *call, touched map[name]*track) {
 	switch c.Call {
 	case CallPush:
@@ -73,7 +73,7 @@ func (l *Ledger) pushed(c *call, touched map[name]*track) {
 	}
 }
 
-// items hands the items of any other call to the IDs that they name.
+// items hands the items of a call that is no push to the IDs that they name.
 func (l *Ledger) items(c *call, touched map[name]*track) {
 	switch c.Call {
 	case CallSettle:
@@ -156,12 +156,12 @@ func (l *Ledger) asked(c *call, kind opKind, touched map[name]*track) {
 		if c.answer != nil {
 			o.got = &c.answer.Facts[i]
 			if o.must = o.got.Status != openStatus; !o.must {
-				continue // it is in a call of its own, see call.open
+				continue // call.open has put this item into a call of its own
 			}
 			n.id = cmp.Or(n.id, o.got.ID)
 		}
 		if n.id == "" {
-			n.id = "?" + o.ask.Life // until somebody sees it
+			n.id = "?" + o.ask.Life // until an answer tells the ID
 			l.unnamed[o.ask.Life] = l.of(n)
 		}
 		if kind == opSettle && len(o.ask.Then) > 0 && c.answer == nil {
@@ -191,9 +191,9 @@ func (l *Ledger) claimed(c *call, touched map[name]*track) {
 	}
 }
 
-// unseen is a claim whose answer nobody saw: it may have leased anything. A store whose claims are served by polls (Earlier) polls
-// again within the same claim when an answer is lost. If the claim was longer than a lease, such a poll may have leased the message
-// a second time.
+// unseen hands a claim whose answer nobody saw to all IDs that it may have leased. A store whose claims are served by polls (Earlier)
+// polls again within the same claim when an answer is lost. If the claim was longer than a lease, such a poll may have leased the
+// message a second time.
 func (l *Ledger) unseen(c *call, touched map[name]*track) {
 	if c.answer != nil {
 		return
@@ -208,8 +208,9 @@ func (l *Ledger) unseen(c *call, touched map[name]*track) {
 	}
 }
 
-// name gives the messages of an answer the IDs under which it tells of them. All answers do so before anything else is made of them,
-// because a claim that began early may tell of a later message with an ID, which followed the one that nobody was told the ID of.
+// name gives the messages of an answer whose IDs nobody was told the IDs that the answer has for them. check does this for all answers
+// before it hands out their items. Otherwise a claim that began early and returned a later message with such an ID would make a
+// track for the ID, before the answer with the first message was looked at.
 func (l *Ledger) name(c *call) {
 	if c.answer == nil || c.Call != CallClaim && c.Call != CallGet && c.Call != CallLook {
 		return
@@ -248,7 +249,7 @@ func (l *Ledger) read(c *call, touched map[name]*track) {
 	}
 }
 
-// missing are the IDs that a look at everything has not found.
+// missing hands a CallLook to the IDs that it has not found.
 func (l *Ledger) missing(c *call, touched map[name]*track) {
 	if c.answer == nil {
 		return
@@ -284,7 +285,7 @@ func (l *Ledger) wholeTopic(c *call, touched map[name]*track) []*countOp {
 	return []*countOp{count}
 }
 
-// tracksOf are the IDs of topics in which there may be something; no topics are all.
+// tracksOf returns the IDs of the topics, or of all topics if none is named, that were touched or of which there may be something.
 func (l *Ledger) tracksOf(topics []string, touched map[name]*track) (out []*track) {
 	some := func(h *topicHistory) {
 		for _, t := range h.ids {
@@ -304,12 +305,13 @@ func (l *Ledger) tracksOf(topics []string, touched map[name]*track) (out []*trac
 	return out
 }
 
-// mayBeThere tells whether a message may be there, or a story. It is also true of what was given up, of which nothing is known.
+// mayBeThere tells whether there may be a message, a remembered ID or a finished record. It is also true of an ID that was given up, of
+// which nothing is known.
 func (t *track) mayBeThere() bool {
 	return t.givenUp || slices.ContainsFunc(t.states, func(s *state) bool { return s.phase != phaseAbsent || s.told != "" })
 }
 
-// mayBeDue tells whether a claim may lease the message before a time; pushes not checked yet may be due.
+// mayBeDue tells whether a claim may lease the message until a time. An op that was not checked yet may have pushed one that is due.
 func (t *track) mayBeDue(at int64) bool {
 	return len(t.ops) > 0 || slices.ContainsFunc(t.states, func(s *state) bool { return s.phase == phaseLive && s.attention().lo <= at })
 }
@@ -330,12 +332,12 @@ type search struct {
 	open    [64]*op
 	over    map[*call]bool  // failovers that are over
 	reasons map[string]bool // why the op that has to be explained is impossible
-	before  []explanation   // those behind the last answer that could be explained
-	left    int             // how many more to follow
+	before  []explanation   // those after the last answer that could be explained
+	left    int             // how many more explanations the search may follow
 }
 
 // The ledger gives an ID up when it has too many explanations. One line may have maxExplanations, and all
-// lines together firstExplanations and so many for each.
+// lines together firstExplanations and explanationsPerLine more for each line.
 const maxExplanations, firstExplanations, explanationsPerLine = 1000, 4000, 20
 
 type edge struct {
@@ -386,9 +388,9 @@ func (l *Ledger) explain(t *track) {
 	}
 }
 
-// likenUnseen makes claims alike, but for their begin, whose answer nobody saw and that ended at the same time. Each
-// then gives a lease of any length that one of them gives. Then it matters only how many took effect, not which; a
-// kill leaves many.
+// likenUnseen makes claims whose answer nobody saw and that ended at the same time alike, except for their begin: each
+// may give a lease of any length that one of them may give. Then it matters only how many of them took effect, not which ones. A
+// kill leaves many such claims.
 func likenUnseen(ops []*op) {
 	byEnd := make(map[int64]span)
 	for _, o := range ops {
@@ -409,7 +411,8 @@ func likenUnseen(ops []*op) {
 	}
 }
 
-// stoodFor tells whether an open op, which has not taken effect, allows all that q does: see likenUnseen.
+// stoodFor tells whether another open op that has not taken effect allows all that q allows, so that q need not be tried: see
+// likenUnseen.
 func (s *search) stoodFor(c explanation, q *op) bool {
 	for i, p := range s.open {
 		if p != nil && p != q && p.kind == opUnseen && c.done>>i&1 == 0 && p.end == q.end && p.lost == q.lost && p.from < q.from && p.At <= q.At {
@@ -419,7 +422,7 @@ func (s *search) stoodFor(c explanation, q *op) bool {
 	return false
 }
 
-// since is a line before which no open op began.
+// since returns a line, at most the given one, before which no open op began.
 func (s *search) since(line int64) int64 {
 	for _, o := range s.open {
 		if o != nil {
@@ -519,7 +522,7 @@ func (s *search) finish(o *op) bool {
 	return len(s.configs) > 0
 }
 
-// waits tells whether an op has to wait for another one.
+// waits tells whether an op has to wait for before, which is open and has not taken effect.
 func (s *search) waits(c explanation, before *op) bool {
 	i := s.slot(before)
 	return i >= 0 && c.done>>i&1 == 0
@@ -581,7 +584,7 @@ func (o *op) String() string {
 	return text
 }
 
-// told are the last ops that say something of the ID, which calls for a whole topic seldom do.
+// told returns the last n ops that say something of the ID. Counts do not, and neither do purges and deletions that have not met it.
 func told(ops []*op, n int) []*op {
 	out := slices.DeleteFunc(slices.Clone(ops), func(o *op) bool {
 		return o.kind == opCount || (o.kind == opPurge || o.kind == opDelete) && o.met&^1 == 0

@@ -58,7 +58,7 @@ type state struct {
 	due     span
 	expires span // lo 0: never
 	attempt int
-	// token is that of the current lease, also when it has run out; 0 is none, unseenToken that of a claim whose
+	// token is that of the current lease, also when the lease has run out; 0 is none, unseenToken that of a claim whose
 	// answer nobody saw.
 	token int64
 	until span // of the lease
@@ -70,10 +70,10 @@ type state struct {
 	forget   span // when a finished ID is forgotten
 	// top is the greatest token seen of this ID, in all its lives.
 	top int64
-	// told is how the last message that left a story has ended, "" while no story is kept of the ID. A workload has stories
-	// kept for longer than it runs, so none is ever forgotten.
+	// told is how the last message that left a finished record has ended, "" while no record is kept of the ID. A workload has records
+	// kept for longer than it runs, so none is ever removed.
 	told punctual.Outcome
-	// fallback is what a message was before a claim that nobody saw answered: it may have failed and given the message back.
+	// fallback is what a message was before a claim that nobody saw answered: the claim may have failed and given the message back.
 	fallback *state
 	// undo is the state to which a power cut may go back; nil when the store promises to keep this one.
 	undo *state
@@ -87,12 +87,12 @@ const unseenToken = -1
 
 const extend = punctual.SettleExtend
 
-// gone is the state of an ID whose message has ended and left no story of its own.
+// gone returns the state of an ID whose message has ended and left no finished record of its own.
 func (s *state) gone(why string) state {
 	return state{top: s.top, told: s.told, why: why, links: s.links}
 }
 
-// attention is when a live message next needs attention.
+// attention returns when a live message next needs attention.
 func (s *state) attention() span {
 	if s.token != 0 {
 		return s.until
@@ -118,7 +118,7 @@ func (s *state) is(state punctual.State, t span) bool {
 	return state == punctual.StateNone
 }
 
-// settled forgets what makes no difference any more: when a lease ran out that has.
+// settled drops what makes no difference any more: the end of a lease of an unseen claim that has run out, and its fallback.
 func (s *state) settled(now int64) state {
 	out := *s
 	if s.phase == phaseLive && s.token == unseenToken && s.until.hi <= now {
@@ -177,7 +177,7 @@ func (t *track) powerCut() {
 	t.states = out
 }
 
-// cut returns a state and those to which a loss of the last changes may go back from there.
+// cut returns a state and the states to which the ID may go back from there when the last changes are lost.
 func (in *intern) cut(s *state) (out []*state) {
 	for u := s; u != nil; u = u.undo {
 		for _, c := range append(u.fallbacks(), *u) {
@@ -214,13 +214,13 @@ func (in *intern) of(s state) *state {
 	return p
 }
 
-// next is a state that the store promises to keep.
+// next returns s as a state that the store promises to keep.
 func (in *intern) next(s state) []*state {
 	s.undo = nil
 	return []*state{in.of(s)}
 }
 
-// undoable is a state that a power cut may take back.
+// undoable returns s as a state that a power cut may take back, so that the ID is in the state before again.
 func (in *intern) undoable(s state, before *state) []*state {
 	s.undo = nil
 	if in.durable != KeepsAll {
@@ -229,7 +229,7 @@ func (in *intern) undoable(s state, before *state) []*state {
 	return []*state{in.of(s)}
 }
 
-// time is when an op takes effect.
+// time returns when an op takes effect.
 func (o *op) time() span { return span{o.At, o.end} }
 
 // apply returns the states that may follow when the op takes effect, or why there is none.
@@ -278,7 +278,7 @@ func (o *op) lapsed(in *intern, s *state) []*state {
 	return []*state{s}
 }
 
-// fallbacks are what a message is when the claim that took it has failed: untouched, or released.
+// fallbacks returns what a message is when the unseen claim that may have leased it has failed: as before, or released.
 func (s *state) fallbacks() []state {
 	if s.fallback == nil || s.phase != phaseLive {
 		return nil
@@ -307,7 +307,7 @@ func (o *op) retained(in *intern, s *state) []*state {
 	return []*state{gone}
 }
 
-// ends are what a claim makes of a message whose time has come and that must not be delivered again.
+// ends returns what a claim makes of a message whose time has come and that must not be delivered again.
 func (o *op) ends(in *intern, s *state) (out []*state) {
 	t := o.time()
 	when := span{max(s.attention().lo, 0), t.hi}
@@ -339,7 +339,7 @@ func (o *op) ends(in *intern, s *state) (out []*state) {
 		}
 		p := in.of(e)
 		out = append(out, p)
-		// What has ended may also be gone by now.
+		// What is kept of a message that has ended may also have been removed by now.
 		for _, q := range o.lapsed(in, p) {
 			if q != p {
 				out = append(out, q)
@@ -366,7 +366,7 @@ func (s *state) dies(reason punctual.DeathReason, when span) state {
 	return d
 }
 
-// ranOut is the history when the lease, if any, has run out unanswered.
+// ranOut returns the history when the lease, if there is one, has run out without a settlement.
 func (s *state) ranOut() string {
 	if s.token == 0 {
 		return s.failures
@@ -374,7 +374,7 @@ func (s *state) ranOut() string {
 	return addFailure(s.failures, s.attempt, storekit.LeaseRanOut)
 }
 
-// addFailure adds to a history, as text.
+// addFailure returns the text of a history with one failure more, without the oldest ones beyond storekit.MaxFailures.
 func addFailure(history string, attempt int, text string) string {
 	all := append(strings.Split(history, "|"), strconv.Itoa(attempt)+" "+text)
 	if all[0] == "" {
@@ -383,7 +383,7 @@ func addFailure(history string, attempt int, text string) string {
 	return strings.Join(all[max(0, len(all)-storekit.MaxFailures):], "|")
 }
 
-// Why a message is gone that leaves a story.
+// The values of state.why for a message that leaves a finished record.
 const (
 	wasAcked         = "acked"
 	wasCancelled     = "cancelled"
@@ -391,12 +391,13 @@ const (
 	hasExpired       = "expired"
 )
 
-// outcomes are what a story says of these ends.
+// outcomes has what a finished record says of these ends.
 var outcomes = map[string]punctual.Outcome{
 	wasAcked: punctual.OutcomeAcked, wasCancelled: punctual.OutcomeCancelled, wasCancelledLate: punctual.OutcomeCancelled, hasExpired: punctual.OutcomeExpired,
 }
 
-// finish is the end of a message without a trace but for what the topic remembers, and the story that it keeps.
+// finish returns the states of an ID whose message has ended, one for each of the settings: the ID may be remembered, and a finished
+// record may be kept.
 func (o *op) finish(in *intern, s *state, why string, when span, sets []*punctual.Settings) (out []*state) {
 	for _, x := range sets {
 		f := s.gone(why)
@@ -423,5 +424,5 @@ func (in *intern) kept(states []*state) []*state {
 	return out
 }
 
-// fails is a step that is impossible.
+// fails returns no state, and the reason why a step is impossible.
 func fails(format string, args ...any) ([]*state, string) { return nil, fmt.Sprintf(format, args...) }

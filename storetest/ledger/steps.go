@@ -44,7 +44,7 @@ func (o *op) step(in *intern, s *state) ([]*state, string) {
 	return []*state{s}, ""
 }
 
-// status is what was answered; it is "" when nothing was.
+// status returns the Status of the answer, or "" when there is no answer.
 func (o *op) status() string {
 	if o.got == nil || !o.must {
 		return ""
@@ -52,7 +52,7 @@ func (o *op) status() string {
 	return o.got.Status
 }
 
-// answers returns next when the answer that goes with it is the one that was seen.
+// answers returns next if status is the answer that was seen, or if no answer was seen.
 func (o *op) answers(status string, next []*state) ([]*state, string) {
 	if got := o.status(); got != "" && got != status {
 		return nil, o.contradiction(got, status)
@@ -78,7 +78,7 @@ func (o *op) contradiction(got, want string) string {
 	return fmt.Sprintf("%s: the answer is %q where %q is due", broken, got, want)
 }
 
-// refused tells whether an item was not done, for a reason that lies in the call and not in the message.
+// refused tells whether an item was not carried out for a reason that lies in the call or the store, and not in the message.
 func (o *op) refused() bool {
 	switch o.status() {
 	case "no_space", "overloaded", "unreachable", "store_failed", "closed", "durability", "deadline", "canceled":
@@ -117,8 +117,8 @@ func (o *op) push(in *intern, s *state) ([]*state, string) {
 	return o.store(in, s, "stored")
 }
 
-// onCondition is what a change does that has a condition on the due time: do if it is met, which it may be of a message that is there
-// alone, and nothing otherwise. The due time may be known as a span.
+// onCondition returns what a change with a condition on the due time (IfDue) does: do, if there is a message and it meets the condition,
+// and nothing otherwise. Where the due time is known only as a span, both are possible.
 func (o *op) onCondition(s *state, there bool, do func() ([]*state, string)) (next []*state, reason string) {
 	if there && s.due.has(o.ask.IfDue) {
 		next, reason = do()
@@ -148,7 +148,7 @@ func (o *op) keepFirst(in *intern, s *state) ([]*state, string) {
 	return o.narrowed(in, s, o.got.Due)
 }
 
-// narrowed is the state with the due time that an answer told.
+// narrowed returns the state with the due time that an answer told, if that is possible.
 func (o *op) narrowed(in *intern, s *state, due int64) ([]*state, string) {
 	if !s.due.has(due) {
 		return fails("%s: the due time is said to be %d, and was %v", promise.P2, due, s.due)
@@ -174,7 +174,7 @@ func (o *op) store(in *intern, s *state, status string) ([]*state, string) {
 	return in.next(n), ""
 }
 
-// life is the message of a push, the same one each time it is asked for.
+// life returns the message of a push, each time the same pointer.
 func (o *op) life() *incarnation {
 	if o.call.lives == nil {
 		o.call.lives = make(map[*Fact]*incarnation)
@@ -195,7 +195,7 @@ func (s *state) expiry() span {
 	return s.due.plus(exactly(s.expireAfter))
 }
 
-// dueAsked is the due time that was asked for: a time, or a delay from the store's clock.
+// dueAsked returns the due time that was asked for: a time, or a delay from the store's clock.
 func (o *op) dueAsked() (span, string) {
 	due := exactly(o.ask.Due)
 	if o.ask.Due == 0 {
@@ -210,7 +210,7 @@ func (o *op) dueAsked() (span, string) {
 	return due, ""
 }
 
-// after is a time that counts from the store's clock, which is rounded up for it.
+// after returns the time that lies a delay after the store's clock. It may be up to a millisecond later, because it is rounded up.
 func (o *op) after(delay span) span {
 	return span{o.At + delay.lo, o.end + 1 + delay.hi}
 }
@@ -281,8 +281,8 @@ func (o *op) mayDeliver(s *state) string {
 	return o.allowed(s)
 }
 
-// allowed looks at what the topic's settings say of a delivery. A claim may meet a change of settings half way, so each
-// setting is looked at by itself.
+// allowed says why the settings of the topic do not allow a delivery, or "". Because a claim may find some settings before and some
+// after a change, each setting is judged by itself.
 func (o *op) allowed(s *state) string {
 	f := o.ask
 	sets := o.sets()
@@ -298,7 +298,7 @@ func (o *op) allowed(s *state) string {
 	return ""
 }
 
-// differs says in what the message told is not the one that was stored.
+// differs says how the message that an answer told differs from the one that was stored, or "".
 func (s *state) differs(f *Fact) string {
 	switch {
 	case f.Life != s.name || f.Size != s.size || f.Headers != s.headers:
@@ -315,7 +315,7 @@ func (s *state) differs(f *Fact) string {
 	return ""
 }
 
-// unseen is a claim that may have returned the message to somebody who is gone.
+// unseen is a claim whose answer nobody saw and that may have leased the message.
 func (o *op) unseen(in *intern, s *state) ([]*state, string) {
 	if s.phase != phaseLive || s.cancel || s.attention().lo > o.end || s.expires.lo != 0 && s.expires.hi <= o.At {
 		return nil, ""
@@ -333,7 +333,7 @@ func (o *op) unseen(in *intern, s *state) ([]*state, string) {
 
 var noFact = &Fact{}
 
-// request is the only fact of a call that has one: what it asks for.
+// request returns the first fact of a call, such as that of a claim with the lease asked for.
 func (o *op) request() *Fact {
 	if len(o.Facts) == 0 {
 		return noFact
@@ -341,7 +341,7 @@ func (o *op) request() *Fact {
 	return &o.Facts[0]
 }
 
-// settle is what the holder of a lease says.
+// settle is a settlement of the message.
 func (o *op) settle(in *intern, s *state) ([]*state, string) {
 	if o.refused() {
 		return []*state{s}, ""
@@ -350,9 +350,9 @@ func (o *op) settle(in *intern, s *state) ([]*state, string) {
 		return o.answers("lease_lost", o.linked(in, []*state{s}, false))
 	}
 	if o.status() == "lease_lost" && s.until.lo <= o.time().hi {
-		// The lease has run out, and a claim under way may have taken the message. Its old token is
-		// stale by then, while its new lease is not made. That a late holder succeeds where nobody
-		// claims is for the cases of group settle.
+		// The lease has run out, and a claim under way may have reserved the message. Its old token is
+		// stale by then, although the new lease is not made yet. That a late holder succeeds where nobody
+		// claims is checked by group settle of package storetest.
 		return []*state{s}, ""
 	}
 	verb := o.ask.Verb
@@ -395,7 +395,8 @@ func (o *op) settled(in *intern, s *state) []*state {
 	return in.next(n)
 }
 
-// acked: an ack is durable where the topic remembers the ID, keeps stories or tells of acks, and where it has follow-ups.
+// acked is an ack. It is kept by every crash where the topic remembers the ID, keeps finished records or tells of acks, and where the
+// ack has follow-ups; otherwise a power cut may take it back.
 func (o *op) acked(in *intern, s *state) (out []*state) {
 	for _, x := range o.sets() {
 		for _, f := range o.finish(in, s, wasAcked, o.time(), []*punctual.Settings{x}) {
@@ -431,7 +432,7 @@ func (o *op) retried(in *intern, s *state) (out []*state) {
 	return out
 }
 
-// dueAgain is when a message is due that was given back: at the instant asked for, or after a delay.
+// dueAgain returns when a message that was given back is due: at the instant asked for, or after a delay.
 func (o *op) dueAgain(delay span) span {
 	if o.ask.Due != 0 {
 		return exactly(o.ask.Due)
@@ -439,7 +440,7 @@ func (o *op) dueAgain(delay span) span {
 	return o.after(delay)
 }
 
-// retryDelay is the delay asked for, or what the topic's backoff may draw.
+// retryDelay returns the delay asked for, or the delays that the topic's backoff may draw.
 func (o *op) retryDelay(x *punctual.Settings, attempt int) span {
 	if o.ask.Delay >= 0 {
 		return exactly(o.ask.Delay)
@@ -505,7 +506,7 @@ func (o *op) amend(in *intern, s *state) ([]*state, string) {
 	return next, reason
 }
 
-// ifDue is what a change of a message that is there does: do, on its condition if it has one.
+// ifDue returns what a change of a message that is there does: do, if it has no condition or if the message meets the condition.
 func (o *op) ifDue(s *state, do func() ([]*state, string)) ([]*state, string) {
 	if o.ask.IfDue == 0 {
 		return do()
@@ -513,7 +514,7 @@ func (o *op) ifDue(s *state, do func() ([]*state, string)) ([]*state, string) {
 	return o.onCondition(s, true, do)
 }
 
-// cancelledLate: the wish to cancel is kept even if the lease is not.
+// cancelledLate is a cancel under a lease. That it was cancelled is kept also where a power cut takes the lease back.
 func (o *op) cancelledLate(in *intern, s *state) []*state {
 	n := *s
 	n.cancel = true
@@ -591,8 +592,8 @@ func (o *op) get(in *intern, s *state) ([]*state, string) {
 	return []*state{in.of(n)}, ""
 }
 
-// story is a look at the story of the ID. It is written with the end of a message, so there is none of what did not
-// happen, and no end without one.
+// story is a read of the finished record of the ID. The store writes it in the same step that ends a message, so a record says what
+// has happened, and no end lacks one where the topic keeps records.
 func (o *op) story(s *state) ([]*state, string) {
 	if told := punctual.Outcome(o.got.Status); told != s.told {
 		return fails("%s: the story of the ID says %q, it should say %q: %v", promise.P13, told, s.told, s)
@@ -616,7 +617,7 @@ func (o *op) mayRead(s *state) string {
 		return fmt.Sprintf("%s: a message is said to be dead since %d, %s; it is since %v, %s", promise.P6, f.Died, f.Reason, s.died, s.reason)
 	case f.Attempt != s.attempt:
 		return fmt.Sprintf("%s: a message is said to have had %d attempts, it had %d", promise.P6, f.Attempt, s.attempt)
-	case f.Cancel != s.cancel && (s.token != 0 || f.Cancel): // a lease that a power cut took is not told of
+	case f.Cancel != s.cancel && (s.token != 0 || f.Cancel): // when a power cut has taken the lease back, a read may not show the cancel
 		return fmt.Sprintf("%s: a cancel under a lease is told as %v", promise.P5, f.Cancel)
 	case f.Failures != s.failures:
 		return fmt.Sprintf("%s: the history is said to be %q, it is %q", promise.P6, f.Failures, s.failures)
@@ -648,7 +649,7 @@ func (o *op) remove(in *intern, s *state) ([]*state, string) {
 		within, without := wanted, !wanted
 		if wanted {
 			within, without = s.within(st, o.ask.From, o.ask.To)
-			without = without || s.to > o.from // pushed after the purge began, in the place of another
+			without = without || s.to > o.from // it may have been pushed after the purge began
 		}
 		if without {
 			o.met |= 1

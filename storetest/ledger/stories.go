@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// LookAtStories looks at the story of each ID of which one may be kept, or is missing, through a recorder whose lines the
-// ledger takes. Nothing else may change the store meanwhile. It returns how many stories must be there.
+// LookAtStories reads the finished record of each ID of which one may be kept, through a recorder whose lines the
+// ledger takes. Nobody may change the store meanwhile. It returns of how many IDs a record must be there.
 func (l *Ledger) LookAtStories(ctx context.Context, r *Recorder) (kept int, err error) {
 	l.check(false)
 	var all []name

@@ -9,18 +9,18 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// The messages of a companion events are pushed by the store itself, so they are no IDs of the search. What they tell is compared
-// with the endings that callers know of: for topics that tell of all endings from their first message on, and are neither
-// purged nor deleted.
+// The messages of a companion events are pushed by the store itself, so they are no IDs of the search. What they say is compared
+// with the endings that callers know of. This is done for topics that tell of all endings from their first message on and are not
+// deleted, and whose companion is not purged.
 
-// eventHistory is what was told and what is known to have happened.
+// eventHistory has the events that were seen, and the endings that are known to have happened.
 type eventHistory struct {
-	topics  map[string]bool // that tell of all endings; false once that is not sure any more
+	topics  map[string]bool // whether a topic tells of all endings; false for good once that is not sure
 	seen    map[name]EventFact
 	endings map[name]*endings
 }
 
-// endings are how often messages of one ID ended: certainly, and perhaps beside that.
+// endings has how often messages of one ID ended in each way: certainly, and how often more they may have.
 type endings struct{ acked, perhapsAcked, discarded, perhapsDiscarded, cancelled int }
 
 func newEventHistory() eventHistory {
@@ -29,7 +29,7 @@ func newEventHistory() eventHistory {
 
 func isEvents(topic string) bool { return strings.HasSuffix(topic, "@events") }
 
-// allEndings are the events of messages that end.
+// allEndings are the events of messages that finish or die.
 const allEndings = punctual.EventAcked | punctual.EventDead | punctual.EventCancelled | punctual.EventExpired
 
 // noteSettings takes a call that changes the settings of a topic or deletes it.
@@ -83,10 +83,10 @@ func (h *eventHistory) saw(l *Ledger, c *call, f *Fact) {
 	}
 }
 
-// checkEvents compares what was told with what is known. All events must have been seen.
+// checkEvents compares the events that were seen with the endings that are known. All events must have been seen by then.
 func (l *Ledger) checkEvents() {
 	if l.durable == KeepsConfirmed {
-		return // what was taken back was told, or not, as the failover took it
+		return // a failover may take back an ending, its event, or both
 	}
 	told := make(map[name]map[string]int)
 	for _, e := range l.told.seen {

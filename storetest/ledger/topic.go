@@ -33,7 +33,7 @@ func (l *Ledger) history(topic string) *topicHistory {
 
 func (l *Ledger) topicNames() []string { return slices.Sorted(maps.Keys(l.topics)) }
 
-// noteSettings takes a call that changes or tells settings. Calls come in the order of their first lines.
+// noteSettings takes a Configure or a DeleteTopic, and ignores any other call. Calls come in the order of their first lines.
 func (l *Ledger) noteSettings(c *call) {
 	if c.Call != CallConfigure && c.Call != CallDelete {
 		return
@@ -60,7 +60,7 @@ func (l *Ledger) noteWrite(c *call, h *topicHistory) {
 	h.writes = append(h.writes, w)
 }
 
-// family is a topic and its companions, as far as the ledger knows them.
+// family returns a topic and those of its companions that the ledger knows.
 func (l *Ledger) family(topic string) []string {
 	all := []string{topic}
 	for other := range l.topics {
@@ -81,15 +81,15 @@ func (h *topicHistory) during(from, to int64) (sets []*punctual.Settings) {
 	return sets
 }
 
-// replaced tells whether the settings of a write were in force no more at a line.
+// replaced tells whether the settings of the i-th write were certainly not in force any more at a line.
 func (h *topicHistory) replaced(i int, at int64) bool {
 	return slices.ContainsFunc(h.writes[i+1:], func(x settingsWrite) bool {
 		return x.certain && x.from > h.writes[i].to && x.to < at
 	})
 }
 
-// forget drops what no call behind a line can concern. That is IDs that are not there, until a call names them, and
-// settings that were replaced before every message was last seen. No call may be under way.
+// forget drops what no call after a line can concern: IDs of which there is nothing, until a call names them again, and
+// settings that were replaced before the messages that are left were last seen. No call may be under way.
 func (h *topicHistory) forget(line int64) {
 	seen := line + 1
 	h.ids = slices.DeleteFunc(h.ids, func(t *track) bool {
@@ -108,10 +108,10 @@ func (h *topicHistory) forget(line int64) {
 	h.writes = kept
 }
 
-// sets are those that may be in force when the op takes effect.
+// sets returns the settings that may be in force when the op takes effect.
 func (o *op) sets() []*punctual.Settings { return o.topic.during(o.from, o.to) }
 
-// setsSince are those that may have been in force since the ID was last looked at.
+// setsSince returns the settings that may have been in force since a call last told of the ID.
 func (o *op) setsSince() []*punctual.Settings {
 	return o.topic.during(min(o.since, o.from), o.to)
 }

@@ -18,13 +18,13 @@ import (
 // childVariable is the variable of the environment in which StartChild tells a child process what to do.
 const childVariable = "PUNCTUAL_TORTURE_CHILD"
 
-// TortureSeed is the seed of a test with a ledger, as seedrig.Of has it.
+// TortureSeed returns the seed of a test with a ledger, from seedrig.Of.
 func TortureSeed(t testing.TB) uint64 {
 	t.Helper()
 	return seedrig.Of(t)
 }
 
-// FromEnv is a number from the environment, or def.
+// FromEnv returns the positive number that a variable of the environment has, or def if it is not set.
 func FromEnv(t testing.TB, variable string, def int) int {
 	t.Helper()
 	text := os.Getenv(variable)
@@ -38,8 +38,8 @@ func FromEnv(t testing.TB, variable string, def int) int {
 	return n
 }
 
-// Pause is a Workload.Pause for the tests of stores: short in make torture, and longer in make test, where the workloads of many
-// packages share two cores. Calls are under way at every moment with either.
+// Pause returns a Workload.Pause for the tests of stores: a short one in make torture, and a longer one in make test, where the
+// workloads of many packages share the machine. Calls are under way at every moment with either.
 func Pause() time.Duration {
 	if Tortured() {
 		return 2 * time.Millisecond
@@ -47,7 +47,8 @@ func Pause() time.Duration {
 	return 8 * time.Millisecond
 }
 
-// Tortured tells whether make torture runs the tests, so that they try all that make test tries in part.
+// Tortured reports whether make torture runs the tests (by PUNCTUAL_TORTURE_CYCLES, which it sets), so that they try all that make test
+// tries in part.
 func Tortured() bool { return os.Getenv("PUNCTUAL_TORTURE_CYCLES") != "" }
 
 // Child is what a child process that runs a workload is told.
@@ -60,11 +61,12 @@ type Child struct {
 	Journal string
 	Process int64
 	Seed    uint64
-	// Look has the child read all that is there before it begins, which only the one process of a store may do.
+	// Look has the child read all that is there before it begins (Recorder.Look), which is possible only when no other process uses
+	// the store.
 	Look bool
 }
 
-// IsChild tells whether this process is a child that StartChild has started.
+// IsChild reports whether this process is a child that StartChild has started.
 func IsChild() bool { return os.Getenv(childVariable) != "" }
 
 // ChildOf returns what this process was told, if it is a child.
@@ -79,14 +81,14 @@ func ChildOf(t testing.TB) (c Child, ok bool) {
 	return c, true
 }
 
-// Say tells the parent one thing.
+// Say sends the parent one byte, such as Working.
 func (c Child) Say(what byte) {
 	if _, err := syscall.Write(3, []byte{what}); err != nil {
 		panic(err)
 	}
 }
 
-// What a child says.
+// What a child says to its parent.
 const (
 	// Opening is said before the store is opened.
 	Opening byte = 'o'
@@ -102,7 +104,7 @@ type ChildProcess struct {
 	output bytes.Buffer
 }
 
-// StartChild starts this test program again with one test, in which ChildOf tells what to do.
+// StartChild starts this test program again with one test alone, in which ChildOf returns c.
 func StartChild(test string, c Child) (*ChildProcess, error) {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -135,7 +137,7 @@ func StartChild(test string, c Child) (*ChildProcess, error) {
 
 // Kill ends the child as kill -9 does and waits for it. It returns an error if the child had ended by itself.
 func (p *ChildProcess) Kill() error {
-	_ = p.cmd.Process.Kill() // fails only if it has ended, which Wait tells
+	_ = p.cmd.Process.Kill() // fails only if the child has ended, which Wait reports
 	return p.wait()
 }
 

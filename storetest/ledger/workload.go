@@ -38,13 +38,14 @@ type Workload struct {
 	BigBodies bool
 	// Deadlines has some calls end early.
 	Deadlines bool
-	// ClaimTopics is how many topics a claim names at most, 0 for all there are; the worker has no more topics either. Where a
-	// store asks for each topic apart, a claim of many may lease messages that it gives back.
+	// ClaimTopics is how many topics a plain claim names at most, 0 for all there are. The queue pushes to no more of the worker's topics
+	// either. Where a store claims from each topic by itself, a claim of many may lease messages that it gives back.
 	ClaimTopics int
-	// Stories has some of the rare topics, and the first of the worker, keep the stories of finished messages, and looks at
-	// them. The store has to keep some.
+	// Stories has some of the rare topics, and the first topic of the worker, keep finished records, and reads
+	// them. The store has to keep finished records.
 	Stories bool
-	// PurgeLive has some purges take all that is not dead, which is one instant only where a store can look at one.
+	// PurgeLive has some purges remove all that is not dead. The ledger takes such a purge to meet every message in its state at one
+	// instant, so the store must do so.
 	PurgeLive bool
 	// Worker runs a Worker and a Queue beside the plain calls. HoldClaims holds some of the worker's claims
 	// back for so long that their leases run out on the way.
@@ -56,18 +57,18 @@ type Workload struct {
 
 	mu        sync.Mutex
 	pool      []known             // guarded by mu: IDs that may be there
-	unsettled []punctual.Delivery // guarded by mu: leases that nobody settled
+	unsettled []punctual.Delivery // guarded by mu: deliveries that were not settled at once, or only extended
 }
 
-// known is an ID that may be there, and when it was due as it was pushed.
+// known is an ID of which there may be a message, and the due time that its push was answered with.
 type known struct {
 	name
 	due int64
 }
 
 // The topics of a workload: a few with much to do, many with little, and those of the worker. Only the rare ones
-// change their settings, are paused, purged as a whole and deleted; the first of the worker may keep stories. The busy ones have a
-// companion for follow-ups, and one more topic tells of its events where the store can.
+// change their settings while the workload runs, are paused, purged as a whole and deleted; the first of the worker may keep finished
+// records. The busy ones have a companion for follow-ups, and one more topic tells of its events where the store can.
 const (
 	hotTopics    = 4
 	rareTopics   = 300
@@ -81,10 +82,10 @@ func rareTopic(i int) string   { return fmt.Sprintf("rare%03d", i) }
 func workerTopic(i int) string { return "work" + strconv.Itoa(i) }
 func nextTopic(i int) string   { return hotTopic(i) + "@next" }
 
-// tellingTopic tells of its events.
+// tellingTopic is the topic that tells of its events.
 const tellingTopic = "telling"
 
-// WorkloadTopics are all topics of any workload.
+// WorkloadTopics returns all topics of any workload.
 func WorkloadTopics() (all []string) {
 	for i := range hotTopics {
 		all = append(all, hotTopic(i))
@@ -101,7 +102,7 @@ func WorkloadTopics() (all []string) {
 	return append(all, tellingTopic, storekit.EventTopic(tellingTopic))
 }
 
-// claimedTopics are those of a workload that plain claims name: all but the worker's.
+// claimedTopics returns the topics from which plain claims of a workload claim: all but the worker's.
 func claimedTopics() []string {
 	return slices.DeleteFunc(WorkloadTopics(), func(topic string) bool { return strings.HasPrefix(topic, workerTopic(0)[:4]) })
 }
@@ -132,7 +133,7 @@ func (w *Workload) tell() {
 	}
 }
 
-// Reopened goes on with another store of the same data, in the same process.
+// Reopened has the workload go on with another store of the same data, in the same process.
 func (w *Workload) Reopened(s punctual.Store) { w.rec.below(s) }
 
 // Recorder returns the recorder of the workload's calls.
@@ -177,7 +178,7 @@ func (w *Workload) rest(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// call makes a context for one call: some end early.
+// call returns the context of one call. With Deadlines about one in 40 ends within 3 ms.
 func (w *Workload) call(r *rand.Rand) (context.Context, context.CancelFunc) {
 	if w.Deadlines && r.IntN(40) == 0 {
 		return context.WithTimeout(context.Background(), time.Duration(r.IntN(3000))*time.Microsecond)
@@ -185,7 +186,7 @@ func (w *Workload) call(r *rand.Rand) (context.Context, context.CancelFunc) {
 	return context.WithCancel(context.Background())
 }
 
-// someTopic is mostly a busy one.
+// someTopic returns a topic for a push, a change or a read, mostly a busy one.
 func (w *Workload) someTopic(r *rand.Rand) string {
 	if w.can.Emit && r.IntN(12) == 0 {
 		return tellingTopic
@@ -196,7 +197,7 @@ func (w *Workload) someTopic(r *rand.Rand) string {
 	return rareTopic(someRare(r))
 }
 
-// someRare is one of the first few in half of the cases, so that these have something to do.
+// someRare returns the number of a rare topic. In half of the cases it is one of the first twelve, so that these have enough to do.
 func someRare(r *rand.Rand) int {
 	if r.IntN(2) == 0 {
 		return r.IntN(12)
@@ -204,7 +205,7 @@ func someRare(r *rand.Rand) int {
 	return r.IntN(rareTopics)
 }
 
-// someDelay is due at once, soon, or far ahead, in ms.
+// someDelay returns a delay in ms: none, up to 40 ms, or an hour.
 func someDelay(r *rand.Rand) int64 {
 	switch r.IntN(20) {
 	case 0, 1, 2:
@@ -215,7 +216,7 @@ func someDelay(r *rand.Rand) int64 {
 	return int64(r.IntN(40))
 }
 
-// size is mostly small, sometimes larger than a block, and seldom as large as can be.
+// size returns the size of a body: mostly small, sometimes larger than a block of a database, and with BigBodies seldom up to the limit.
 func (w *Workload) size(r *rand.Rand) int {
 	switch n := r.IntN(600); {
 	case n == 0 && w.BigBodies:
@@ -228,7 +229,7 @@ func (w *Workload) size(r *rand.Rand) int {
 	return 20 + r.IntN(200)
 }
 
-// message is a new message of any kind. Those of large calls go to topics with many IDs. Where dozens of items for one
+// message returns a new message of any kind. Those of large calls go to topics with many IDs, because where dozens of items for one
 // ID overlap, a ledger has too many orders to try.
 func (w *Workload) message(r *rand.Rand, now int64, large bool) punctual.NewMessage {
 	n := name{topic: w.someTopic(r)}
@@ -266,7 +267,7 @@ func (w *Workload) messageOf(r *rand.Rand, n name, now int64) punctual.NewMessag
 	life := fmt.Sprintf("%x.%x", w.Process, w.ids.Add(1))
 	size := w.size(r)
 	if n.id == "" {
-		size = max(size, 20) // whose it is can be told from the body alone
+		size = max(size, 20) // nobody may be told the ID, so the body has to name the message
 	}
 	m := punctual.NewMessage{Topic: n.topic, ID: n.id}
 	m.Body, m.Headers = contentOf(life, size, r.IntN(5) == 0)
@@ -289,7 +290,7 @@ func (w *Workload) messageOf(r *rand.Rand, n name, now int64) punctual.NewMessag
 	return m
 }
 
-// batch is how many items one call has.
+// batch returns how many items a call has.
 func batch(r *rand.Rand) int {
 	switch r.IntN(60) {
 	case 0:
@@ -326,7 +327,7 @@ func (w *Workload) PushMany(r *rand.Rand, n int) error {
 
 const poolSize = 512
 
-// keep remembers an ID that may be there.
+// keep remembers an ID of which there may be a message, in the place of a random one when there are poolSize already.
 func (w *Workload) keep(r *rand.Rand, n known) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -337,7 +338,7 @@ func (w *Workload) keep(r *rand.Rand, n known) {
 	w.pool[r.IntN(poolSize)] = n
 }
 
-// some is an ID that may be there.
+// some returns an ID of which there may be a message, or a new ID in the topic of other when none is known.
 func (w *Workload) some(r *rand.Rand, other name) known {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -347,7 +348,8 @@ func (w *Workload) some(r *rand.Rand, other name) known {
 	return w.pool[r.IntN(len(w.pool))]
 }
 
-// ifDue is a condition that the message meets if nobody has moved it, or one that it hardly meets.
+// ifDue returns a condition that the message meets if nobody has moved it since its push, or, in one of four cases, one that is a
+// millisecond later.
 func (k known) ifDue(r *rand.Rand) time.Time {
 	if k.due == 0 || r.IntN(4) == 0 {
 		return storekit.FromMillis(k.due + 1)
@@ -415,7 +417,7 @@ func (w *Workload) Claim(_ context.Context, r *rand.Rand) error {
 	return w.settle(r, ds)
 }
 
-// settle answers most of some deliveries, forgets the rest, and tries some forgotten long ago.
+// settle settles most of the deliveries, leaves the others in unsettled, and settles one of those, whose lease has often run out.
 func (w *Workload) settle(r *rand.Rand, ds []punctual.Delivery) error {
 	var ss []punctual.Settlement
 	for _, d := range ds {
@@ -463,7 +465,7 @@ func (w *Workload) someUnsettled(r *rand.Rand) (d punctual.Delivery, ok bool) {
 	return w.unsettled[r.IntN(len(w.unsettled))], true
 }
 
-// settlement is mostly an ack.
+// settlement returns a settlement of a delivery: an ack in nearly half of the cases.
 func (w *Workload) settlement(r *rand.Rand, d punctual.Delivery) punctual.Settlement {
 	s := punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
 	delay := time.Duration(r.IntN(40)) * time.Millisecond
@@ -491,7 +493,8 @@ func (w *Workload) settlement(r *rand.Rand, d punctual.Delivery) punctual.Settle
 	return s
 }
 
-// followUps are one or two, as far as the store reaches: the message itself, one in the companion or beside it, or any.
+// followUps returns one or two follow-ups that the store reaches: with the ID of the message or another ID of the same stem, in its topic
+// or in the companion, and with ReachAny also in any topic.
 func (w *Workload) followUps(r *rand.Rand, d punctual.Delivery) (then []punctual.NewMessage) {
 	if w.can.Follow == punctual.ReachNone || isEvents(d.Topic) {
 		return nil
@@ -518,7 +521,7 @@ func (w *Workload) followUps(r *rand.Rand, d punctual.Delivery) (then []punctual
 		}
 		m := w.messageOf(r, n, now)
 		if r.IntN(3) > 0 && m.IfExists == punctual.IfExistsFail {
-			m.IfExists = punctual.IfExistsReplace // a settlement that is refused is tried no more
+			m.IfExists = punctual.IfExistsReplace // a settlement that is refused is not tried again, so most must not be refused
 		}
 		if !slices.ContainsFunc(then, func(x punctual.NewMessage) bool { return x.ID != "" && x.ID == m.ID && x.Topic == m.Topic }) {
 			then = append(then, m)
@@ -527,7 +530,7 @@ func (w *Workload) followUps(r *rand.Rand, d punctual.Delivery) (then []punctual
 	return then
 }
 
-// Inspect reads, and does what concerns whole topics.
+// Inspect makes one call that reads, configures, purges or deletes a topic.
 func (w *Workload) Inspect(_ context.Context, r *rand.Rand) error {
 	ctx, end := w.call(r)
 	defer end()
@@ -562,7 +565,7 @@ func (w *Workload) Inspect(_ context.Context, r *rand.Rand) error {
 	return err
 }
 
-// purgedState is what a purge of a rare topic takes: one state, or with PurgeLive also all but the dead.
+// purgedState returns the State of a purge of a rare topic: one state, or with PurgeLive also StateNone.
 func (w *Workload) purgedState(r *rand.Rand) punctual.State {
 	if w.PurgeLive {
 		return punctual.State(r.IntN(5))
@@ -570,7 +573,7 @@ func (w *Workload) purgedState(r *rand.Rand) punctual.State {
 	return punctual.State(1 + r.IntN(4))
 }
 
-// purgeSome keeps the busy topics from growing without bound: what lies far ahead, and the dead.
+// purgeSome purges from a busy topic what is due far ahead, or the dead, so that these topics do not grow without bound.
 func (w *Workload) purgeSome(ctx context.Context, r *rand.Rand) error {
 	q := punctual.PurgeQuery{Topic: hotTopic(r.IntN(hotTopics)), State: punctual.StateDead}
 	if r.IntN(2) == 0 {
@@ -582,7 +585,7 @@ func (w *Workload) purgeSome(ctx context.Context, r *rand.Rand) error {
 	return err
 }
 
-// someSettings sets all that can be set.
+// someSettings returns a patch for a rare topic that sets all that wholePatch sets.
 func (w *Workload) someSettings(r *rand.Rand) punctual.SettingsPatch {
 	s := punctual.DefaultSettings()
 	s.Lease = []time.Duration{30 * time.Second, 50 * time.Millisecond, 200 * time.Millisecond}[r.IntN(3)]
@@ -599,10 +602,10 @@ func (w *Workload) someSettings(r *rand.Rand) punctual.SettingsPatch {
 	return wholePatch(s)
 }
 
-// workloadStories is for how long stories are kept: longer than any run takes.
+// workloadStories is for how long finished records are kept: longer than any run takes.
 const workloadStories = 30 * 24 * time.Hour
 
-// wholePatch sets all but the partitions.
+// wholePatch returns a patch that sets every setting as in s, except Partitions, Groups and LateAfter, which a workload never changes.
 func wholePatch(s punctual.Settings) punctual.SettingsPatch {
 	return punctual.SettingsPatch{
 		Lease: &s.Lease, MaxAttempts: &s.MaxAttempts, Backoff: &s.Backoff, DeadRetention: &s.DeadRetention,
@@ -610,7 +613,7 @@ func wholePatch(s punctual.Settings) punctual.SettingsPatch {
 	}
 }
 
-// The worker of a workload, with a queue that pushes what it handles.
+// The worker of a workload, with a queue that pushes the messages which it handles.
 
 const workerLease = 300 * time.Millisecond
 
@@ -618,7 +621,7 @@ func (w *Workload) work(ctx context.Context) {
 	if w.Stories {
 		s := punctual.DefaultSettings()
 		s.FinishedRetention = workloadStories
-		// Where this fails the next process does it.
+		// Where this fails, the next process configures the topic.
 		_, _ = w.rec.Configure(ctx, workerTopic(0), wholePatch(s))
 	}
 	runner := worker.New(w.rec, &worker.Config{
@@ -662,7 +665,7 @@ func (w *Workload) workerTopics() int {
 	return workerTopics
 }
 
-// enqueue pushes, cancels and reschedules by way of a queue.
+// enqueue pushes, cancels or reschedules one message by way of a queue.
 func (w *Workload) enqueue(r *rand.Rand, q *punctual.Queue) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
@@ -683,7 +686,7 @@ func (w *Workload) enqueue(r *rand.Rand, q *punctual.Queue) error {
 	return err
 }
 
-// holdSome holds one claim in some hundred for eight times the lease.
+// holdSome returns a Recorder.hold that holds about one answer in a hundred back for eight times the lease.
 func holdSome(seed uint64) func(context.Context) {
 	var mu sync.Mutex
 	r := rand.New(rand.NewPCG(seed, 77))
@@ -701,7 +704,7 @@ func holdSome(seed uint64) func(context.Context) {
 	}
 }
 
-// handle is a handler that does what handlers do.
+// handle is a handler that acks, fails, snoozes, retries, discards or panics, and now and then works for two leases.
 func handle(ctx context.Context, d *punctual.Delivery) error {
 	r := rand.New(rand.NewPCG(uint64(d.Token), uint64(d.Attempt)))
 	lasts := time.Duration(r.IntN(3000)) * time.Microsecond

@@ -1,7 +1,8 @@
-// Package promise names the promises of Punctual. Every failure of a suite begins with one of these names.
+// Package promise names the promises of Punctual. A failure of the suite that shows a broken promise begins with its name.
 package promise
 
-// The promises by the numbers of docs/promises.md. Of P10 the suite sees only that what nobody reads does not accumulate.
+// The promises by the numbers of docs/promises.md. Of P10 the suite checks only that events which nobody reads are removed, and that
+// one step of a schedule stores no more than 50 occurrences.
 const (
 	P1  = "P1 no loss"
 	P2  = "P2 never early"

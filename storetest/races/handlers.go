@@ -18,8 +18,8 @@ const (
 	raceHands   = 3
 )
 
-// raceWorker is a Worker that takes part in a race, and what it and its handlers saw. That is which message was
-// handled from when to when, under which lease. It stands between the worker and the store, and holds some answers
+// raceWorker is a Worker that takes part in a race, and what it and its handlers saw: which message was
+// handled from when to when, and under which lease. The worker uses a raceStore, which holds some answers
 // back for longer than the leases last.
 type raceWorker struct {
 	*race
@@ -28,8 +28,8 @@ type raceWorker struct {
 	mu     sync.Mutex
 	rnd    *rand.Rand              // guarded by mu
 	events []event                 // guarded by mu
-	known  map[raceLease]string    // the event.Life of what was delivered; guarded by mu
-	asked  map[raceLease]time.Time // the store's clock, read before a message could start; guarded by mu
+	known  map[raceLease]string    // the event.Life of each delivery; guarded by mu
+	asked  map[raceLease]time.Time // the store's clock before the worker got the delivery, so before its handler could start; guarded by mu
 	lapsed int                     // deliveries held back until their leases had ended; guarded by mu
 	err    error                   // guarded by mu
 }
@@ -65,7 +65,7 @@ func (w *raceWorker) failed(err error) {
 	}
 }
 
-// few is a random delay of up to most.
+// few returns a random delay below most.
 func (w *raceWorker) few(most time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +82,7 @@ func (w *raceWorker) record(e event, call int64) {
 	}
 }
 
-// handle is the handler: it works for longer than a lease now and then.
+// handle is the handler. It works for up to two leases, so that some of its leases have to be renewed.
 func (w *raceWorker) handle(ctx context.Context, d *punctual.Delivery) error {
 	call := w.order.Add(1)
 	now, err := w.store.Now(w.ctx)
@@ -117,7 +117,7 @@ type raceStore struct {
 	w     *raceWorker
 }
 
-// Claim holds every fourth answer back for up to two leases.
+// Claim waits 50 ms at most. It holds about every fourth answer with deliveries back for up to two leases.
 func (s raceStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	c.Wait = min(c.Wait, 50*time.Millisecond)
 	call := s.w.order.Add(1)

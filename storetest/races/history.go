@@ -52,7 +52,7 @@ type event struct {
 	Verb  punctual.Verb
 	Delay time.Duration
 	// Now is the store's clock, read before the settlement was called, or before the handler can have started. After is the same
-	// clock, read after the settlement, or inside the handler.
+	// clock, read after the settlement of a worker, or inside the handler.
 	Now, After time.Time
 
 	// Due is the due time that the store returned with a push, a reschedule or a delivery.
@@ -121,7 +121,7 @@ func checkHistory(events []event, jumps bool) []violation {
 type idHistory struct {
 	pushes, deliveries, settles, cancels, reschedules, dead []event
 	starts, ends                                            []event // of handlers
-	lives                                                   []*life // those that were stored, by the return of their push
+	lives                                                   []*life // those that were or may have been stored, by the return of their push
 	byName                                                  map[string]*life
 	jumps                                                   bool // attempts may have been made that nobody saw
 }
@@ -132,7 +132,7 @@ type life struct {
 	deliveries []event // by token
 }
 
-// byID sorts the events of each ID.
+// byID divides the events by topic and ID, and sorts those of each ID.
 func byID(events []event) []*idHistory {
 	all := make(map[[2]string]*idHistory)
 	var order []*idHistory
@@ -189,7 +189,7 @@ func ended(s event) bool {
 	return s.Verb != punctual.SettleExtend && (accepted(s) || s.Err != nil && !punctual.Definite(s.Err))
 }
 
-// accepted reports whether the token was taken as the current one.
+// accepted reports whether the store accepted the token of the settlement as the current one.
 func accepted(s event) bool { return s.Err == nil || errors.Is(s.Err, punctual.ErrCancelled) }
 
 // settlesOf returns the settlements with a token.
@@ -287,7 +287,7 @@ func tokensGrow(h *idHistory) (out []violation) {
 	byCall, byReturn := slices.Clone(h.deliveries), slices.Clone(h.deliveries)
 	slices.SortFunc(byCall, func(a, b event) int { return cmp.Compare(a.Call, b.Call) })
 	slices.SortFunc(byReturn, func(a, b event) int { return cmp.Compare(a.Return, b.Return) })
-	var top *event // the greatest token of those that were over
+	var top *event // the delivery with the greatest token among those that had returned
 	for _, d := range byCall {
 		for len(byReturn) > 0 && byReturn[0].Return < d.Call {
 			if top == nil || byReturn[0].Token > top.Token {
@@ -317,8 +317,8 @@ func overlapping(h *idHistory) (out []violation) {
 	return out
 }
 
-// startedLate: a handler starts under a lease that was delivered, once, and that has not ended. The store's clock
-// tells that, read when the handler could not have started yet.
+// startedLate: a handler starts under a lease that was delivered and that has not ended, and only one handler does. Whether the lease
+// had ended is judged by a reading of the store's clock from before the handler can have started.
 func startedLate(h *idHistory) (out []violation) {
 	seen := make(map[int64]bool)
 	for _, s := range h.starts {
@@ -338,7 +338,7 @@ func startedLate(h *idHistory) (out []violation) {
 	return out
 }
 
-// latestEnd is when the lease of d ends at the latest, as far as extensions called before the given moment go.
+// latestEnd returns when the lease of d ends at the latest, with all extensions that were called before the given moment.
 func (h *idHistory) latestEnd(d event, before int64) time.Time {
 	end := d.LeaseUntil
 	for _, s := range h.settlesOf(d.Token) {
@@ -375,8 +375,8 @@ func (h *idHistory) runsAt(a event, moment int64) bool {
 	return a.Return < moment && !slices.ContainsFunc(h.ends, func(e event) bool { return e.Token == a.Token && e.Call < moment })
 }
 
-// leaseEnd is when the lease of d ended at the earliest, or true if it may have been given
-// back before the next delivery. The settlements of one token come from one client, one
+// leaseEnd returns when the lease of d ended at the earliest, and true if the lease may have been ended by a settlement
+// before next. The settlements of one token come from one client, one
 // after the other.
 func (h *idHistory) leaseEnd(d, next event) (time.Time, bool) {
 	end := d.LeaseUntil
@@ -435,7 +435,7 @@ func (h *idHistory) deliveredBefore(s event) (event, bool) {
 	return event{}, false
 }
 
-// resurrected: after its ack, its discard, or a verb answered with ErrCancelled, a
+// resurrected: after its ack, its discard, or another verb than an extension answered with ErrCancelled, a
 // message is not delivered again.
 func resurrected(h *idHistory) (out []violation) {
 	for _, s := range h.settles {
@@ -456,8 +456,8 @@ func resurrected(h *idHistory) (out []violation) {
 	return out
 }
 
-// cancelledDelivered: after any answer to a cancel no claim returns a message that was pushed
-// before. After cancelled or not found, no token of it is accepted either.
+// cancelledDelivered: no claim that began after a cancel was answered done, leased or not found returns a message that was pushed
+// before the cancel. After done or not found, no token of the message is accepted either.
 func cancelledDelivered(h *idHistory) (out []violation) {
 	for _, c := range h.cancels {
 		if c.Err != nil && !errors.Is(c.Err, punctual.ErrLeased) && !errors.Is(c.Err, punctual.ErrNotFound) {
@@ -518,7 +518,7 @@ func attemptsMiscounted(h *idHistory) (out []violation) {
 	return out
 }
 
-// takenBack tells whether a snooze or a release has taken the attempt of a token back, and whether one has perhaps.
+// takenBack reports whether a snooze or a release has taken the attempt of a token back, and whether one may have.
 func (h *idHistory) takenBack(token int64) (taken, perhaps bool) {
 	for _, s := range h.settlesOf(token) {
 		if s.Verb == punctual.SettleSnooze || s.Verb == punctual.SettleRelease {
@@ -560,7 +560,8 @@ func (h *idHistory) mayHaveEnded(l *life, before int64) bool {
 		})
 }
 
-// endedByHolder tells whether a holder has ended the message, and whether one has perhaps: how the call went is not known.
+// endedByHolder reports whether a settlement called before the given moment has ended the message for good, and whether one may have
+// because its outcome is not known.
 func (h *idHistory) endedByHolder(l *life, before int64) (ended, perhaps bool) {
 	for _, d := range l.deliveries {
 		for _, s := range h.settlesOf(d.Token) {
@@ -598,8 +599,8 @@ func unaccounted(h *idHistory) []violation {
 	return nil
 }
 
-// stillOpen counts the messages that their holder did not end and that are not dead at the end. It counts apart those
-// that their holder has perhaps ended. It reports those that nobody can have ended.
+// stillOpen counts the messages that their holder did not end and that are not dead at the end. Those that their holder
+// may have ended it counts in unsure. It reports those that nobody can have ended.
 func (h *idHistory) stillOpen() (open, unsure int, out []violation) {
 	const end = int64(1<<63 - 1)
 	for _, l := range h.lives {

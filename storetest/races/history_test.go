@@ -41,14 +41,14 @@ func acked(life string, token int64) event {
 	return settled(life, token, punctual.SettleAck, 0, 0, nil)
 }
 
-// handlerStarted is a handler's start between two readings of the store's clock.
+// handlerStarted returns the start of a handler between two readings of the store's clock.
 func handlerStarted(life string, token int64, from, to int) event {
 	return event{Op: opStart, Life: life, Token: token, Now: at(from), After: at(to)}
 }
 
 func handlerEnded(life string, token int64) event { return event{Op: opEnd, Life: life, Token: token} }
 
-// until tells when a settlement was over by the store's clock.
+// until sets when a settlement had returned, by the store's clock.
 func (e event) until(ms int) event {
 	e.After = at(ms)
 	return e
@@ -62,8 +62,8 @@ func rescheduled(due int) event {
 
 func dead(life string) event { return event{Op: opDead, Life: life} }
 
-// during makes the call of an event overlap others: event i of a history takes 10i to
-// 10i+5 unless it says otherwise.
+// during sets the order of an event's call, so that it can overlap other calls. Without it the call of event i of a history lasts from
+// 10i to 10i+5.
 func (e event) during(call, ret int64) event {
 	e.Call, e.Return = call, ret
 	return e

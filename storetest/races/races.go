@@ -36,8 +36,8 @@ const (
 const orders = "orders"
 
 // Run lets goroutines push, claim, settle, cancel and reschedule the same few messages, and workers handle them.
-// It uses the real clock, with leases so short that many run out, and judges what they saw with checkHistory. It is
-// worth most under -race. It takes a few seconds.
+// It uses the real clock, with leases so short that many run out, and judges what they saw with checkHistory. It finds
+// most under -race. It takes a few seconds.
 func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 	r := &race{ctx: t.Context(), store: open(t, nil), lasts: raceTime}
 	if a, err := punctual.As[punctual.AbilityReporter](r.store); err == nil {
@@ -56,7 +56,7 @@ func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 	storetest.CheckSound(t, r.store)
 }
 
-// reportHistory fails the test with the first few violations.
+// reportHistory fails the test with the first ten violations, and logs how many events of each kind there were.
 func reportHistory(t storetest.T, history []event, lossyClaims bool) {
 	t.Helper()
 	found := checkHistory(history, lossyClaims)
@@ -74,7 +74,7 @@ func reportHistory(t storetest.T, history []event, lossyClaims bool) {
 	t.Logf("%d events: %v", len(history), seen)
 }
 
-// raceKind names what happened, for the count that shows how much raced.
+// raceKind names the kind of an event and its outcome, for the counts that reportHistory logs.
 func raceKind(e event) string {
 	switch e.Op {
 	case opPush:
@@ -104,13 +104,13 @@ type race struct {
 	store punctual.Store
 	reach punctual.Reach // of the store's follow-ups
 	lasts time.Duration
-	ops   atomic.Int64 // steps made
+	ops   atomic.Int64 // how many steps were begun
 	order atomic.Int64 // gives event.Call and event.Return
 
-	workers []*raceWorker // those of run
+	workers []*raceWorker // set by run
 }
 
-// run lets all clients run, then drains the store, and returns what all of them saw.
+// run lets all clients and workers run, then drains the store, and returns what all of them saw.
 func (r *race) run() ([]event, error) {
 	over := time.Now().Add(r.lasts)
 	var clients []*raceClient
@@ -150,7 +150,7 @@ func (r *race) run() ([]event, error) {
 	return history, errors.Join(errs...)
 }
 
-// lapsed is how many deliveries came to a worker when their leases had ended.
+// lapsed returns how many deliveries came to a worker when their leases had ended.
 func (r *race) lapsed() (n int) {
 	for _, w := range r.workers {
 		n += w.lapsed
@@ -158,15 +158,15 @@ func (r *race) lapsed() (n int) {
 	return n
 }
 
-// raceClient is one goroutine's view.
+// raceClient is one goroutine that uses the store directly, and what it saw.
 type raceClient struct {
 	*race
 	number    int
 	rnd       *rand.Rand
-	made      int                  // messages pushed
+	made      int                  // how many messages it has pushed, follow-ups included
 	dues      map[string]time.Time // when the message of an ID was due as this client was last told
 	events    []event              // what it saw
-	unsettled []event              // deliveries that it has forgotten to settle
+	unsettled []event              // deliveries whose leases it has not ended, and may settle later
 	err       error
 }
 
@@ -177,14 +177,14 @@ func (c *raceClient) few(most time.Duration) time.Duration {
 	return time.Duration(c.rnd.Int64N(int64(most)))
 }
 
-// record completes an event with the order of its call.
+// record keeps an event whose call has returned. call is the number that was drawn from race.order before the call.
 func (c *raceClient) record(e event, call int64) {
 	e.Topic, e.Call, e.Return = orders, call, c.order.Add(1)
 	c.events = append(c.events, e)
 }
 
-// step does one thing. All clients do everything, mostly claim. A claim sleeps for up to a few
-// milliseconds when nothing is due, so leases have the time to run out.
+// step pushes, amends or, most often, claims. A claim waits up to 3 ms
+// when nothing is due, so that leases have time to run out.
 func (c *raceClient) step() error {
 	switch c.rnd.IntN(10) {
 	case 0, 1, 2:
@@ -235,7 +235,7 @@ func (c *raceClient) amend() error {
 	return nil
 }
 
-// told notes when the message of an ID is due; the zero Time says nothing.
+// told notes the due time that an answer gave for an ID. The zero Time, with which an answer gives none, changes nothing.
 func (c *raceClient) told(id string, due time.Time) {
 	if c.dues == nil {
 		c.dues = make(map[string]time.Time)
@@ -245,8 +245,8 @@ func (c *raceClient) told(id string, due time.Time) {
 	}
 }
 
-// ifDue is a condition of a change now and then: that the message is due as this client was last told, which others may have
-// made untrue.
+// ifDue returns the IfDue of a change: in two of three draws the zero Time, else the due time that this client was last told for the ID.
+// Other clients may have moved the message since.
 func (c *raceClient) ifDue(id string) time.Time {
 	if c.rnd.IntN(3) > 0 {
 		return time.Time{}
@@ -254,7 +254,8 @@ func (c *raceClient) ifDue(id string) time.Time {
 	return c.dues[id]
 }
 
-// attempts is a small bound for every second message, where the dead can be looked up.
+// attempts returns a small bound of attempts for about half of the messages if the store has an Inspector, with which noteDead finds the
+// dead. For all others it returns the largest bound.
 func (c *raceClient) attempts() int {
 	if _, err := punctual.As[punctual.Inspector](c.store); err == nil && c.rnd.IntN(2) == 0 {
 		return 3
@@ -262,7 +263,7 @@ func (c *raceClient) attempts() int {
 	return punctual.MaxAttemptsLimit
 }
 
-// claim records each delivery.
+// claim claims, records each delivery, and returns what it has recorded.
 func (c *raceClient) claim(q punctual.Claim) ([]event, error) {
 	call := c.order.Add(1)
 	ds, err := c.store.Claim(c.ctx, q)
@@ -290,12 +291,12 @@ func (c *raceClient) settle(d event, v punctual.Verb, delay time.Duration, then 
 	return nil
 }
 
-// errPerhaps stands for the outcome of a follow-up that nobody is told: it was stored, or its ID was in use.
+// errPerhaps is the outcome of a follow-up of which nobody is told whether it was stored, or was not because its ID was in use.
 var errPerhaps = fmt.Errorf("nobody is told what became of a follow-up: %w", punctual.ErrIndeterminate)
 
-// followUpEvent is the push that a follow-up of the settlement of d is, which has failed with err or not at all. The message's own
-// ID is free behind an ack, and behind a snooze it is that of the message, which the follow-up replaces. What became of any
-// other follow-up is not known.
+// followUpEvent returns the event of the follow-up m of a settlement of d by v, as if m had been pushed. err is the error of the
+// settlement. A follow-up with the ID of d was stored after an ack, because the ID is free then, and has replaced the message after
+// a snooze. What became of any other follow-up is not known.
 func followUpEvent(d event, v punctual.Verb, m *punctual.NewMessage, err error) event {
 	e := event{Op: opPush, ID: m.ID, Life: string(m.Body), Due: m.Due, MaxAttempts: m.MaxAttempts, Err: err}
 	switch {
@@ -310,7 +311,8 @@ func followUpEvent(d event, v punctual.Verb, m *punctual.NewMessage, err error) 
 	return e
 }
 
-// followed settles with a follow-up now and then, as far as the store reaches: the message itself anew, or one with another ID.
+// followed settles, and now and then with a follow-up if the store can store one: with the ID of the message or, if the store reaches
+// every ID, with another one.
 func (c *raceClient) followed(d event, v punctual.Verb, delay time.Duration) error {
 	if c.reach == punctual.ReachNone || c.rnd.IntN(3) > 0 {
 		return c.settle(d, v, delay)
@@ -332,7 +334,8 @@ func (c *raceClient) followed(d event, v punctual.Verb, delay time.Duration) err
 	return c.settle(d, v, delay, m)
 }
 
-// consume claims, settles or forgets, and tries some forgotten tokens.
+// consume claims, and settles each delivery or leaves it for later. When there are many left for later it settles the oldest of them,
+// whose lease has often run out.
 func (c *raceClient) consume() error {
 	ds, err := c.claim(punctual.Claim{
 		Topics: []string{orders}, Max: 1 + c.rnd.IntN(3), Wait: c.few(3 * time.Millisecond), Lease: punctual.MinLease + c.few(40*time.Millisecond),
@@ -367,8 +370,8 @@ func (c *raceClient) handle(d event) error {
 	return c.any(d)
 }
 
-// any settles with any verb but discard, which would leave too many dead. An extended
-// lease stays unsettled.
+// any settles with any verb but discard, which would leave too many dead. The delivery of an extended
+// lease stays in unsettled.
 func (c *raceClient) any(d event) error {
 	switch c.rnd.IntN(5) {
 	case 0:

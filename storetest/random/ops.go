@@ -21,7 +21,7 @@ import (
 // The operations of a random history. Each draws its arguments, performs them on both
 // stores and compares the answers.
 
-// delays are few, so that messages meet.
+// delays draws from few values, so that many messages are due at the same time.
 func delays() *rapid.Generator[time.Duration] {
 	return rapid.SampledFrom([]time.Duration{
 		0, 0, 0, time.Millisecond, 1500 * time.Microsecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Hour,
@@ -74,7 +74,8 @@ func (c *comparison) newMessage(t *rapid.T) punctual.NewMessage {
 	return m
 }
 
-// ifDue draws a condition of a change: mostly none, or one that the model's message meets, or one that it hardly does.
+// ifDue draws the IfDue of a change. In half of the draws it is zero. Else it is the due time of the message in the model, or the time
+// of the store's clock, often moved back by a microsecond, which rounding up undoes, or by a millisecond, which it does not undo.
 func (c *comparison) ifDue(t *rapid.T, topic, id string) time.Time {
 	at := c.told
 	switch info, err := c.model.Get(c.ctx, topic, id); rapid.IntRange(0, 5).Draw(t, "condition") {
@@ -107,7 +108,7 @@ func (c *comparison) push(t *rapid.T) {
 	}
 }
 
-// showMessage is a new message in one line of the log.
+// showMessage returns a new message as one line of the log.
 func showMessage(m *punctual.NewMessage) string {
 	text := fmt.Sprintf("%s/%s delay %v due %v, if exists %d", m.Topic, m.ID, m.Delay, m.Due, m.IfExists)
 	if !m.IfDue.IsZero() {
@@ -116,7 +117,7 @@ func showMessage(m *punctual.NewMessage) string {
 	return text
 }
 
-// call checks what holds for the answer of every call.
+// call checks that a call returned no error, and a result for each of its items.
 func (c *comparison) call(promise, what string, err error, got, want int) {
 	c.Helper()
 	if err != nil || got != want {
@@ -153,8 +154,8 @@ func (c *comparison) claim(t *rapid.T) {
 	c.followClaim(q, ds)
 }
 
-// followClaim lets the model claim what the store chose, topic by topic. A topic that
-// was left for the next one, or with room for more, must have nothing more to give.
+// followClaim lets the model claim what the store chose, topic by topic. Where the claim went on to another topic, or had room for
+// more, although PerTopic allowed more of this topic, the topic must have no further message that is due.
 func (c *comparison) followClaim(q punctual.Claim, ds []punctual.Delivery) {
 	left := ds
 	for _, topic := range q.Topics {
@@ -199,8 +200,7 @@ func (c *comparison) followTopic(topic string, ds []punctual.Delivery, length ti
 	}
 }
 
-// promiseOf is the promise that a delivery of the message would break if it is not
-// allowed.
+// promiseOf returns the promise that the delivery of a message breaks if no claim may return the message.
 func (c *comparison) promiseOf(topic, id string) string {
 	info, err := c.model.Get(c.ctx, topic, id)
 	switch {
@@ -216,7 +216,7 @@ func (c *comparison) promiseOf(topic, id string) string {
 	return promise.P12
 }
 
-// mustEnd says whether a ready message is to be ended by the next claim that meets it.
+// mustEnd reports whether the next claim that meets a ready message must end it.
 func (c *comparison) mustEnd(i punctual.Info) bool {
 	limit := i.MaxAttempts
 	if limit == 0 {
@@ -225,7 +225,7 @@ func (c *comparison) mustEnd(i punctual.Info) bool {
 	return i.CancelRequested || i.Attempt >= limit || !i.Expires.IsZero() && !c.told.Before(i.Expires)
 }
 
-// settings are those of the model.
+// settings returns the settings of a topic in the model.
 func (c *comparison) settings(topic string) punctual.Settings {
 	set, err := c.model.Settings(c.ctx, topic)
 	if err != nil {
@@ -234,8 +234,8 @@ func (c *comparison) settings(topic string) punctual.Settings {
 	return set
 }
 
-// followEnded ends in the model the messages that the store's claim has met and ended. How many a
-// claim ends beside its deliveries is open.
+// followEnded ends in the model the messages that the store's claim has ended. The contract leaves open how many a
+// claim ends beside its deliveries.
 func (c *comparison) followEnded(topic string) {
 	if c.settings(topic).DeliveryPaused {
 		return
@@ -246,7 +246,7 @@ func (c *comparison) followEnded(topic string) {
 	}
 	for _, i := range ready {
 		if m, err := c.model.Get(c.ctx, topic, i.ID); err != nil || m.State != punctual.StateReady || !c.mustEnd(i) {
-			continue // to be delivered, or ended on the way to another one
+			continue // it is to be delivered, or EndThese has ended it before another one
 		}
 		now, err := c.inspector.Get(c.ctx, topic, i.ID)
 		if err == nil && now.State == punctual.StateReady {
@@ -274,8 +274,8 @@ func (c *comparison) sameDelivery(got, want punctual.Delivery) {
 	}
 }
 
-// settlement draws a lease, mostly one of the newest, a verb and now and then a token
-// that nobody gave.
+// settlement draws a settlement of one of the eight newest leases, now and then with a wrong token. It returns the settlement with
+// the token of the store and with that of the model.
 func (c *comparison) settlement(t *rapid.T) (got, want punctual.Settlement) {
 	back := rapid.IntRange(1, min(len(c.leases), 8)).Draw(t, "lease back")
 	l := c.leases[len(c.leases)-back]
@@ -304,7 +304,7 @@ func (c *comparison) settlement(t *rapid.T) (got, want punctual.Settlement) {
 	return got, want
 }
 
-// followUps draws the follow-ups of a settlement: such as the store can reach, now and then with a verb that may have none.
+// followUps draws follow-ups of a settlement, only such as the store reaches. A verb that may have none gets some now and then.
 func (c *comparison) followUps(t *rapid.T, x *punctual.Settlement) (then []punctual.NewMessage) {
 	may := x.Verb == punctual.SettleAck || x.Verb == punctual.SettleSnooze || x.Verb == punctual.SettleDiscard
 	if c.can.Follow == punctual.ReachNone || !may && rapid.IntRange(0, 31).Draw(t, "follow-ups that may not be") < 31 {
@@ -325,7 +325,7 @@ func (c *comparison) followUps(t *rapid.T, x *punctual.Settlement) (then []punct
 	return then
 }
 
-// family is those of the topics that a store with ReachFamily reaches from a topic.
+// family returns those topics of the history that a store with ReachFamily reaches from a topic.
 func (c *comparison) family(topic string) (out []string) {
 	parent, _ := storekit.Companion(topic)
 	for _, other := range c.topics {
@@ -336,7 +336,7 @@ func (c *comparison) family(topic string) (out []string) {
 	return out
 }
 
-// modelToken is the model's token of a lease, or one that nobody has.
+// modelToken returns the model's token of the lease that the settlement names, or -1, which no lease has.
 func (c *comparison) modelToken(s punctual.Settlement) int64 {
 	for _, l := range c.leases {
 		if l.topic == s.Topic && l.id == s.ID && l.token == s.Token {
@@ -448,11 +448,11 @@ func (c *comparison) configure(t *rapid.T) {
 		p.PushPaused = ptr(rapid.Bool().Draw(t, "push paused"))
 	case 6:
 		p.DeliveryPaused = ptr(rapid.Bool().Draw(t, "delivery paused"))
-	case 7: // let it run again
+	case 7: // the end of both pauses
 		p.PushPaused, p.DeliveryPaused = ptr(false), ptr(false)
 	case 8:
 		p.FinishedRetention = ptr(length.Draw(t, "finished retention"))
-	case 9: // kept for so long that none is swept: when that happens is for each store to say
+	case 9: // events are kept for so long that none is swept, because each store chooses when it sweeps
 		p.Emit, p.EmitKeep = ptr(punctual.Events(rapid.IntRange(0, int(punctual.AllEvents)).Draw(t, "events"))), ptr(punctual.MaxFinishedRetention)
 	}
 	topic := c.topic(t)
@@ -462,7 +462,7 @@ func (c *comparison) configure(t *rapid.T) {
 
 func (c *comparison) purge(t *rapid.T) {
 	if rapid.IntRange(0, 2).Draw(t, "really") < 2 {
-		return // rarely, or nothing ever lasts
+		return // most purges are left out, because otherwise few messages would live long
 	}
 	q := punctual.PurgeQuery{Topic: c.topic(t), State: punctual.State(rapid.IntRange(0, 4).Draw(t, "state"))}
 	if rapid.Bool().Draw(t, "from") {
@@ -501,7 +501,7 @@ func (c *comparison) deleteTopic(t *rapid.T) {
 	}
 }
 
-// look reads what people read.
+// look compares a message, its finished record and a forecast.
 func (c *comparison) look(t *rapid.T) {
 	topic, id := c.topic(t), c.id(t)
 	q := punctual.ForecastQuery{Step: rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Hour}).Draw(t, "step"), Buckets: 20}
@@ -531,7 +531,7 @@ func (c *comparison) look(t *rapid.T) {
 	}
 }
 
-// lookAtFinished lists finished records by chance.
+// lookAtFinished compares the lists of finished records for a random query.
 func (c *comparison) lookAtFinished(t *rapid.T) {
 	fq := punctual.FinishedQuery{Topic: c.topic(t), Limit: rapid.IntRange(1, 3).Draw(t, "finished records of a page"), Descending: rapid.Bool().Draw(t, "newest first")}
 	fq.Outcome = rapid.SampledFrom(append(storekit.Outcomes(), "", "")).Draw(t, "outcome")
@@ -545,7 +545,8 @@ func (c *comparison) lookAtFinished(t *rapid.T) {
 	c.sameFinished(fq)
 }
 
-// sameRecord compares what is kept of a finished message. A store that was opened anew may have lost when its lease began.
+// sameRecord compares the finished record of an ID. If the store can be reopened, its record may have no Delivered, because a store
+// that was opened anew may have lost when the lease began.
 func (c *comparison) sameRecord(topic, id string) {
 	if c.keeper == nil {
 		return
@@ -598,7 +599,7 @@ func (c *comparison) compareStats() {
 	}
 }
 
-// compareAll compares every message in every state.
+// compareAll compares every message in every state, the finished records and the events, and runs the store's own scan.
 func (c *comparison) compareAll() {
 	c.sync()
 	for _, topic := range c.topics {
@@ -609,7 +610,7 @@ func (c *comparison) compareAll() {
 			c.sameFinished(punctual.FinishedQuery{Topic: topic, Outcome: how, Limit: 1, Descending: (n+len(c.leases))%2 == 1})
 		}
 		for _, state := range storetest.States() {
-			q := punctual.ListQuery{Topic: topic, State: state, Limit: 2, Descending: len(c.leases)%2 == 1} // either direction, as chance has it
+			q := punctual.ListQuery{Topic: topic, State: state, Limit: 2, Descending: len(c.leases)%2 == 1} // so that both directions come up
 			got, err := compare.List(c.ctx, c.inspector, q)
 			if err != nil {
 				c.broken(promise.P13, "%v", err)
@@ -629,7 +630,8 @@ func (c *comparison) compareAll() {
 	c.checkSound()
 }
 
-// sameEvents compares what both stores tell of a topic. The order and the IDs of events are not compared, because tokens differ.
+// sameEvents compares the events of a topic in both stores. The order and the IDs of events are not compared, because IDs are made from
+// the counter of tokens, which differs.
 func (c *comparison) sameEvents(topic string) {
 	told := func(in punctual.Inspector) map[punctual.Event]int {
 		list, err := compare.List(c.ctx, in, punctual.ListQuery{Topic: storekit.EventTopic(topic), State: punctual.StateReady})
@@ -662,7 +664,7 @@ func (c *comparison) sameEvents(topic string) {
 	}
 }
 
-// sameMessages compares two lists; those of the same time may be in any order.
+// sameMessages compares two lists without their order. compare.List has checked that each is in the order of time.
 func (c *comparison) sameMessages(topic string, state punctual.State, got, want []punctual.Info) {
 	if len(got) != len(want) {
 		c.broken(promise.P1, "%s holds %d %s messages; want %d", topic, len(got), state, len(want))
@@ -688,7 +690,7 @@ func (c *comparison) checkSound() {
 	}
 }
 
-// showPatch is a patch in one line of the log.
+// showPatch returns a patch as one line of the log.
 func showPatch(p punctual.SettingsPatch) string {
 	text, err := json.Marshal(p)
 	if err != nil {

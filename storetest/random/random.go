@@ -25,12 +25,12 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Run performs random histories on a store and on package memstore side by side,
-// compares every answer, and at the end everything that is stored. The store needs an
-// Inspector. With storetest.WithReopen it is reopened now and then.
+// Run performs random histories on a store and on package memstore side by side. It
+// compares every answer, and after each of six parts of a history everything that is stored. The store needs an
+// Inspector. With storetest.WithReopen it is reopened after each part.
 //
-// The model follows the store in what the contract leaves open. That is which of equally due messages a claim takes,
-// the values of tokens, and how the store's clock catches up after a step back.
+// The model follows the store in what the contract leaves open: which of equally due messages a claim takes, how many messages a
+// claim ends beside those that it takes, the values of tokens, and how the store's clock catches up after a step back.
 //
 // A failure is made as short as possible and logged with the one command that repeats
 // it. The number of histories is -rapid.checks, or else what the environment variable PUNCTUAL_HISTORIES says, or
@@ -120,14 +120,14 @@ type comparison struct {
 	keeper    punctual.FinishedKeeper // of store; nil: it has none
 	clock     *storekit.ManualClock
 	told      time.Time // what the store's clock said last
-	read      time.Time // where clock stood then; zero after a reopen
+	read      time.Time // where clock stood then; zero when the store was reopened since
 
 	model      *memstore.Store
 	modelClock *storekit.ManualClock // stands where the store's clock does
 
 	topics []string
 	leases []lease // every lease ever, newest last
-	// partitions are those of the store's topics; the model keeps each in one.
+	// partitions is how many the store's topics have. The model keeps each topic in one.
 	partitions int
 	can        punctual.Abilities // of the store
 }
@@ -138,8 +138,8 @@ type lease struct {
 	token, model int64
 }
 
-// eras is the number of parts of a history. Each ends with a complete comparison, and
-// with a reopened store if it can be.
+// eras is the number of parts of a history. Each part ends with a complete comparison and, if the store
+// can be reopened, with a reopened store and another comparison.
 const eras = 6
 
 func compareHistory(r *rapid.T, o opener) {
@@ -149,7 +149,7 @@ func compareHistory(r *rapid.T, o opener) {
 	c.model.InPartitions(o.partition)
 	c.store = o.open(c.clock)
 	defer func() {
-		_ = c.store.Close() // the case of a failed Close is closeTwice
+		_ = c.store.Close() // whether Close fails is checked by group close of package storetest
 		_ = c.model.Close()
 	}()
 	c.inspect()
@@ -190,7 +190,7 @@ func (c *comparison) inspect() {
 	}
 }
 
-// actions are drawn evenly; those that matter most are there more than once.
+// actions returns the actions of a history, which are drawn evenly. Those that matter most are there more than once.
 func (c *comparison) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"push": c.push, "push more": c.push, "claim": c.claim, "claim more": c.claim, "claim again": c.claim,

@@ -12,11 +12,11 @@ import (
 type operation struct {
 	name string
 	do   func(s *scene)
-	// alone is whether it meets all messages of the topic, and so must not find those of other operations.
+	// alone tells that the operation acts on all messages of the topic, so that it needs a topic without those of other operations.
 	alone bool
 }
 
-// operations are those that a store with this reach of follow-ups can carry out.
+// operations returns the operations that a store with this reach of follow-ups can carry out.
 func operations(reach punctual.Reach) []operation {
 	ops := slices.Concat(pushes(), settlements(), amendments())
 	if reach != punctual.ReachNone {
@@ -48,8 +48,8 @@ var ifExists = []string{
 	punctual.IfExistsKeep: "keep", punctual.IfExistsReplace: "replace", punctual.IfExistsFail: "fail", punctual.IfExistsReplaceDead: "replace the dead",
 }
 
-// conditions are how far behind the due time of a message the one lies that a change asks for: it is the same when it is rounded
-// up, or it is not.
+// conditions are added to the due time of a message, and the sum is the IfDue of a change. Rounded up, two of the sums are the due
+// time, and the other ones are not.
 var conditions = []time.Duration{0, -time.Microsecond, time.Microsecond, -time.Millisecond, time.Hour}
 
 // table collects operations.

@@ -17,8 +17,8 @@ import (
 type scene struct {
 	store     punctual.Store
 	inspector punctual.Inspector
-	keeper    punctual.FinishedKeeper // nil: the store keeps no finished messages
-	keeps     bool                    // the topic keeps finished messages
+	keeper    punctual.FinishedKeeper // nil: the store keeps no finished records
+	keeps     bool                    // the topic keeps finished records
 	clock     *storekit.ManualClock
 	begin     time.Time
 	topic     string
@@ -30,14 +30,14 @@ type scene struct {
 type message struct {
 	id   string
 	text strings.Builder
-	// token is that of the message's newest lease and stale that of the one before. They are 0 until there was one.
+	// token is that of the message's newest lease, and stale that of the lease before. Each is 0 until there was such a lease.
 	token, stale int64
 }
 
 func (m *message) note(format string, args ...any) { fmt.Fprintf(&m.text, format+"\n", args...) }
 
-// tokenOf is the token of the newest lease, or one that is not current: that of the lease before, if there was one.
-// Where there was none, it is a token that nobody was given for this message.
+// tokenOf returns the token of the newest lease or, for "stale", that of the lease before. Where there was no such lease it returns 1,
+// which is not the current token of the message.
 func (m *message) tokenOf(which string) int64 {
 	if which == "stale" {
 		return max(m.stale, 1)
@@ -45,7 +45,7 @@ func (m *message) tokenOf(which string) int64 {
 	return max(m.token, 1)
 }
 
-// only is the scene with one of its messages.
+// only returns the scene with one of its messages alone.
 func (s *scene) only(m *message) *scene {
 	return &scene{
 		store: s.store, inspector: s.inspector, keeper: s.keeper, clock: s.clock, begin: s.begin, topic: s.topic,
@@ -59,7 +59,8 @@ func (s *scene) all(format string, args ...any) {
 	}
 }
 
-// answer is an error by its code, because texts differ between stores, and whether it is definite.
+// answer returns the code of an error and whether the error is definite. The text of the error is left out, because it differs between
+// stores.
 func answer(err error) string {
 	if err == nil {
 		return "done"
@@ -156,7 +157,8 @@ func (s *scene) settleAs(v punctual.Verb, token string, change func(x *punctual.
 	}
 }
 
-// follow settles by a verb with two follow-ups: one in a companion of the topic, whose ID is free, and then.
+// follow settles by a verb with two follow-ups: one for a companion of the topic, with an ID that is free there, and the one that then
+// returns.
 func (s *scene) follow(v punctual.Verb, token string, then func(x *punctual.Settlement) punctual.NewMessage) {
 	s.settleAs(v, token, func(x *punctual.Settlement) {
 		if v == punctual.SettleSnooze {
@@ -177,7 +179,7 @@ func (s *scene) amend(c punctual.Change, delay time.Duration) {
 	s.amendIf(c, delay, func(*message) time.Time { return time.Time{} })
 }
 
-// dueBut is the due time of a message, moved by so much; the beginning of the scene where there is no message.
+// dueBut returns the due time of a message plus by, or the beginning of the scene where there is no message.
 func (s *scene) dueBut(m *message, by time.Duration) time.Time {
 	info, err := s.inspector.Get(context.Background(), s.topic, m.id)
 	if err != nil {
@@ -186,7 +188,7 @@ func (s *scene) dueBut(m *message, by time.Duration) time.Time {
 	return info.Due.Add(by)
 }
 
-// amendIf amends the messages, each on its condition.
+// amendIf amends the messages. ifDue returns the IfDue for each of them.
 func (s *scene) amendIf(c punctual.Change, delay time.Duration, ifDue func(m *message) time.Time) {
 	var as []punctual.Amendment
 	for _, m := range s.messages {
@@ -222,7 +224,7 @@ func (s *scene) state(m *message) punctual.State {
 	return info.State
 }
 
-// observe writes down all that the contract shows of the messages and their topic.
+// observe writes down what Get, Finished, List and Stats show of the messages, of their follow-ups and events, and of the topic.
 func (s *scene) observe() {
 	for _, m := range s.messages {
 		info, err := s.inspector.Get(context.Background(), s.topic, m.id)
@@ -340,7 +342,7 @@ func (s *scene) future() {
 	s.push(punctual.NewMessage{})
 }
 
-// facts is what a message carries.
+// facts returns the fields of a message as a text.
 func (s *scene) facts(m *punctual.Message) string {
 	return fmt.Sprintf("body %q headers %v, due %s, first due %s, attempt %d of %d, created %s, expires %s, drop %t, attributes %+v", m.Body, m.Headers,
 		s.relative(m.Due), s.relative(m.FirstDue), m.Attempt, m.MaxAttempts, s.relative(m.Created), s.relative(m.Expires), m.DropExpired, storekit.AttributesOf(m))
@@ -352,7 +354,7 @@ func (s *scene) failures(m *message, fs []punctual.Failure) {
 	}
 }
 
-// relative is a time as its distance from the beginning of the scene.
+// relative returns the distance of a time from the beginning of the scene, or "-" for the zero Time.
 func (s *scene) relative(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -17,7 +17,7 @@ type situation struct {
 	bring func(s *scene)
 }
 
-// situations are those that rules tell apart. All start from a clock at a whole second.
+// situations returns the situations between which the rules differ. All start with a clock at a whole second.
 func situations() []situation {
 	const none, scheduled, ready, leased, dead = punctual.StateNone, punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead
 	return []situation{

@@ -3,7 +3,7 @@
 // A transition is a situation of a message (scheduled, leased for the last time, acked long ago), an operation on it (a
 // push with its ID, a settlement with the current or a stale token, an amendment, a claim) and the retentions of its
 // topic. Run brings a message into each situation through the public contract, on the store and on package memstore,
-// carries out the operation, and compares the answer and all that the contract shows of the message afterwards.
+// carries out the operation, and compares the answer and what the store shows of the message afterwards.
 //
 // The cases of package storetest say what is right. The table of transitions says that a store which repeats the rules
 // in another language, in Lua or SQL for instance, decides each combination as package memstore does, also the
@@ -30,12 +30,12 @@ import (
 )
 
 // Run compares the store with package memstore in every transition. Open opens an empty store that reads its time from
-// the clock, and has it closed by t.Cleanup. The store needs an Inspector. Situations take turns on one store, each in
-// a topic that is deleted afterwards, and the messages of one situation share their calls, because most stores open
-// slower than they answer.
+// the clock, and has it closed by t.Cleanup. The store needs an Inspector. Run opens one store for each kind of topic (see
+// settings), because most stores open slower than they answer. The situations take turns on it, each in a topic that is deleted
+// afterwards, and the messages of one situation share their calls.
 //
 // The environment variable PUNCTUAL_TRANSITIONS bounds the time: with 2, every second situation is tried in each kind of topic,
-// in the next kind the others, with 3 every third. By default all are.
+// and in the next kind the other ones; with 3, every third. By default all are tried.
 func Run(t *testing.T, open func(*testing.T, storekit.Clock) punctual.Store) {
 	every, err := strconv.Atoi(cmp.Or(os.Getenv("PUNCTUAL_TRANSITIONS"), "1"))
 	if err != nil || every < 1 {
@@ -80,7 +80,8 @@ const maxPrinted = 3
 // noon is where the clocks start: whole milliseconds, far from any edge.
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// pair is the store under test and the model, each with a clock of its own, because a transition moves it.
+// pair is the store under test and the model, each with a clock of its own, because a transition moves the clock and the two stores
+// are used one after the other.
 type pair struct {
 	store, model      punctual.Store
 	clock, modelClock *storekit.ManualClock
@@ -92,7 +93,7 @@ func newPair(open func(storekit.Clock) punctual.Store) *pair {
 	p.store = open(p.clock)
 	p.model = memstore.New(&memstore.Options{Clock: p.modelClock})
 	if a, err := punctual.As[punctual.AbilityReporter](p.store); err == nil {
-		p.can, _ = a.Abilities(context.Background()) // none beside an error, with which the store will fail in all else
+		p.can, _ = a.Abilities(context.Background()) // none beside an error; a store that returns one here fails in the other calls, too
 	}
 	return p
 }
@@ -130,7 +131,8 @@ func (p *pair) differences(set setting, at situation) ([]string, error) {
 	return texts, nil
 }
 
-// nameOf names the i-th text of transitions: those of the operations, and the one of the whole topic behind them.
+// nameOf returns the name of the i-th text that transitions returns. There is one text for each operation, and a last one for the
+// whole topic.
 func nameOf(ops []operation, i int) string {
 	if i < len(ops) {
 		return ops[i].name
@@ -155,7 +157,7 @@ func transitions(store punctual.Store, clock *storekit.ManualClock, set setting,
 	}
 	s.configure(set.patch)
 	at.bring(s)
-	// The messages have had the same calls. What differs between them shows in their texts.
+	// Two messages are enough here, because all have had the same calls. Where the answers for another one differ, its text shows it.
 	for _, m := range []*message{s.messages[0], s.messages[len(s.messages)-1]} {
 		if state := s.state(m); state != at.state {
 			return nil, fmt.Errorf("the message is %q and not %q in the situation %q of a topic that %s:\n%s", state, at.state, at.name, set.name, m.text.String())
@@ -169,7 +171,7 @@ func transitions(store punctual.Store, clock *storekit.ManualClock, set setting,
 	if _, err := inspector.DeleteTopic(context.Background(), s.topic); err != nil {
 		return nil, fmt.Errorf("deleting the topic of a situation: %w", err)
 	}
-	clock.Advance(24 * time.Hour) // nothing of this situation is due, leased or kept in the next one
+	clock.Advance(24 * time.Hour) // so that nothing of this situation is due, leased or kept in the next one
 	var texts []string
 	for _, m := range s.messages {
 		texts = append(texts, m.text.String())
@@ -177,7 +179,7 @@ func transitions(store punctual.Store, clock *storekit.ManualClock, set setting,
 	return append(texts, s.shared.String()), nil
 }
 
-// setting is what a topic keeps of messages that have ended, and for how long.
+// setting is a kind of topic: its settings say what it keeps of messages that have ended, for how long, and which events it tells of.
 type setting struct {
 	name  string
 	patch punctual.SettingsPatch
@@ -185,7 +187,7 @@ type setting struct {
 
 func settings() []setting {
 	patch := func(change func(*punctual.SettingsPatch)) punctual.SettingsPatch {
-		// Delays without jitter, and few attempts, so that the last one is soon reached.
+		// The delays have no jitter, because chance would make the stores differ. The attempts are few, so that the last is soon reached.
 		p := punctual.SettingsPatch{
 			MaxAttempts: ptr(2), Lease: ptr(leaseLength), Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second, time.Minute}},
 		}

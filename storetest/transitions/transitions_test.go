@@ -15,7 +15,8 @@ func openModel(clock storekit.Clock) punctual.Store {
 	return memstore.New(&memstore.Options{Clock: clock})
 }
 
-// The model agrees with itself. So each situation can be brought about, and no transition depends on chance.
+// TestModelAgreesWithItself runs the table with memstore on both sides. This shows that each situation can be brought about, and that no
+// transition depends on chance.
 func TestModelAgreesWithItself(t *testing.T) {
 	Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		s := openModel(clock)
@@ -24,7 +25,7 @@ func TestModelAgreesWithItself(t *testing.T) {
 	})
 }
 
-// mutant is a store with one rule broken.
+// mutant is memstore with one rule broken: push, settle and amend change the items of a call before memstore gets them.
 type mutant struct {
 	*memstore.Store
 	push   func(*punctual.NewMessage)
@@ -59,12 +60,12 @@ func (m *mutant) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual
 	return m.Store.Amend(ctx, as)
 }
 
-// A store that decides one combination otherwise is found, and the text names the combination.
+// TestDifferencesAreFound: a store that decides one combination otherwise is found, and the text names the combination.
 func TestDifferencesAreFound(t *testing.T) {
 	for _, m := range []struct {
 		name   string
 		mutant mutant
-		at, op string // of a text that must be among those printed
+		at, op string // the situation and the operation of a text that must be among the differences
 	}{
 		{"a dead holder is replaced although the push would fail", mutant{push: func(m *punctual.NewMessage) {
 			if m.IfExists == punctual.IfExistsFail {
@@ -77,7 +78,7 @@ func TestDifferencesAreFound(t *testing.T) {
 			}
 		}}, "leased for the last time", "snooze after 0s, current token"},
 		{"a failure loses its text", mutant{settle: func(s *punctual.Settlement) { s.Error = "" }}, "leased", "retry after 0s, current token"},
-		// The message is given up on later, so that no claim returns it again.
+		// The message becomes dead in scene.future, so that no claim returns it again.
 		{"a failure loses its text, which only lists show", mutant{settle: func(s *punctual.Settlement) { s.Error = "" }}, "leased", "extend after 1s, current token"},
 		{"a requeue is due at once", mutant{amend: func(a *punctual.Amendment) {
 			if a.Change == punctual.ChangeRequeue {

@@ -455,7 +455,7 @@ func TestClaimGathers(t *testing.T) {
 }
 
 // P3: a claim that has found something waits for another node no longer than LateAfter. What that node leases later is given back.
-func TestSlowNodeKeepsNothingBack(t *testing.T) {
+func TestNodeKeepsNothingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(p Part) string { return "node of " + p.Topic })
 		w, nodes := open(f)

@@ -19,8 +19,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Recorder is a T that keeps what a case reports instead of failing the test. It is
-// also what package rapid wants of a test.
+// Recorder is a storetest.T that keeps what a case reports instead of failing the test. It also has the methods that package
+// rapid needs of a test.
 type Recorder struct {
 	name     string
 	mu       sync.Mutex
@@ -66,7 +66,8 @@ func (r *Recorder) reported() []string {
 	return slices.Clone(r.failures)
 }
 
-// Record runs f, which may end early, and returns what it reported.
+// Record runs f in a goroutine, which f may end early, as Fatalf and Skipf do. Then it runs the cleanups and returns what was
+// reported.
 func Record(name string, f func(r *Recorder)) []string {
 	r := &Recorder{name: name}
 	done := make(chan struct{})
@@ -81,7 +82,8 @@ func Record(name string, f func(r *Recorder)) []string {
 	return r.reported()
 }
 
-// Bug is what a mutant does wrong; the methods that it leaves nil are right.
+// Bug has the functions that a mutant calls instead of the methods of memstore. A method whose function is nil has no bug. story may
+// change what Finished has returned, list stands for ListFinished, and remove for DeleteTopic.
 type Bug struct {
 	push   func(*mutant, []punctual.NewMessage) ([]punctual.PushResult, error)
 	claim  func(*mutant, context.Context, punctual.Claim) ([]punctual.Delivery, error)
@@ -99,13 +101,13 @@ type mutant struct {
 	*memstore.Store
 	Bug
 	clock storekit.Clock
-	turn  chan struct{} // has room for one who claims
+	turn  chan struct{} // has room for one claim
 
 	mu     sync.Mutex
-	count  int               // guarded by mu
-	tokens map[string]int64  // by ID; guarded by mu
+	count  int               // the last number that next returned; guarded by mu
+	tokens map[string]int64  // by topic and ID, for one of the bugs also by attempt; guarded by mu
 	bodies map[string][]byte // by ID; guarded by mu
-	told   punctual.Finished // the last story; guarded by mu
+	told   punctual.Finished // the last finished record that was returned; guarded by mu
 }
 
 func (m *mutant) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
@@ -172,7 +174,7 @@ func (m *mutant) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	return m.remove(m, topic)
 }
 
-// each calls the right store once per message, with a changed message.
+// each changes every message, and pushes them to memstore in one call.
 func (m *mutant) each(ms []punctual.NewMessage, change func(*punctual.NewMessage)) ([]punctual.PushResult, error) {
 	for i := range ms {
 		change(&ms[i])
@@ -190,9 +192,9 @@ func (m *mutant) next() int {
 // All are the bugs, by what they do wrong.
 var All = map[string]struct {
 	Promise string
-	Groups  []string // the groups of cases that must catch it
+	Groups  []string // the groups of cases of package storetest, of which at least one case must report Promise
 	Bug     Bug
-	Random  bool // random histories must catch it too
+	Random  bool // random histories must find it, too
 }{
 	"rounds due times down": {Promise: promise.P2, Groups: []string{"early"}, Random: true, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
@@ -308,7 +310,7 @@ var All = map[string]struct {
 		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
 			for i, a := range as {
 				if info, err := m.Get(context.Background(), a.Topic, a.ID); err == nil && info.State == punctual.StateLeased && isCancel(a) {
-					as[i] = punctual.Amendment{Topic: a.Topic, ID: a.ID, Change: punctual.ChangeReschedule} // has no effect on a lease
+					as[i] = punctual.Amendment{Topic: a.Topic, ID: a.ID, Change: punctual.ChangeReschedule} // changes nothing of a leased message
 				}
 			}
 			return m.Store.Amend(context.Background(), as)
@@ -363,7 +365,7 @@ var All = map[string]struct {
 	"holds claims for longer than their leases": {Promise: promise.P3, Groups: []string{"claim"}, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			ds, err := m.Store.Claim(ctx, c)
-			m.clock.Now() // what it waits for then, it does not care
+			m.clock.Now() // the clock of claimSlow may jump at this reading; the mutant does not look at the leases again
 			return ds, err
 		},
 	}},
@@ -680,7 +682,7 @@ var All = map[string]struct {
 	}},
 }
 
-// settled calls the right store with changed settlements.
+// settled changes copies of the settlements, and makes them in memstore in one call.
 func (m *mutant) settled(ss []punctual.Settlement, change func(*punctual.Settlement)) ([]error, error) {
 	ss = slices.Clone(ss)
 	for i := range ss {
@@ -690,7 +692,7 @@ func (m *mutant) settled(ss []punctual.Settlement, change func(*punctual.Settlem
 	return m.Store.Settle(context.Background(), ss)
 }
 
-// pushThenSettle pushes follow-ups and settles if all of them could be stored.
+// pushThenSettle pushes the follow-ups of a settlement, and settles without them if none of the pushes was refused.
 func (m *mutant) pushThenSettle(s punctual.Settlement) error {
 	rs, err := m.Store.Push(context.Background(), s.Then)
 	if err != nil {
@@ -706,7 +708,7 @@ func (m *mutant) pushThenSettle(s punctual.Settlement) error {
 	return cmp.Or(err, errs[0])
 }
 
-// events returns the topics and IDs of all events that wait.
+// events returns the topics and IDs of all events that are ready.
 func (m *mutant) events() (ids [][2]string) {
 	topics, _ := m.TopicNames(context.Background(), punctual.NameQuery{Suffix: "@events"})
 	for _, topic := range topics {
@@ -718,7 +720,7 @@ func (m *mutant) events() (ids [][2]string) {
 	return ids
 }
 
-// companions returns a message for each companion of a topic.
+// companions returns a new message for each companion that a topic has.
 func (m *mutant) companions(topic string) (ms []punctual.NewMessage, err error) {
 	names, err := m.TopicNames(context.Background(), punctual.NameQuery{Prefix: topic + "@"})
 	for _, name := range names {

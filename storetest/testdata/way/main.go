@@ -38,8 +38,8 @@ func open(store string) (punctual.Store, error) {
 	return diskstore.Open(store, nil)
 }
 
-// way takes a message through the store. Each call is there twice: what happens once, such as the making
-// of the topic, is not counted.
+// way takes two messages through the store, one after the other, and counts the functions of the second alone. So what happens
+// only once, such as the creation of the topic, is not counted.
 func way(ctx context.Context, s punctual.Store, folder string) error {
 	for range 2 {
 		if err := coverage.ClearCounters(); err != nil {
