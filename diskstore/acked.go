@@ -3,19 +3,20 @@ package diskstore
 import "context"
 
 // An ack needs no fsync of its own, because an ack that a power cut takes means only one more delivery. Settle reports an
-// ack once it is in the claim log, which survives the process. The message stays on disk, and memory has it as finished.
-// Maintenance deletes it with thousands of others in one transaction, unless a transaction encounters it first and deletes
-// it. The acked frames of a segment of the claim log are needed until those deletions are durable. An ack that stores
-// something, such as a finished record or a follow-up, is a transaction like every other change instead
+// ack once it is in the claim log, which survives the process. The message stays on disk, and memory has it as acked.
+// Maintenance deletes the message with thousands of others in one transaction, unless a transaction encounters the message
+// first and deletes it. The acked frames of a segment of the claim log are needed until those deletions are durable. An ack that
+// stores something, such as a finished record or a follow-up, is a transaction like every other change instead
 // (memory.Index.Settle).
 
 const (
-	ackedKick = 2048   // how many acked messages make maintenance delete them at once
-	ackedMax  = 64_000 // beyond that acks wait for the deletion
+	ackedKick = 2048   // from how many acked messages on maintenance is kicked to delete them
+	ackedMax  = 64_000 // beyond so many acked messages acks wait for the deletion
 )
 
-// ensureAcks makes sure that acks survive the process. If the claim log could not take them, which failed says, their messages are
-// deleted from disk at once. It also bounds how many acked messages wait on disk for their deletion; left is how many there are.
+// ensureAcks makes sure that acks survive the process. failed is why the claim log could not take them, or nil; if it is set, their
+// messages are deleted from disk at once. ensureAcks also bounds how many acked messages wait on disk for their deletion; left is
+// how many there are.
 func (s *Store) ensureAcks(ctx context.Context, left int, failed error) error {
 	if failed != nil {
 		s.log.Warn("the claim log takes no acks; deleting the messages at once", "dir", s.dir, "error", failed)

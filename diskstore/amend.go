@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store. Amendments that move more than 8 MiB in
-// all are made in several steps. If a later step fails, its items alone have that error.
+// Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store. Amendments that write more than 8 MiB in
+// all are made in several steps. If a later step certainly did not happen, its items and those after it alone have that error.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	if err := s.admit(ctx, storekit.CheckBatch(len(as))); err != nil {
 		return nil, fmt.Errorf("amend: %w", err)
@@ -80,9 +80,10 @@ func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment, look *database.Look)
 	return amendFound(tx, f, a, look, due)
 }
 
-// amendFound is amend once the message with the ID was looked for. A cancel and a delete read the record of the message only
-// if something of it is to be kept, or if it is dead and the change depends on its due time. A live message leaves memory after
-// its record was read, because a message that has left memory has to be changed on disk.
+// amendFound is amend once the message with the ID was looked for. A cancel reads the record of the message only if something
+// of it is to be kept or told, and a cancel and a delete read that of a dead message if the change depends on its due time. A live
+// message leaves memory after its record was read, because a message that has left memory has to be changed on disk, and a read
+// may fail.
 func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *database.Look, due time.Time) (answer punctual.Amended, err error) {
 	r := &record.Record{ID: a.ID}
 	r.Due = f.Place.At.Ms // of a live message
@@ -103,8 +104,8 @@ func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *data
 		return answer, nil
 	}
 	if !a.IfDue.IsZero() {
-		// The due time of a live message changes under the write lock alone. So what is refused because of it is refused before
-		// the message leaves memory, or is marked as cancelled.
+		// The due time of a live message changes under the write lock alone. So a change that is refused because of the due time is
+		// refused here, before the message leaves memory or is marked as cancelled.
 		facts := r.Message
 		facts.CancelRequested = f.Cancelled
 		if to, answer := lifecycle.Amend(&facts, f.State, a, due); to.To == lifecycle.Stay {
@@ -126,12 +127,15 @@ func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *data
 
 // detach takes a live message out of memory unless the change must leave it there, and returns its state at that very
 // moment. A claim or an ack may have come since the message was found, because neither needs the write lock. The state is
-// StateReady of a message that has left memory, whether it was due or not; StateLeased of one that stays because of its
-// lease, which a cancel has noted then; and StateNone of one that was acked.
+//
+//   - StateReady of a message that has left memory, whether it was due or not,
+//   - StateLeased of one that stays because of its lease; a cancel is noted at the lease then,
+//   - StateNone of one that was acked,
+//   - StateScheduled of any message if the change is a requeue, which leaves a live message where it is.
 func detach(tx *writer.Tx, f writer.Found, change punctual.Change) (d memory.Detached, state punctual.State, err error) {
 	leased, ok := false, false
 	switch change {
-	case punctual.ChangeRequeue: // for dead messages alone
+	case punctual.ChangeRequeue: // which is for dead messages alone, so lifecycle.Amend refuses it
 		return d, punctual.StateScheduled, nil
 	case punctual.ChangeDelete:
 		d, ok = tx.Detach(f)

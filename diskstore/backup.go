@@ -21,10 +21,10 @@ import (
 
 // A copy is of one instant. The write lock is held while the database makes a checkpoint, and the size of the claim log is
 // read under the same lock. No transaction can come between the two. So a message that a handler pushed before it acked
-// another one is in the copy whenever the ack is. Claims, and acks that need no transaction, go on meanwhile. What they
-// append to the claim log lies after the size that was read. The checkpoint is made of second names (hard links) in a
-// directory beside the files. So the lock is held for as long as links take, and not for as long as copying takes. What is
-// copied afterwards cannot change.
+// another one is in the copy whenever the ack is. Claims, extensions, and acks that need no transaction go on meanwhile. What they
+// append to the claim log lies after the size that was read. The checkpoint is made of second names (hard links) of the tables, and
+// of copies of the small other files, in a directory below the store's. So the lock is held for about as long as links take, and not
+// for as long as copying all tables takes. What is copied afterwards cannot change.
 
 // Backup implements punctual.Backuper. dir must not lie in the store's own directory. The copy is always written to the file
 // system of the machine.
@@ -120,7 +120,7 @@ func (s *Store) staged(dir string, segments []claimlog.Part) ([]archive.File, er
 	if err != nil {
 		return nil, err
 	}
-	// Sizes of what grows under its other name were read at the instant of the copy.
+	// The segments of the claim log grow under their other names, so their sizes were read at the instant of the copy.
 	size := make(map[string]int64, len(segments))
 	for _, p := range segments {
 		size[p.Name] = p.Size

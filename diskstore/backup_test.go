@@ -21,8 +21,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// chain is one consumer's work: it pushes work, claims it, pushes its receipt, acks the work, and then pushes the note that it
-// did. So a copy of one instant has the receipt when the work is gone, and no note while the work is there.
+// chain is what one consumer does: it pushes a work message, claims it, pushes a receipt, acks the work, and then pushes a note that
+// the work was acked. So a copy of one instant has the receipt when the work is gone, and no note while the work is there.
 type chain struct {
 	name string
 
@@ -46,7 +46,7 @@ func (c *chain) set(field *int, n int) {
 	*field = n
 }
 
-// run works until stop is closed.
+// run goes through the chain again and again until stop is closed.
 func (c *chain) run(ctx context.Context, s *Store, stop <-chan struct{}) error {
 	pushOne := func(topic, id string, in time.Duration) error {
 		rs, err := s.Push(ctx, []punctual.NewMessage{{Topic: topic, ID: id, Body: []byte(id), Delay: in}})
@@ -85,14 +85,14 @@ func (c *chain) run(ctx context.Context, s *Store, stop <-chan struct{}) error {
 	}
 }
 
-// copied is a copy, with what the chains had done before it and after it.
+// copied is a copy, with how many works, acks and notes each chain had done before it, and how many works after it.
 type copied struct {
 	dir                         string
 	pushed, acked, noted, after map[*chain]int
 }
 
-// A copy that is made while others push, claim and ack is the store at one instant of the copying. It has all that was
-// reported before, nothing that was acked before, and effects only with their causes.
+// A copy that is made while others push, claim and ack is the store at one instant of the copying. It has all whose push was
+// reported before the copy, nothing that was acked before it, and no note or receipt without what was done before.
 func TestBackupUnderLoad(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "store"), &Options{Logger: quiet, claimLimit: 8 << 10}) // segments are replaced often meanwhile
 	chains := make([]*chain, 4)
@@ -181,10 +181,10 @@ func (b copied) mustBeOneInstant(t *testing.T, i int) {
 	if rs[0].ID == rs[1].ID {
 		t.Errorf("new IDs %v", rs)
 	}
-	mustBeSound(t, r) // new messages have taken no number of another one
+	mustBeSound(t, r) // so the new messages have not taken the numbers of others
 }
 
-// A lease of the copy has its attempt, and its message comes again when the lease has run out.
+// A leased message is leased in the copy, too, with its attempt counted, and is delivered again when the lease has run out.
 func TestBackupKeepsLeases(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, filepath.Join(t.TempDir(), "store"), &Options{Clock: clock, Logger: quiet})
@@ -208,7 +208,8 @@ func TestBackupKeepsLeases(t *testing.T) {
 	}
 }
 
-// What a copy cannot be written into is refused, and stays as it was.
+// A copy into a directory that is not empty, into the store's own, or onto a file is refused, and nothing is added there. A
+// copy whose context has ended leaves no directories behind.
 func TestBackupRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := openAt(t, dir, &Options{Logger: quiet})
@@ -237,7 +238,7 @@ func TestBackupRefuses(t *testing.T) {
 	}
 }
 
-// One copy is made at a time, and the end of the store ends it.
+// One copy is made at a time, and closing the store ends the copy.
 func TestBackupOneAtATime(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "store"), &Options{Logger: quiet})
 	push(t, s, punctual.NewMessage{Topic: "jobs", ID: "1"})
@@ -262,7 +263,7 @@ func TestBackupOneAtATime(t *testing.T) {
 	}
 }
 
-// A copy that was cut short is never taken for a store, wherever it was cut.
+// A copy that was cut short is not taken for a store, after whichever of its files it was cut.
 func TestBackupCutShort(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "store"), &Options{Logger: quiet})
 	push(t, s, punctual.NewMessage{Topic: "jobs", ID: "1"})
@@ -305,7 +306,7 @@ func TestBackupCutShort(t *testing.T) {
 	}
 }
 
-// A failure of the copying does not stop the store.
+// When a change of a file in the directory of the copy fails, the copy fails and the store goes on.
 func TestBackupFails(t *testing.T) {
 	for _, kind := range []string{"mkdir", "create", "write", "sync", "link"} {
 		t.Run(kind, func(t *testing.T) {
@@ -324,7 +325,7 @@ func TestBackupFails(t *testing.T) {
 			if _, hits, _ := f.state(); hits == 0 {
 				t.Fatal("no fault happened")
 			}
-			if kind == "link" { // what cannot have a second name is copied
+			if kind == "link" { // a file that cannot have a second name is copied instead
 				if err != nil {
 					t.Errorf("backup: %v", err)
 				}
@@ -345,7 +346,7 @@ func TestBackupFails(t *testing.T) {
 	}
 }
 
-// What a copy leaves whose process was killed is removed when the store is opened.
+// A copy whose process was killed leaves a directory behind, which is removed when the store is opened.
 func TestBackupLeftovers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := openAt(t, dir, &Options{Logger: quiet})

@@ -10,12 +10,12 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// maxProblems bounds a report.
+// maxProblems is how many problems a report has at most.
 const maxProblems = 100
 
 // Check reads everything in the store. It compares every message with its ID and every ID with its message, and
-// checks the counts and the watermarks. It also compares what is in memory with what is on disk. See
-// punctual.Checker.
+// checks the counts and the watermarks. It also checks that the leased messages in memory are on disk, and that companions
+// have their topics. See punctual.Checker.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
 	c := checker{s: s, ctx: ctx, progress: progress}
 	if err := c.tables(); err != nil {
@@ -58,8 +58,8 @@ func (c *checker) problem(format string, args ...any) {
 	}
 }
 
-// tables compares the levels of the database. It runs in a goroutine, because the database does not look at a context
-// meanwhile. The check ends with its context at once; Close ends the goroutine and waits for it.
+// tables has the database compare its levels. That runs in a goroutine of its own, because the database looks at no context
+// meanwhile. tables returns as soon as its context ends; Close ends the goroutine and waits for it.
 func (c *checker) tables() error {
 	if err := c.s.state.EnterScan(); err != nil {
 		return err
@@ -95,8 +95,8 @@ func (c *checker) verifier() database.Verifier {
 	return database.Verifier{Step: c.step, Problem: c.problem}
 }
 
-// step counts one key that was read and tells, now and then, how far the scan is and whether
-// to go on.
+// step counts one key that was read. From time to time it reports how far the scan is, and returns an error when the
+// context or the store has ended.
 func (c *checker) step(message bool) error {
 	if c.keys++; message {
 		c.read++
@@ -124,7 +124,8 @@ func (c *checker) topic(tv *topicView) error {
 	return c.leases(tv)
 }
 
-// companions checks that each companion has its topic, and nothing of its own that it has from there.
+// companions checks that the topic of each companion exists, and that no companion has PushPaused set, which companions
+// do not have.
 func (c *checker) companions(infos []database.Info) {
 	there := make(map[string]bool, len(infos))
 	for _, i := range infos {
@@ -142,7 +143,7 @@ func (c *checker) companions(infos []database.Info) {
 	}
 }
 
-// leases checks that leased messages are on disk.
+// leases checks that the messages of which memory knows a lease are on disk.
 func (c *checker) leases(tv *topicView) error {
 	for _, h := range tv.Leases {
 		v, err := tv.snap.Get(tv.Num, database.Live, h.Lease.At)

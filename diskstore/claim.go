@@ -14,10 +14,10 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Claim leases due messages; see punctual.Store. A claim waits for no fsync, because the claim log is written
-// but not synced. It reads the disk only where more messages are due than memory holds. Messages that must not be delivered any
-// more have to be ended first: for that, and for a read of the disk, a claim waits for slowWait at most, and longer only if it
-// has nothing to deliver.
+// Claim leases due messages; see punctual.Store. Its leases wait for no fsync, because the claim log is written but not synced.
+// A claim reads the disk where more messages are due than memory holds, and for the records that memory does not have, such as
+// those of messages whose lease has run out. Messages that must not be delivered any more have to be ended first: for that, and
+// for a load of further messages from disk, a claim waits for slowWait at most, and longer only if it has nothing to deliver.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if err := s.admit(ctx, storekit.CheckClaim(&c)); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
@@ -50,10 +50,10 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 }
 
 const (
-	// claimBytes is the most bytes that the messages of one claim have in all, without the last of them. Otherwise a claim of
+	// claimBytes is the most bytes that the records of one claim have in all, without the last of them. Otherwise a claim of
 	// punctual.MaxClaim messages of 1 MiB each would have 10 GiB.
 	claimBytes = 64 << 20
-	// slowWait is how long a claim waits in all for steps that may be slow, while there may be
+	// slowWait is how long an attempt of a claim waits in all for steps that may be slow, while there may be
 	// something else to deliver. It is in ms of the store's clock.
 	slowWait = 100
 )
@@ -68,8 +68,8 @@ type attempt struct {
 	got  []*memory.Reserved // ready to be leased
 	size int64              // bytes of the records of got
 	slow []*step            // loads for which the claim does not wait any more
-	// ending has, for each topic, a mark after the messages that the claim has handed over to be ended. fullQueue is the
-	// queue of a topic from which the claim reserved nothing more because too much waits there; zero if there is none.
+	// ending has, for each queue of messages to be ended, a mark after those that the claim has handed over. fullQueue is a mark in
+	// the queue of a topic from which the claim reserved nothing more because too much waits there; zero if there is none.
 	ending    []handed
 	fullQueue handed
 	// late fires when slowWait is over; nil until the first step that may be slow.
@@ -78,7 +78,8 @@ type attempt struct {
 	over bool   // late has fired
 }
 
-// run reserves the messages that are due in the topics, in turn, and leases them. again asks for another attempt at once.
+// run reserves the messages that are due in the topics, in turn, and leases them. next is the next due time if there is nothing to
+// deliver. again asks for another attempt at once.
 func (k *attempt) run(ctx context.Context) (ds []punctual.Delivery, next int64, again bool, err error) {
 	if err := k.s.state.Check(ctx); err != nil {
 		return nil, 0, false, err
@@ -112,7 +113,7 @@ func (k *attempt) run(ctx context.Context) (ds []punctual.Delivery, next int64, 
 	return nil, next, false, nil
 }
 
-// room is how many more messages of a topic the claim may reserve.
+// room returns how many more messages of a topic the claim may reserve.
 func (k *attempt) room(topic string) int {
 	if k.size >= claimBytes {
 		return 0
@@ -130,8 +131,8 @@ func (k *attempt) room(topic string) int {
 	return min(n, left)
 }
 
-// reserveFrom reserves what is due in one topic, or returns the topic's next due time. If the topic fails after messages of
-// other topics were reserved, these are delivered, and the next claim reports the failure.
+// reserveFrom reserves what is due in one topic, or returns the topic's next due time. If the topic cannot be read after other
+// messages were reserved, these are delivered, and the next claim reports the failure.
 func (k *attempt) reserveFrom(ctx context.Context, name string) (next int64, err error) {
 	for n := k.room(name); n > 0; n = k.room(name) {
 		if h, full := k.s.endings.full(name); full {
@@ -170,8 +171,8 @@ type step struct {
 
 	mu   sync.Mutex // taken before the lock of the index
 	left bool       // guarded by mu: the claim does not wait any more
-	// reserved are the messages that the step has reserved. It is guarded by mu until the step is done, and not written once
-	// the claim has left.
+	// reserved are the messages that the step has reserved. The field is guarded by mu until the step is done. The step does not
+	// write it any more once left is set.
 	reserved []*memory.Reserved
 }
 
@@ -203,7 +204,8 @@ func (k *attempt) startLate() {
 	}
 }
 
-// aside runs a step and waits for it, but not longer than slowWait.
+// aside runs a step in a goroutine of its own, and waits for it until it is done, the attempt's slowWait is over, or the context
+// or the store has ended. done is false if the step goes on by itself.
 func (k *attempt) aside(ctx context.Context, st *step, run func(context.Context) error) (done bool, err error) {
 	s := k.s
 	k.startLate()
@@ -235,8 +237,8 @@ func (k *attempt) aside(ctx context.Context, st *step, run func(context.Context)
 	return false, nil
 }
 
-// awaitEnded waits until the messages that the claim has handed over are ended, but not longer than slowWait. ended tells
-// whether all of them are.
+// awaitEnded waits until the messages that the claim has handed over are ended, but not beyond the attempt's slowWait. ended
+// tells whether all of them are.
 func (k *attempt) awaitEnded(ctx context.Context) (ended bool, err error) {
 	for _, h := range k.ending {
 		if k.over {
@@ -297,8 +299,8 @@ func (k *attempt) awaitSlow(ctx context.Context) error {
 	return nil
 }
 
-// decide reads what the claim has reserved, and hands over what must not be delivered any more. It puts back what would make
-// the claim too large, and what the queue of messages to be ended has no room for.
+// decide reads the messages that the claim has reserved, and hands over those that must not be delivered any more. It puts back
+// the rest when the claim is large enough, or when the queue of messages to be ended has no more room.
 func (k *attempt) decide(reserved []*memory.Reserved) error {
 	s := k.s
 	for i, c := range reserved {
@@ -330,9 +332,9 @@ func (k *attempt) decide(reserved []*memory.Reserved) error {
 	return nil
 }
 
-// countAttempt reads a reserved message, decides whether it may be delivered, and counts the attempt if so. A message that
-// must end is returned as it was when its last lease ran out, because lifecycle.Meet reads its Token to see whether there was
-// a lease; the token to come goes into Newest alone. c.Message stays nil if a transaction has detached the message.
+// countAttempt reads a reserved message into c.Message, decides whether it may be delivered, and counts the attempt if so. A
+// message that must end stays as it was when its last lease ran out, because lifecycle.Meet reads its Token to see whether there
+// was a lease; the token to come goes into Newest alone. c.Message stays nil if a transaction has detached the message.
 func (s *Store) countAttempt(c *memory.Reserved) (ok bool, err error) {
 	if c.Record == nil {
 		if c.Record, err = s.db.Live(c.Topic.Num, c.Last.At); err != nil {
@@ -368,7 +370,7 @@ func (s *Store) countAttempt(c *memory.Reserved) (ok bool, err error) {
 
 // deliver writes leases that were granted to the claim log, and then makes them. A message whose lease has run out meanwhile,
 // or that a transaction has detached, is not delivered (P3, P5), and its attempt does not count. If the process is killed
-// between the two steps, the attempt counts.
+// after the write and before the attempt is taken back, the attempt counts.
 func (s *Store) deliver(granted []*memory.Reserved, leases []record.Lease) ([]punctual.Delivery, error) {
 	if err := s.claims.AppendLeases(leases); err != nil {
 		s.index.PutBack(granted)
@@ -388,8 +390,8 @@ func (s *Store) deliver(granted []*memory.Reserved, leases []record.Lease) ([]pu
 	return ds, nil
 }
 
-// logNotMade releases leases in the claim log that were granted but not made. Otherwise a kill would leave attempts that no
-// caller has seen, and the messages would wait for the end of those leases.
+// logNotMade takes leases back in the claim log that were granted but not made: it writes the lease before, or that there is none.
+// Otherwise a kill would leave attempts that no caller has seen, and the messages would wait for the end of those leases.
 func (s *Store) logNotMade(ended []record.Lease) {
 	var again, over []record.Lease
 	for _, l := range ended {

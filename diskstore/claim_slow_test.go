@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// TestLapsedLeaseIsNotHandedOut: the claim log takes longer than the lease lasts. Nobody gets a lease that
-// has ended, and no attempt is counted for what nobody saw.
+// TestLapsedLeaseIsNotHandedOut: a write of the claim log takes longer than the lease lasts. Nobody gets a lease that
+// has ended, and no attempt is counted, because nobody saw one.
 func TestLapsedLeaseIsNotHandedOut(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
@@ -72,8 +72,8 @@ func TestLapsedLeaseLeavesTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestNobodyTakesWhatIsBeingLeased: while the claim log hangs, the lease that is written to it ends. No other
-// claim takes the message meanwhile, which would count an attempt that nobody saw. An amendment does.
+// TestNobodyTakesWhatIsBeingLeased: the claim log hangs while a lease is written to it. No other claim takes the message
+// meanwhile, even if the lease ends, because that would count an attempt that nobody saw. An amendment does take the message.
 func TestNobodyTakesWhatIsBeingLeased(t *testing.T) {
 	for _, change := range []punctual.Change{0, punctual.ChangeCancel, punctual.ChangeReschedule} {
 		t.Run(fmt.Sprint("change ", change), func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestNobodyTakesWhatIsBeingLeased(t *testing.T) {
 					}
 					amended <- err
 				}()
-				waitUntil(t, "the change is applied", func() bool { // its durable marker waits for the claim log
+				waitUntil(t, "the change is applied", func() bool { // but not answered, because its durable marker waits for the claim log
 					in := k.index.Stats()
 					return in.Window+in.Held == 0
 				})
@@ -132,14 +132,14 @@ func TestNobodyTakesWhatIsBeingLeased(t *testing.T) {
 	}
 }
 
-// slowDisk is a store in which a step of a claim of topic "slow" has to wait until it is let go. Its topic "quick" has
+// slowDisk is a store in which a step of a claim of topic "slow" has to wait until release is called. Its topic "quick" has
 // message q.
 type slowDisk struct {
 	*killRig
 	release func()
 }
 
-// slowKinds are what a claim may have to wait for. Message s of topic slow then comes, or not.
+// slowKinds are what a claim may have to wait for. comes says whether message s of topic slow is delivered in the end.
 var slowKinds = []struct {
 	name  string
 	comes bool
@@ -149,7 +149,7 @@ var slowKinds = []struct {
 		k := newKillRig(t)
 		push(t, k, punctual.NewMessage{Topic: "slow", ID: "s", Delay: time.Hour})
 		push(t, k, punctual.NewMessage{Topic: "quick", ID: "q"})
-		release := holdWriteLock(t, k.Store) // as a slow transaction has it
+		release := holdWriteLock(t, k.Store) // as a slow transaction would
 		k.clock.Advance(2 * time.Hour)
 		return slowDisk{k, release}
 	}},
@@ -188,8 +188,8 @@ func (k *killRig) whileItMoves(c punctual.Claim) (ds []punctual.Delivery, err er
 	}
 }
 
-// TestClaimDoesNotWaitForASlowTopic: the disk hangs, and a claim of two topics returns with the message of the one.
-// The other must be read from disk or has a message to end.
+// TestClaimDoesNotWaitForASlowTopic: a claim of two topics returns with the message of the one, although the other has a message to
+// load while the write lock is held, or a message to end while the fsync of the log hangs.
 func TestClaimDoesNotWaitForASlowTopic(t *testing.T) {
 	for _, kind := range slowKinds {
 		for _, topics := range [][]string{{"quick", "slow"}, {"slow", "quick"}} {
@@ -206,8 +206,7 @@ func TestClaimDoesNotWaitForASlowTopic(t *testing.T) {
 	}
 }
 
-// TestClaimWaitsForASlowTopicAlone: a claim with nothing else to bring waits for what is slow, also when it does not wait for
-// messages.
+// TestClaimWaitsForASlowTopicAlone: a claim that has nothing else to deliver waits for the slow step, also when its Wait is 0.
 func TestClaimWaitsForASlowTopicAlone(t *testing.T) {
 	for _, kind := range slowKinds {
 		t.Run(kind.name, func(t *testing.T) {
@@ -229,7 +228,7 @@ func TestClaimWaitsForASlowTopicAlone(t *testing.T) {
 	}
 }
 
-// mustComeThrough: what was slow happens in the end.
+// mustComeThrough fails the test unless message s of topic slow is delivered in the end, or is dead if it does not come.
 func (k *killRig) mustComeThrough(comes bool) {
 	if comes {
 		ds, err := k.Claim(k.t.Context(), punctual.Claim{Topics: []string{"slow"}, Max: 10})
@@ -245,7 +244,7 @@ func (k *killRig) mustComeThrough(comes bool) {
 }
 
 // TestWaiterIsHintedWhileItPolls: a message that comes between the poll of a waiting claim and its sleep must wake the claim,
-// however far ahead the message is due, because the claim may have found no message, and would sleep for good.
+// however far ahead the message is due, because the claim may have found no message, and would sleep until its Wait is over.
 func TestWaiterIsHintedWhileItPolls(t *testing.T) {
 	k := newKillRig(t)
 	w := k.waiters.add([]string{"o"})
@@ -264,7 +263,7 @@ func TestWaiterIsHintedWhileItPolls(t *testing.T) {
 	hinted("has not slept yet")
 	now := k.Store.clock.ms()
 	for _, next := range []int64{now, now - 1000} {
-		if err := w.sleep(t.Context(), k.state.Ended(), k.Store.clock, next, now+1e6); err != nil { // returns at once: its time has come
+		if err := w.sleep(t.Context(), k.state.Ended(), k.Store.clock, next, now+1e6); err != nil { // returns at once, because next has come
 			t.Fatal(err)
 		}
 		hinted("has slept until its time and polls again")
@@ -276,8 +275,8 @@ func TestWaiterIsHintedWhileItPolls(t *testing.T) {
 	hinted("was woken and polls again")
 }
 
-// TestExtensionBesideAChangeThatIsGivenUp: the caller leaves while the disk hangs. The extension in the same call has
-// happened, and others see it, so it outlives the process.
+// TestExtensionBesideAChangeThatIsGivenUp: the caller gives up a call of an extension and a snooze while the fsync of the snooze
+// hangs. The extension is in force in memory, where others see it, so it must survive a kill.
 func TestExtensionBesideAChangeThatIsGivenUp(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"}, punctual.NewMessage{Topic: "o", ID: "b"})
@@ -317,8 +316,8 @@ func TestExtensionBesideAChangeThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestExtensionBeforeAnAckThatIsNotLogged: an extension that was answered outlives the process also when an ack came before
-// it was logged, and the kill before that ack was.
+// TestExtensionBeforeAnAckThatIsNotLogged: an ack changes memory before an extension of the same lease is in the claim log. The
+// extension is logged and answered, then the process is killed before the ack is logged. The extension survives that.
 func TestExtensionBeforeAnAckThatIsNotLogged(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})

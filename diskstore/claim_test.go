@@ -1,7 +1,9 @@
 package diskstore
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -14,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// killRig is a store in memory. A test can see what a kill -9 would leave of it: the files as they
+// killRig is a store whose files are in memory, so that a test can see what a kill -9 would leave: the files as they
 // were written, synced or not.
 type killRig struct {
 	*Store
@@ -30,18 +32,18 @@ func newKillRig(t *testing.T) *killRig {
 	return k
 }
 
-// killed is the file system as a kill at this moment leaves it.
+// killed returns the file system as a kill at this moment leaves it.
 func (k *killRig) killed() *vfs.MemFS {
 	return k.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 }
 
-// reopened is the store on what a kill left, when every lease has run out.
+// reopened opens a store on what a kill left, an hour later by the clock.
 func (k *killRig) reopened(files *vfs.MemFS) *Store {
 	k.clock.Advance(time.Hour)
 	return openAt(k.t, "store", &Options{fs: files, Clock: k.clock})
 }
 
-// slowClaim is a claim that stands still between its two steps.
+// slowClaim is a claim that stops between its two steps.
 type slowClaim struct{ *attempt }
 
 // reserve is the first step of a claim: it reserves the message, which no other claim encounters then.
@@ -54,7 +56,7 @@ func (k *killRig) reserve() slowClaim {
 	return c
 }
 
-// finishClaim is the second step.
+// finishClaim is the second step of a claim: it grants the leases, writes them to the claim log, and makes them.
 func (k *killRig) finishClaim(c slowClaim) []punctual.Delivery {
 	k.t.Helper()
 	ds, err := k.deliver(k.index.Grant(c.got, c.c.Lease, k.Store.clock.ms()))
@@ -64,8 +66,23 @@ func (k *killRig) finishClaim(c slowClaim) []punctual.Delivery {
 	return ds
 }
 
-// rotate is what maintenance does with a full segment of the claim log. Only new segments are left
-// behind it, or the test would show nothing.
+// waiting begins a claim of another consumer and returns when the claim sleeps. The channel gets its error.
+func (k *killRig) waiting() <-chan error {
+	k.t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		ds, err := k.Claim(context.Background(), punctual.Claim{Topics: []string{"o"}, Max: 10, Wait: time.Hour})
+		if len(ds) > 0 {
+			err = fmt.Errorf("%d messages were delivered", len(ds))
+		}
+		done <- err
+	}()
+	waitUntil(k.t, "a claim sleeps", func() bool { return len(done) > 0 || underWay("(*killRig).waiting", "(*waiter).sleep") })
+	return done
+}
+
+// rotate replaces the claim log, as maintenance does when a segment is full. It fails the test if older segments are
+// left, because the test would show nothing then.
 func (k *killRig) rotate() {
 	k.t.Helper()
 	num := k.claims.Segment() + 1
@@ -86,12 +103,12 @@ func mustBeAttempt(t *testing.T, ds []punctual.Delivery, want int) {
 }
 
 // TestClaimLogIsReplacedDuringAClaim: the new segment is written between the two steps of a
-// claim, then the process is killed. The attempt that was handed out must count, not the
-// state in which the new segment met the message.
+// claim, then the process is killed. The attempt that was handed out must count, and not the earlier
+// lease of the message, with which the new segment begins.
 func TestClaimLogIsReplacedDuringAClaim(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
-	for attempt := 1; attempt <= 3; attempt++ { // of a scheduled message, then of one whose lease ran out
+	for attempt := 1; attempt <= 3; attempt++ { // the first of a message without a lease, the others of one whose lease ran out
 		slow := k.reserve()
 		k.rotate()
 		mustBeAttempt(t, k.finishClaim(slow), attempt)
@@ -100,8 +117,8 @@ func TestClaimLogIsReplacedDuringAClaim(t *testing.T) {
 	}
 }
 
-// TestKilledDuringAClaim: the same, but the process is killed before the claim has counted its
-// attempt. Those that were counted before must still count.
+// TestKilledDuringAClaim: the claim log is replaced between the two steps of a claim, and the process is killed before the
+// claim has written its lease. The attempts before must still count.
 func TestKilledDuringAClaim(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -132,8 +149,8 @@ func TestKilledDuringAClaim(t *testing.T) {
 	}
 }
 
-// TestClaimIsSlowerThanItsLease: a claim that the machine holds up between its two steps for
-// longer than the lease lasts. Attempts must be counted once each, and an amendment
+// TestClaimIsSlowerThanItsLease: the machine holds a claim up between its two steps for
+// longer than a lease lasts. Each attempt must be counted once, and an amendment
 // meanwhile must find the message as the last attempt left it.
 func TestClaimIsSlowerThanItsLease(t *testing.T) {
 	t.Run("another claim", func(t *testing.T) {
@@ -186,8 +203,8 @@ func TestClaimIsSlowerThanItsLease(t *testing.T) {
 	})
 }
 
-// TestClaimReturnsNothingTwice: while a claim buries an expired message, more time passes than its
-// leases last. It must not take the others again, and their leases begin after that.
+// TestClaimReturnsNothingTwice: while a claim ends an expired message, more time passes than its
+// leases last. The claim must not lease the other message twice, and that lease begins after this time.
 func TestClaimReturnsNothingTwice(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "expired", ExpireAfter: time.Millisecond}, punctual.NewMessage{Topic: "o", ID: "a"})
@@ -218,13 +235,15 @@ func TestClaimReturnsNothingTwice(t *testing.T) {
 	mustBeAttempt(t, claim(t, k, "o", 10), 2)
 }
 
-// TestClaimThatFailsPutsItsMessagesBack: nothing of a claim whose log could not be written
-// remains, and who waits learns that the message is there.
+// TestClaimThatFailsPutsItsMessagesBack: a claim whose claim log could not be written leaves nothing behind. It wakes the claim that
+// waits, which meets the same failure at once, and the next claim gets the message with the same attempt.
 func TestClaimThatFailsPutsItsMessagesBack(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
 	for attempt := 1; attempt <= 3; attempt++ {
 		k.index.PutBack(k.reserve().got)
+		slow := k.reserve()
+		woken := k.waiting()
 		k.faults.set(func(_ int, op fsOp) error {
 			if op.kind == "write" && strings.HasPrefix(op.name, "claims-") {
 				return errSpace
@@ -232,15 +251,21 @@ func TestClaimThatFailsPutsItsMessagesBack(t *testing.T) {
 			return nil
 		})
 		_, before, _ := k.faults.state()
-		ds, err := k.deliver(k.index.Grant(k.reserve().got, 0, k.Store.clock.ms()))
+		ds, err := k.deliver(k.index.Grant(slow.got, 0, k.Store.clock.ms()))
 		if _, hits, _ := k.faults.state(); hits == before {
 			t.Fatal("the claim log was not written to")
 		}
 		if !errors.Is(err, punctual.ErrNoSpace) || len(ds) > 0 {
 			t.Fatalf("handed out %+v, %v without a note in the claim log, want ErrNoSpace", ds, err)
 		}
+		if !within(t, "a claim that waits for what was put back", func() { err = <-woken }) {
+			return
+		}
+		if !errors.Is(err, punctual.ErrNoSpace) {
+			t.Errorf("P11: the claim that waited ended with %v, want ErrNoSpace, because nothing may follow a torn frame", err)
+		}
 		k.faults.set(nil)
-		k.rotate() // nothing may follow a torn frame
+		k.rotate()
 		mustBeAttempt(t, claim(t, k, "o", 10), attempt)
 		k.clock.Advance(time.Minute)
 	}
@@ -251,8 +276,8 @@ func TestClaimThatFailsPutsItsMessagesBack(t *testing.T) {
 }
 
 // TestClaimLogIsReplacedBeforeASettlementIsWritten: a settlement takes its lease out of memory before
-// the database's log is written. A segment of the claim log that knows the lease must last
-// until then, or a kill in between takes the attempt.
+// the database's log is written. A segment of the claim log that has the lease must not be deleted
+// before that, because a kill in between would take the attempt back.
 func TestClaimLogIsReplacedBeforeASettlementIsWritten(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
@@ -276,7 +301,7 @@ func TestClaimLogIsReplacedBeforeASettlementIsWritten(t *testing.T) {
 	begun := held
 	done := make(chan struct{}, 3)
 	go func() { push(t, k, punctual.NewMessage{Topic: "p"}); done <- struct{}{} }()
-	<-begun // from here on the database's log is not written: its writer waits for this fsync
+	<-begun // from here on the database's log is not written, because its writer waits for this fsync
 	before := k.transactions(t)
 	go func() {
 		if err := settle(t, k, d, punctual.SettleRetry); err != nil {
@@ -305,7 +330,7 @@ func TestClaimLogIsReplacedBeforeASettlementIsWritten(t *testing.T) {
 	mustBeAttempt(t, claim(t, k.reopened(files), "o", 10), 2)
 }
 
-// transactions is how many there were, none of them in the making.
+// transactions returns the number of the last transaction. It takes the write lock, so that none is being filled.
 func (k *killRig) transactions(t *testing.T) uint64 {
 	defer holdWriteLock(t, k.Store)()
 	return k.db.LastTxn()

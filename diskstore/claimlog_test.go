@@ -16,8 +16,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestClaimSegmentsOutgrowTheirWidth: a segment is read whatever its number; six digits are used
-// up by a million opens.
+// TestClaimSegmentsOutgrowTheirWidth: a segment is read whatever its number is, because a million
+// opens use up six digits.
 func TestClaimSegmentsOutgrowTheirWidth(t *testing.T) {
 	for _, last := range []string{"claims-999998.log", "claims-999999.log", "claims-1000000.log", "claims-9223372036854770000.log"} {
 		t.Run(last, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestClaimSegmentsOutgrowTheirWidth(t *testing.T) {
 			if err := os.Rename(filepath.Join(dir, claimlog.Name(s.claims.Segment())), filepath.Join(dir, last)); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // the second time the segment is of our own making
+			for range 2 { // the second time the store has made the newest segment itself
 				s, err = Open(dir, &Options{Clock: clock})
 				if err != nil {
 					t.Fatal(err)
@@ -82,8 +82,8 @@ func TestEndedLeaseStaysEndedWithoutItsFrame(t *testing.T) {
 	}
 }
 
-// TestNewerClaimLog: a frame that is whole and of a kind not known comes from a newer release; it
-// is not called damage.
+// TestNewerClaimLog: a whole frame of an unknown kind comes from a newer release, so Open does not
+// call it damage.
 func TestNewerClaimLog(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, nil)

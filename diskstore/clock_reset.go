@@ -13,14 +13,14 @@ import (
 )
 
 // The store's clock never runs backwards, and follows the machine's forward. So a machine that has once said 2036 would
-// leave the store there for good. Open refuses steps that no clock makes, in either direction, before anything is
-// written. A step to the right time is ResetClock's.
+// leave the store there for good. Open refuses steps that no clock makes, in either direction, before the store's clock takes
+// them over. ResetClock makes the step to the right time.
 
 // maxClockStep is how far the machine's clock may be from the store's when the store is opened.
 const maxClockStep = 366 * 24 * time.Hour
 
-// checkClock refuses a step of the clock that is absurd. passed is what the store's clock has passed, zero if there is no store
-// yet.
+// checkClock refuses a machine's clock that is further than maxClockStep from passed. passed is what the store's clock has passed,
+// zero if that is not known, as in a new store.
 func checkClock(machine, passed time.Time, dir string) error {
 	step := machine.Sub(passed)
 	if passed.IsZero() || step.Abs() <= maxClockStep {
@@ -38,15 +38,15 @@ func checkClock(machine, passed time.Time, dir string) error {
 type ClockReset struct {
 	// Stored is what the store's clock had reached; zero when the store has never been used. Machine is the machine's clock.
 	Stored, Machine time.Time
-	// Reset tells that the store's clock was set to Machine. Otherwise the store catches up with the machine's clock when it is
-	// opened, and nothing has changed.
+	// Reset tells that the store's clock was set to Machine. Otherwise Open would have been enough: it has the store's clock catch up
+	// with the machine's.
 	Reset bool
 	// Leases is how many leases were moved with the clock, so that each lasts as long as it would have.
 	Leases int
 }
 
 // ResetClock sets the clock of a store that is not open to the machine's clock (Options.Clock), back or forward. Nothing else sets
-// it back. It changes nothing when Open would bring the store there by itself.
+// it back. When Open would bring the store's clock there by itself, ResetClock does no more than Open and Close do.
 //
 // Due times and expiries are kept, and so are the times at which something was pushed, died or finished. What was pushed with a delay
 // while the clock was wrong is due that long after the wrong time. Leases keep what is left of them. Tokens do not come from
@@ -71,7 +71,7 @@ func ResetClock(dir string, o *Options) (r ClockReset, err error) {
 	return r, nil
 }
 
-// existing is the resolved path of a directory that holds a store.
+// existing returns the resolved path of a directory that holds a store, or ErrNotFound if there is none.
 func existing(fs vfs.FS, dir string) (string, error) {
 	names, err := fs.List(dir)
 	if directory.IsMissing(err) {

@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestAbsurdClock: a machine's clock that is years from the store's is refused, in either direction, and changes nothing.
+// TestAbsurdClock: a machine's clock that is further than maxClockStep from the store's is refused, in either direction, and the
+// store's clock stays where it was.
 func TestAbsurdClock(t *testing.T) {
 	dir, clock := t.TempDir(), storekit.NewManualClock(testStart)
 	closeStore(t, openAt(t, dir, &Options{Clock: clock}))
@@ -94,7 +95,8 @@ func TestResetClock(t *testing.T) {
 	mustBeSound(t, s)
 }
 
-// TestResetClockThatIsRight changes nothing.
+// TestResetClockThatIsRight: ResetClock finds no store, does not reset a clock that Open would bring to the machine's time by
+// itself, and does reset one that is two years behind.
 func TestResetClockThatIsRight(t *testing.T) {
 	dir, clock := t.TempDir(), storekit.NewManualClock(testStart)
 	if _, err := ResetClock(dir, &Options{Clock: clock}); !errors.Is(err, punctual.ErrNotFound) {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestAfterMeetsAnAdvance: a wait that begins while the clock is moved, and read by others,
-// does not reach beyond the time asked for (P11).
+// ends when the clock has reached the time asked for (P11).
 func TestAfterMeetsAnAdvance(t *testing.T) {
 	source := storekit.NewManualClock(time.Unix(1_000_000, 0))
 	c := clock{storekit.NewSteadyClock(source, time.Time{})}
@@ -37,11 +37,11 @@ func TestAfterMeetsAnAdvance(t *testing.T) {
 	}
 }
 
-// afterPowerCut is what is on the disk when all that was not synced is lost.
+// afterPowerCut returns what is on the disk when all that was not synced is lost.
 func afterPowerCut(mem *vfs.MemFS) *vfs.MemFS { return mem.CrashClone(vfs.CrashCloneCfg{}) }
 
-// clockOf opens a store from a copy of files and returns where its clock starts. The machine's own
-// clock was set back by a day.
+// clockOf opens a store from a copy of files and returns where its clock starts. The machine's
+// clock was set back by a day before.
 func clockOf(t *testing.T, files *vfs.MemFS, now time.Time) time.Time {
 	t.Helper()
 	s, err := Open("store", &Options{fs: files, Clock: storekit.NewManualClock(now.Add(-24 * time.Hour)), Logger: quiet})
@@ -56,8 +56,8 @@ func clockOf(t *testing.T, files *vfs.MemFS, now time.Time) time.Time {
 	return at
 }
 
-// TestClockAfterPowerCut: the clock stays behind nothing that was durable, and at most
-// watermarkInterval behind what was told of it otherwise.
+// TestClockAfterPowerCut: after a power cut the clock is not behind a change that was durable, and at most
+// watermarkInterval behind any other time that was given out.
 func TestClockAfterPowerCut(t *testing.T) {
 	mem, clock := vfs.NewCrashableMem(), storekit.NewManualClock(testStart)
 	s := openAt(t, "store", &Options{fs: mem, Clock: clock, Logger: quiet})
@@ -103,8 +103,8 @@ func TestClockAfterPowerCut(t *testing.T) {
 	at(clock.Now(), "after a look at the clock")
 }
 
-// TestUpkeepByItself lets time pass for a store that is used. It writes watermarks and the clock
-// without being asked or closed. When it is not used it writes nothing any more.
+// TestUpkeepByItself lets time pass for a store that is used: the store writes watermarks and the clock
+// without being asked or closed. While nobody uses it, the store changes no file.
 func TestUpkeepByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, f := vfs.NewCrashableMem(), &faults{}
@@ -124,7 +124,7 @@ func TestUpkeepByItself(t *testing.T) {
 		if want := storekit.Millis(ds[1].Due); mark.Ms != want {
 			t.Errorf("a while after the first of two messages was acked the watermark is at %v, want %d, the place of the other", mark, want)
 		}
-		for range 10 { // nothing is changed but the end of the lease
+		for range 10 { // only the end of the lease changes, which is no transaction
 			time.Sleep(5 * time.Second)
 			if err := settle(t, s, ds[1], punctual.SettleExtend); err != nil {
 				t.Fatal(err)

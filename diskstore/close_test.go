@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// slowReads is a disk whose reads of tables take their time, once it is told so.
+// slowReads is a disk whose reads of tables take as long as each does, while armed is set.
 type slowReads struct {
 	vfs.FS
 	each  func() // called at each read of a table
@@ -43,7 +43,8 @@ func (f slowFile) ReadAt(b []byte, off int64) (int, error) {
 	return f.File.ReadAt(b, off)
 }
 
-// slowStore is a store with messages in its tables, of which each block is read from the slow disk.
+// slowStore opens a store with 2000 messages in two tables. No block of these is in the cache yet, so its first read is one of the
+// slow disk.
 func slowStore(t *testing.T, each func()) (*Store, *Options, *atomic.Bool) {
 	t.Helper()
 	armed := &atomic.Bool{}
@@ -85,7 +86,7 @@ func mustCloseSoundly(t *testing.T, s *Store, o *Options, armed *atomic.Bool) {
 }
 
 // TestSlowCloseEndsACheck closes a store while a check reads, on a disk so slow that the check would take
-// far longer than CommitTimeout. A check that is under way is no hanging disk.
+// far longer than CommitTimeout. Close ends the check, and does not take the disk for hanging.
 func TestSlowCloseEndsACheck(t *testing.T) { alone(t, closeEndsACheck) }
 
 func closeEndsACheck(t *testing.T) {
@@ -110,7 +111,7 @@ func closeEndsACheck(t *testing.T) {
 	}
 }
 
-// TestSlowCloseEndsACompaction is the same for a compaction: it gets a while, but it is no hanging disk.
+// TestSlowCloseEndsACompaction is the same for a compaction: Close gives it some time, ends it, and does not take the disk for hanging.
 func TestSlowCloseEndsACompaction(t *testing.T) { alone(t, closeEndsACompaction) }
 
 func closeEndsACompaction(t *testing.T) {
@@ -137,7 +138,8 @@ func closeEndsACompaction(t *testing.T) {
 	mustCloseSoundly(t, s, o, armed)
 }
 
-// TestSlowCheckEndsWithItsContext: also while the database reads and looks at nothing.
+// TestSlowCheckEndsWithItsContext: a check ends when its context ends, also while the database compares its levels, which looks at no
+// context.
 func TestSlowCheckEndsWithItsContext(t *testing.T) {
 	reading, release := make(chan struct{}, 1), make(chan struct{})
 	s, o, armed := slowStore(t, func() {

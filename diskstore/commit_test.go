@@ -12,12 +12,12 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestPushesShareAnFsync holds the fsync of one push while others come. Until it is durable none of them returns and
-// none of their messages can be claimed. Then one or two more fsyncs are enough for all.
+// TestPushesShareAnFsync holds the fsync of one push while others come. Until that fsync is done none of the pushes returns, and
+// none of their messages can be claimed. Then at most two more fsyncs are enough for all.
 func TestPushesShareAnFsync(t *testing.T) {
 	f, begun, release := &faults{}, make(chan struct{}), make(chan struct{})
 	s := openAt(t, "store", &Options{fs: hookFS{vfs.NewMem(), f.hook}})
-	syncs, open := 0, false // guarded by f.mu, which is held while the hook asks
+	syncs, open := 0, false // guarded by f.mu, which the hook holds while it calls the function below
 	f.hang(func(op fsOp) chan struct{} {
 		if op.kind != "sync" || !isLog(op) {
 			return nil
@@ -71,9 +71,9 @@ func TestPushesShareAnFsync(t *testing.T) {
 	}
 }
 
-// TestWatermark: the mark below which nothing is ever looked for passes what is finished. It stops
-// before what is leased, and goes back for what is pushed below it. Without it each look would
-// begin with all that was ever deleted.
+// TestWatermark: the watermark of a topic, below which nothing is searched, is raised past finished messages. It stops
+// before a leased message, and is lowered when a message is pushed below it. Without the watermark each search would
+// begin with all keys that were ever deleted.
 func TestWatermark(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, t.TempDir(), &Options{Clock: clock})
@@ -108,14 +108,14 @@ func TestWatermark(t *testing.T) {
 	mustBeSound(t, s)
 }
 
-// lowest is the stored watermark of a topic.
+// lowest returns the watermark of a topic.
 func lowest(t *testing.T, s *Store, topic string) record.Position {
 	t.Helper()
 	defer holdWriteLock(t, s)()
 	return s.topics.Get(topic).Disk.Lowest()
 }
 
-// holdWriteLock waits for the write lock and keeps it until it is released.
+// holdWriteLock waits for the write lock and keeps it until release is called.
 func holdWriteLock(t testing.TB, s *Store) (release func()) {
 	t.Helper()
 	tx, err := s.writer.Begin(t.Context())

@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// noise is a body that does not compress.
+// noise returns a body that does not compress.
 func noise(seed uint64, size int) []byte {
 	r := rand.New(rand.NewPCG(seed, 0))
 	b := make([]byte, size)
@@ -38,7 +38,7 @@ func fillTables(t *testing.T, s *Store, topic string, n int) {
 func finish(t *testing.T, s *Store, topic string, n int, verb punctual.Verb) {
 	t.Helper()
 	var ss []punctual.Settlement
-	for len(ss) < n { // one claim brings so many bytes only
+	for len(ss) < n { // because one claim brings no more than claimBytes and one message
 		ds := claim(t, s, topic, n-len(ss))
 		for _, d := range ds {
 			ss = append(ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: verb})
@@ -52,8 +52,8 @@ func finish(t *testing.T, s *Store, topic string, n int, verb punctual.Verb) {
 	}
 }
 
-// TestSlowSpaceComesBack deletes most of many large messages in each way there is. The tables must shrink to about what
-// is left, without a push or a reopening. What lives must still be there.
+// TestSlowSpaceComesBack deletes most or all of many large messages, in several ways. The tables must shrink to about what
+// is left, without a push or a reopening. The messages that were not deleted must still be there.
 func TestSlowSpaceComesBack(t *testing.T) {
 	const n, kept = 64, 4
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestSlowSpaceComesBack(t *testing.T) {
 			if _, err := s.Amend(t.Context(), as); err != nil {
 				t.Fatal(err)
 			}
-			finish(t, s, "o", kept, punctual.SettleRelease) // a claim meets what is behind the cancelled ones
+			finish(t, s, "o", kept, punctual.SettleRelease) // claims encounter the messages after the cancelled ones
 		}, kept, 0},
 		{"cancelled behind the first", func(t *testing.T, s *Store) {
 			var as []punctual.Amendment
@@ -135,7 +135,7 @@ func TestSlowSpaceComesBack(t *testing.T) {
 	}
 }
 
-// numberOf is the number that is a message's ID.
+// numberOf returns the number that is a message's ID.
 func numberOf(t *testing.T, id string) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(id, 10, 64)
@@ -149,8 +149,8 @@ func (s *Store) tableBytes() uint64 {
 	return s.db.Stats().TableBytes
 }
 
-// TestReclaimLeavesWhatIsWorthLittle: neither what lives, nor a little garbage, nor what an earlier
-// compaction could not drop is compacted again and again.
+// TestReclaimLeavesWhatIsWorthLittle: a stretch of keys is not compacted when its messages live, when few of its bytes are
+// deleted, or when an earlier compaction could not drop the deleted keys because a snapshot still needs them.
 func TestReclaimLeavesWhatIsWorthLittle(t *testing.T) {
 	s := openAt(t, t.TempDir(), nil)
 	fillTables(t, s, "o", 16)
@@ -168,7 +168,7 @@ func TestReclaimLeavesWhatIsWorthLittle(t *testing.T) {
 	if reclaim(1 << 20) {
 		t.Error("what lives was compacted")
 	}
-	view := s.db.Snapshot() // keeps what is deleted from now on
+	view := s.db.Snapshot() // needs what is deleted from now on
 	finish(t, s, "o", 12, punctual.SettleAck)
 	if err := s.writer.DeleteAcked(t.Context()); err != nil {
 		t.Fatal(err)

@@ -20,10 +20,10 @@ import (
 )
 
 // A store is made, closed or killed, and copied; one file of the copy is
-// damaged in one way. Then Open, Check and a drain must either report ErrCorrupt, with
-// the name of the file or place, or deliver all that was acknowledged.
+// damaged in one way. Then Open, Check and a drain must either report the damage, as ErrCorrupt
+// or as a problem that Check finds, or deliver all that was acknowledged.
 
-// classOf names the kind of a file of the store.
+// classOf returns the name of the class of a file of the store.
 func classOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, "claims-"):
@@ -44,7 +44,7 @@ func classOf(name string) string {
 	return name // LOCK, FORMAT-1
 }
 
-// damage changes the bytes of a file behind some place.
+// damage is a way to damage a file: do changes its bytes from some place on, and a nil do stands for removing the file.
 type damage struct {
 	name string
 	do   func(data []byte, from int) []byte
@@ -68,13 +68,13 @@ type damagedStore struct {
 	mem   *vfs.MemFS
 	lines []ledger.Line
 	// tail is where the last acknowledged record begins in the newest log of a killed store.
-	// Damage behind it looks to the database like a record that a power cut tore. The durable marker
+	// Damage after tail looks to the database like a record that a power cut tore. The durable marker
 	// in the claim log tells the two apart.
 	tail int
 }
 
-// fill works on a store and returns it with its history. Of many messages most are in tables,
-// of few all are in the log.
+// fill works on a store and returns it with its history. If many is set, a part of the messages is in two
+// tables and the rest in the log; otherwise all are in the log.
 func fill(t *testing.T, many bool) (s *Store, made damagedStore) {
 	t.Helper()
 	made.mem = vfs.NewCrashableMem()
@@ -100,7 +100,7 @@ func fill(t *testing.T, many bool) (s *Store, made damagedStore) {
 	}
 	open()
 	if many {
-		// Few tables only: a failed database tries for ever to compact a damaged one.
+		// Only two tables are made, because a failed database tries for ever to compact a damaged one.
 		work(w.Push, 60)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -121,12 +121,12 @@ func fill(t *testing.T, many bool) (s *Store, made damagedStore) {
 	return s, made
 }
 
-// memOptions opens a store in a file system in memory.
+// memOptions returns the options of a store in a file system in memory.
 func memOptions(mem *vfs.MemFS) *Options {
 	return &Options{fs: hookFS{mem, func(fsOp) error { return nil }}, Logger: quiet}
 }
 
-// copyOf is a file system with the same files, locks aside.
+// copyOf returns a file system with the same files, but without the locks.
 func copyOf(mem *vfs.MemFS) *vfs.MemFS {
 	return mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 }
@@ -173,13 +173,13 @@ func TestSlowDamagedClosedStore(t *testing.T) {
 	})
 }
 
-// TestSlowDamagedKilledStore does it to a store whose process was killed, which has its last
+// TestSlowDamagedKilledStore does the same to a store whose process was killed, which has its
 // messages in the log.
 func TestSlowDamagedKilledStore(t *testing.T) {
 	alone(t, func(t *testing.T) { damageKilled(t, false) })
 }
 
-// TestSlowDamagedLargeStore does it to a killed store that has several tables and has been reopened.
+// TestSlowDamagedLargeStore does the same to a killed store that has two tables and has been reopened.
 func TestSlowDamagedLargeStore(t *testing.T) { alone(t, func(t *testing.T) { damageKilled(t, true) }) }
 
 func damageKilled(t *testing.T, many bool) {
@@ -197,8 +197,8 @@ func damageKilled(t *testing.T, many bool) {
 	damageAll(t, made, want)
 }
 
-// noticing is what docs/lab/reliability.md says of damage, each a class of files and a kind of damage. What is noticed
-// only sometimes has copies, or places that nothing depends on.
+// noticing says which damage is noticed, as docs/lab/reliability.md does; each item is a class of files and a kind of damage. Damage
+// is noticed only sometimes where the file has copies, or places on which nothing depends.
 type noticing struct{ always, sometimes, never []string }
 
 var (
@@ -206,7 +206,7 @@ var (
 	removals      = []string{"FORMAT-1, remove", "LOCK, remove"} // both are empty
 )
 
-// every is all damages of a class of files.
+// every returns all damages of a class of files.
 func every(class string) (keys []string) {
 	for _, d := range damages {
 		keys = append(keys, class+", "+d.name)
@@ -214,7 +214,7 @@ func every(class string) (keys []string) {
 	return keys
 }
 
-// tally counts how damage ended.
+// tally counts how damages of one kind ended: refused by Open, reported later, without a loss, or with a loss that nobody noticed.
 type tally struct{ refused, reported, intact, lost int }
 
 func (c *tally) noticed() int { return c.refused + c.reported }
@@ -249,7 +249,7 @@ func damageAll(t *testing.T, made damagedStore, want noticing) {
 	}
 }
 
-// check holds what was noticed against what is expected, where something was damaged at all.
+// check compares what was noticed with what is expected, and fails the test where nothing was damaged at all.
 func (x noticing) check(t *testing.T, counts map[string]*tally) {
 	t.Helper()
 	each := func(keys []string, right func(*tally) bool, what string) {
@@ -267,7 +267,7 @@ func (x noticing) check(t *testing.T, counts map[string]*tally) {
 	each(x.never, func(c *tally) bool { return c.noticed() == 0 }, "none, for nothing is missing")
 }
 
-// places are where a file of some size is damaged.
+// places returns the places at which a file of some size is damaged.
 func places(class string, size, tail int) []int {
 	switch {
 	case size < 8:
@@ -288,7 +288,7 @@ func damageOne(t *testing.T, made damagedStore, name string, d damage, from int,
 	t.Helper()
 	mem := copyOf(made.mem)
 	if !hurt(t, mem, name, d, from) {
-		return // nobody can notice it
+		return // the bytes are as before, so nobody can notice anything
 	}
 	l := newLedger()
 	for _, e := range made.lines {
@@ -317,7 +317,7 @@ func damageOne(t *testing.T, made damagedStore, name string, d damage, from int,
 	}
 }
 
-// hurt damages a file, and tells whether that changed it: what is zeroed may have been zero before.
+// hurt damages a file, and tells whether that changed the file, because bytes that are zeroed may have been zero before.
 func hurt(t *testing.T, mem *vfs.MemFS, name string, d damage, from int) bool {
 	t.Helper()
 	data := readMem(t, mem, name)

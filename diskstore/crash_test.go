@@ -18,7 +18,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// crashClones is how many power cuts the ordinary test run makes; PUNCTUAL_POWER_CUTS asks
+// crashClones is how many power cuts the ordinary test run makes at least; PUNCTUAL_POWER_CUTS asks
 // for another number.
 const crashClones = 100
 
@@ -80,8 +80,8 @@ type powerClone struct {
 	mem     *vfs.MemFS
 	op      fsOp
 	percent int   // of the data not synced that reached the disk
-	lines   int   // how many were written down before the cut
-	at      int64 // the clock behind the cut, in ms
+	lines   int   // how many lines of the history were written down before the cut
+	at      int64 // the time just after the cut, in Unix milliseconds
 
 	// lost and kept are, by class, the files that lack something that was written, and those that have
 	// something that was not synced.
@@ -100,8 +100,9 @@ func (p *powerCuts) note(e ledger.Line) {
 	p.lines = append(p.lines, e)
 }
 
-// hook lets some fsyncs of the log hang for a moment. Meanwhile calls are made that find what is not durable yet. It
-// also takes a clone before some of the calls, more often before those that matter.
+// hook lets some fsyncs of the log hang for a moment, so that calls are made that find what is not durable yet. It
+// also takes a clone before some of the calls to the disk, more often before fsyncs that hung and before calls that are neither
+// a write nor an fsync.
 func (p *powerCuts) hook(op fsOp) error {
 	hangs := p.hangs(op)
 	if hangs > 0 {
@@ -122,7 +123,7 @@ func (p *powerCuts) hook(op fsOp) error {
 	return nil
 }
 
-// hangs is for how long a call to the disk hangs.
+// hangs returns for how long a call to the disk hangs.
 func (p *powerCuts) hangs(op fsOp) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,8 +134,8 @@ func (p *powerCuts) hangs(op fsOp) time.Duration {
 	return time.Duration(1+p.rng.IntN(25)) * time.Millisecond
 }
 
-// cut takes a clone, with mu held. Nobody can write a line meanwhile, so the cut has a place between two lines. What
-// was answered before it was answered before the cut.
+// cut takes a clone. Called with mu held, so that nobody can write a line meanwhile: the lines written so far are those of the time
+// before the cut.
 func (p *powerCuts) cut(op fsOp) {
 	c := powerClone{op: op, percent: p.rng.IntN(101), lines: len(p.lines)}
 	if p.rng.IntN(3) == 0 {
@@ -156,7 +157,7 @@ func missing(from, in *vfs.MemFS) map[string]int {
 	out := map[string]int{}
 	names, err := from.List("store")
 	if err != nil {
-		return out // the store is still to be made
+		return out // the store is not made yet
 	}
 	for _, name := range names {
 		class := classOf(name)
@@ -225,7 +226,7 @@ func (p *powerCuts) workPart(t *testing.T, s *Store, part int) {
 	}
 }
 
-// check opens a clone and compares it with the history up to its moment.
+// check opens a clone and compares it with the history up to the cut.
 func (p *powerCuts) check(t *testing.T, i int, c powerClone) *ledger.Ledger {
 	t.Helper()
 	l := newLedger()
@@ -243,9 +244,9 @@ func (p *powerCuts) check(t *testing.T, i int, c powerClone) *ledger.Ledger {
 	return l
 }
 
-// TestSlowMarkerNeedsItsDirectorySynced shows what failstop.FS is for. Without it a power cut while a new MANIFEST comes
-// into force may leave a marker that names a missing file (cockroachdb/pebble issue 5825). The bare database is cut
-// as a check of the test itself.
+// TestSlowMarkerNeedsItsDirectorySynced shows one purpose of failstop.FS. Without that file system a power cut while a new MANIFEST
+// comes into force may leave a marker that names a missing file (cockroachdb/pebble issue 5825). The test cuts the power of a bare
+// database, too, to show that it cuts at the right moments.
 func TestSlowMarkerNeedsItsDirectorySynced(t *testing.T) {
 	r := rand.New(rand.NewPCG(tortureSeed(t), 0))
 	bare := rotateUnderCuts(t, r, func(fs vfs.FS) vfs.FS { return fs })
@@ -295,7 +296,7 @@ func rotateUnderCuts(t *testing.T, r *rand.Rand, wrap func(vfs.FS) vfs.FS) (n cu
 			t.Fatal(err)
 		}
 	}
-	for _, c := range clones[10:] { // the first ones are of a database in the making
+	for _, c := range clones[10:] { // the first ones are of a database that is being made
 		n.all++
 		db, err := pebble.Open("store", &pebble.Options{FS: c, Logger: silentLog{t}})
 		if err != nil {
@@ -310,7 +311,7 @@ func rotateUnderCuts(t *testing.T, r *rand.Rand, wrap func(vfs.FS) vfs.FS) (n cu
 	return n
 }
 
-// silentLog is the log of a bare database.
+// silentLog is a log of a database that fails the test on a fatal error and drops everything else.
 type silentLog struct{ t *testing.T }
 
 func (silentLog) Infof(string, ...any)             {}

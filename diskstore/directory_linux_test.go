@@ -11,13 +11,13 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// TestBoundDirectory: a directory that is mounted at a second place too is one directory, for the
+// TestBoundDirectory: a directory that is also mounted at a second place is still one directory, for the
 // process that owns it and for others.
 func TestBoundDirectory(t *testing.T) {
 	if os.Getenv("PUNCTUAL_BOUND") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestBoundDirectory$", "-test.count=1", "-test.v")
 		cmd.Env = append(os.Environ(), "PUNCTUAL_BOUND=1")
-		// Mounts of its own, and the right to make them.
+		// The child has mounts of its own, and the right to make some.
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},

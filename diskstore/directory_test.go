@@ -70,7 +70,7 @@ func TestOpenerChild(t *testing.T) {
 	fmt.Println(string(line))
 }
 
-// pushAll pushes messages name-0 to name-n, each for itself, in topic o, and returns the IDs.
+// pushAll pushes n messages, name-0 and so on, in topic o, each in a call of its own, and returns the IDs.
 func pushAll(t *testing.T, s *Store, name string, n int) (ids []string) {
 	t.Helper()
 	for i := range n {
@@ -80,7 +80,7 @@ func pushAll(t *testing.T, s *Store, name string, n int) (ids []string) {
 	return ids
 }
 
-// mustHold fails the test unless the store is sound and holds exactly these messages in topic o.
+// mustHold fails the test unless the store is sound and its live messages are exactly these, in topic o.
 func mustHold(t *testing.T, s *Store, ids []string) {
 	t.Helper()
 	if r := mustBeSound(t, s); r.Live != int64(len(ids)) {
@@ -93,7 +93,7 @@ func mustHold(t *testing.T, s *Store, ids []string) {
 	}
 }
 
-// mustBeRefused fails the test unless another process was refused with the name of this one.
+// mustBeRefused fails the test unless another process was refused with ErrLocked and the number of this process.
 func mustBeRefused(t *testing.T, o opened) {
 	t.Helper()
 	if !o.Locked || !strings.Contains(o.Err, fmt.Sprintf("process %d ", os.Getpid())) {
@@ -102,7 +102,7 @@ func mustBeRefused(t *testing.T, o opened) {
 }
 
 // TestOwnerReadsItsLock: a backup or a checksum in the owner's own process opens and closes every
-// file. With a file go the POSIX locks of the process.
+// file. When a process closes a file it loses its POSIX locks of that file, but the directory must keep its owner.
 func TestOwnerReadsItsLock(t *testing.T) {
 	dir := t.TempDir()
 	s := openAt(t, dir, nil)
@@ -114,7 +114,7 @@ func TestOwnerReadsItsLock(t *testing.T) {
 	mustHold(t, s, append(ids, pushAll(t, s, "later", 10)...))
 }
 
-// TestLockFileRemoved: who removes LOCK has not removed the owner.
+// TestLockFileRemoved: the directory keeps its owner when somebody removes the file LOCK.
 func TestLockFileRemoved(t *testing.T) {
 	dir := t.TempDir()
 	s := openAt(t, dir, nil)
@@ -130,15 +130,15 @@ func TestLockFileRemoved(t *testing.T) {
 	mustHold(t, s, append(ids, pushAll(t, s, "later", 10)...))
 }
 
-// lockless is a file system on which locks do not hold, as on some that come over a network.
+// lockless is a file system on which locks do not hold, as on some network file systems.
 type lockless struct{ vfs.FS }
 
 func (f lockless) Unwrap() vfs.FS { return f.FS }
 
 func (lockless) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// TestTwoOwners lets a second store open the directory of an open one, its lock defeated. The
-// first must notice before it reports anything more, and both keep what they have reported.
+// TestTwoOwners takes the lock of an open store away and lets a second store open its directory. The
+// first must notice that before it reports anything more, and what either has reported is kept.
 func TestTwoOwners(t *testing.T) { alone(t, twoOwners) }
 
 func twoOwners(t *testing.T) {
@@ -217,8 +217,8 @@ func letGoOfLock(t *testing.T, s *Store) {
 	}
 }
 
-// TestOpenedDuringTheFsync: the first store's push is in its fsync while a second one opens the
-// directory and reads it. It may be too late for that push, so it must not be reported.
+// TestOpenedDuringTheFsync: the first store's push is in its fsync while a second store opens the
+// directory and reads it. The second store may not have read the push, so the push must not be reported as stored.
 func TestOpenedDuringTheFsync(t *testing.T) { alone(t, openedDuringTheFsync) }
 
 func openedDuringTheFsync(t *testing.T) {
@@ -256,7 +256,8 @@ func openedDuringTheFsync(t *testing.T) {
 }
 
 // TestFormerOwnerLeavesFilesAlone: the database of the first store flushes after a second one has
-// opened the directory. The two number their files alike, so none may be made or removed.
+// opened the directory. The two number their files alike, so the first store must make none any more, and in the
+// end the directory has all messages of both.
 func TestFormerOwnerLeavesFilesAlone(t *testing.T) { alone(t, formerOwnerLeavesFilesAlone) }
 
 func formerOwnerLeavesFilesAlone(t *testing.T) {
@@ -281,7 +282,7 @@ func formerOwnerLeavesFilesAlone(t *testing.T) {
 	if err := old.Close(); !errors.Is(err, punctual.ErrStoreFailed) {
 		t.Errorf("close of the first store: %v, want ErrStoreFailed", err)
 	}
-	for _, n := range filesOf(t, mem) { // the second store's database may still be removing what it needs no more
+	for _, n := range filesOf(t, mem) { // some may be missing, because the second store's database removes what it needs no more
 		if !slices.Contains(before, n) {
 			t.Errorf("the first store made %s in the directory of the second, which held %v", n, before)
 		}
@@ -295,12 +296,12 @@ func formerOwnerLeavesFilesAlone(t *testing.T) {
 	closeStore(t, s)
 }
 
-// TestEveryChangeLooksForTheMark takes the mark away before, or during, each kind of change of a file.
-// Without the mark nothing is made or removed, and nothing is reported as kept.
+// TestEveryChangeLooksForTheMark takes the mark away before, or during, each kind of change that must look for the mark.
+// Without the mark no file is made, renamed or removed, and nothing is reported as kept.
 func TestEveryChangeLooksForTheMark(t *testing.T) {
 	buf := []byte("x")
 	for _, c := range []struct {
-		op     string // the call below that is not to be reached, or during which the mark goes
+		op     string // the call of the file system below that must not be reached, or during which the mark is removed
 		during bool
 		change func(fs vfs.FS, f vfs.File) error
 	}{
@@ -373,7 +374,7 @@ func TestEveryChangeLooksForTheMark(t *testing.T) {
 	}
 }
 
-// workAfter pushes before and after something that is done to the directory. Meanwhile it makes the store begin new
+// workAfter pushes before and after something happens to the directory. After each later push it makes the store begin new
 // files: a table, a log and a segment of the claim log. It returns the IDs that were reported as stored, and the
 // first error.
 func workAfter(t *testing.T, s *Store, happens func()) (ids []string, failed error) {
@@ -462,7 +463,7 @@ func directoryGone(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		happens func(dir string) error
-		after   string // where the messages are then, below the parent
+		after   string // the directory below the parent that has the messages then; empty if there is none
 	}{
 		{"moved", func(dir string) error { return os.Rename(dir, dir+"-moved") }, "store-moved"},
 		{"moved, an empty one in its place", func(dir string) error {
@@ -473,7 +474,7 @@ func directoryGone(t *testing.T) {
 		}, "store-moved"},
 		{"removed", os.RemoveAll, ""},
 	} {
-		for _, first := range []string{"a change of a file", "the free space", "close"} { // what finds it
+		for _, first := range []string{"a change of a file", "the free space", "close"} { // what finds out that the directory is gone
 			parent := t.TempDir()
 			dir := filepath.Join(parent, "store")
 			s, err := Open(dir, &Options{Logger: quiet})
@@ -532,8 +533,8 @@ func ownerFiles(t *testing.T, dir string) []string {
 	return names
 }
 
-// TestNewDirectoriesAreDurable cuts the power after the first push into a store of which the
-// directories above were new, too.
+// TestNewDirectoriesAreDurable cuts the power after the first pushes into a new store, above which
+// two directories were new, too.
 func TestNewDirectoriesAreDurable(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	s, err := Open("a/b/store", memOptions(mem))
@@ -547,8 +548,8 @@ func TestNewDirectoriesAreDurable(t *testing.T) {
 	mustHold(t, after, ids)
 }
 
-// TestNewerFormat: a store that a newer program has written is refused with both formats and what
-// to do. Neither Open nor Examine changes anything in the directory.
+// TestNewerFormat: a store that a newer program has written is refused with an error that names its format
+// and asks for a newer release. Neither Open nor Examine changes anything in the directory.
 func TestNewerFormat(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -601,7 +602,7 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// timesOf are the times of the last change of the files in a directory.
+// timesOf returns when each file in a directory was changed last.
 func timesOf(t *testing.T, dir string) map[string]time.Time {
 	t.Helper()
 	times := map[string]time.Time{}
@@ -615,7 +616,7 @@ func timesOf(t *testing.T, dir string) map[string]time.Time {
 	return times
 }
 
-// failedLocks tells of each attempt to lock a directory that failed.
+// failedLocks is a file system that sends to failed when an attempt to lock a directory has failed.
 type failedLocks struct {
 	vfs.FS
 	failed chan struct{}
@@ -632,7 +633,7 @@ func (f failedLocks) Lock(name string) (io.Closer, error) {
 	return l, err
 }
 
-// One who waits for a directory gets it when its owner ends, and is refused when it does not.
+// TestLockWait: an Open with a LockWait gets the directory when its owner ends, and ErrLocked when the owner goes on.
 func TestLockWait(t *testing.T) {
 	mem := vfs.NewMem()
 	first := openAt(t, "store", &Options{fs: mem, Logger: quiet})

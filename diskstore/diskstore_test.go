@@ -25,7 +25,7 @@ var testStart = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 // quiet is a logger for stores that are expected to complain.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// openAt opens a store and closes it in the end.
+// openAt opens a store, which is closed at the end of the test.
 func openAt(t *testing.T, dir string, o *Options) *Store {
 	t.Helper()
 	s, err := Open(dir, o)
@@ -75,7 +75,7 @@ func settle(t *testing.T, s punctual.Store, d punctual.Delivery, verb punctual.V
 	return errs[0]
 }
 
-// mustBeSound runs the full scan and fails for what it finds.
+// mustBeSound runs a full check and fails the test for each problem that it finds.
 func mustBeSound(t *testing.T, s *Store) punctual.CheckReport {
 	t.Helper()
 	r, err := s.Check(t.Context(), nil)
@@ -192,7 +192,7 @@ func TestClockNeverRunsBackwardsAcrossReopen(t *testing.T) {
 	if now, err := s.Now(t.Context()); err != nil || now.Before(testStart) {
 		t.Errorf("P8: clock says %v, %v after it had said %v", now, err, testStart)
 	}
-	clock.Advance(2 * time.Minute) // half of it counts while the clock lags
+	clock.Advance(2 * time.Minute) // the store's clock goes on by half of that, because the machine's is behind
 	if ds := claim(t, s, "o", 1); len(ds) != 1 {
 		t.Errorf("a clock that was set back an hour stopped deliveries")
 	}

@@ -14,7 +14,7 @@ func TestSlowDuties(t *testing.T) {
 	duties.Run(t, openFresh)
 }
 
-// TestSlowKillDuties kills processes while they do so.
+// TestSlowKillDuties kills processes while they copy for groups and forward follow-ups.
 func TestSlowKillDuties(t *testing.T) {
 	duties.RunKilled(t, "TestSlowKillDuties", func(t *testing.T) string { return t.TempDir() }, openQuietly)
 }
@@ -27,7 +27,7 @@ func openQuietly(t *testing.T, dir string) punctual.Store {
 	return s
 }
 
-// TestSlowSchedules has the cases of schedules over this store.
+// TestSlowSchedules runs the cases of recurring schedules over this store.
 func TestSlowSchedules(t *testing.T) {
 	t.Parallel()
 	duties.RunSchedules(t, openFresh)
@@ -38,5 +38,6 @@ func TestSlowKillSchedules(t *testing.T) {
 	duties.RunKilledSchedules(t, "TestSlowKillSchedules", func(t *testing.T) string { return t.TempDir() }, openQuietly)
 }
 
-// TestSlowScheduleEverySecond has a schedule for each second of some minutes.
+// TestSlowScheduleEverySecond lets a schedule for each second live for 500 simulated seconds, or as many as PUNCTUAL_TORTURE_SECONDS
+// says.
 func TestSlowScheduleEverySecond(t *testing.T) { duties.RunEverySecond(t, openFresh, 500) }

@@ -29,7 +29,8 @@ type endings struct {
 
 	mu      sync.Mutex // taken before the lock of the index
 	running bool       // guarded by mu: the goroutine runs
-	// queues are those that have messages to be ended; the first one is next. byTopic has the same queues. Guarded by mu.
+	// queues are those that have messages to be ended, or being ended; the next batch begins with the first one. byTopic has the same
+	// queues. Guarded by mu.
 	queues  []*endQueue
 	byTopic map[string]*endQueue
 }
@@ -42,10 +43,11 @@ type endQueue struct {
 	// added and ended count messages since the queue was made.
 	added, ended uint64
 	changed      chan struct{} // closed and replaced when ended or err changes
-	err          error         // why messages were put back
+	err          error         // why messages were put back; they count as ended then
 }
 
-// handed is a mark in a queue: it is reached when the messages that a claim has handed over, and all before them, are ended.
+// handed is a mark in a queue. It is reached when as many messages of the queue have been ended as the mark says, for example all
+// that a claim has handed over and all before them.
 type handed struct {
 	q    *endQueue
 	mark uint64
@@ -76,7 +78,8 @@ func (e *endings) add(c *memory.Reserved) handed {
 	return handed{q, q.added}
 }
 
-// full tells whether as many messages of a topic wait as its share allows. The mark next is reached when one of them is ended.
+// full tells whether the waiting messages of a topic cost as much as its share allows. The mark next is reached when one more
+// message of the topic is ended.
 func (e *endings) full(topic string) (next handed, full bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,7 +101,7 @@ func (e *endings) progress(h handed) (changed <-chan struct{}, reached bool, err
 	return h.q.changed, false, nil
 }
 
-// run ends messages until none waits. After an error none waits, because ended puts all of them back.
+// run ends messages until none waits. After an error none waits, because the method ended puts all of them back.
 func (e *endings) run() {
 	for from, batch := e.next(); len(batch) > 0; from, batch = e.next() {
 		e.ended(from, len(batch), e.s.endUndeliverable(context.Background(), batch))
@@ -131,8 +134,8 @@ func (e *endings) next() (from map[*endQueue]int, batch []*memory.Reserved) {
 	return from, batch
 }
 
-// ended notes that a batch of n messages has been ended. After an error the batch was put back, and ended puts back all that
-// waits, so that later claims encounter the messages again.
+// ended notes that a batch of n messages has been ended. After an error, what could not be ended of the batch was put back, and
+// ended puts back all that waits, so that later claims encounter the messages again.
 func (e *endings) ended(from map[*endQueue]int, n int, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -160,7 +163,8 @@ func (e *endings) ended(from map[*endQueue]int, n int, err error) {
 	e.queues = left
 }
 
-// endUndeliverable ends messages that claims have handed over. It puts those back that it could not end.
+// endUndeliverable ends messages that claims have handed over, in as many transactions as they need. It puts back those that it
+// could not end.
 func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Reserved) error {
 	for next := 0; next < len(undeliverable); {
 		done, err := s.writer.Some(ctx, next, len(undeliverable), func(tx *writer.Tx, i int) error {

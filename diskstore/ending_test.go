@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// pushExpiring pushes n messages that expire at once, in the given topic.
+// pushExpiring pushes n messages in the given topic that expire 1 ms after they are due, which is now.
 func pushExpiring(t *testing.T, s punctual.Store, topic string, n int) {
 	t.Helper()
 	for from := 0; from < n; from += 1000 {
@@ -26,8 +26,8 @@ func pushExpiring(t *testing.T, s punctual.Store, topic string, n int) {
 	}
 }
 
-// TestExpiredBacklogInBatches: a claim of one message meets 20,000 expired ones before it. They are ended many at a time, by
-// one goroutine.
+// TestExpiredBacklogInBatches: a claim of one message encounters 20,000 expired ones before it. They are ended many at a time, and
+// the number of goroutines stays small.
 func TestExpiredBacklogInBatches(t *testing.T) {
 	const expired = 20_000
 	var most atomic.Int64
@@ -35,7 +35,7 @@ func TestExpiredBacklogInBatches(t *testing.T) {
 	fs := hookFS{vfs.NewMem(), func(op fsOp) error {
 		if armed.Load() && op.kind == "sync" && strings.HasSuffix(op.name, ".log") {
 			most.Store(max(most.Load(), int64(runtime.NumGoroutine())))
-			time.Sleep(2 * time.Millisecond) // as an fsync takes; nothing depends on how long
+			time.Sleep(2 * time.Millisecond) // about as long as an fsync; nothing depends on the length
 		}
 		return nil
 	}}
@@ -63,7 +63,7 @@ func TestExpiredBacklogInBatches(t *testing.T) {
 	}
 }
 
-// lastTxn is the number of the last transaction.
+// lastTxn returns the number of the last transaction.
 func lastTxn(t *testing.T, s *Store) (n uint64) {
 	t.Helper()
 	tx, err := s.writer.Begin(t.Context())
@@ -74,8 +74,8 @@ func lastTxn(t *testing.T, s *Store) (n uint64) {
 	return s.db.LastTxn()
 }
 
-// TestDeathIsDatedByItsTransaction: a message waits for its end for two seconds after a claim encountered it. It died then,
-// and its last attempt failed then.
+// TestDeathIsDatedByItsTransaction: a message waits for its end for two seconds after a claim encountered it. Its death and the
+// failure of its last attempt have the time of the transaction that ends it, not that of the claim.
 func TestDeathIsDatedByItsTransaction(t *testing.T) {
 	_, s, clock, _ := leasedStore(t)
 	defer closeStore(t, s)

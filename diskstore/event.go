@@ -8,9 +8,9 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// A topic that tells of events (punctual.Settings.Emit) has a message stored in its companion for each of them, in the
-// transaction of the change. So there is one exactly for each change that a crash leaves. The transaction that stores an event
-// also ends what the companion has kept for too long.
+// For each event of a topic that tells of events (punctual.Settings.Emit) a message is stored in a companion (storekit.EventTopic),
+// in the transaction of the change. So there is exactly one for each change that a crash leaves. The transaction that stores an
+// event also ends some of the messages that the companion has kept for too long.
 
 // tell adds the message that tells of e, an event of the topic t, to the transaction. The number of the message is in its ID, so
 // that the IDs of a topic's events are in the order of the events.
@@ -32,7 +32,7 @@ func (s *Store) tell(tx *writer.Tx, t *topics.Topic, e *punctual.Event) error {
 }
 
 // sweepEvents ends the first messages of a companion of events, as a claim would, until it encounters one that a claim would
-// deliver.
+// deliver, or has tried storekit.MaxSweptEvents.
 func sweepEvents(tx *writer.Tx, events *topics.Topic) error {
 	for range storekit.MaxSweptEvents {
 		f, r, err := tx.First(events)
@@ -43,7 +43,7 @@ func sweepEvents(tx *writer.Tx, events *topics.Topic) error {
 		if to.To == lifecycle.Stay {
 			return nil
 		}
-		if d, ok := tx.DetachFirst(events, f); ok { // else a claim or a settlement was first
+		if d, ok := tx.DetachFirst(events, f); ok { // else a claim or a settlement has acted on the message meanwhile
 			tx.Apply(d, r, to)
 		}
 	}

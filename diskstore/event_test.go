@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// tellingRig has topic o tell of events.
+// tellingRig opens a store whose topic o tells of the given events, and keeps them for a minute.
 func tellingRig(t *testing.T, o *Options, on punctual.Events) (*Store, *storekit.ManualClock) {
 	t.Helper()
 	clock := storekit.NewManualClock(testStart)
@@ -24,7 +24,7 @@ func tellingRig(t *testing.T, o *Options, on punctual.Events) (*Store, *storekit
 	return s, clock
 }
 
-// toldOf are the events that wait.
+// toldOf returns the events of topic o that are ready.
 func toldOf(t *testing.T, s *Store) (events []punctual.Event) {
 	t.Helper()
 	page, err := s.List(t.Context(), punctual.ListQuery{Topic: "o@events", State: punctual.StateReady, Limit: 1000})
@@ -41,8 +41,8 @@ func toldOf(t *testing.T, s *Store) (events []punctual.Event) {
 	return events
 }
 
-// TestEventsOnDiskAloneAreSwept: what is too old goes when events come, 64 with each, wherever it is: memory has room for few,
-// and the store was opened anew. An event that somebody works on stays, and so does what is not too old.
+// TestEventsOnDiskAloneAreSwept: each new event drops up to 64 that have expired, also those on disk alone: memory has room for few,
+// and the store is opened anew in between. An event under a lease stays, and so do those that have not expired.
 func TestEventsOnDiskAloneAreSwept(t *testing.T) {
 	const old = 200
 	mem := vfs.NewMem()
@@ -81,7 +81,7 @@ func TestEventsOnDiskAloneAreSwept(t *testing.T) {
 	}
 }
 
-// TestEventTakesItsID: a message that somebody has pushed under the ID of the next event goes, in whatever state it is.
+// TestEventTakesItsID: a message that somebody has pushed under the ID of the next event is replaced, in whatever state it is.
 func TestEventTakesItsID(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -98,7 +98,7 @@ func TestEventTakesItsID(t *testing.T) {
 			if _, err := s.Configure(t.Context(), "o@events", punctual.SettingsPatch{DedupeWindow: ptr(time.Hour)}); err != nil {
 				t.Fatal(err)
 			}
-			next := s.db.NextNumber() + 2 // after the message of that ID, and the one that is told of
+			next := s.db.NextNumber() + 2 // the numbers before are for the message with that ID, and for the one that is told of
 			if c.name == "free" {
 				next--
 			} else {
@@ -118,7 +118,7 @@ func TestEventTakesItsID(t *testing.T) {
 	}
 }
 
-// TestEventAfterAReopen: a store that was opened under a lease tells of its ack, and has lost when the lease began.
+// TestEventAfterAReopen: a store that was opened anew under a lease tells of the ack, but does not know any more when the lease began.
 func TestEventAfterAReopen(t *testing.T) {
 	o := &Options{fs: vfs.NewMem(), byHand: true}
 	s, clock := tellingRig(t, o, punctual.EventAcked)

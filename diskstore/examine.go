@@ -8,22 +8,22 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/examine"
 )
 
-// Examine says what the store in a directory stands on, or would stand on, without opening it; see
-// punctual.Examiner. It is for stores that refuse to open; an open one has a method of the
+// Examine examines what a store in a directory depends on, without opening it: the directory itself, the lock, the files, the disk,
+// the clock and the file system; see punctual.Examiner. It is for stores that refuse to open; an open store has a method of the
 // same name. Of the options Clock, CacheBytes, ReserveBytes and CommitTimeout count; o may be nil.
 //
-// Nothing is changed, but where it is allowed one small file is made, written, synced and removed. It is in the
-// directory, or in the nearest one above that exists. The lock is tried for an instant, and held only to look again
-// at what seems damaged.
+// Examine changes nothing, but where it may it makes one small file, writes it, syncs it and removes it. The file is in the
+// directory, or in the nearest one above that exists. Examine tries the lock for an instant, and holds it only to read again
+// what seems damaged.
 //
-// The damage found is what opening the store would meet; only Check reads everything. A disk that
-// does not answer for CommitTimeout is a finding; the goroutine that asked it ends when it answers.
+// The damage found is what opening the store would encounter; only Check reads everything. A disk that
+// does not answer for CommitTimeout is a finding; the goroutine that asked the disk ends when that answers.
 func Examine(ctx context.Context, dir string, o *Options) ([]punctual.Finding, error) {
 	opt := o.withDefaults()
 	return examine.Run(ctx, dir, opt.examination())
 }
 
-// Examine says what the store stands on; see punctual.Examiner. A store that has failed may be
+// Examine examines what the store depends on; see punctual.Examiner. A store that has failed may be
 // examined, too. Like the function Examine it makes and removes one small file.
 func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 	if err := s.state.EnterFailed(); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// examined is what Examine says of a directory.
+// examined returns what Examine finds of a directory.
 func examined(t *testing.T, dir string, o *Options) []punctual.Finding {
 	t.Helper()
 	fs, err := Examine(t.Context(), dir, o)
@@ -69,7 +69,7 @@ func storeIn(t *testing.T, dir string, o *Options) {
 	closeStore(t, s)
 }
 
-// contentsOf is every file of a directory.
+// contentsOf returns the content of every file of a directory, by its path.
 func contentsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -195,7 +195,7 @@ func TestExamineDamage(t *testing.T) {
 		{"the manifest is missing", func(t *testing.T, dir string) { removeAll(t, dir, "MANIFEST-*") }, punctual.SeverityBad, "MANIFEST"},
 		{"the marker is missing", func(t *testing.T, dir string) { removeAll(t, dir, "marker.manifest*") }, punctual.SeverityBad, "marker.manifest"},
 		{"the claim log is damaged", func(t *testing.T, dir string) {
-			closeStore(t, openAt(t, dir, nil)) // the segment is not the first one then
+			closeStore(t, openAt(t, dir, nil)) // so that the segment is not number 1, of which no damage is reported
 			segments, err := filepath.Glob(filepath.Join(dir, claimlog.Prefix+"*"))
 			if err != nil || len(segments) != 1 {
 				t.Fatalf("segments %v, %v; want one", segments, err)
@@ -251,7 +251,7 @@ func TestExamineANewerFormat(t *testing.T) {
 	mustFind(t, examined(t, dir, nil), "store", punctual.SeverityBad, fmt.Sprintf("format %d", directory.FormatVersion+1))
 }
 
-// TestExamineWithoutPermission: as root, too, whom no mode keeps out.
+// TestExamineWithoutPermission has the file system refuse instead of a mode of the directory, because a mode does not keep root out.
 func TestExamineWithoutPermission(t *testing.T) {
 	for _, cause := range []error{syscall.EROFS, syscall.EACCES} {
 		mem := vfs.NewMem()
@@ -272,7 +272,7 @@ func TestExamineWithoutPermission(t *testing.T) {
 	mustFind(t, fs, "directory", punctual.SeverityBad, "permission denied")
 }
 
-// unreadable lets nobody look into a directory.
+// unreadable is a file system that refuses every Stat.
 type unreadable struct{ vfs.FS }
 
 func (f unreadable) Unwrap() vfs.FS { return f.FS }
@@ -313,7 +313,7 @@ func examineAFailedStore(t *testing.T) {
 	}
 }
 
-// TestExamineAHangingDisk: a disk that does not answer is a finding, and an impatient caller gets
+// TestExamineAHangingDisk: a disk that does not answer is a finding, and a caller whose context ends gets
 // what was found until then.
 func TestExamineAHangingDisk(t *testing.T) {
 	mem := vfs.NewMem()
@@ -341,7 +341,7 @@ func TestExamineAHangingDisk(t *testing.T) {
 	}
 	mustFind(t, fs, "store", punctual.SeverityGood, "format 1")
 	close(release)
-	<-goOn // the disk answers: both goroutines take their files away
+	<-goOn // now that the disk answers, both goroutines remove their files
 	<-goOn
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// deepError is as the errors of the database are: its text has several lines, and a stack when it is logged.
+// deepError is like the errors of the database: its text has several lines, and a stack when package fmt formats it.
 type deepError struct{}
 
 func (deepError) Error() string { return "an error of the database\n<corruption detail carrier>" }
@@ -27,8 +27,8 @@ func (e deepError) Format(f fmt.State, _ rune) {
 	io.WriteString(f, e.Error()+"\n(1) attached stack trace\n  | main.main\n  | \t/src/main.go:12")
 }
 
-// TestFailureTextsAreOneLine: an error of a store names what was done and what to do, in one line, and so does
-// its log. The database's stacks are for its own authors.
+// TestFailureTextsAreOneLine: an error of a failed store says what to do, in one line, and each line of its log is plain, too. Neither
+// has the stacks of the database, which are for the database's authors.
 func TestFailureTextsAreOneLine(t *testing.T) { alone(t, failureTextsAreOneLine) }
 
 func failureTextsAreOneLine(t *testing.T) {
@@ -115,7 +115,7 @@ func mustBePlain(t *testing.T, what, text string) {
 	}
 }
 
-// TestNoFileDescriptorLeft: while no file can be opened the store waits.
+// TestNoFileDescriptorLeft: the store waits while no file can be opened, and then goes on.
 func TestNoFileDescriptorLeft(t *testing.T) {
 	var refusals atomic.Int64 // how many more files cannot be opened
 	var refused atomic.Int64

@@ -23,11 +23,11 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// waitLimit is how long a call may take before it counts as hanging. Nothing here takes
-// a hundredth of it.
+// waitLimit is how long a call may take before it counts as hanging. A call that does not
+// hang takes far less.
 const waitLimit = 30 * time.Second
 
-// within runs f; it fails and returns false when f hangs.
+// within runs f. If f hangs, within fails the test and returns false.
 func within(t *testing.T, what string, f func()) bool {
 	t.Helper()
 	done := make(chan struct{})
@@ -44,8 +44,8 @@ func within(t *testing.T, what string, f func()) bool {
 	}
 }
 
-// ourGoroutines are the stacks of the goroutines of this package, but for the tests' own and those that a failed
-// store cannot end. The latter are inside the database, or left waiting for it by Close (shutDown).
+// ourGoroutines returns the stacks of the goroutines of this package, without those of the tests and those that a failed
+// store cannot end. The latter are inside the database, or Close has left them waiting for the database (shutDown).
 func ourGoroutines() (stacks []string) {
 	buf := make([]byte, 4<<20)
 	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -58,7 +58,7 @@ func ourGoroutines() (stacks []string) {
 	return stacks
 }
 
-// mustLeaveNothing waits for goroutines that are about to end.
+// mustLeaveNothing waits for goroutines that are about to end, and fails the test for those that do not.
 func mustLeaveNothing(t *testing.T) {
 	deadline := time.Now().Add(waitLimit)
 	for len(ourGoroutines()) > 0 && time.Now().Before(deadline) {
@@ -69,9 +69,9 @@ func mustLeaveNothing(t *testing.T) {
 	}
 }
 
-// alone runs a test in a process of its own. A failed store cannot end the goroutines that its
-// database keeps, or that are stuck in it. A bad mistake ends the process. Neither may disturb the
-// other tests. What is left of our own goroutines is a failure.
+// alone runs a test in a process of its own, so that it does not disturb the other tests: a failed store cannot end the
+// goroutines that its database keeps, or that are stuck in it, and a bad mistake may end the process. The test fails if
+// goroutines of our own are left.
 func alone(t *testing.T, body func(t *testing.T)) {
 	if os.Getenv("PUNCTUAL_ALONE") == t.Name() {
 		body(t)
@@ -79,7 +79,7 @@ func alone(t *testing.T, body func(t *testing.T)) {
 		if t.Failed() {
 			os.Exit(1)
 		}
-		os.Exit(0) // TestMain would find the database's goroutines
+		os.Exit(0) // because TestMain would find the database's goroutines
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=15m")
 	cmd.Env = append(os.Environ(), "PUNCTUAL_ALONE="+t.Name())
@@ -117,7 +117,7 @@ func (r *rig) note(e ledger.Line) {
 	r.lines = append(r.lines, e)
 }
 
-// history is what was done so far, up to a power cut.
+// history returns a ledger of what was done so far, up to a power cut.
 func (r *rig) history() *ledger.Ledger {
 	l := newLedger()
 	l.Expected = append(slices.Clone(expected), "store_failed", "no_space")
@@ -128,8 +128,8 @@ func (r *rig) history() *ledger.Ledger {
 	return l
 }
 
-// checkCopies opens copies of the disk as a restart of the process and as a power cut would leave it.
-// It compares them with the history.
+// checkCopies opens three copies of the disk: with all that was not synced, as a kill leaves it, and with half of that and with
+// nothing of it, as a power cut may. It compares each with the history.
 func (r *rig) checkCopies(what string) {
 	r.t.Helper()
 	for _, percent := range []int{100, 50, 0} {
@@ -150,13 +150,13 @@ func (r *rig) checkCopies(what string) {
 	}
 }
 
-// workload is one that makes single calls.
+// workload returns a workload that is ready to make single calls.
 func (r *rig) workload(s *Store, process int64, seed uint64) *ledger.Workload {
 	return (&ledger.Workload{Store: s, Process: process, Seed: seed, Emit: r.note}).Begin()
 }
 
-// script is a short life of a store: work, a flush, work, closed, reopened, work. It ends
-// early when the store cannot be opened. It tells whether the life was complete and met no error.
+// script is a short life of a store: it is opened, used, maintained and closed, which flushes the database, and then all that once
+// more. It ends early when the store cannot be opened. complete tells whether the life came to its end without an error.
 func (r *rig) script(what string) (complete bool) {
 	complete = true
 	for part := range 2 {
@@ -193,8 +193,8 @@ func (r *rig) script(what string) (complete bool) {
 	return complete
 }
 
-// checkOpenError holds the error of an Open on a bad disk against P13: it is not the store that
-// is damaged.
+// checkOpenError checks the error of an Open on a bad disk: it must not say that the store is
+// damaged (P13), and Open must have given the lock back.
 func (r *rig) checkOpenError(what string, err error) {
 	if errors.Is(err, punctual.ErrCorrupt) {
 		r.t.Errorf("P13: %s: the disk refuses, but Open says that the store is damaged: %v", what, err)
@@ -209,7 +209,7 @@ func (r *rig) checkOpenError(what string, err error) {
 	}
 }
 
-// checkError holds an error of a call against P13.
+// checkError checks that the error of a call is one that P13 allows, and that a failed store stays failed.
 func (r *rig) checkError(what string, s *Store, err error) {
 	switch {
 	case err == nil:
@@ -238,7 +238,7 @@ func (r *rig) mustStayFailed(what string, s *Store) {
 	}
 }
 
-// anyLease is the ack of a lease that is in force in memory, or of one that nobody holds.
+// anyLease returns the ack of a lease that memory knows, or if there is none an ack that no message has.
 func anyLease(s *Store) punctual.Settlement {
 	for _, v := range s.index.ViewAll() {
 		for _, h := range v.Leases {
@@ -248,8 +248,8 @@ func anyLease(s *Store) punctual.Settlement {
 	return punctual.Settlement{Topic: "t0", ID: "x", Token: 1, Verb: punctual.SettleAck}
 }
 
-// callsOf is a call of each method of a store that a failed store refuses. A sound store takes each of them without
-// an error while the lease of held is in force. So it is the state of the store that refuses, not a check of the
+// callsOf returns a call of each method that a failed store refuses. A store that has not failed takes each of them without
+// an error while the lease of held is current. So what refuses the call is the state of the store, not a check of the
 // arguments before it.
 func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string]func() error {
 	topic, id, attempts := held.Topic, held.ID, 3
@@ -312,12 +312,12 @@ func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string
 	}
 }
 
-// TestFailedStoreTakesNoCall makes each call on a sound store, which takes it, and on one that has failed.
-// That one refuses it and changes nothing, neither in its files nor in memory.
+// TestFailedStoreTakesNoCall makes each call on a store that works, which takes the call, and on one that has failed.
+// The failed one refuses the call, changes no file, and keeps the lease in memory.
 func TestFailedStoreTakesNoCall(t *testing.T) { alone(t, failedStoreTakesNoCall) }
 
 func failedStoreTakesNoCall(t *testing.T) {
-	// What else a failed store answers; and Backup, which is Archive into a directory of the machine.
+	// A failed store does not refuse Close, Durability and Examine. Backup is not tried, because it is Archive into a directory.
 	goesOn := map[string]bool{"Close": true, "Durability": true, "Examine": true, "Backup": true}
 	for m := range reflect.TypeFor[*Store]().Methods() {
 		if calls := callsOf(t.Context(), nil, punctual.Settlement{}); calls[m.Name] == nil && !goesOn[m.Name] {
@@ -360,8 +360,32 @@ func failedStoreTakesNoCall(t *testing.T) {
 	}
 }
 
-// TestSlowEveryFault fails the n-th change of a file, once or from then on. It does so for every few n until the life of
-// the store ends before the n-th change. That life is making it, work, flush, close and reopening.
+// TestOrderOfChecks makes each call with a context that has ended: on a store that is open the call ends with the context's error, and
+// on one that is closed with ErrClosed. Both are definite, and a message and its lease stay as they were.
+func TestOrderOfChecks(t *testing.T) {
+	_, s, _, d := leasedStore(t)
+	defer closeStore(t, s)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	calls := callsOf(ended, s, settlement(d, punctual.SettleAck)[0])
+	for name, call := range calls {
+		if err := call(); !errors.Is(err, context.Canceled) || !punctual.Definite(err) {
+			t.Errorf("P13: %s with a context that has ended: %v, want the context's error, definite", name, err)
+		}
+	}
+	if held := anyLease(s); held.Token != d.Token {
+		t.Errorf("after calls that were refused the lease in force is %+v, want that of %+v", held, d)
+	}
+	closeStore(t, s)
+	for name, call := range calls {
+		if err := call(); !errors.Is(err, punctual.ErrClosed) || !punctual.Definite(err) {
+			t.Errorf("P13: %s of a closed store, with a context that has ended: %v, want ErrClosed, definite", name, err)
+		}
+	}
+}
+
+// TestSlowEveryFault runs the script and fails the n-th change of a file, once or from then on. It does so for some eight values
+// of n, spread over the life of the store, until that life ends before the n-th change.
 func TestSlowEveryFault(t *testing.T) { alone(t, everyFault) }
 
 func everyFault(t *testing.T) {
@@ -392,8 +416,8 @@ func everyFault(t *testing.T) {
 	}
 }
 
-// oneFault runs the script with a fault at the k-th change, and from then on if sticky. It returns false when
-// the life of the store, which met no fault then, ended before that change.
+// oneFault runs the script with a fault at the k-th change, and at all later ones if sticky is set. reached is false when
+// the life of the store ended before that change, and so without a fault.
 func oneFault(t *testing.T, what string, k int, fault error, sticky bool) (reached bool) {
 	r := newRig(t)
 	r.faults.set(func(n int, op fsOp) error {
@@ -421,13 +445,13 @@ func oneFault(t *testing.T, what string, k int, fault error, sticky bool) (reach
 	return reached
 }
 
-// isLog tells the database's log from the claim log.
+// isLog tells whether a call is for the database's log, which has the same ending as the claim log.
 func isLog(op fsOp) bool {
 	return strings.HasSuffix(op.name, ".log") && !strings.HasPrefix(op.name, "claims-")
 }
 
-// TestSlowFailedSyncOfTheLog fails the fsync of the log once, at each of the first syncs, while
-// several callers wait for it. The fsync that would follow succeeds; nobody may take it for theirs.
+// TestSlowFailedSyncOfTheLog fails one fsync of the log, each of the first 25 in turn, while
+// several callers wait for it. A later fsync would succeed; no caller may take that for their own.
 func TestSlowFailedSyncOfTheLog(t *testing.T) { alone(t, failedSyncOfTheLog) }
 
 func failedSyncOfTheLog(t *testing.T) {
@@ -464,8 +488,8 @@ func failedSyncOfTheLog(t *testing.T) {
 	}
 }
 
-// TestCallsUnderWayWhenTheLogFails looks at the errors themselves: those who wait for the fsync
-// that fails learn that their call may or may not have happened.
+// TestCallsUnderWayWhenTheLogFails checks the errors themselves: a push that waits for the fsync
+// that fails may or may not have happened, and its error says so; a later push certainly did not happen.
 func TestCallsUnderWayWhenTheLogFails(t *testing.T) { alone(t, callsUnderWayWhenTheLogFails) }
 
 func callsUnderWayWhenTheLogFails(t *testing.T) {
@@ -496,7 +520,7 @@ func callsUnderWayWhenTheLogFails(t *testing.T) {
 	}
 }
 
-// unlockFS is a hookFS that tells when a lock is about to be given back.
+// unlockFS is a hookFS that calls unlocks when a lock is about to be given back.
 type unlockFS struct {
 	hookFS
 	unlocks func()
@@ -520,8 +544,8 @@ func (l notedLock) Close() error {
 	return l.Closer.Close()
 }
 
-// flushStopped tells whether a flush is stopped for good (failstop.BlockForever): its own goroutine, or the one that writes
-// the table for it.
+// flushStopped tells whether a flush is stopped for good (failstop.BlockForever): the goroutine of the flush itself, or the one that
+// writes its table.
 func flushStopped() bool {
 	buf := make([]byte, 4<<20)
 	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -534,14 +558,14 @@ func flushStopped() bool {
 }
 
 // TestSlowFailedStoreLeavesItsFilesAlone reopens a directory in the same process after a failure, as
-// the documentation advises. The database of the failed store is in the middle of a flush. The directory has
+// docs/durability.md allows. The database of the failed store is in the middle of a flush. The directory has
 // no new owner before the change of a file that is under way has ended. What the flush does
 // afterwards does not touch the files of the new owner.
 func TestSlowFailedStoreLeavesItsFilesAlone(t *testing.T) { alone(t, failedStoreLeavesItsFilesAlone) }
 
 func failedStoreLeavesItsFilesAlone(t *testing.T) {
 	r := newRig(t)
-	atUnlock := make(chan int, 2) // the changes that the old store had made when it let its directory go
+	atUnlock := make(chan int, 2) // how many changes of files the old store had made when it gave its lock back
 	r.opt.fs = unlockFS{hookFS{r.mem, r.faults.hook}, func() {
 		count, _, _ := r.faults.state()
 		atUnlock <- count
@@ -619,7 +643,7 @@ func failedStoreLeavesItsFilesAlone(t *testing.T) {
 	r.checkCopies("after a failed store was reopened in the same process")
 }
 
-// openWhenFree opens the store as soon as its directory is let go.
+// openWhenFree opens the store as soon as its directory has no owner any more.
 func openWhenFree(t *testing.T, o *Options) *Store {
 	t.Helper()
 	for deadline := time.Now().Add(waitLimit); ; runtime.Gosched() {
@@ -633,7 +657,7 @@ func openWhenFree(t *testing.T, o *Options) *Store {
 	}
 }
 
-// TestSlowHangingDisk lets one kind of call to the disk never return: calls must end all the same, and
+// TestSlowHangingDisk lets one kind of call to the disk hang until the end: the store's calls must end all the same, and
 // so must Close.
 func TestSlowHangingDisk(t *testing.T) {
 	t.Parallel()
@@ -700,7 +724,7 @@ func hangs(t *testing.T, what string, hang func(fsOp) bool, call func(context.Co
 			return nil
 		}
 		if gone {
-			stop() // the disk has the call in hand
+			stop() // because the call has reached the disk
 		}
 		return gate
 	})

@@ -3,22 +3,24 @@ package diskstore
 import (
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// hookFS asks a hook before each call that changes the files, and fails the call with what the
-// hook returns. The hook may also wait, or copy the file system. pebble's errorfs would
+// hookFS asks a hook before the calls that change files, and before a directory is opened, and fails the call with what the
+// hook returns. The hook may also wait, or copy the file system. Pebble's errorfs would
 // do, but for its ReuseForWrite, which returns a file without faults.
 type hookFS struct {
 	vfs.FS
 	hook func(op fsOp) error
 }
 
-// fsOp is one call: create, link, remove, rename, mkdir, opendir, write, sync or lock of a
-// file. The path is whole, name is its last part.
+// fsOp is one call: kind is create, link, remove, rename, mkdir, opendir, write or sync, path is the
+// path of the file, and name its last part.
 type fsOp struct{ kind, name, path string }
 
 func (f hookFS) Unwrap() vfs.FS { return f.FS }
@@ -104,8 +106,8 @@ func (f hookFS) MkdirAll(dir string, perm os.FileMode) error {
 	return f.FS.MkdirAll(dir, perm)
 }
 
-// hookFile is an open file of a hookFS. It hides the descriptor, through which the database
-// could pass it by.
+// hookFile is an open file of a hookFS. It hides the file descriptor, because the database could use that
+// without asking the hook.
 type hookFile struct {
 	vfs.File
 	fs   hookFS
@@ -149,14 +151,44 @@ func (f hookFile) SyncTo(n int64) (bool, error) {
 	return f.File.SyncTo(n)
 }
 
+// failingReads is a disk that does not read tables while armed is set.
+type failingReads struct {
+	vfs.FS
+	armed  atomic.Bool
+	failed atomic.Int64 // how many reads failed
+}
+
+func (f *failingReads) Unwrap() vfs.FS { return f.FS }
+
+func (f *failingReads) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	file, err := f.FS.Open(name, opts...)
+	if err != nil || !strings.HasSuffix(name, ".sst") {
+		return file, err
+	}
+	return failingFile{file, f}, nil
+}
+
+type failingFile struct {
+	vfs.File
+	fs *failingReads
+}
+
+func (f failingFile) ReadAt(b []byte, off int64) (int, error) {
+	if f.fs.armed.Load() {
+		f.fs.failed.Add(1)
+		return 0, errIO
+	}
+	return f.File.ReadAt(b, off)
+}
+
 // faults is a hook that can be told to fail or to hang.
 type faults struct {
 	mu    sync.Mutex
 	count int                         // guarded by mu: calls so far
-	rule  func(n int, op fsOp) error  // guarded by mu: the fault of a call, by its number
-	wait  func(op fsOp) chan struct{} // guarded by mu: what a call waits for
-	hits  int                         // guarded by mu: faults so far
-	last  fsOp                        // guarded by mu: where the last one was
+	rule  func(n int, op fsOp) error  // guarded by mu: the error of a call, by its number, or nil
+	wait  func(op fsOp) chan struct{} // guarded by mu: what a call waits for, or nil
+	hits  int                         // guarded by mu: how many calls got an error or had to wait so far
+	last  fsOp                        // guarded by mu: the last of these calls
 }
 
 func (f *faults) hook(op fsOp) error {
@@ -201,7 +233,7 @@ func (f *faults) state() (count, hits int, last fsOp) {
 	return f.count, f.hits, f.last
 }
 
-// afterKill is the file system as a killed process leaves it.
+// afterKill returns the file system as a killed process leaves it.
 func afterKill(mem *vfs.MemFS) *vfs.MemFS {
 	return mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 }

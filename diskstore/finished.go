@@ -22,7 +22,7 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
 	}
 	defer tv.close()
-	f, ok, err := tv.snap.Finished(tv.Num, id) // nothing is kept in topic 0, which is none
+	f, ok, err := tv.snap.Finished(tv.Num, id) // finds nothing if there is no such topic, because no topic has number 0
 	if err != nil {
 		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
 	}
@@ -32,9 +32,9 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	return f, nil
 }
 
-// ListFinished returns one page of a topic's finished records; see punctual.FinishedKeeper. The records of all topics together are in
-// the order of the list. Where those of other topics lie between, ListFinished passes over up to 10,000 of their times for one page. If
-// that does not fill the page, and the topic has no more than 10,000 records, ListFinished reads and sorts all of them instead.
+// ListFinished returns one page of a topic's finished records; see punctual.FinishedKeeper. On disk the records of all topics
+// together are in the order of the list, and ListFinished looks at up to 10,000 keys of that order for one page. If more than 5,000
+// of these lead to no record of the topic, and the topic has no more than 10,000 records, it reads and sorts all of them instead.
 func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
 	q, err := storekit.CheckFinished(q)
 	after, wrong := storekit.ParseFinishedPlace(q.After)
@@ -60,7 +60,7 @@ func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (pun
 	return page, nil
 }
 
-// finishedRange is where the records are that a query may select behind a place.
+// finishedRange returns the range of the records that a query may select after a place.
 func (tv *topicView) finishedRange(q *punctual.FinishedQuery, after storekit.FinishedPlace) database.FinishedRange {
 	first, last := storekit.FinishedSpan(q, tv.now)
 	r := database.FinishedRange{From: storekit.FinishedPlace{Until: first}, To: storekit.FinishedPlace{Until: math.MaxInt64}, Backwards: q.Descending}
@@ -72,7 +72,7 @@ func (tv *topicView) finishedRange(q *punctual.FinishedQuery, after storekit.Fin
 	case q.Descending && after.Compare(r.To) < 0:
 		r.To = after
 	case !q.Descending && after.Compare(r.From) >= 0:
-		r.From = storekit.FinishedPlace{Until: after.Until, ID: after.ID + "\x00"} // the place next to after: no ID has this byte
+		r.From = storekit.FinishedPlace{Until: after.Until, ID: after.ID + "\x00"} // the first place after after: no ID has this byte
 	}
 	if r.To.Compare(r.From) < 0 {
 		r.To = r.From

@@ -19,10 +19,10 @@ import (
 // TestCrashLeavesSettlementsWhole cuts the power, or kills the process, while goroutines settle messages with follow-ups. In what
 // is left each settlement has happened with all its follow-ups or not at all. Three structures show that:
 //
-//   - A tree: whoever acks a node stores its children with the ack. So a node is there if and only if its parent is not, unless it
-//     was settled itself. The children of a node are together in a companion of its topic or in another topic, as its depth says.
-//   - The events of topic tree: it tells of each node there that was stored, and of each that was acked, once.
-//   - A tick, as schedules have them: its ack stores an occurrence and the tick itself anew, with the number of the next one.
+//   - A tree: whoever acks a node stores its children with the ack. So a node is there if and only if its parent is not, unless the
+//     node was settled itself. The topic of a node depends on its depth: "tree", its companion "tree@next", or "wood".
+//   - The events of topic tree: it tells of each of its nodes that was stored, and of each that was acked, once.
+//   - A tick, as schedules have them: its ack stores an occurrence, and the tick itself anew with the next number.
 func TestCrashLeavesSettlementsWhole(t *testing.T) {
 	t.Parallel()
 	seed := tortureSeed(t)
@@ -80,8 +80,8 @@ func newCrashRun(rng *rand.Rand) *crashRun {
 	return &crashRun{mem: vfs.NewCrashableMem(), rng: rng, begun: make(map[string]bool), done: make(map[string]bool)}
 }
 
-// hook copies the files before some changes of one. No answer is noted meanwhile, because that takes the same lock, because
-// callers write down each answer.
+// hook copies the files before some changes of one. It holds mu, so that no caller writes an answer down meanwhile: what begun and
+// done say is what callers knew before the crash.
 func (c *crashRun) hook(op fsOp) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +101,7 @@ func (c *crashRun) hook(op fsOp) error {
 	return nil
 }
 
-// topicOfNode is where a node of a tree is. A node is named by the way to it: 3.1.2 is the second child of 3.1.
+// topicOfNode returns the topic of a node of a tree. A node is named by the path to it: 3.1.2 is the second child of 3.1.
 func topicOfNode(id string) string {
 	return []string{"tree", "tree@next", "wood"}[strings.Count(id, ".")%3]
 }
@@ -153,7 +153,7 @@ func (c *crashRun) work(t *testing.T) {
 	closeStore(t, s)
 }
 
-// finished tells whether all nodes of the trees were settled, and some ticks.
+// finished tells whether all nodes of the trees were settled, and more than five ticks.
 func (c *crashRun) finished() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,7 +199,7 @@ func (c *crashRun) settle(s *Store, d punctual.Delivery) error {
 	return nil
 }
 
-// check opens what a crash left, and tells what is wrong with it.
+// check opens what a crash left, and returns what is wrong with it.
 func (c *crashRun) check(t *testing.T, f crashFiles, seen *sightings) (problems []string) {
 	t.Helper()
 	s, err := Open("store", &Options{fs: hookFS{f.mem, func(fsOp) error { return nil }}, Logger: quiet})
@@ -229,7 +229,7 @@ func (c *crashRun) check(t *testing.T, f crashFiles, seen *sightings) (problems 
 	for i := range crashRoots {
 		f.checkNode(fmt.Sprint(i), true, there, told, seen, complain)
 	}
-	for event, n := range told { // what is wanted was counted down
+	for event, n := range told { // checkNode has counted down each event that must be told of
 		if n != 0 {
 			complain("%q is told of %d times too often", event, n)
 		}
@@ -246,7 +246,7 @@ func (c *crashRun) check(t *testing.T, f crashFiles, seen *sightings) (problems 
 	return problems
 }
 
-// checkNode compares a node and what follows it with what callers knew. stored says that the node was stored.
+// checkNode compares a node and its descendants with what callers knew. stored says that the node was stored.
 func (f *crashFiles) checkNode(id string, stored bool, there map[string]bool, told map[string]int, seen *sightings, complain func(format string, args ...any)) {
 	topic := topicOfNode(id)
 	is, inner, emits := there[topic+"/"+id], depthOf(id) < crashDepth, topic == "tree"
@@ -255,7 +255,7 @@ func (f *crashFiles) checkNode(id string, stored bool, there map[string]bool, to
 		complain("%s is there, and nobody has stored it", id)
 	case stored && !is && !f.begun[id]:
 		complain("%s is gone, and nobody has settled it", id)
-	case is && f.done[id] && (inner || emits || f.percent == 100): // a power cut may undo a plain ack
+	case is && f.done[id] && (inner || emits || f.percent == 100): // because a power cut may undo an ack that stores nothing
 		complain("%s is there, and its ack was answered", id)
 	}
 	if emits && stored {

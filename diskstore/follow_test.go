@@ -18,7 +18,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// longAgo is a due time in the past of every machine's clock. A message without a due time is due within the next millisecond.
+// longAgo is a due time in the past of every machine's clock, for messages that must be due at once: one without a due time may be due
+// up to a millisecond later.
 var longAgo = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // ackWith acks a message with follow-ups, and returns the answer of the item.
@@ -31,7 +32,7 @@ func ackWith(t *testing.T, s punctual.Store, d punctual.Delivery, then ...punctu
 	return errs[0]
 }
 
-// stateOf is the state of a message, StateNone if there is none.
+// stateOf returns the state of a message, StateNone if there is none.
 func stateOf(t *testing.T, s punctual.Inspector, topic, id string) punctual.State {
 	t.Helper()
 	i, err := s.Get(t.Context(), topic, id)
@@ -41,7 +42,7 @@ func stateOf(t *testing.T, s punctual.Inspector, topic, id string) punctual.Stat
 	return i.State
 }
 
-// TestFollowUpsNeedSpace: a settlement with follow-ups is refused where a push is, and a plain ack passes.
+// TestFollowUpsNeedSpace: with too little space a settlement with follow-ups is refused as a push is, and an ack without any passes.
 func TestFollowUpsNeedSpace(t *testing.T) {
 	free := uint64(1 << 30)
 	s := openAt(t, t.TempDir(), &Options{fs: scaleFS{vfs.Default, &free}, ReserveBytes: 100 << 20})
@@ -106,8 +107,8 @@ func TestFollowUpsWakeClaims(t *testing.T) {
 	}
 }
 
-// TestAckedBesideAFollowUp: an ack needs no write lock. So it may come when a settlement has decided on a follow-up because of
-// the message that is acked, and then the decision does not hold any more.
+// TestAckedBesideAFollowUp: an ack needs no write lock. So a message may be acked when a settlement has already decided on a
+// follow-up because of that message, and then the decision does not hold any more.
 func TestAckedBesideAFollowUp(t *testing.T) {
 	changed := errors.New("changed") // stands for ErrChanged, and nil for a settlement that passes
 	for _, c := range []struct {
@@ -171,8 +172,8 @@ func TestAckedBesideAFollowUp(t *testing.T) {
 	}
 }
 
-// TestFollowUpsBesideAcks is the same with goroutines: an ack comes at any moment of a settlement whose follow-ups replace the
-// acked message and keep it by turns.
+// TestFollowUpsBesideAcks is the same with goroutines: an ack comes at any moment of a settlement whose follow-up replaces the
+// acked message in every other round, and keeps it in the others.
 func TestFollowUpsBesideAcks(t *testing.T) {
 	s := openAt(t, "store", memOptions(vfs.NewMem()))
 	met := 0
@@ -196,8 +197,8 @@ func TestFollowUpsBesideAcks(t *testing.T) {
 		}
 		ack := <-acked
 		got := claim(t, s, "o", 10)
-		// Either the ack of b was first, and the follow-up is stored, or the follow-up: it took the place of b, whose ack was too
-		// late then, or b was kept, and acked afterwards.
+		// If the ack of b came first, the follow-up is stored. If the follow-up came first, either it took the place of b and the ack
+		// was too late, or b was kept and acked afterwards.
 		switch kept := follow.IfExists == punctual.IfExistsKeep; {
 		case len(got) == 1 && string(got[0].Body) == "new" && ack == nil:
 			met++
@@ -212,8 +213,8 @@ func TestFollowUpsBesideAcks(t *testing.T) {
 	t.Logf("%d acks came first", met)
 }
 
-// TestCompanionsGoWithTheirTopic: a companion makes its topic, and goes with it in one step, also behind a kill. Another topic
-// whose name only begins like that stays.
+// TestCompanionsGoWithTheirTopic: a push to a companion makes its topic, too, and both are there after a kill. The deletion of the
+// topic deletes its companions in the same transaction. A topic whose name is only a part of the deleted one's stays.
 func TestCompanionsGoWithTheirTopic(t *testing.T) {
 	k := newKillRig(t)
 	longest := strings.Repeat("t", punctual.MaxTopicBytes)
@@ -254,7 +255,7 @@ func TestCompanionsGoWithTheirTopic(t *testing.T) {
 	}
 }
 
-// TestCheckFindsACompanionAlone: a companion without its topic would never be deleted with it.
+// TestCheckFindsACompanionAlone: Check reports a companion without its topic, because no deletion of the topic would delete it.
 func TestCheckFindsACompanionAlone(t *testing.T) {
 	s := openAt(t, "store", memOptions(vfs.NewMem()))
 	push(t, s, punctual.NewMessage{Topic: "o@next", ID: "a", Delay: time.Hour})
@@ -272,8 +273,8 @@ func TestCheckFindsACompanionAlone(t *testing.T) {
 	}
 }
 
-// TestManyCompanionsAreDeletedInASmallTransaction: the keys of companions that would make the transaction large are deleted by
-// ranges.
+// TestManyCompanionsAreDeletedInASmallTransaction: of more companions than familyKeys allows to read, some are deleted by ranges, so
+// that the transaction stays small.
 func TestManyCompanionsAreDeletedInASmallTransaction(t *testing.T) {
 	r := newSweepRig(t)
 	const companions, each = familyKeys/1000 + 5, 500

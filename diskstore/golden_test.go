@@ -16,10 +16,10 @@ import (
 )
 
 // Each format version that was ever released has a directory testdata/format-N, made by the first release that wrote
-// it. It is a store with a message in every state, a lease in the claim log and an ack that is only there. Every
-// later release must read it.
+// that format. The directory is a store with a message in every state, a lease in the claim log, and an ack that is in the claim log
+// alone. Every later release must read it.
 //
-// What a version gains without a new number gets a directory format-N-WHAT.
+// When a version gains something and keeps its number, that gets a directory of its own, format-N-WHAT.
 //
 // When directory.FormatVersion rises, or something is added, name the new directory in goldenNew. Run
 // PUNCTUAL_GOLDEN=write go test -run Golden ./diskstore once and commit it. The old ones stay as they are.
@@ -48,7 +48,7 @@ func TestGoldenFormats(t *testing.T) {
 	}
 }
 
-// TestGoldenClock: the clock of a golden store that has it in the claim log is read.
+// TestGoldenClock: a store takes its clock over from the claim log of a golden store.
 func TestGoldenClock(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", goldenNew))); err != nil {
@@ -67,11 +67,11 @@ const (
 	goldenLate = 500 * time.Millisecond
 	// goldenRetention is how long finished records are kept, in the stores that have some.
 	goldenRetention = 36 * time.Hour
-	// goldenRemember is how long the IDs of messages are remembered that ask for that, in the stores that have some.
+	// goldenRemember is the Remember of messages that have one, in the stores that have some.
 	goldenRemember = 12 * time.Hour
 )
 
-// goldenSettings change every setting that a store on disk can change.
+// goldenSettings are the settings that topic "done" of every golden store has, apart from FinishedRetention.
 var goldenSettings = punctual.SettingsPatch{
 	Lease: ptr(time.Minute), MaxAttempts: ptr(7), Backoff: &punctual.Backoff{Base: 1500 * time.Microsecond, Max: time.Minute, Jitter: 0.25},
 	DeadRetention: ptr(48 * time.Hour), DedupeWindow: ptr(24 * time.Hour), PushPaused: ptr(false), DeliveryPaused: ptr(false),
@@ -90,7 +90,7 @@ func fillGolden(t *testing.T, s *Store) {
 	}
 	for id, verb := range map[string]punctual.Verb{"dead": punctual.SettleDiscard, "retried": punctual.SettleRetry, "acked": punctual.SettleAck, "leased": 0} {
 		m := punctual.NewMessage{Topic: goldenTopic, ID: id, Body: []byte("body of " + id), Headers: map[string]string{"k": "v"}}
-		if verb != punctual.SettleAck { // whose ack is in the claim log
+		if verb != punctual.SettleAck { // because with a Remember the ack would not be in the claim log alone
 			m.Remember = goldenRemember
 		}
 		push(t, s, m)
@@ -141,7 +141,8 @@ func writeGolden(t *testing.T, golden string) {
 	}
 }
 
-// readGolden checks all that a golden store has; the first ones have no finished records, and no messages that ask for a window of their own.
+// readGolden checks what a golden store has. finished says that it has finished records, remember that it has messages with a
+// Remember; the first golden stores have neither.
 func readGolden(t *testing.T, s *Store, finished, remember bool) {
 	if r := mustBeSound(t, s); r.Live != 4 || r.Dead != 1 || r.Topics != 2 {
 		t.Errorf("holds %d topics, %d live and %d dead messages; want 2, 4 and 1", r.Topics, r.Live, r.Dead)

@@ -15,15 +15,20 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// BenchmarkIDs measures what finds a message by its ID, beside many pending messages: pushes with IDs that the pusher has
-// chosen, beside them pushes without, cancels and reschedules. They come in batches of 1000 of one caller, and one by one of
-// 64 callers through a Queue. The IDs are spread over all that are pending, so next to nothing of them is in a cache.
+// BenchmarkIDs measures calls that have to find a message by its ID, in a store with many pending messages: pushes with IDs that the
+// pusher has chosen, pushes without to compare with, cancels and reschedules. They come in batches of 1000 from one caller, and
+// one by one from 64 callers through a Queue. The IDs are spread over all that are pending, so hardly any of them is in a cache.
 //
 //	PUNCTUAL_BENCH_PENDING=3000000 go test -run '^$' -bench IDs -benchtime 200000x -timeout 0 ./diskstore
 //
 // b.N counts messages. PUNCTUAL_BENCH_DIR is a folder on the disk to measure.
 func BenchmarkIDs(b *testing.B) {
-	f := &idFill{pending: 1_000_000}
+	dir, err := os.MkdirTemp(os.Getenv("PUNCTUAL_BENCH_DIR"), "ids")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	f := &idFill{dir: dir, pending: 1_000_000}
 	if v := os.Getenv("PUNCTUAL_BENCH_PENDING"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil {
@@ -81,14 +86,15 @@ func BenchmarkIDs(b *testing.B) {
 
 // idFill is a store with many pending messages, which the parts of BenchmarkIDs share.
 type idFill struct {
+	dir     string
 	pending int64
 	s       *Store
 	next    atomic.Int64 // the number of the next new ID
-	used    atomic.Int64 // the IDs of lower numbers were cancelled or rescheduled
+	used    atomic.Int64 // the number of the next ID to be cancelled or rescheduled
 	delays  atomic.Uint64
 }
 
-// spread makes of consecutive numbers ones that are spread over all 64 bits, as the finalizer of splitmix64 does.
+// spread turns consecutive numbers into numbers that are spread over all 64 bits, as splitmix64 does.
 func spread(n uint64) uint64 {
 	n = (n + 1) * 0x9e3779b97f4a7c15
 	n = (n ^ n>>30) * 0xbf58476d1ce4e5b9
@@ -100,25 +106,24 @@ func idOf(n int64) string { return fmt.Sprintf("order-%016x", spread(uint64(n)))
 
 func (f *idFill) newID() string { return idOf(f.next.Add(1) - 1) }
 
-// oldID is the ID of a message that is pending. Parts that ask for more than are pending fail, because no message has it.
+// oldID returns the ID of a pending message. A part of the benchmark that asks for more IDs than there are fails, because no message
+// has the ID then.
 func (f *idFill) oldID() string { return idOf(f.used.Add(1) - 1) }
 
-// delay is 1 to 25 hours.
+// delay returns 1 to 25 hours.
 func (f *idFill) delay() time.Duration {
 	return time.Hour + time.Duration(spread(f.delays.Add(1))%uint64(24*time.Hour))
 }
 
-// open fills the store when the first part begins, and waits until the database is tidy, so that the parts do not depend on
-// their order.
+// open fills the store when the first part begins. Before every part it waits until the database neither flushes nor compacts, so that
+// no part measures the work that the one before has left.
 func (f *idFill) open(b *testing.B) {
 	if f.s == nil {
-		dir, err := os.MkdirTemp(os.Getenv("PUNCTUAL_BENCH_DIR"), "ids")
+		s, err := Open(f.dir, &Options{Logger: quiet})
 		if err != nil {
 			b.Fatal(err)
 		}
-		if f.s, err = Open(dir, &Options{Logger: quiet}); err != nil {
-			b.Fatal(err)
-		}
+		f.s = s
 		ms := make([]punctual.NewMessage, 0, 1000)
 		for n := int64(0); n < f.pending; n += int64(len(ms)) {
 			for ms = ms[:0]; len(ms) < cap(ms); {
@@ -130,7 +135,7 @@ func (f *idFill) open(b *testing.B) {
 	if err := f.s.db.Flush(); err != nil {
 		b.Fatal(err)
 	}
-	for quiet := 0; quiet < 20; quiet++ { // between two compactions there is a moment without one
+	for quiet := 0; quiet < 20; quiet++ { // 20 times in a row, because between two compactions there is a moment without one
 		if m := f.s.db.Stats(); m.Compacting+m.Flushing > 0 {
 			quiet = 0
 		}
@@ -138,7 +143,7 @@ func (f *idFill) open(b *testing.B) {
 	}
 }
 
-// benchBody is a body of 200 bytes that does not compress.
+// benchBody returns a body of 200 bytes that does not compress.
 func benchBody(n uint64) []byte {
 	body := make([]byte, 0, 200)
 	for i := uint64(0); len(body) < cap(body); i++ {
@@ -151,7 +156,7 @@ func benchBody(n uint64) []byte {
 	return body
 }
 
-// measured reports the rate and the CPU time of b.N messages.
+// measured reports at which rate do handles b.N messages, and how much CPU time each takes.
 func measured(b *testing.B, do func()) {
 	before := cpuTime(b)
 	b.ResetTimer()

@@ -19,16 +19,15 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// view is the store at one instant: a snapshot of the database and the leases of that
-// moment. It counts as a method under way.
+// view is the store at one instant: a snapshot of the database, and the time. Until it is closed it counts as a call under way.
 type view struct {
 	s    *Store
 	now  int64
 	snap *database.Snapshot
-	due  map[uint32]database.Due // of topics of which ready messages are to be counted; never nil
+	due  map[uint32]database.Due // by number, of topics whose ready messages are to be counted; not nil in an open view
 }
 
-// topicView is one topic in a view; its number is 0 if there is no such topic.
+// topicView is one topic in a view, with the leases and acks that memory knows of it. Its number is 0 if there is no such topic.
 type topicView struct {
 	view
 	database.Info
@@ -36,9 +35,9 @@ type topicView struct {
 	deadFrom record.Position // no dead message lies below
 }
 
-// snapshot begins a view, and returns it when all that is in it is durable. It must be closed. capture is called
-// with the write lock held. So what it copies of memory and what the view reads from the database are of the
-// same instant.
+// snapshot begins a view, and returns it when all that is in it is durable. The view must be closed unless there is an error.
+// capture is called with the write lock held. So what capture copies of memory and what the view reads from the database are of
+// the same instant.
 func (s *Store) snapshot(ctx context.Context, capture func(v view) error) (v view, err error) {
 	if err := s.state.Enter(); err != nil {
 		return v, err
@@ -77,7 +76,7 @@ func (s *Store) snapshotCounted(ctx context.Context, name string) (*topicView, e
 	})
 }
 
-// snapshotMessage takes a view of one message, and tells where it is.
+// snapshotMessage takes a view of one message, and returns where the message is.
 func (s *Store) snapshotMessage(ctx context.Context, name, id string) (tv *topicView, p database.Place, err error) {
 	tv, err = s.snapshotInto(ctx, name, func(tv *topicView, t *topics.Topic) error {
 		p, err = tv.snap.Find(tv.Num, id)
@@ -87,7 +86,7 @@ func (s *Store) snapshotMessage(ctx context.Context, name, id string) (tv *topic
 	return tv, p, err
 }
 
-// snapshotInto takes a view of one topic. capture copies its messages with the write lock held; it is not
+// snapshotInto takes a view of one topic. capture copies what memory knows of the topic, with the write lock held; it is not
 // called if there is no such topic.
 func (s *Store) snapshotInto(ctx context.Context, name string, capture func(tv *topicView, t *topics.Topic) error) (*topicView, error) {
 	if err := s.admit(ctx, storekit.CheckTopic(name)); err != nil {
@@ -108,8 +107,9 @@ func (s *Store) snapshotInto(ctx context.Context, name string, capture func(tv *
 	return tv, err
 }
 
-// snapshotAll takes a view of all topics, sorted by name. How long others wait for it depends on the work
-// in hand, not on how many topics there are. All else is read from the database.
+// snapshotAll takes a view of all topics, sorted by name. How long others wait for the write lock depends on how many messages are
+// in hand, and on how many topics are large or have dead messages past their retention, not on how many topics there are. All else
+// is read from the database without the lock.
 func (s *Store) snapshotAll(ctx context.Context) (view, []topicView, error) {
 	var inMemory map[uint32]memory.View
 	deadFrom := make(map[uint32]record.Position)
@@ -150,7 +150,7 @@ func (v view) close() {
 	}
 }
 
-// leasedNow is the number of leases that have not run out.
+// leasedNow returns the number of leases that have not run out.
 func (tv *topicView) leasedNow() (n int64) {
 	for _, h := range tv.Leases {
 		if tv.now < h.Lease.Until {
@@ -181,10 +181,10 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return tv.info(p.Order, p.At)
 }
 
-// retentionEnd is the place below which the dead messages are not there any more, swept or not.
+// retentionEnd returns the position below which dead messages are past their retention and not shown any more, swept or not.
 func (tv *topicView) retentionEnd() record.Position { return writer.RetentionEnd(&tv.Settings, tv.now) }
 
-// info returns a message of which the place is known.
+// info returns the message at a place, which must be there.
 func (tv *topicView) info(order database.Order, p record.Position) (punctual.Info, error) {
 	v, err := tv.snap.Get(tv.Num, order, p)
 	if err != nil {
@@ -216,8 +216,8 @@ func (tv *topicView) infoOf(p record.Position, v []byte) (punctual.Info, error) 
 	return i, nil
 }
 
-// List returns one page of a topic's messages; see punctual.Inspector. Equal times are
-// ordered by arrival.
+// List returns one page of a topic's messages; see punctual.Inspector. Messages with equal times are
+// in the order in which they were pushed.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	q, err := storekit.CheckList(q)
 	if err := s.admit(ctx, err); err != nil {
@@ -236,7 +236,7 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	if tv.Num == 0 {
 		return page, nil
 	}
-	looks, size := 0, 0 // of those that are not in the page
+	looks, size := 0, 0 // how many messages were read that q.Reason leaves out of the page, and how many bytes their bodies have
 	err = tv.scan(ctx, q.State, tv.bounds(q, after), func(order database.Order, at, key record.Position) (bool, error) {
 		if len(page.Messages) == q.Limit || looks >= storekit.ReadLimit || size >= claimBytes {
 			page.Next = cursor(after)
@@ -257,13 +257,13 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	return page, err
 }
 
-// span is a range of places, from included, to not.
+// span is a range of positions: from is included, to is not.
 type span struct {
 	from, to  record.Position
 	backwards bool // it is read from its end
 }
 
-// bounds is the range of a list query.
+// bounds returns the range of a list query.
 func (tv *topicView) bounds(q punctual.ListQuery, after record.Position) span {
 	b := spanOf(q.From.IsZero(), storekit.CeilMillis(q.From), q.To.IsZero(), storekit.CeilMillis(q.To))
 	b.backwards = q.Descending
@@ -288,8 +288,8 @@ func spanOf(noFrom bool, from int64, noTo bool, to int64) span {
 	return b
 }
 
-// scan calls f for the messages of a state in a span, in order, until f returns false. at is where the message stands in the list,
-// key where it is stored.
+// scan calls f for the messages of a state in a span, in order, until f returns false. StateNone stands for scheduled and ready. at is
+// where the message stands in the list, key where it is stored.
 func (tv *topicView) scan(ctx context.Context, state punctual.State, b span, f func(order database.Order, at, key record.Position) (bool, error)) error {
 	switch state {
 	case punctual.StateDead:
@@ -366,6 +366,9 @@ func parseCursor(text string) (record.Position, error) {
 // Topics returns the statistics of every topic; see punctual.Inspector. It reads the keys of the messages that are due; in
 // topics of 1000 live messages or more only of those that have become due since the last count.
 func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
+	if err := s.admit(ctx, nil); err != nil {
+		return nil, fmt.Errorf("topics: %w", err)
+	}
 	v, tvs, err := s.snapshotAll(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("topics: %w", err)
@@ -380,8 +383,8 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return out, nil
 }
 
-// TopicNames returns the names of the topics that q selects; see punctual.TopicNamer. It counts and reads nothing, and holds up
-// nobody.
+// TopicNames returns the names of the topics that q selects; see punctual.TopicNamer. It counts no messages and reads nothing from
+// disk, so it has the write lock only for a moment.
 func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
 	if err := s.admit(ctx, nil); err != nil {
 		return nil, fmt.Errorf("topic names: %w", err)
@@ -434,7 +437,8 @@ func (tv *topicView) stats(ctx context.Context) (punctual.TopicStats, error) {
 	})
 }
 
-// countReady counts the messages whose time has come, less those that are leased or finished: their time has come, too.
+// countReady counts the ready messages: those on disk whose due time has come, less those that are leased, and less those that are
+// acked and not deleted yet, because the due time of all these has come, too.
 func (tv *topicView) countReady(ctx context.Context) (int64, error) {
 	due, ok := tv.due[tv.Num]
 	if !ok {
@@ -452,7 +456,7 @@ func (tv *topicView) countReady(ctx context.Context) (int64, error) {
 	return n - tv.leasedNow() - int64(len(tv.Acked)), nil
 }
 
-// unswept counts the dead messages whose retention is over and are still on disk.
+// unswept counts the dead messages that are past their retention and still on disk.
 func (tv *topicView) unswept(ctx context.Context) (n int64, err error) {
 	if to := tv.retentionEnd(); tv.deadFrom.Less(to) {
 		err = tv.scanStored(ctx, database.Dead, span{from: tv.deadFrom, to: to}, func(database.Order, record.Position, record.Position) (bool, error) {
@@ -488,7 +492,7 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 	return out, nil
 }
 
-// snapshotForecast takes a view of one topic, if it has a name, or of all.
+// snapshotForecast takes a view of the named topic, or of all topics if the name is empty.
 func (s *Store) snapshotForecast(ctx context.Context, topic string) (view, []topicView, error) {
 	if topic == "" {
 		return s.snapshotAll(ctx)
@@ -562,7 +566,7 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 		return punctual.Settings{}, err
 	}
 	defer s.state.Leave()
-	if err := s.sweepAll(ctx, topic); err != nil { // a longer retention does not bring back what is past it
+	if err := s.sweepAll(ctx, topic); err != nil { // so that a longer retention does not bring back messages that are past the old one
 		return punctual.Settings{}, err
 	}
 	tx, err := s.writer.Begin(ctx)
@@ -578,7 +582,7 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 	if t != nil && err == nil {
 		err = s.sweepRest(tx, t)
 	}
-	if err != nil { // which may come from settings that are not durable yet
+	if err != nil { // the refusal may rest on settings that are not durable yet, so the answer waits for them
 		return punctual.Settings{}, cmp.Or(tx.Commit(ctx), err)
 	}
 	if t, err = tx.Topic(topic); err != nil {
@@ -590,6 +594,6 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 	if err := tx.Commit(ctx); err != nil {
 		return punctual.Settings{}, err
 	}
-	s.waiters.wake(topic, -never) // it may be resumed
+	s.waiters.wake(topic, -never) // because the change may have ended a pause of its deliveries
 	return topics.Copy(settings), nil
 }

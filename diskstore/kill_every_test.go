@@ -19,12 +19,12 @@ import (
 )
 
 // TestSlowKillAtEveryChange plays one history that uses leases in every way, and copies the files
-// before every change of one, as kill -9 would leave them. Each copy must open and be, in every
-// respect, what package memstore is after the calls that had returned. The call under way may have
-// happened too.
+// before every change of one, as kill -9 would leave them. Each copy must open and answer like package
+// memstore after the calls that had returned. The call under way may have happened too, and so may one of
+// the parts that its step names.
 func TestSlowKillAtEveryChange(t *testing.T) {
 	k := playAndCopy(t)
-	each := 4 // of so many kills, recovery is killed behind one
+	each := 4 // of so many kills after a step, one is followed by kills during recovery
 	if !ledger.Tortured() {
 		each = 10
 	}
@@ -42,14 +42,14 @@ func TestSlowKillAtEveryChange(t *testing.T) {
 	t.Logf("%d steps, %d kills, %d of them during recovery", len(killSteps), len(k.copies)+k.recoveries, k.recoveries)
 }
 
-// killStep is one call of the history, and what time does before it.
+// killStep is one step of the history, mostly one call.
 type killStep struct {
 	name  string
-	after time.Duration // how far the clock goes on before
+	after time.Duration // how far the clock moves before the step
 	do    func(p *player)
-	// parts do what may have taken effect of a call that takes effect in several steps.
+	// parts do what else may have taken effect when the process is killed during the step.
 	parts []func(p *player)
-	// quiet tells that the answer depends on no time, and nothing is written.
+	// quiet tells that the answer depends on no time and nothing is written, so that the clock may start again before the step.
 	quiet bool
 }
 
@@ -58,7 +58,7 @@ type player struct {
 	t       *testing.T
 	store   inspectable
 	clock   *storekit.ManualClock
-	leases  []punctual.Delivery // all there ever were, in their order
+	leases  []punctual.Delivery // all deliveries so far, in their order
 	answers []string
 }
 
@@ -103,7 +103,7 @@ func deliveryText(d punctual.Delivery) string {
 		d.Topic, d.ID, d.Body, d.Attempt, d.Due, d.Expires, d.Delivered, d.LeaseUntil, d.Failures)
 }
 
-// of is the settlement that the latest holder of a message would make.
+// of returns a settlement by the last holder of a message.
 func (p *player) of(id string, verb punctual.Verb, delay time.Duration) punctual.Settlement {
 	for _, d := range slices.Backward(p.leases) {
 		if d.ID == id {
@@ -136,7 +136,7 @@ func (p *player) configure(topic string, patch punctual.SettingsPatch) {
 	p.answer("configure %v", err)
 }
 
-// tick settles the schedule that was claimed last as the duty of schedules says.
+// tick settles the last delivery, which must be that of a schedule, as the duty of schedules decides.
 func (p *player) tick() {
 	d := p.leases[len(p.leases)-1]
 	how := punctual.DecisionOf(punctual.NewScheduler(p.store).Handle(p.t.Context(), &d))
@@ -144,7 +144,7 @@ func (p *player) tick() {
 	p.settle(punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: how.Verb, Delay: how.Delay, Then: how.Then})
 }
 
-// replaceClaims has a new segment of the claim log begun, and maintenance all its work done.
+// replaceClaims replaces the claim log, if the store has one.
 func (p *player) replaceClaims() {
 	if s, ok := p.store.(*Store); ok {
 		p.must(s.replaceFullSegment(context.Background()))
@@ -157,7 +157,7 @@ func (p *player) maintenance() {
 	}
 }
 
-// reopen closes the store and opens it again.
+// reopen closes the store and opens it again, if it is one on disk.
 func (p *player) reopen() {
 	if s, ok := p.store.(*Store); ok {
 		p.must(s.Close())
@@ -176,12 +176,12 @@ func (p *player) must(err error) {
 
 func message(id string) punctual.NewMessage { return punctual.NewMessage{ID: id} }
 
-// settles is a step of one settlement.
+// settles returns a step that makes one settlement.
 func settles(id string, verb punctual.Verb, delay time.Duration) func(*player) {
 	return func(p *player) { p.settle(p.of(id, verb, delay)) }
 }
 
-// follows is a step of one settlement with follow-ups.
+// follows returns a step that makes one settlement with follow-ups.
 func follows(id string, verb punctual.Verb, delay time.Duration, then ...punctual.NewMessage) func(*player) {
 	return func(p *player) {
 		st := p.of(id, verb, delay)
@@ -198,14 +198,6 @@ func follows(id string, verb punctual.Verb, delay time.Duration, then ...punctua
 
 func claims(topic string, n int, length time.Duration) func(*player) {
 	return func(p *player) { p.claim(topic, n, length) }
-}
-
-// fewer are the claims of fewer than n messages: what must be loaded first is leased in a step of its own.
-func fewer(topic string, n int) (parts []func(*player)) {
-	for i := 1; i < n; i++ {
-		parts = append(parts, claims(topic, i, 0))
-	}
-	return parts
 }
 
 func amends(change punctual.Change, id string, delay time.Duration) func(*player) {
@@ -240,7 +232,7 @@ var killSteps = []killStep{
 		}
 		p.push(ms...)
 	}},
-	{name: "claim a, b, c", do: claims("o", 3, 0), parts: fewer("o", 3)},
+	{name: "claim a, b, c", do: claims("o", 3, 0)},
 	{name: "ack a", do: settles("a", punctual.SettleAck, 0)},
 	{name: "extend b", do: settles("b", punctual.SettleExtend, 2*time.Hour)},
 	{name: "extend b again", do: settles("b", punctual.SettleExtend, 90*time.Minute)},
@@ -250,7 +242,7 @@ var killSteps = []killStep{
 	{name: "claim b again", do: claims("o", 1, 0)},
 	{name: "extend b a third time", do: settles("b", punctual.SettleExtend, 3*time.Hour)},
 	{name: "snooze b", do: settles("b", punctual.SettleSnooze, 5*time.Millisecond)},
-	{name: "claim c again", after: 20 * time.Millisecond, do: claims("o", 2, 0), parts: fewer("o", 2)},
+	{name: "claim c again", after: 20 * time.Millisecond, do: claims("o", 2, 0)},
 	{name: "two acks", do: func(p *player) {
 		p.settle(p.of("b", punctual.SettleAck, 0), p.of("c", punctual.SettleAck, 0))
 	}},
@@ -288,7 +280,7 @@ var killSteps = []killStep{
 	{name: "cancel f under its lease", do: amends(punctual.ChangeCancel, "f", 0)},
 	{name: "f's lease runs out", after: 20 * time.Millisecond, do: claims("o", 1, 0)},
 
-	{name: "claim g and h", after: 2 * time.Minute, do: claims("o", 2, 0), parts: fewer("o", 2)},
+	{name: "claim g and h", after: 2 * time.Minute, do: claims("o", 2, 0)},
 	{
 		name: "retry g and ack h", do: func(p *player) {
 			p.settle(p.of("g", punctual.SettleRetry, time.Hour), p.of("h", punctual.SettleAck, 0))
@@ -315,7 +307,7 @@ var killSteps = []killStep{
 	{name: "push r again", do: func(p *player) { p.push(punctual.NewMessage{Topic: "r", ID: "r"}) }},
 	{name: "s expires", after: 2 * time.Minute, do: claims("r", 1, 0)},
 
-	{name: "claim j, k and l", after: 5 * time.Minute, do: claims("o", 3, 0), parts: fewer("o", 3)},
+	{name: "claim j, k and l", after: 5 * time.Minute, do: claims("o", 3, 0)},
 	{name: "release j", do: settles("j", punctual.SettleRelease, 0)},
 	{name: "close and reopen", do: (*player).reopen},
 	{name: "extend k", do: settles("k", punctual.SettleExtend, 2*time.Hour)},
@@ -325,7 +317,7 @@ var killSteps = []killStep{
 	{name: "push m, n and p", do: func(p *player) {
 		p.push(message("m"), punctual.NewMessage{ID: "n", Delay: time.Millisecond}, punctual.NewMessage{ID: "p", Delay: time.Hour})
 	}},
-	{name: "claim m and n", after: time.Second, do: claims("o", 2, 0), parts: fewer("o", 2)},
+	{name: "claim m and n", after: time.Second, do: claims("o", 2, 0)},
 	{name: "ack m", do: settles("m", punctual.SettleAck, 0)},
 	{name: "purge what is live", do: purges(punctual.StateNone)},
 	{name: "ack n, which is purged", quiet: true, do: settles("n", punctual.SettleAck, 0)},
@@ -340,7 +332,7 @@ var killSteps = []killStep{
 		}
 		p.push(ms...)
 	}},
-	{name: "claim fa to fh", after: time.Second, do: claims("o", 8, 0), parts: fewer("o", 8)},
+	{name: "claim fa to fh", after: time.Second, do: claims("o", 8, 0)},
 	{name: "ack fa with follow-ups, which make three topics", do: follows(
 		"fa", punctual.SettleAck, 0, punctual.NewMessage{ID: "fa1", Due: testStart.Add(2 * time.Hour)},
 		punctual.NewMessage{Topic: "o@next", ID: "x1", Delay: time.Millisecond}, punctual.NewMessage{Topic: "u@next", ID: "y1", MaxAttempts: 2},
@@ -370,7 +362,7 @@ var killSteps = []killStep{
 	{name: "snooze fd with itself in its place", do: follows(
 		"fd", punctual.SettleSnooze, time.Hour, punctual.NewMessage{ID: "fd", Delay: time.Minute, IfExists: punctual.IfExistsReplace},
 	)},
-	{name: "claim s and r, which follow", after: time.Second, do: claims("r", 2, 0), parts: []func(*player){claims("r", 1, 0)}},
+	{name: "claim s and r, which follow", after: time.Second, do: claims("r", 2, 0)},
 	{name: "ack r with itself anew, where IDs are remembered", do: follows(
 		"r", punctual.SettleAck, 0, punctual.NewMessage{Topic: "r", ID: "r", Delay: time.Hour, IfExists: punctual.IfExistsReplace}, punctual.NewMessage{Topic: "u", ID: "y2"},
 	)},
@@ -404,7 +396,7 @@ var killSteps = []killStep{
 		}
 		p.push(ms...)
 	}},
-	{name: "claim ea to ed", after: time.Second, do: claims("e", 4, 0), parts: fewer("e", 4)},
+	{name: "claim ea to ed", after: time.Second, do: claims("e", 4, 0)},
 	{name: "ack ea, which is told", do: settles("ea", punctual.SettleAck, 0)},
 	{name: "discard eb and retry ec, which are told", do: func(p *player) {
 		p.settle(p.of("eb", punctual.SettleDiscard, 0), p.of("ec", punctual.SettleRetry, time.Hour))
@@ -458,14 +450,14 @@ type killed struct {
 	recoveries int
 
 	mu     sync.Mutex
-	step   int        // guarded by mu: under way
+	step   int        // guarded by mu: the step under way, -1 outside of the history
 	copies []killCopy // guarded by mu
 }
 
 // killCopy is what a kill leaves.
 type killCopy struct {
 	mem  *vfs.MemFS
-	step int  // under way, or the last
+	step int  // the step under way, or the last one that had returned
 	done bool // the step had returned
 	op   string
 }
@@ -483,8 +475,8 @@ func playAndCopy(t *testing.T) *killed {
 	k := &killed{}
 	mem := vfs.NewCrashableMem()
 	clock := storekit.NewManualClock(testStart)
-	// The database changes files in goroutines of its own. So the lock is held while the files are copied: the step
-	// that the copy names is the one of its files.
+	// The lock is held while the files are copied, because the database changes files in goroutines of its own, and the next step must
+	// not begin between the copy of the files and the reading of k.step.
 	copyNow := func(c killCopy) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -525,7 +517,7 @@ func playAndCopy(t *testing.T) *killed {
 	return k
 }
 
-// model is package memstore after the first n steps, and a part of another if it is not nil.
+// model returns a store of package memstore after the first n steps, and after a part of the next one unless part is nil.
 func (k *killed) model(t *testing.T, n int, part func(*player)) *player {
 	clock := storekit.NewManualClock(testStart)
 	p := &player{t: t, clock: clock, store: memstore.New(&memstore.Options{Clock: clock})}
@@ -566,8 +558,8 @@ func (k *killed) copyRecovery(t *testing.T, c killCopy) (copies []killCopy) {
 	return copies
 }
 
-// checkCopy compares a copy with the model after the calls that had returned. If one was under way it
-// also compares after that one, or after a part of it.
+// checkCopy compares a copy with the model after the steps that had returned. If a step was under way, the copy may
+// also be like the model after that step, or after one of its parts.
 func (k *killed) checkCopy(t *testing.T, c killCopy) {
 	t.Helper()
 	models := []*player{k.model(t, c.step+1, nil)}
@@ -589,7 +581,7 @@ func (k *killed) checkCopy(t *testing.T, c killCopy) {
 	t.Errorf("%v: the store is like none of %d models\n%s", c, len(models), strings.Join(all, "\n"))
 }
 
-// compare opens a copy and tells where it differs from a model.
+// compare opens a copy and returns in what it differs from a model.
 func (k *killed) compare(t *testing.T, c killCopy, model *player) (problems []string) {
 	t.Helper()
 	clock := storekit.NewManualClock(k.at[c.step].Add(-time.Hour)) // as if somebody had set it back
@@ -610,7 +602,8 @@ func (k *killed) compare(t *testing.T, c killCopy, model *player) (problems []st
 	return problems
 }
 
-// judgeClock holds the clock of a reopened store against P8. The source stands an hour back.
+// judgeClock checks that the clock of a reopened store is not behind what the last call was told (P8), although its source was set
+// back by an hour.
 func (k *killed) judgeClock(t *testing.T, c killCopy, s *Store) {
 	now, err := s.Now(t.Context())
 	if err != nil {
@@ -632,7 +625,7 @@ func (k *killed) judgeClock(t *testing.T, c killCopy, s *Store) {
 	}
 }
 
-// picture is all that a store shows of its messages.
+// picture returns what Topics and List show of a store and its messages.
 func picture(t *testing.T, p *player) string {
 	t.Helper()
 	var b strings.Builder
@@ -657,12 +650,12 @@ func picture(t *testing.T, p *player) string {
 	return b.String()
 }
 
-// showEvents shows what messages tell of, without their IDs, in which stores differ, and without what may be lost.
+// showEvents shows what messages tell of, without their IDs, which differ between stores, and without Event.Delivered.
 func showEvents(b *strings.Builder, ms []punctual.Info) {
 	var texts []string
 	for _, m := range ms {
 		e, err := punctual.ParseEvent(m.Body)
-		e.Delivered = time.Time{} // lost when the process was killed under the lease
+		e.Delivered = time.Time{} // which a store has lost when the process was killed under the lease
 		texts = append(texts, fmt.Sprintf("  %s, due %v, created %v, expires %v: %+v %v\n", m.State, m.Due, m.Created, m.Expires, e, err))
 	}
 	slices.Sort(texts)
@@ -671,7 +664,7 @@ func showEvents(b *strings.Builder, ms []punctual.Info) {
 	}
 }
 
-// compareTokens tries every token that was ever given out.
+// compareTokens extends with every token that was given out so far, and compares the answers.
 func compareTokens(disk, model *player) (problems []string) {
 	for i, d := range disk.leases[:min(len(disk.leases), len(model.leases))] {
 		got, want := disk.extend(i), model.extend(i)
@@ -682,7 +675,7 @@ func compareTokens(disk, model *player) (problems []string) {
 	return problems
 }
 
-// extend tells what the i-th delivery's holder gets when it extends.
+// extend returns the answer to the holder of the i-th delivery when it extends its lease.
 func (p *player) extend(i int) string {
 	d := p.leases[i]
 	errs, err := p.store.Settle(p.t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleExtend, Delay: 10 * time.Millisecond}})
@@ -690,7 +683,8 @@ func (p *player) extend(i int) string {
 	return punctual.ErrorCode(errs[0])
 }
 
-// compareRest lets both stores deliver everything until all is dead, and pushes finished IDs again.
+// compareRest compares what both stores deliver in 12 rounds in which every attempt fails, what they have in the end, and what they
+// answer to pushes of finished IDs.
 func compareRest(disk, model *player) (problems []string) {
 	highest := make(map[string]int64)
 	for _, d := range disk.leases {
@@ -715,15 +709,15 @@ func compareRest(disk, model *player) (problems []string) {
 	return problems
 }
 
-// pushAgain pushes an ID of the topic that remembers.
+// pushAgain pushes an ID in topic r, which remembers finished IDs.
 func (p *player) pushAgain(id string) string {
 	rs, err := p.store.Push(p.t.Context(), []punctual.NewMessage{{Topic: "r", ID: id, Due: testStart}})
 	p.must(err)
 	return fmt.Sprint(rs)
 }
 
-// deliverAll moves the clock on, claims all that is due and fails it. low are tokens that are not
-// above the highest before.
+// deliverAll moves the clock, claims what is due in some topics, and retries it. low says which tokens are not above the highest
+// one that the message had before.
 func deliverAll(p *player, round int, highest map[string]int64) (texts, low []string) {
 	p.clock.Advance(4 * time.Minute)
 	if round == 6 {

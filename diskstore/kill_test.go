@@ -21,15 +21,15 @@ func tortureSeed(t *testing.T) uint64 { return ledger.TortureSeed(t) }
 // expected are the errors that calls of a healthy store may end with: the workload ends some of them early.
 var expected = []string{"deadline", "canceled", "indeterminate"}
 
-// newLedger checks a diskstore.
+// newLedger returns a ledger that judges a diskstore.
 func newLedger() *ledger.Ledger {
 	l := ledger.New(ledger.KeepsTransactions)
 	l.Expected = expected
 	return l
 }
 
-// TestSlowKill kills a process that works on a store, again and again, at random moments, some of them during its
-// recovery. It compares all that was ever acknowledged with what it finds.
+// TestSlowKill kills a process that works on a store, again and again, at random moments, some of them during
+// recovery. It compares all that was ever acknowledged with what the store has.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	k := &killRun{t: t, dir: t.TempDir(), ledger: newLedger(), rng: rand.New(rand.NewPCG(tortureSeed(t), 0))}
@@ -51,7 +51,7 @@ func TestSlowKill(t *testing.T) {
 	}
 }
 
-// auditProcess is the number of the process in which what is left of a store is compared with its history.
+// auditProcess is the number of the process that compares a store with its history in the end.
 const auditProcess = 1 << 30
 
 // auditStore opens a store that a workload left behind and lets the ledger compare what is in it. An error is
@@ -70,7 +70,7 @@ func auditStore(l *ledger.Ledger, dir string, o Options) (err error) {
 	return err
 }
 
-// audit is auditStore, with everything that is wrong reported.
+// audit is auditStore, and fails the test for everything that is wrong.
 func audit(t *testing.T, l *ledger.Ledger, dir string, o Options) {
 	t.Helper()
 	if err := auditStore(l, dir, o); err != nil {
@@ -88,7 +88,7 @@ type killRun struct {
 	ledger *ledger.Ledger
 	rng    *rand.Rand
 	early  int
-	lines  []ledger.Line // the last ones
+	lines  []ledger.Line // the last lines of the history
 }
 
 // cycle runs a child and kills it: mostly some time after its first acknowledgement, sometimes
@@ -124,7 +124,7 @@ func (k *killRun) cycle(i int) {
 	if err := ledger.ReadJournal(c.Journal, add); err != nil && !(early && os.IsNotExist(err)) {
 		k.t.Error(err)
 	}
-	_ = os.Remove(c.Journal) // there is none when the child had not begun
+	_ = os.Remove(c.Journal) // which is not there if the child was killed before it made the file
 	k.ledger.End(time.Now().UnixMilli())
 	for _, p := range k.ledger.Problems() {
 		k.t.Error(p)
@@ -137,7 +137,7 @@ func (k *killRun) cycle(i int) {
 	}
 }
 
-// linesKept is about how many lines are kept for a look at what broke a promise.
+// linesKept is about how many lines are kept, to find out later what broke a promise.
 const linesKept = 500_000
 
 // TestKillChild is the process that TestSlowKill starts and kills; by itself it does nothing.
@@ -151,7 +151,7 @@ func TestKillChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Say(ledger.Opening)
-	// Small segments, so that replaced ones are among what is cut.
+	// The segments are small, so that some kills come while one is replaced.
 	s, err := Open(c.Store, &Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), claimLimit: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestKillChild(t *testing.T) {
 	w.Run(context.Background())
 }
 
-// dump keeps the history of a run that broke a promise.
+// dump writes the history of a run that broke a promise to a file.
 func dump(t *testing.T, lines []ledger.Line) {
 	t.Helper()
 	name, err := ledger.DumpLines(lines)

@@ -11,13 +11,13 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 )
 
-// The loader reads the next messages of a timeline from disk into memory before they are due, so that no claim waits for the
-// disk then. First it skips deleted keys, without the write lock. It holds the lock while it reads the messages, so that none is
+// The loader reads the next messages of a timeline from disk into memory before they are due, so that claims need not wait for
+// the disk then. First it skips deleted keys, without the write lock. It holds the lock while it reads the messages, so that none is
 // added or deleted on disk meanwhile. Claims, and transactions that become durable meanwhile, change only memory; the merge of
 // the batch takes account of them.
 
 const (
-	loadMessages = 4096  // a batch at most
+	loadMessages = 4096  // how many messages a batch has at most
 	loadAhead    = 2_000 // how far ahead of now a batch reaches, ms
 )
 
@@ -32,7 +32,7 @@ func (s *Store) load(ctx context.Context, t *memory.Topic, merge func(l memory.L
 		if !ok {
 			return nil
 		}
-		if !l.From.Less(stop) { // others have loaded meanwhile
+		if !l.From.Less(stop) { // zero, or others have loaded up to there meanwhile
 			stop = record.Position{}
 		}
 		limits := database.Limits{Until: l.Until, Stop: stop, Messages: loadMessages, Bytes: l.Room, Overhead: memory.MessageBytes}
@@ -62,8 +62,8 @@ func (s *Store) passDeleted(ctx context.Context, t *memory.Topic) (stop record.P
 	return stop, nil
 }
 
-// runLoader loads messages that will be due soon, until the store closes. It sleeps while no message is on disk alone. After a
-// failure it waits for maxSleep at most, or until the next hint that there is something to load.
+// runLoader loads messages that will be due soon, until the store closes or fails. It sleeps while no message is on disk alone, or
+// while there is no room. After a failure it waits for maxSleep, or until the next hint that there is something to load.
 func (s *Store) runLoader() {
 	notBefore := -never
 	for {

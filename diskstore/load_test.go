@@ -18,9 +18,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Messages that are being pushed and due soon meet those that are being loaded. Claims, cancels and reschedules meet
-// both. Memory is so small that timelines are cut all the time. Every message must come exactly once, or be
-// cancelled, and never before its time.
+// Messages that are due soon are pushed while others are loaded, claimed, cancelled and rescheduled. Memory is so small that the
+// window of the timeline is cut all the time. Every message must be delivered exactly once, or be cancelled, and never before its
+// time.
 func TestPushMeetsLoad(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) { pushMeetsLoad(t, seed) })
@@ -42,10 +42,10 @@ func pushMeetsLoad(t *testing.T, seed uint64) {
 	}
 	working.Go(func() { moveClock(clock, stop, rand.New(rand.NewPCG(seed, 200))) })
 	pushing.Wait()
-	for i := 0; !c.complete(pushers*each) && !t.Failed(); i++ {
-		clock.Advance(time.Second)
+	clock.Advance(time.Minute) // now all are due
+	for giveUp := time.Now().Add(time.Minute); !c.complete(pushers*each) && !t.Failed(); {
 		c.claimOnce(100)
-		if i == 10_000 {
+		if time.Now().After(giveUp) {
 			c.reportMissing(pushers, each)
 		}
 	}
@@ -78,7 +78,7 @@ type courier struct {
 	s *Store
 
 	mu   sync.Mutex
-	gone map[string]string // what became of it; guarded by mu
+	gone map[string]string // what became of each message, by ID; guarded by mu
 }
 
 func (c *courier) note(id, what string) {
@@ -116,7 +116,7 @@ func (c *courier) pushSome(rng *rand.Rand, pusher, n int) {
 	}
 }
 
-// change cancels a message or moves it by up to 3 s.
+// change cancels a message, or reschedules it to a time up to 3 s from now.
 func (c *courier) change(rng *rand.Rand, id string) {
 	a := punctual.Amendment{Change: punctual.ChangeCancel, Topic: "o", ID: id}
 	if rng.IntN(2) == 0 {
@@ -182,8 +182,8 @@ func (c *courier) reportMissing(pushers, each int) {
 	}
 }
 
-// TestLoadBehindAWholeMillisecond: a timeline is loaded up to the end of a millisecond. Then the next
-// load begins behind it, however many messages of that millisecond are still on disk.
+// TestLoadBehindAWholeMillisecond: when a timeline is loaded up to the end of a millisecond, the next
+// load begins after it, however many leased messages of that millisecond are still on disk.
 func TestLoadBehindAWholeMillisecond(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, "store", &Options{Clock: clock, fs: vfs.NewMem()})
@@ -223,8 +223,8 @@ func TestLoadBehindAWholeMillisecond(t *testing.T) {
 	})
 }
 
-// TestLoadMeetsWhatIsNotDurable: the loader reads a message whose push waits for its fsync. It must not be
-// claimed before that, and comes once after it.
+// TestLoadMeetsWhatIsNotDurable: a load reads a message whose push waits for its fsync. The message must not be
+// claimed before the fsync, and is delivered once after it.
 func TestLoadMeetsWhatIsNotDurable(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "durable", Delay: time.Hour})
@@ -263,8 +263,8 @@ func TestLoadMeetsWhatIsNotDurable(t *testing.T) {
 	mustBeAccounted(t, k.Store, 1000)
 }
 
-// TestLoadMeetsWhatIsInHand: the loader reads a message again that is leased, or was acked and is not deleted yet,
-// because an earlier one was pushed meanwhile.
+// TestLoadMeetsWhatIsInHand: a load reads a message again that is leased, or was acked and is not deleted yet,
+// because an earlier message was pushed meanwhile.
 func TestLoadMeetsWhatIsInHand(t *testing.T) {
 	for _, acked := range []bool{false, true} {
 		t.Run(fmt.Sprint("acked ", acked), func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestLoadMeetsWhatIsInHand(t *testing.T) {
 				if len(ds) != 1 || ds[0].ID != "second" {
 					t.Fatalf("P3 one holder: got %+v, want only the second: the first is in hand or finished", ds)
 				}
-				met = s.index.Stats().Acked == 1 || !acked // else maintenance has deleted it before
+				met = s.index.Stats().Acked == 1 || !acked // else maintenance has deleted the acked message before
 				if err := settle(t, s, ds[0], punctual.SettleAck); err != nil {
 					t.Fatal(err)
 				}
@@ -295,8 +295,8 @@ func TestLoadMeetsWhatIsInHand(t *testing.T) {
 	}
 }
 
-// TestSlowLoadPassesDeletedMessagesWithoutTheLock: 60,000 messages were cancelled before and between two that are to be loaded.
-// No read with the write lock held passes many of them.
+// TestSlowLoadPassesDeletedMessagesWithoutTheLock: 30,000 messages were cancelled before the first of two that are to be loaded, and
+// 30,000 between the two. No read with the write lock held passes many of them.
 func TestSlowLoadPassesDeletedMessagesWithoutTheLock(t *testing.T) {
 	const cancelled, most = 30_000, 10_000
 	clock := storekit.NewManualClock(testStart)

@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestChangedSinceTheLook: a call looks its IDs up before it has the write lock. What another call does to the message between
-// the look and the lock counts, as if the call had come after that one (P5, P7).
+// TestChangedSinceTheLook: a call looks its IDs up before it has the write lock. If another call changes the message between the
+// look-up and the lock, the answer is as if the first call had come after the other one (P5, P7).
 func TestChangedSinceTheLook(t *testing.T) {
 	amend := func(change punctual.Change, delay time.Duration) func(t *testing.T, s *Store) error {
 		return func(t *testing.T, s *Store) error {
@@ -104,7 +104,7 @@ func TestChangedSinceTheLook(t *testing.T) {
 			s = openAt(t, "store", &Options{
 				fs: vfs.NewMem(), Clock: storekit.NewManualClock(testStart), clearFrom: 1,
 				looked: func() {
-					if looked++; looked == 2 { // the call that is tested, not those before it and those between
+					if looked++; looked == 2 { // in the call that is tested, not in the one before it and those in between
 						between = c.between(t, s)
 					}
 				},
@@ -114,7 +114,7 @@ func TestChangedSinceTheLook(t *testing.T) {
 			}
 			before := c.before
 			if before == nil {
-				before = remove // which finds nothing
+				before = remove // which finds no message, but looks the ID up
 			}
 			if err := before(t, s); err != nil && !errors.Is(err, punctual.ErrNotFound) {
 				t.Fatal(err)
@@ -147,7 +147,7 @@ func TestChangedSinceTheLook(t *testing.T) {
 	}
 }
 
-// TestManyPushesOfOneID: of all that push an ID at once one stores it, and of all that cancel it one has cancelled it.
+// TestManyPushesOfOneID: when many callers push the same IDs and cancel them, each ID is cancelled as often as it was stored.
 func TestManyPushesOfOneID(t *testing.T) {
 	const callers, rounds, ids = 8, 30, 40
 	s := openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: storekit.NewManualClock(testStart)})

@@ -7,14 +7,14 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 )
 
-// Maintenance deletes acked messages by the thousand, writes down watermarks and the clock, and forgets what is past its
-// retention. It keeps lease tokens in stock, and replaces full segments of the claim log. When maintenance runs matters for
-// one thing alone: where the clock starts again after a power cut (clock.go).
+// Maintenance deletes acked messages by the thousand, writes down watermarks and the clock, and removes what is past its
+// retention. It reserves lease tokens before they are used up, and replaces full segments of the claim log. No answer depends on
+// when maintenance runs, but where the clock starts again after a power cut does (clock.go).
 
 const (
 	maintenanceInterval = time.Second
 	watermarkInterval   = 10 * time.Second // how often watermarks and the clock are written
-	watermarksLimit     = 1000             // watermarks written in one transaction
+	watermarksLimit     = 1000             // how many watermarks one transaction writes at most
 )
 
 // runMaintenance is maintenance's goroutine; it ends with the store.
@@ -70,8 +70,8 @@ func (s *Store) maintain(withMarks bool) error {
 	return err
 }
 
-// writeWatermarks writes watermarks and the clock if there was anything to do since the last time. It
-// also does so if a time was given out that a power cut would take.
+// writeWatermarks writes watermarks and the clock, and reserves lease tokens if they run short. It writes nothing when lease tokens
+// suffice, no message was pushed, moved or removed since the last time, and no time was given out that a power cut would take back.
 func (s *Store) writeWatermarks(ctx context.Context) error {
 	for {
 		if more, err := s.writeSomeWatermarks(ctx); err != nil || !more {
@@ -80,7 +80,7 @@ func (s *Store) writeWatermarks(ctx context.Context) error {
 	}
 }
 
-// writeSomeWatermarks writes up to watermarksLimit watermarks, and tells whether there are more.
+// writeSomeWatermarks makes one transaction of saveWatermarks, and tells whether there is more to write.
 func (s *Store) writeSomeWatermarks(ctx context.Context) (more bool, err error) {
 	tx, err := s.writer.Begin(ctx)
 	if err != nil {
@@ -94,10 +94,13 @@ func (s *Store) writeSomeWatermarks(ctx context.Context) (more bool, err error) 
 	return more, tx.Commit(ctx)
 }
 
-// saveWatermarks adds the clock and up to limit watermarks to a transaction, and tells whether there are more.
-// Acked messages go first, since a watermark does not pass them: a power cut may still take the ack back.
+// saveWatermarks adds the clock and up to limit watermarks to a transaction, and tells whether there is more to write. Acked messages
+// are deleted first, because a watermark does not pass them while a power cut may still take the ack back. While there are more of
+// them than one transaction deletes, saveWatermarks adds no watermark. A deletion is durable no later than the watermark that passes
+// the message, because transactions become durable in their order.
 func (s *Store) saveWatermarks(tx *writer.Tx, limit int) (more bool) {
-	for tx.DeleteAcked() {
+	if tx.DeleteAcked() {
+		return true
 	}
 	s.watermarksAt = s.db.NextNumber()
 	tx.Maintenance().SetClock()
@@ -110,7 +113,7 @@ func (s *Store) saveWatermarks(tx *writer.Tx, limit int) (more bool) {
 	return more
 }
 
-// replaceFullSegment replaces the segments of the claim log by one with what is still needed.
+// replaceFullSegment replaces the segments of the claim log, whether full or not, by one with what is still needed.
 func (s *Store) replaceFullSegment(ctx context.Context) error {
 	return s.claims.Replace(s.index.Leases, func() error { return s.writer.Barrier(ctx) })
 }

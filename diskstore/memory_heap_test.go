@@ -1,5 +1,3 @@
-//go:build !race && cgo
-
 package diskstore
 
 import (
@@ -11,24 +9,44 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestSlowManyTopicsShareTheBound is not run under the race detector, which has the database allocate more on the heap. So
-// make test runs it by itself. What is due in many topics, none of which has many messages, is kept within one bound,
-// and comes all the same.
+// TestSlowManyTopicsShareTheBound: what is due in many topics, none of which has many messages, takes heap in proportion to the one
+// bound for memory, and is delivered all the same.
 func TestSlowManyTopicsShareTheBound(t *testing.T) {
 	const topics, each, size, bound = 12, 64, 256 << 10, 4 << 20
-	s := openAt(t, t.TempDir(), &Options{Clock: storekit.NewManualClock(testStart), MemoryBytes: bound})
-	before := heapInUse(t, s)
-	for i := range each {
-		var ms []punctual.NewMessage
-		for topic := range topics {
-			ms = append(ms, punctual.NewMessage{Topic: fmt.Sprint(topic), ID: fmt.Sprint(i), Body: make([]byte, size)})
+	s := openAt(t, t.TempDir(), &Options{Clock: storekit.NewManualClock(testStart), MemoryBytes: bound, CacheBytes: 1})
+	fill := func() {
+		for i := range each {
+			var ms []punctual.NewMessage
+			for topic := range topics {
+				ms = append(ms, punctual.NewMessage{Topic: fmt.Sprint(topic), ID: fmt.Sprint(i), Body: make([]byte, size)})
+			}
+			push(t, s, ms...)
 		}
-		push(t, s, ms...)
 	}
-	if used := heapInUse(t, s) - before; used > 8*bound {
-		t.Errorf("P10 bounded: %d MiB of heap hold %d MiB of due messages; the bound for messages is %d MiB",
-			used>>20, topics*each*size>>20, bound>>20)
+	// Without cgo the buffers of the database are on the heap. They begin small, and each is larger than the one before. So they grow to
+	// their full size before the first measurement.
+	fill()
+	for topic := range topics {
+		if _, err := s.DeleteTopic(t.Context(), fmt.Sprint(topic)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	waitUntil(t, "the database has done its work", func() bool {
+		heapInUse(t, s)
+		m := s.db.Stats()
+		return m.Flushing+m.Compacting == 0
+	})
+	before := heapInUse(t, s)
+	fill()
+	// A compaction holds a buffer that was written to a table. So the heap may come down only when the compaction has ended.
+	var used int64
+	what := fmt.Sprintf("%d MiB of heap are enough beside %d MiB of due messages, with a bound of %d MiB for messages in memory (P10)",
+		8*bound>>20, topics*each*size>>20, bound>>20)
+	waitUntil(t, what, func() bool {
+		used = heapInUse(t, s) - before
+		return used <= 8*bound
+	})
+	t.Logf("%d MiB of heap are used, and were %d MiB before", used>>20, before>>20)
 	for topic := range topics {
 		got := 0
 		for ds := claim(t, s, fmt.Sprint(topic), each); len(ds) > 0; ds = claim(t, s, fmt.Sprint(topic), each) {
@@ -45,7 +63,7 @@ func TestSlowManyTopicsShareTheBound(t *testing.T) {
 	}
 }
 
-// heapInUse is what is reachable on the heap while the database holds nothing in memory tables.
+// heapInUse returns how many bytes on the heap are reachable after the database has written its buffers to tables.
 func heapInUse(t *testing.T, s *Store) int64 {
 	t.Helper()
 	if err := s.db.Flush(); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestSlowManyTopicsWithManyMessages: not only bodies are bounded. What is due in many topics does not
-// all become entries either.
+// TestSlowManyTopicsWithManyMessages: the bound is not only for bodies. When many messages without bodies are due in
+// many topics, not all of them are in memory either.
 func TestSlowManyTopicsWithManyMessages(t *testing.T) {
 	const topics, each, bound = 200, 100, 200 * memory.MessageBytes * 10
 	s := openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: storekit.NewManualClock(testStart), MemoryBytes: bound})
@@ -66,7 +66,7 @@ func TestBacklogLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// TestSlowOneClaimIsBounded: a claim for many large messages brings some of them, in order, and the next the others.
+// TestSlowOneClaimIsBounded: a claim for many large messages brings some of them, in order, and the next claim brings the others.
 func TestSlowOneClaimIsBounded(t *testing.T) {
 	const size, n = 1 << 20, 80
 	clock := storekit.NewManualClock(testStart)
@@ -74,7 +74,7 @@ func TestSlowOneClaimIsBounded(t *testing.T) {
 	for i := range n {
 		push(t, s, punctual.NewMessage{Topic: "o", ID: fmt.Sprint(i), Body: make([]byte, size)})
 	}
-	for round := range 2 { // the second finds leases that ran out, whose bodies are on disk
+	for round := range 2 { // the second round claims messages whose leases ran out, so their bodies are on disk alone
 		got := 0
 		for _, want := range []int{claimBytes/size + 1, n - claimBytes/size - 1, 0} {
 			ds := claim(t, s, "o", n)
@@ -96,8 +96,8 @@ func TestSlowOneClaimIsBounded(t *testing.T) {
 	}
 }
 
-// TestSlowAccountOfMemory: after whatever is done the account of the memory is the sum of what is there, and within
-// the bound.
+// TestSlowAccountOfMemory: after each of many random calls the account of the memory is the sum of what the messages in memory cost,
+// and within the bound.
 func TestSlowAccountOfMemory(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
@@ -215,7 +215,8 @@ func (r *accountRig) settle() {
 	}
 }
 
-// mustBeAccounted compares the account of the memory with what is there. largest is what a message costs at most.
+// mustBeAccounted compares the account of the memory with the messages in memory and with the bound. largest is what a message costs
+// at most.
 func mustBeAccounted(t *testing.T, s *Store, largest int64) {
 	t.Helper()
 	if in := s.index.Stats(); in.Bytes > in.Bound+largest {

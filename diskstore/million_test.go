@@ -15,9 +15,9 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// TestSlowMillionDueAtOnce is not run under the race detector, which makes it ten times slower. A million messages due in one
-// millisecond come once each, with bounded memory, while another topic gets its message at once. make test has a tenth of
-// them, which are several times what the memory holds.
+// TestSlowMillionDueAtOnce: a million messages due in one millisecond are delivered once each, with bounded memory, while a message of
+// another topic is delivered at once. make test has a tenth of them, which is several times what the memory holds. The build tag
+// leaves the test out under the race detector, which makes it ten times slower.
 func TestSlowMillionDueAtOnce(t *testing.T) {
 	const batch = 5000
 	n, memory := 100_000, int64(2<<20)
@@ -26,7 +26,7 @@ func TestSlowMillionDueAtOnce(t *testing.T) {
 	}
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, t.TempDir(), &Options{Clock: clock, MemoryBytes: memory})
-	due := testStart.Add(20 * time.Second) // beyond what stays in memory when it is pushed
+	due := testStart.Add(20 * time.Second) // so far ahead that the messages do not stay in memory when they are pushed
 	for i := 0; i < n; i += batch {
 		ms := make([]punctual.NewMessage, batch)
 		for j := range ms {

@@ -18,7 +18,8 @@ import (
 )
 
 // TestNumbersAtTheirEdges starts every counter shortly before a place where a narrower or signed number would wrap,
-// and takes a store past it. Messages, leases and acks are still told apart, also after a kill.
+// and takes a store past that place, and also starts counters near their last numbers. Messages, leases and acks are still told apart,
+// also after a kill.
 func TestNumbersAtTheirEdges(t *testing.T) {
 	for _, edge := range []uint64{1 << 8, 1 << 16, 1 << 31, 1 << 32, 1 << 53, 1 << 62} {
 		t.Run(fmt.Sprintf("at %d", edge), func(t *testing.T) {
@@ -26,7 +27,7 @@ func TestNumbersAtTheirEdges(t *testing.T) {
 			acrossAnEdge(t, map[string]uint64{"seq": start, "txn": start, "token": start})
 		})
 	}
-	// Only these are unsigned.
+	// Lease tokens are left out here, because they are signed.
 	t.Run("message and transaction numbers at 2^63", func(t *testing.T) {
 		acrossAnEdge(t, map[string]uint64{"seq": 1<<63 - 6, "txn": 1<<63 - 6})
 	})
@@ -67,7 +68,7 @@ func (noLog) Infof(string, ...any)  {}
 func (noLog) Errorf(string, ...any) {}
 func (noLog) Fatalf(string, ...any) {}
 
-// acrossAnEdge sets counters of a new store, and uses, kills and closes it by turns.
+// acrossAnEdge sets counters of a new store, uses it, uses it again after a kill, and a third time after a close.
 func acrossAnEdge(t *testing.T, meta map[string]uint64) {
 	mem, clock := vfs.NewCrashableMem(), storekit.NewManualClock(testStart)
 	closeStore(t, openAt(t, "store", &Options{fs: mem, Clock: clock}))
@@ -114,8 +115,8 @@ func acrossAnEdge(t *testing.T, meta map[string]uint64) {
 // lastTopic is the last number that a topic gets which is no companion of events.
 const lastTopic = math.MaxUint32 - database.SpareTopics - 1
 
-// TestTopicNumbersRunOut: when all numbers of topics are given out, a new topic is refused; it does not
-// get the messages of another one. Topics that exist go on.
+// TestTopicNumbersRunOut: when all numbers of topics are given out, a new topic is refused, because it
+// would get the number of another one. Topics that exist go on.
 func TestTopicNumbersRunOut(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	closeStore(t, openAt(t, "store", &Options{fs: mem}))
@@ -133,7 +134,7 @@ func TestTopicNumbersRunOut(t *testing.T) {
 		if _, err := s.Configure(t.Context(), "new", punctual.SettingsPatch{}); !errors.Is(err, punctual.ErrNoSpace) {
 			t.Errorf("configure of a new topic%s: %v, want ErrNoSpace", when, err)
 		}
-		// An event is told all the same, because its change has happened.
+		// The topic of events still gets a number, because the change of which an event tells has happened.
 		if _, err := s.Configure(t.Context(), "last", punctual.SettingsPatch{Emit: ptr(punctual.EventPushed)}); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 // Open opens the store in a directory and makes it if need be. One process owns a
 // directory at a time: a second opener gets ErrLocked with the name of the first, after
 // Options.LockWait.
-// Damage that can be seen now is ErrCorrupt. o may be nil. The store runs a few
+// Damage of the database that can be seen now is ErrCorrupt. o may be nil. The store runs a few
 // goroutines until Close.
 func Open(dir string, o *Options) (*Store, error) {
 	opt := o.withDefaults()
@@ -42,7 +42,7 @@ func Open(dir string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// newStore is a store that is not open yet.
+// newStore returns a store that is not open yet.
 func newStore(dir string, opt Options) *Store {
 	s := &Store{dir: dir, opt: opt, log: opt.Logger, maintenanceKick: make(chan struct{}, 1)}
 	s.endings.s = s
@@ -76,7 +76,7 @@ func (s *Store) open() error {
 	return nil
 }
 
-// databaseOptions are those with which Open opens the database.
+// databaseOptions returns the options with which a store opens its database.
 func (s *Store) databaseOptions() database.Options {
 	fs := failstop.Aside{
 		FS: failstop.NewFS(s.opt.fs, s.state, s.owned.Verify, failstop.Database), Plain: s.opt.fs,
@@ -88,7 +88,7 @@ func (s *Store) databaseOptions() database.Options {
 	}
 }
 
-// restore brings into memory what the files say.
+// restore brings into memory what the files say, and replaces the claim log by a segment with what is still needed.
 func (s *Store) restore() error {
 	logged, err := claimlog.Read(s.fs, s.dir, s.keepDamaged)
 	if err != nil {
@@ -125,15 +125,19 @@ func (s *Store) restore() error {
 	if err := s.restoreLeases(byNum, logged); err != nil {
 		return err
 	}
-	return s.claims.Replace(s.index.Leases, func() error {
-		return s.writeFirst(func(tx *writer.Tx) {
-			for tx.DeleteAcked() {
-			}
-		})
-	})
+	return s.claims.Replace(s.index.Leases, s.deleteFirst)
 }
 
-// writeFirst reserves numbers and writes what fill adds, before the store is in use.
+// deleteFirst deletes the acked messages before the store is in use, in as many transactions as that needs. A kill in between leaves
+// the segments of the claim log that have the acks.
+func (s *Store) deleteFirst() (err error) {
+	for more := true; more && err == nil; {
+		err = s.writeFirst(func(tx *writer.Tx) { more = tx.DeleteAcked() })
+	}
+	return err
+}
+
+// writeFirst makes a transaction before the store is in use: it reserves numbers, writes the clock, and what fill adds.
 func (s *Store) writeFirst(fill func(*writer.Tx)) error {
 	err := s.writer.Do(context.Background(), func(tx *writer.Tx) error {
 		tx.Maintenance().SetClock()
@@ -146,8 +150,8 @@ func (s *Store) writeFirst(fill func(*writer.Tx)) error {
 	return err
 }
 
-// restoreLeases restores the leases of the claim log that were not settled: those whose token is above the newest one of the
-// record. It also restores the acks of messages that are still on disk.
+// restoreLeases restores the leases of the claim log that are not over: those whose token is above Record.Newest of their
+// message. It also restores the acks of messages that are still on disk.
 func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog.Contents) error {
 	for _, l := range contents.Acked {
 		t, r, err := s.recordOf(byNum, l)
@@ -171,7 +175,7 @@ func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog
 	return nil
 }
 
-// recordOf returns the message that an entry of the claim log is about, nil if it is gone.
+// recordOf returns the topic and the record of the message that an entry of the claim log is about, nil if the message is gone.
 func (s *Store) recordOf(byNum map[uint32]*topics.Topic, l record.Lease) (*topics.Topic, *record.Record, error) {
 	t := byNum[l.Topic]
 	if t == nil {
@@ -188,7 +192,7 @@ func (s *Store) recordOf(byNum map[uint32]*topics.Topic, l record.Lease) (*topic
 	return t, r, nil
 }
 
-// keepDamaged reports the unreadable end of a segment of the claim log. It keeps a copy of one that is damaged.
+// keepDamaged reports the unreadable end of a segment of the claim log. It keeps a copy of a segment that is damaged.
 func (s *Store) keepDamaged(u claimlog.Unreadable) error {
 	if !u.Damage {
 		s.log.Warn("the end of the claim log was not written, as after a power cut; some attempts are not counted and some messages may be delivered once more",

@@ -15,15 +15,16 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// purgeStep is how many messages one transaction of a purge removes.
+// purgeStep is how many messages one transaction of a purge removes at most, unless it clears the topic.
 const purgeStep = 1000
 
-// clearTries is how often a purge begins to clear a topic in which what stays changes meanwhile.
+// clearTries is how often a purge tries to clear a topic, because what stays may change between the read and the transaction.
 const clearTries = 3
 
-// Purge removes messages; see punctual.Inspector. It removes what is there when it begins, whatever becomes of it
-// meanwhile, and nothing that is pushed later. All live messages of a topic, or all dead ones, go in one
-// atomic step when they are many and at most 10,000 others stay. Otherwise each thousand is one atomic step.
+// Purge removes messages; see punctual.Inspector. All live messages of a topic, or all dead ones, go in one
+// atomic step when they are 1000 or more and at most 10,000 others stay. Otherwise each thousand is one atomic step. Then Purge
+// removes nothing that is pushed after it has begun, and it leaves out a message that is not in the given state and bounds any more
+// when its turn comes. But a purge of StateNone goes on until, at one instant, its bounds have no live message from before it began.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
 	if err := s.admit(ctx, storekit.CheckTopic(q.Topic)); err != nil {
 		return 0, fmt.Errorf("purge: %w", err)
@@ -55,7 +56,7 @@ type purge struct {
 	topic   string
 	state   punctual.State // StateNone: all but the dead
 	span    span
-	below   uint64 // numbers of messages that are pushed while it runs are not below it
+	below   uint64 // messages with this number or a higher one were pushed after the purge had begun
 	removed int64
 }
 
@@ -73,9 +74,9 @@ func (p *purge) run(ctx context.Context) error {
 	if p.state != punctual.StateNone {
 		return p.pass(ctx, p.state)
 	}
-	// While one state is purged, a message may go over into the other, or to a place on its timeline that the purge
-	// has passed. A message claimed between the two passes is in neither. So all is gone only when a look at one
-	// instant finds nothing.
+	// While the messages of one state are purged, one may go over into the other state, or to a place on its timeline that the
+	// purge has passed. A message claimed between the two passes is in neither. So the purge is done only when a view of one
+	// instant has no such message.
 	for {
 		for _, state := range []punctual.State{punctual.StateLeased, punctual.StateNone} {
 			if err := p.pass(ctx, state); err != nil {
@@ -88,8 +89,9 @@ func (p *purge) run(ctx context.Context) error {
 	}
 }
 
-// clear removes all that the purge wants in one transaction, if that is all live messages of the topic or all dead ones. It is
-// false, and nothing has changed, when they are not, or when they go faster one by one, or when the topic changes too quickly.
+// clear removes all that the purge wants in one transaction, if that is all live messages of the topic or all dead ones. cleared is
+// false, and none of these is removed, when the purge wants others, when they are too few or too many other messages stay
+// (database.DB.Clear), or when what stays has changed at each of the clearTries.
 func (p *purge) clear(ctx context.Context) (cleared bool, err error) {
 	of := database.Live
 	switch {
@@ -97,7 +99,7 @@ func (p *purge) clear(ctx context.Context) (cleared bool, err error) {
 		return false, nil
 	case p.state == punctual.StateDead:
 		of = database.Dead
-		if err := p.s.sweepAll(ctx, p.topic); err != nil { // what is past its retention does not count
+		if err := p.s.sweepAll(ctx, p.topic); err != nil { // because messages past their retention do not count as removed
 			return false, err
 		}
 	case p.state != punctual.StateNone:
@@ -152,7 +154,7 @@ func (p *purge) clearCurrent(ctx context.Context, c *database.Clear, of database
 	return true, p.s.db.FlushRanges()
 }
 
-// pass goes once through the messages of a state, those that are live and not leased if it is StateNone.
+// pass goes once through the messages of a state and removes them; StateNone stands for those that are live and not leased.
 func (p *purge) pass(ctx context.Context, state punctual.State) error {
 	if p.s.opt.purging != nil {
 		p.s.opt.purging(state)
@@ -210,7 +212,7 @@ func (p *purge) matches(ctx context.Context, b span, limit int, states ...punctu
 	return out, nil
 }
 
-// remove purges those matches that are still there and in what the purge was asked for.
+// remove removes those matches that are still there and that the purge still wants, and returns how many these were.
 func (p *purge) remove(ctx context.Context, found []match) (n int64, err error) {
 	err = p.s.writer.Do(ctx, func(tx *writer.Tx) error {
 		t := p.s.topics.Get(p.topic)
@@ -261,7 +263,7 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) (int64, error) {
 
 // deleteTopic deletes a topic and its companions in one transaction, so that nobody sees a companion without its topic.
 func (s *Store) deleteTopic(ctx context.Context, name string) (n int64, err error) {
-	for _, t := range s.topics.Family(name) { // what is past its retention does not count
+	for _, t := range s.topics.Family(name) { // because messages past their retention do not count as removed
 		if err := s.sweepAll(ctx, t.Name); err != nil {
 			return 0, err
 		}
@@ -285,7 +287,7 @@ func (s *Store) deleteTopic(ctx context.Context, name string) (n int64, err erro
 		}
 		k := keys[t]
 		if tx.Full() {
-			k = nil // few ranges instead of many keys, so that the transaction stays small
+			k = nil // then a few ranges are deleted instead of many keys, so that the transaction stays small
 		}
 		n += tx.DeleteTopic(t, k)
 		s.sweeps.plan(t)
@@ -296,8 +298,8 @@ func (s *Store) deleteTopic(ctx context.Context, name string) (n int64, err erro
 	return n, s.db.FlushRanges()
 }
 
-// familyKeys is how many keys a deletion of a topic and its companions reads before it takes the write lock. Companions beyond
-// that are deleted by ranges.
+// familyKeys is about how many keys a deletion of a topic and its companions reads before it takes the write lock. Companions whose
+// keys were not read any more are deleted by ranges.
 const familyKeys = 16 * database.DeleteSingly
 
 // readFamilyKeys reads the keys of a topic and of its companions, without the write lock.
@@ -319,7 +321,8 @@ func (s *Store) readFamilyKeys(ctx context.Context, name string) (map[*topics.To
 	return keys, nil
 }
 
-// readTopicKeys reads the keys of a topic, without the write lock; nil if the topic is deleted.
+// readTopicKeys reads the keys of a topic as they are at one instant; nil if the topic is deleted. The write lock is held only at
+// that instant.
 func (s *Store) readTopicKeys(ctx context.Context, t *topics.Topic) (keys *database.TopicKeys, err error) {
 	err = s.writer.Locked(ctx, func(*writer.Tx) error {
 		if s.topics.Get(t.Name) == t {

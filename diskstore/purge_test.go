@@ -24,8 +24,9 @@ type mixed struct {
 	before func(punctual.State)
 }
 
-// newMixed pushes messages, half of them scheduled. Three of them die, one of which asks for its ID to be remembered. One is acked,
-// which is still on disk, and one is leased. A finished ID is remembered.
+// newMixed opens a store and pushes as many messages as messages says. Three of them die, one of which asks for its ID to be
+// remembered. One is acked and still on disk, and one is leased. Half of the rest is scheduled, half ready. Beside them a finished
+// ID is remembered.
 func newMixed(t *testing.T, messages int) *mixed {
 	t.Helper()
 	m := &mixed{clock: storekit.NewManualClock(testStart), live: int64(messages) - 4}
@@ -70,7 +71,7 @@ func (m *mixed) settleNext(t *testing.T, msg punctual.NewMessage, verb punctual.
 	return d
 }
 
-// die has n messages expire.
+// die has n messages expire and become dead.
 func (m *mixed) die(t *testing.T, n int) {
 	t.Helper()
 	ms := make([]punctual.NewMessage, n)
@@ -79,7 +80,7 @@ func (m *mixed) die(t *testing.T, n int) {
 	}
 	push(t, m, ms...)
 	m.clock.Advance(time.Second)
-	for dead := 0; dead < len(m.dead)+n; { // a claim ends those that it meets
+	for dead := 0; dead < len(m.dead)+n; { // until claims have ended them all
 		for _, d := range claim(t, m, "o", purgeStep) {
 			if err := settle(t, m, d, punctual.SettleRelease); err != nil {
 				t.Fatal(err)
@@ -118,8 +119,8 @@ func (m *mixed) wantLeft(t *testing.T, live, dead int64) {
 	}
 }
 
-// TestPurgeOfAllIsOneTransaction: a purge of all live messages of a topic, or of all dead ones, takes one transaction however many
-// they are, and what stays has its ID.
+// TestPurgeOfAllIsOneTransaction: a purge of all live messages of a topic takes one transaction however many they are, and the dead
+// messages that stay keep their IDs.
 func TestPurgeOfAllIsOneTransaction(t *testing.T) {
 	for _, n := range []int{2 * purgeStep, 4 * purgeStep} {
 		m := newMixed(t, n)
@@ -144,7 +145,7 @@ func TestPurgeOfAllIsOneTransaction(t *testing.T) {
 	}
 }
 
-// TestPurgeOfAllDeadIsOneTransaction does the same for the dead.
+// TestPurgeOfAllDeadIsOneTransaction does the same for the dead messages.
 func TestPurgeOfAllDeadIsOneTransaction(t *testing.T) {
 	const n = 2 * purgeStep
 	m := newMixed(t, 10)
@@ -165,7 +166,7 @@ func TestPurgeOfAllDeadIsOneTransaction(t *testing.T) {
 }
 
 // TestPurgeOfAllMeetsOthers has messages change between the moment at which a purge reads what stays and the one at which it
-// removes the rest.
+// removes the rest, and in the last case before the purge is durable.
 func TestPurgeOfAllMeetsOthers(t *testing.T) {
 	const n = 2 * purgeStep
 	t.Run("another one dies", func(t *testing.T) {
@@ -293,8 +294,8 @@ func TestPurgeOfAllMeetsOthers(t *testing.T) {
 	})
 }
 
-// TestPurgeOfAllIsBounded: a purge goes on message by message when so many others stay that their IDs would be too much for one
-// transaction, and when those that go are few, since ranges of deleted keys cost every reader.
+// TestPurgeOfAllIsBounded: a purge removes message by message when so many others stay that their IDs would be too much for one
+// transaction, and when those to remove are few, because deleted ranges of keys cost every reader.
 func TestPurgeOfAllIsBounded(t *testing.T) {
 	t.Run("few go", func(t *testing.T) {
 		m := newMixed(t, 10)

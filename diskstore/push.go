@@ -13,8 +13,9 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Push stores messages; see punctual.Store. It returns after the fsync, which all calls share that wait at that moment.
-// Messages of more than 8 MiB in all are stored in several steps. If a later step fails, its messages alone have that error.
+// Push stores messages; see punctual.Store. It returns after the fsync, which all calls share that wait at that moment. Messages of
+// more than 8 MiB in all are stored in several steps. If a later step certainly did not happen, its messages and those after it alone
+// have that error.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	if err := s.admit(ctx, storekit.CheckBatch(len(ms))); err != nil {
 		return nil, fmt.Errorf("push: %w", err)
@@ -47,7 +48,8 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	return results, nil
 }
 
-// lookUpPushed looks up the IDs that pushers chose, before the push waits for the write lock. It is nil if they chose none.
+// lookUpPushed looks up the IDs that the pusher chose, before the push waits for the write lock. It returns nil if there are none to
+// look up.
 func (s *Store) lookUpPushed(ms []punctual.NewMessage) (*database.Looks, error) {
 	var asks []database.Ask
 	for i := range ms {
@@ -63,7 +65,7 @@ func (s *Store) lookUpPushed(ms []punctual.NewMessage) (*database.Looks, error) 
 	return s.lookUp(asks)
 }
 
-// askNew asks for the ID of a message to be pushed. It asks for nothing if the store makes the ID, or the topic.
+// askNew returns what to look up for a message to be pushed: its ID, or nothing if the store is to make the ID or the topic.
 func (s *Store) askNew(m *punctual.NewMessage) (a database.Ask) {
 	if m.ID == "" {
 		return a
@@ -74,7 +76,7 @@ func (s *Store) askNew(m *punctual.NewMessage) (a database.Ask) {
 	return a
 }
 
-// lookUp looks IDs up without the write lock; nil if none is asked for.
+// lookUp looks IDs up without the write lock. It returns nil if asks is nil.
 func (s *Store) lookUp(asks []database.Ask) (*database.Looks, error) {
 	if asks == nil {
 		return nil, nil
@@ -111,7 +113,7 @@ func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int, look *database.
 	} else if free, err := makeFree(tx, t, m, look, &res); err != nil || !free {
 		return res, err
 	}
-	if t, err = tx.Topic(m.Topic); err != nil { // of a topic that there was not, nothing has been freed
+	if t, err = tx.Topic(m.Topic); err != nil { // the topic is new and cannot be made, so no ID in it has been freed
 		res.Status, res.Err = punctual.PushNone, err
 		return res, nil
 	}
@@ -127,7 +129,7 @@ func insert(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, id string, d
 	})
 }
 
-// holder is what has the ID of a message to be pushed.
+// holder is what has the ID of a message to be pushed: a message, the memory of a finished one, or nothing.
 type holder struct {
 	lifecycle.Holder
 	found writer.Found // the message that has the ID, if there is one
@@ -174,7 +176,7 @@ func makeFree(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, look *data
 	switch {
 	case h.Remembered:
 		tx.Maintenance().Forget(t.Disk, m.ID)
-	case h.found.Exists() && !remove(tx, h.found): // acked since it was found
+	case h.found.Exists() && !remove(tx, h.found): // the message was acked since it was found, so the ID is free
 		return lifecycle.Push(m, lifecycle.Holder{}, res), nil
 	}
 	return true, nil

@@ -13,10 +13,11 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Settle finishes, gives back, gives up or extends leases; see punctual.Store. When Settle returns, acks without follow-ups and
-// extensions survive the end of the process, and everything else survives a power cut, too, by an fsync that all waiting calls
-// share. A settlement and its follow-ups are one transaction. Settlements that write more than 8 MiB in all are made in several
-// steps. If a later step fails, its items alone have that error.
+// Settle finishes messages, gives them back, gives up on them, or extends their leases; see punctual.Store. When Settle returns,
+// extensions, and acks that have no follow-ups and of which nothing is kept or told, survive the end of the process. All other
+// settlements survive a power cut, too, by an fsync that all waiting calls share. A settlement and its follow-ups are one transaction.
+// Settlements that write more than 8 MiB in all are made in several steps. If a later step certainly did not happen, its items and
+// those after it alone have that error.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	if err := s.admit(ctx, storekit.CheckBatch(len(ss))); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
@@ -25,7 +26,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	defer s.state.Leave()
-	logged := s.writer.Logging() // whoever reads what changes now waits until the claim log has it
+	logged := s.writer.Logging() // whoever reads what changes now waits until logged is called, because then the claim log has it
 	done, ok := s.index.Settle(ss, s.clock.ms())
 	if !ok {
 		logged()
@@ -76,13 +77,16 @@ func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (err
 			errs[i], err = s.settleOne(tx, i, &ss[i], &told, looks)
 			if err != nil || i == len(ss)-1 || tx.Full() {
 				// This is the last item of the transaction. Acks and extensions have happened in memory, whatever becomes of the
-				// transaction, and no other transaction has acted on them before this one gives the write lock back.
+				// transaction. They are logged here, because no other transaction can act on them before this one gives the write lock
+				// back.
 				acks, extensions = s.logChanges(told.acked, told.extended)
 			}
 			return err
 		})
 		if err == nil {
 			s.logOver(told.over)
+		} else if len(told.acked)+len(told.extended) > 0 {
+			err = errkind.HalfDone(err) // although the transaction may certainly not have happened
 		}
 		if len(told.acked) > 0 {
 			extensions = errors.Join(extensions, s.ensureAcks(context.WithoutCancel(ctx), told.left, acks))
@@ -100,15 +104,15 @@ func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (err
 	return errs, nil
 }
 
-// settled is what the claim log is to have of the settlements of one transaction.
+// settled is what the claim log is to have of the settlements that are made within one transaction.
 type settled struct {
 	acked, extended []record.Lease
 	over            []record.Lease // the leases that the transaction ended
 	left            int            // how many acked messages of all topics are still on disk
 }
 
-// settleOne carries out one settlement, the n-th of its call, in memory or in the transaction. result is what its caller is
-// answered; err is one of reading the database.
+// settleOne carries out one settlement, the n-th of its call, in memory or in the transaction. result is the answer to its caller;
+// err is one of reading the database.
 func (s *Store) settleOne(tx *writer.Tx, n int, st *punctual.Settlement, told *settled, looks *followUpLooks) (result, err error) {
 	if done, ok := s.index.Settle([]punctual.Settlement{*st}, tx.Ms); ok {
 		told.acked, told.extended = append(told.acked, done.Acked...), append(told.extended, done.Extended...)
@@ -118,7 +122,7 @@ func (s *Store) settleOne(tx *writer.Tx, n int, st *punctual.Settlement, told *s
 	if result = storekit.CheckSettlement(st, s.opt.MaxBody); result != nil {
 		return result, nil
 	}
-	for done := false; !done; { // again after each ack that comes in between, of which there are not many
+	for done := false; !done; { // again when a message on which it depends was acked in between, which is rare
 		if done, result, err = s.settleStep(tx, n, st, told, looks); err != nil {
 			return nil, err
 		}
@@ -126,9 +130,10 @@ func (s *Store) settleOne(tx *writer.Tx, n int, st *punctual.Settlement, told *s
 	return result, nil
 }
 
-// settleStep decides on a settlement, on its follow-ups, and carries them out. The message leaves memory after its record was read
-// and everything is decided, because the answer may also be to change nothing. done is false, and nothing has changed, when the
-// decision does not hold any more because a message that the decision depends on was acked meanwhile.
+// settleStep decides on a settlement and on its follow-ups, and carries them out. The message leaves memory after its record was
+// read and everything is decided, because the decision may also be to change nothing. done is false, and no message has changed,
+// when the decision does not hold any more, because the lease has ended or a message on which the decision depends was acked
+// meanwhile.
 func (s *Store) settleStep(tx *writer.Tx, n int, st *punctual.Settlement, told *settled, looks *followUpLooks) (done bool, result, err error) {
 	h, ok := s.index.Holder(st)
 	if !ok {
@@ -161,8 +166,8 @@ func (s *Store) settleStep(tx *writer.Tx, n int, st *punctual.Settlement, told *
 	return true, result, follow.store(tx, replaced)
 }
 
-// logOver writes to the claim log which leases are over. Without that, the next start would still see from the records that
-// they are, but it would have to read those.
+// logOver writes to the claim log which leases are over. Without that, the next Open would still see from the records of the
+// messages that the leases are over, but it would have to read these records.
 func (s *Store) logOver(over []record.Lease) {
 	if len(over) == 0 {
 		return

@@ -33,7 +33,7 @@ func (r *rig) crashed(clock storekit.Clock, powerCut bool) *Store {
 	return openAt(r.t, "store", &Options{fs: hookFS{mem, func(fsOp) error { return nil }}, Logger: quiet, Clock: clock})
 }
 
-// leasedStore is a store on a rig's disk with the message a under a lease.
+// leasedStore opens a store on a rig's disk, with the message a under a lease.
 func leasedStore(t *testing.T) (*rig, *Store, *storekit.ManualClock, punctual.Delivery) {
 	t.Helper()
 	r, clock := newRig(t), storekit.NewManualClock(testStart)
@@ -54,8 +54,8 @@ func settlement(d punctual.Delivery, v punctual.Verb) []punctual.Settlement {
 	return []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v}}
 }
 
-// TestExtendThatIsHalfDone: an extension is in force in memory when the claim log does not take it. So
-// nobody may say that it certainly did not happen.
+// TestExtendThatIsHalfDone: when the claim log does not take an extension, the extension is in force in memory. So
+// the error must not say that it certainly did not happen.
 func TestExtendThatIsHalfDone(t *testing.T) {
 	for _, with := range [][]punctual.Verb{{}, {punctual.SettleSnooze}} {
 		r, s, _, d := leasedStore(t)
@@ -83,6 +83,57 @@ func TestExtendThatIsHalfDone(t *testing.T) {
 	}
 }
 
+// TestAckBesideOneThatCannotBeRead: an ack that needs no transaction, and an extension, are in the claim log before the transaction of
+// the same call is applied. When the call fails because the disk does not read the record of another item, a kill leaves them all the
+// same. So the error must not say that the call certainly did not happen. The item alone changes nothing, and its error says so.
+func TestAckBesideOneThatCannotBeRead(t *testing.T) { alone(t, ackBesideOneThatCannotBeRead) }
+
+func ackBesideOneThatCannotBeRead(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		what     []punctual.Settlement // what the same call does with a
+		want     string                // what becomes of a by the kill
+		definite bool
+	}{
+		{"alone", nil, "ready", true},
+		{"with an ack", []punctual.Settlement{{Verb: punctual.SettleAck}}, "", false},
+		{"with an extension", []punctual.Settlement{{Verb: punctual.SettleExtend, Delay: time.Hour}}, "leased", false},
+	} {
+		r, clock := newRig(t), storekit.NewManualClock(testStart)
+		reads := &failingReads{FS: r.opt.fs}
+		r.opt.fs, r.opt.Clock, r.opt.claimLimit = reads, clock, 0
+		s, err := Open("store", &r.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		push(t, s, punctual.NewMessage{Topic: "o", ID: "a"}, punctual.NewMessage{Topic: "o", ID: "b"})
+		ds := claim(t, s, "o", 2)
+		for i := range c.what {
+			c.what[i].Topic, c.what[i].ID, c.what[i].Token = "o", "a", ds[0].Token
+		}
+		if err := s.db.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		reads.armed.Store(true)
+		errs, err := s.Settle(t.Context(), append(c.what, settlement(ds[1], punctual.SettleSnooze)...))
+		if reads.failed.Load() == 0 {
+			t.Fatalf("%s: no read failed: %v, %v", c.name, errs, err)
+		}
+		if !errors.Is(err, punctual.ErrStoreFailed) || punctual.Definite(err) != c.definite {
+			t.Errorf("P13: %s: settlements of which one cannot be read: %v, %v; want ErrStoreFailed, definite %v", c.name, errs, err, c.definite)
+		}
+		clock.Advance(time.Minute)
+		young := r.crashed(clock, false)
+		if i, err := young.Get(t.Context(), "o", "a"); i.State.String() != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%s: after a kill a is %q, %v; want %q", c.name, i.State, err, c.want)
+		}
+		closeStore(t, young)
+		if err := s.Close(); !errors.Is(err, punctual.ErrStoreFailed) {
+			t.Errorf("%s: close: %v, want ErrStoreFailed", c.name, err)
+		}
+	}
+}
+
 // underWay tells whether some goroutine is in all of the functions given.
 func underWay(functions ...string) bool {
 	buf := make([]byte, 4<<20)
@@ -98,8 +149,8 @@ func underWay(functions ...string) bool {
 	return false
 }
 
-// TestAckThatTheClaimLogDoesNotTake is answered when the message is deleted durably, not before: nothing else
-// would tell of the ack after a kill.
+// TestAckThatTheClaimLogDoesNotTake: such an ack is answered when the message is deleted durably, not before, because nothing else
+// would show the ack after a kill.
 func TestAckThatTheClaimLogDoesNotTake(t *testing.T) {
 	r, s, clock, d := leasedStore(t)
 	defer closeStore(t, s)
@@ -148,7 +199,7 @@ func TestAckThatTheClaimLogDoesNotTake(t *testing.T) {
 	mustBeSound(t, young)
 }
 
-// TestExtensionOutlivesTheProcess, and only as long as it says.
+// TestExtensionOutlivesTheProcess: an extended lease survives a kill, and ends when its extension says.
 func TestExtensionOutlivesTheProcess(t *testing.T) {
 	r, s, clock, d := leasedStore(t)
 	defer closeStore(t, s)
@@ -174,7 +225,8 @@ func TestExtensionOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// TestAckOutlivesTheProcess while the message is still on disk: maintenance is kept from deleting it.
+// TestAckOutlivesTheProcess: an ack survives a kill while the message is still on disk, because the test keeps maintenance from
+// deleting the message.
 func TestAckOutlivesTheProcess(t *testing.T) {
 	r, s, clock, d := leasedStore(t)
 	defer closeStore(t, s)
@@ -194,8 +246,8 @@ func TestAckOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// TestAckedMeanwhile: an ack does not wait for its turn. So it may come when a transaction has found the
-// message and has not yet taken it away. The message is then finished, once.
+// TestAckedMeanwhile: an ack does not wait for the write lock. So it may come when a transaction has found the
+// message and has not yet detached it. Then the ack counts, and the transaction finds no message.
 func TestAckedMeanwhile(t *testing.T) {
 	for name, change := range map[string]func(tx *writer.Tx, f writer.Found) error{
 		"cancel":     changeFound(punctual.ChangeCancel),
@@ -238,7 +290,7 @@ func TestAckedMeanwhile(t *testing.T) {
 	}
 }
 
-// changeFound amends a message that was found before.
+// changeFound returns a function that amends a message that was found before and acked since.
 func changeFound(c punctual.Change) func(tx *writer.Tx, f writer.Found) error {
 	return func(tx *writer.Tx, f writer.Found) error {
 		answer, err := amendFound(tx, f, &punctual.Amendment{Topic: "o", ID: f.ID, Change: c}, nil, tx.Now)
@@ -250,7 +302,7 @@ func changeFound(c punctual.Change) func(tx *writer.Tx, f writer.Found) error {
 }
 
 // TestRetentionEndsToTheMillisecond: a dead message is there up to the last millisecond of its retention, and
-// not at its end, whether maintenance came by or not.
+// not at its end, although maintenance has not removed it.
 func TestRetentionEndsToTheMillisecond(t *testing.T) {
 	_, s, _, d := leasedStore(t)
 	defer closeStore(t, s)
@@ -284,7 +336,8 @@ func TestRetentionEndsToTheMillisecond(t *testing.T) {
 	}
 }
 
-// TestAnswersWaitForTheClaimLog: a kill takes back what is not in the claim log, so nobody is told of it (P13).
+// TestAnswersWaitForTheClaimLog: a kill takes back a settlement that is not in the claim log yet, so no answer rests on it before
+// (P13).
 func TestAnswersWaitForTheClaimLog(t *testing.T) {
 	cases := []struct {
 		name string
@@ -333,8 +386,8 @@ func TestAnswersWaitForTheClaimLog(t *testing.T) {
 	}
 }
 
-// TestClaimLogIsWrittenBeforeTheFsync: acks and extensions in a call that also needs a transaction outlive a kill from the
-// moment at which others can meet them.
+// TestClaimLogIsWrittenBeforeTheFsync: acks and extensions in a call that also needs a transaction survive a kill already during
+// the fsync of that transaction, because other calls can see them by then.
 func TestClaimLogIsWrittenBeforeTheFsync(t *testing.T) {
 	for verb, want := range map[punctual.Verb]string{punctual.SettleAck: "none", punctual.SettleExtend: `leased "" false`} {
 		t.Run(verb.String(), func(t *testing.T) {
@@ -373,8 +426,8 @@ func TestClaimLogIsWrittenBeforeTheFsync(t *testing.T) {
 	}
 }
 
-// TestPushBesideAnAck: an ack needs no write lock, so it may come at any moment of a push that meets the message. What the push
-// tells of before is leased; what comes behind is stored.
+// TestPushBesideAnAck: an ack needs no write lock, so it may come at any moment of a push of the same ID. The items before the ack
+// are answered as duplicates of a leased message, and the first one after it is stored.
 func TestPushBesideAnAck(t *testing.T) {
 	s := openAt(t, "store", memOptions(vfs.NewMem()))
 	defer closeStore(t, s)

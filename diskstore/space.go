@@ -10,8 +10,11 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Space says how much room the file system of the directory has; see punctual.SpaceReporter.
-func (s *Store) Space(context.Context) (punctual.Space, error) {
+// Space returns how much room the file system of the directory has; see punctual.SpaceReporter.
+func (s *Store) Space(ctx context.Context) (punctual.Space, error) {
+	if err := s.admit(ctx, nil); err != nil {
+		return punctual.Space{}, fmt.Errorf("space: %w", err)
+	}
 	if err := s.state.Enter(); err != nil {
 		return punctual.Space{}, fmt.Errorf("space: %w", err)
 	}

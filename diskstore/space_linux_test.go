@@ -17,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// mountSmall mounts a file system in memory, or skips where that is not allowed.
+// mountSmall mounts a file system in memory until the end of the test, or skips the test where that is not allowed.
 func mountSmall(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ func mountSmall(t *testing.T, options string) string {
 	return dir
 }
 
-// outcomes counts what settlements and amendments have done, on the way of a history to its ledger.
+// outcomes hands the lines of a history on to a ledger, and counts on the way what settlements and amendments have done.
 type outcomes struct {
 	l *ledger.Ledger
 
@@ -45,7 +45,7 @@ type outcomes struct {
 	counts map[string]int          // verb or change, and outcome; guarded by mu while calls are made
 }
 
-// begin counts from here on.
+// begin starts to count; before it add only hands lines on.
 func (o *outcomes) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,8 +71,8 @@ func (o *outcomes) add(line ledger.Line) {
 	}
 }
 
-// TestSlowFullDisk pushes to a real, small file system until the guard refuses, and fills the reserve up to a rest. Then
-// what frees space still works, and nothing acknowledged is lost.
+// TestSlowFullDisk pushes to a small file system until pushes are refused, and fills a third of the reserve with another file. Then
+// acks, cancels and reschedules still work, and nothing acknowledged is lost.
 func TestSlowFullDisk(t *testing.T) {
 	mount := mountSmall(t, "size=64m")
 	dir := filepath.Join(mount, "store")
@@ -127,8 +127,8 @@ func TestSlowFullDisk(t *testing.T) {
 	t.Log(l, happened.counts)
 }
 
-// TestSlowFullDiskEmpties: a disk that refuses pushes takes them again after enough is acked, or all but the first message
-// cancelled, with nobody making room.
+// TestSlowFullDiskEmpties: a store that refuses pushes because its disk is full takes them again after all messages were acked, or all
+// but the first cancelled, without anybody removing other files.
 func TestSlowFullDiskEmpties(t *testing.T) {
 	t.Run("acked", func(t *testing.T) {
 		fullDiskEmpties(t, 0, func(s *Store, n int) { finish(t, s, "o", n, punctual.SettleAck) })
@@ -146,7 +146,7 @@ func TestSlowFullDiskEmpties(t *testing.T) {
 	})
 }
 
-// fullDiskEmpties fills a disk with n messages, and empties it but for some that are left.
+// fullDiskEmpties fills a disk with messages until one is refused, and has empty remove all of them but left.
 func fullDiskEmpties(t *testing.T, left int64, empty func(s *Store, n int)) {
 	t.Helper()
 	mount := mountSmall(t, "size=1000m")
@@ -190,7 +190,7 @@ func bytesLeft(t *testing.T, dir string) int {
 }
 
 // TestReadOnlyDirectory opens a store on a disk that takes no writes: the error says so, and
-// damages nothing.
+// the store is whole when the disk takes writes again.
 func TestReadOnlyDirectory(t *testing.T) {
 	mount := mountSmall(t, "size=16m")
 	dir := filepath.Join(mount, "store")

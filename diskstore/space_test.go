@@ -15,10 +15,10 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// scaleFS says how much space is free instead of its disk.
+// scaleFS is a file system that says that so much space is free, whatever its disk has.
 type scaleFS struct {
 	vfs.FS
-	free *uint64 // read and written atomically while a store is open, whose goroutines look at it
+	free *uint64 // read and written atomically while a store is open, because its goroutines read the number
 }
 
 func (f scaleFS) Unwrap() vfs.FS { return f.FS }
@@ -69,7 +69,7 @@ func TestLittleSpaceRefusesPushesAlone(t *testing.T) {
 	}
 }
 
-// TestNoPermission says the same where no file system can be mounted.
+// TestNoPermission is TestReadOnlyDirectory without a mount: the error says what a store needs when every change of a file is refused.
 func TestNoPermission(t *testing.T) {
 	for _, cause := range []error{syscall.EROFS, syscall.EACCES} {
 		f := faults{}

@@ -33,15 +33,15 @@ type Options struct {
 	Logger *slog.Logger
 	// MemoryBytes bounds the memory for messages, over all topics. It counts those near their due time, those
 	// being pushed, and leases (without the bodies, about half a KiB each). Leases are the work in hand and
-	// never refused: when they take more than three quarters of it, what is beyond comes on top. So do the
-	// bodies that one claim brings its caller, at most 64 MiB. Default 64 MiB.
+	// never refused: when they take more than three quarters of MemoryBytes, what is beyond comes on top. So do the
+	// messages that a claim brings its caller: at most 64 MiB and one message for each claim. Default 64 MiB.
 	MemoryBytes int64
 	// CacheBytes is the size of the database's block cache, beside 128 MiB for two of the buffers in which the database gathers what
 	// is written. While a buffer is not in use, the cache may take its place. Default 32 MiB.
 	CacheBytes int64
 	// ReserveBytes is the free disk space below which pushes are refused with ErrNoSpace
-	// while acks and cancels pass. Default 256 MiB. With less the disk may fill up all the same,
-	// because the database needs room to put in order what it has. Then the store fails.
+	// while acks and cancels pass. Default 256 MiB. With a smaller reserve the disk may fill up all the same,
+	// because the database needs room to rewrite its tables. Then the store fails.
 	ReserveBytes uint64
 	// CommitTimeout is how long a change may wait for the disk before the store is
 	// taken for failed. Default 30 s.
@@ -56,7 +56,7 @@ type Options struct {
 	swept      func(order database.Order, keys int) // tests learn how many keys a step of a sweep passed
 	purging    func(punctual.State)                 // tests act before each pass of a purge, and before it clears a topic at once
 	looked     func()                               // tests act after a call has looked its IDs up, before it waits for the write lock
-	clearFrom  int64                                // how many messages a purge clears at once at least
+	clearFrom  int64                                // from how many messages on a purge clears all of them in one transaction
 }
 
 func (o *Options) withDefaults() Options {
@@ -103,8 +103,8 @@ func orDefault[T comparable](v *T, d T) {
 	}
 }
 
-// restAlone tells that an error of a call is one of its later items alone. Those before have happened,
-// and those from next on certainly have not. Otherwise the error is that of the call.
+// restAlone tells whether err, met at the item next of a call, is the error of the items from next on alone: the items
+// before have happened, and those from next on certainly have not. Otherwise err is the error of the whole call.
 func restAlone(next int, err error) bool { return next > 0 && punctual.Definite(err) }
 
 // Store is an open embedded store. It implements punctual.Store, Inspector, Checker, Examiner, FinishedKeeper,
@@ -119,18 +119,20 @@ type Store struct {
 	db    *database.DB
 	clock clock
 
-	// topics has every topic of the store, by name and by number.
+	// topics has every topic of the store, by name.
 	topics *topics.Registry
-	// index holds those messages that are in memory: leased ones, and those that are due soon. All others are on disk alone.
+	// index holds those messages that are in memory: those that are due soon, and those that are being pushed, are reserved, leased, or
+	// acked and not deleted yet. All others are on disk alone.
 	index *memory.Index
-	// writer has the write lock. It is taken before the locks of the claim log and of the index, and inside archiving and forgetting.
+	// writer has the write lock. It is taken before claimlog.Log.mu and the lock of the index, and inside archiving, forgetting and
+	// claimlog.Log.replacing.
 	writer *writer.Writer
 	// watermarksAt is db.NextNumber when watermarks were written last; guarded by the write lock.
 	watermarksAt uint64
 
 	claims *claimlog.Log
 
-	// endings are the messages that claims have met and that must not be delivered any more; see ending.go.
+	// endings are the messages that claims have encountered and that must not be delivered any more; see ending.go.
 	endings endings
 
 	// waiters are the claims that wait; see wait.go.
@@ -167,7 +169,7 @@ var (
 )
 
 // admit returns why a call is not made, or nil: the store is closed or has failed, ctx has ended, or the call itself is wrong, which
-// the caller has looked at already. The first of these counts, as package punctual has it for all stores.
+// the caller has checked already and hands over as wrong. The first of these counts, as punctual.Store asks of all stores.
 func (s *Store) admit(ctx context.Context, wrong error) error {
 	if err := s.state.Usable(); err != nil {
 		return err
@@ -217,22 +219,22 @@ func (s *Store) Close() error {
 	done := make(chan error, 1)
 	go func() { done <- s.shutDown() }()
 	err := s.state.AwaitProgress("close", done)
-	// The database of a failed store may hang on what it could not write: nothing waits for it.
+	// The database of a failed store may hang on what it could not write, so Close does not wait for it.
 	s.owned.Release()
 	return errkind.Classify("close store "+s.dir, err)
 }
 
-// shutDown ends everything in order. It is left where it hangs when the store fails.
+// shutDown ends everything in order. If it hangs, Close leaves it behind once the store has failed.
 func (s *Store) shutDown() error {
 	s.background.Wait()
 	s.state.WaitCalls()
-	s.writer.Close(func(tx *writer.Tx) { s.saveWatermarks(tx, len(s.topics.All())) })
+	s.writer.Close(func(tx *writer.Tx) bool { return s.saveWatermarks(tx, watermarksLimit) })
 	if s.state.HasFailed() {
 		return s.state.Failure()
 	}
 	err := s.claims.Close()
 	// A compaction may read for long, above all one that drops what was deleted. It gets half of the
-	// time in which Close would take the disk for hanging; what it did not finish begins again.
+	// time after which Close would take the disk for hanging; a compaction that is cut short begins again at the next Open.
 	enough := time.AfterFunc(s.opt.CommitTimeout/2, s.state.RefuseReads)
 	defer enough.Stop()
 	if err := errors.Join(err, s.db.Close()); err != nil {

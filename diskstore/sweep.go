@@ -13,34 +13,34 @@ import (
 )
 
 // Maintenance removes what is past its retention: dead messages, remembered IDs and finished records. It does so in small
-// steps. A step reads what is to go without the write lock, and takes the lock for the one transaction that removes it, so
-// that other transactions can run between two steps.
+// steps. A step takes the write lock for a moment to begin, reads what is to go without the lock, and takes the lock again for the
+// one transaction that removes it, so that other transactions can run meanwhile and between two steps.
 //
-// What is past its retention and not removed yet is not visible, because every reader compares with the clock (RetentionEnd
-// and Tx.Find in package writer, Tx.Remembered in package database, Store.Finished).
+// What is past its retention and not removed yet is not visible, because every reader compares with the clock, for example with
+// RetentionEnd and in Tx.Find of package writer, in Tx.Remembered of package database, and in Store.Finished.
 
 const (
-	sweepLimit = 1000 // what one transaction removes at most
-	sweepSteps = 50   // in one round, so that other maintenance has their turn
+	sweepLimit = 1000 // how many messages, IDs or records one step removes at most
+	sweepSteps = 50   // how many steps of a kind are made in one round, so that other maintenance gets its turn
 )
 
-// sweeps knows of which topics dead messages are to be swept, and when.
+// sweeps has the topics whose dead messages are to be swept, and when.
 type sweeps struct {
 	mu      sync.Mutex
 	topics  []*sweep                 // guarded by mu: a queue of bySweep
 	planned map[*topics.Topic]*sweep // guarded by mu; the same by topic
 }
 
-// sweep is a topic of which the first dead message may be past its retention at a time in Unix milliseconds. The lock of sweeps
-// guards its fields.
+// sweep says from when on the first dead message of a topic may be past its retention: at, in Unix milliseconds. sweeps.mu guards its
+// fields.
 type sweep struct {
 	topic *topics.Topic
 	at    int64
 	place int // its index in the queue
 }
 
-// plan notes when the first dead message of a topic will be past its retention, after the dead or the settings of the topic
-// have changed. Called with the write lock held.
+// plan notes when the first dead message of a topic will be past its retention, after the dead messages or the settings of the topic
+// have changed. Called with the write lock held, or before the store is in use.
 func (p *sweeps) plan(t *topics.Topic) {
 	at := int64(never)
 	if from := t.Disk.DeadFrom(); from != record.MaxPosition {
@@ -91,7 +91,7 @@ var bySweep = heap.Order[*sweep]{
 	Place:  func(s *sweep) *int { return &s.place },
 }
 
-// sweep removes some of what is past its time, and tells whether there is more.
+// sweep removes some of what is past its retention, and tells whether there may be more.
 func (s *Store) sweep(ctx context.Context) (more bool, err error) {
 	for _, of := range []database.Order{database.Remembered, database.FinishedRecords} {
 		left := true
@@ -156,8 +156,7 @@ func (s *Store) sweepAll(ctx context.Context, name string) error {
 	}
 }
 
-// sweepRest removes, in the given transaction, the few dead messages that have passed their retention since the last step of
-// a sweep.
+// sweepRest removes, in the given transaction, the dead messages that have passed their retention since sweepAll; there are few.
 func (s *Store) sweepRest(tx *writer.Tx, t *topics.Topic) error {
 	step, err := tx.Maintenance().SweepDead(t.Disk, writer.RetentionEnd(t.Settings(), tx.Ms), int(t.Disk.Dead()))
 	if step == nil || err != nil {
@@ -171,7 +170,7 @@ func (s *Store) sweepRest(tx *writer.Tx, t *topics.Topic) error {
 	return err
 }
 
-// sweepFinished forgets the next remembered IDs (database.Remembered) or finished records (database.FinishedRecords) that are past
+// sweepFinished deletes the next remembered IDs (database.Remembered) or finished records (database.FinishedRecords) that are past
 // their retention, up to sweepLimit, and tells whether there may be more.
 func (s *Store) sweepFinished(ctx context.Context, of database.Order) (more bool, err error) {
 	s.forgetting.Lock()

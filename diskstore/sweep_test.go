@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/database"
@@ -25,8 +28,8 @@ type sweepRig struct {
 	passed atomic.Int64
 
 	mu     sync.Mutex
-	during func()         // guarded by mu: called once in the middle of the next step
-	of     database.Order // guarded by mu: over keys of this kind
+	during func()         // guarded by mu: called once in the middle of the next step over keys of the kind of
+	of     database.Order // guarded by mu
 }
 
 func newSweepRig(t *testing.T) *sweepRig {
@@ -49,8 +52,8 @@ func (r *sweepRig) step(kind database.Order, keys int) {
 	}
 }
 
-// meanwhile has f called in the middle of the next step of a sweep over keys of a kind. The
-// sweep after opening, which looks what there is, has been before.
+// meanwhile has f called in the middle of the next step of a sweep over keys of a kind. It sweeps first, because
+// the first sweep after opening has steps that find nothing to remove.
 func (r *sweepRig) meanwhile(t *testing.T, kind database.Order, f func()) {
 	t.Helper()
 	r.sweepUp(t)
@@ -63,7 +66,7 @@ func (r *sweepRig) configure(t *testing.T, retention, remember time.Duration) {
 	configure(t, r.Store, "o", punctual.SettingsPatch{DeadRetention: &retention, DedupeWindow: &remember})
 }
 
-// makeDead makes n dead messages, named from first on.
+// makeDead makes n dead messages, whose IDs are the numbers from first on.
 func (r *sweepRig) makeDead(t *testing.T, first, n int) {
 	t.Helper()
 	for n > 0 {
@@ -82,7 +85,7 @@ func (r *sweepRig) keepFinished(t *testing.T) {
 	configure(t, r.Store, "o", punctual.SettingsPatch{FinishedRetention: ptr(time.Hour), DedupeWindow: ptr(time.Duration(0))})
 }
 
-// remember makes n finished IDs.
+// remember makes n messages, whose IDs are the numbers from 0 on, and cancels them, so that something is kept of each.
 func (r *sweepRig) remember(t *testing.T, n int) {
 	t.Helper()
 	for first := 0; first < n; first += 1000 {
@@ -108,7 +111,7 @@ func (r *sweepRig) amend(t *testing.T, as ...punctual.Amendment) {
 	}
 }
 
-// await waits until maintenance has come to the middle of a step.
+// await waits until done is closed, which maintenance does in the middle of a step; see meanwhile.
 func await(t *testing.T, done <-chan struct{}) {
 	t.Helper()
 	select {
@@ -118,7 +121,7 @@ func await(t *testing.T, done <-chan struct{}) {
 	}
 }
 
-// sweepUp sweeps until nothing is left to do, and what maintenance has swept is applied too.
+// sweepUp sweeps until nothing is left to do, and waits for a transaction of maintenance that may be under way.
 func (r *sweepRig) sweepUp(t *testing.T) {
 	t.Helper()
 	for more := true; more; {
@@ -141,8 +144,8 @@ func (r *sweepRig) keys(t *testing.T, kind database.Order) int {
 	return keys[kind]
 }
 
-// TestSlowSweepGoesOnWhereItEnded: each key is passed about once, however many steps a sweep has. A step that
-// begins at the beginning passes all that the steps before it have deleted.
+// TestSlowSweepGoesOnWhereItEnded: each key is passed about once, however many steps a sweep has. If a step
+// began with the first key, it would pass all that the steps before it have deleted.
 func TestSlowSweepGoesOnWhereItEnded(t *testing.T) {
 	const n = 10 * sweepLimit
 	for _, c := range []struct {
@@ -178,7 +181,7 @@ func TestSlowSweepGoesOnWhereItEnded(t *testing.T) {
 	}
 }
 
-// TestSweepLetsOthersIn: in the middle of a step everybody else is served, and nobody sees what it has
+// TestSweepLetsOthersIn: in the middle of a step other calls are served, and none of them shows what the step has
 // yet to remove.
 func TestSweepLetsOthersIn(t *testing.T) {
 	r := newSweepRig(t)
@@ -286,7 +289,7 @@ func TestSweepMeetsChanges(t *testing.T) {
 	}
 }
 
-// TestSweepOfFinishedMeetsChanges finishes an ID again in the middle of a step that forgets it.
+// TestSweepOfFinishedMeetsChanges finishes a message with the same ID in the middle of a step that forgets the ID.
 func TestSweepOfFinishedMeetsChanges(t *testing.T) {
 	r := newSweepRig(t)
 	r.configure(t, 0, time.Hour)
@@ -313,7 +316,8 @@ func TestSweepOfFinishedMeetsChanges(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestSweepOfFinishedRecordsDuringChanges finishes a message with the same ID in the middle of a step that deletes the finished record of the first.
+// TestSweepOfFinishedRecordsDuringChanges finishes a message with the same ID in the middle of a step that deletes the finished record
+// of the first.
 func TestSweepOfFinishedRecordsDuringChanges(t *testing.T) {
 	r := newSweepRig(t)
 	r.keepFinished(t)
@@ -340,15 +344,37 @@ func TestSweepOfFinishedRecordsDuringChanges(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestCheckOfFinishedRecords: a finished record that cannot be read, or would never be deleted, is found.
+// TestCheckOfFinishedRecords: Check finds a finished record that cannot be read, or that no sweep would ever delete, and nothing wrong
+// with one that is as it was written. The deletion of the topic deletes it.
 func TestCheckOfFinishedRecords(t *testing.T) {
-	r := newSweepRig(t)
-	r.keepFinished(t)
-	r.remember(t, 1)
-	if r.keys(t, database.FinishedRecords) != 1 {
-		t.Fatal("no finished record is kept")
+	kept := func(t *testing.T) *sweepRig {
+		r := newSweepRig(t)
+		r.keepFinished(t)
+		r.remember(t, 1)
+		if r.keys(t, database.FinishedRecords) != 1 {
+			t.Fatal("no finished record is kept")
+		}
+		mustBeSound(t, r.Store)
+		return r
 	}
-	mustBeSound(t, r.Store)
+	for _, c := range []struct {
+		name  string
+		kind  database.Order // of the key that is damaged
+		value func(v []byte) []byte
+		want  string
+	}{
+		{"cut short", database.FinishedRecords, func(v []byte) []byte { return v[:len(v)-1] }, `finished record of "0": finished record of`},
+		{"of an unknown version", database.FinishedRecords, func(v []byte) []byte { v[8] = 99; return v }, `finished record of "0": finished record has version 99`},
+		{"never deleted", database.FinishedRecordEnds, func([]byte) []byte { return nil }, `finished record of "0" would never be forgotten`},
+	} {
+		r := kept(t)
+		r.damageKey(t, c.kind, c.value)
+		rep, err := r.Check(t.Context(), nil)
+		if err != nil || len(rep.Problems) != 1 || !strings.Contains(rep.Problems[0], c.want) {
+			t.Errorf("P13: a finished record that is %s: Check finds %q, %v; want %q", c.name, rep.Problems, err, c.want)
+		}
+	}
+	r := kept(t)
 	if _, err := r.DeleteTopic(t.Context(), "o"); err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +384,31 @@ func TestCheckOfFinishedRecords(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestSweepBoundary: nothing goes a millisecond before its time, and everything when it has come.
+// damageKey closes the store, changes the value of the only key of a kind, and opens the store again. A nil value deletes the key.
+func (r *sweepRig) damageKey(t *testing.T, kind database.Order, change func(v []byte) []byte) {
+	t.Helper()
+	closeStore(t, r.Store)
+	db, err := pebble.Open(r.dir, &pebble.Options{Logger: noLog{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{byte(kind)}, UpperBound: []byte{byte(kind) + 1}})
+	if err != nil || !it.First() {
+		t.Fatalf("there is no key of the kind %c: %v", kind, err)
+	}
+	key, value := slices.Clone(it.Key()), change(slices.Clone(it.Value()))
+	if err = it.Close(); value == nil {
+		err = errors.Join(err, db.Delete(key, pebble.Sync))
+	} else {
+		err = errors.Join(err, db.Set(key, value, pebble.Sync))
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r.Store = openAt(t, r.dir, &Options{Clock: r.clock, swept: r.step})
+}
+
+// TestSweepBoundary: nothing is swept a millisecond before the end of its retention, and everything at the end.
 func TestSweepBoundary(t *testing.T) {
 	r := newSweepRig(t)
 	r.configure(t, time.Hour, time.Hour)
@@ -397,7 +447,7 @@ func TestSweepBoundary(t *testing.T) {
 
 func first2(_ bool, err error) error { return err }
 
-// TestSweepAfterReopen: what passed its retention while the store was closed goes, and so does what was remembered.
+// TestSweepAfterReopen: dead messages and remembered IDs that passed their retention while the store was closed are swept afterwards.
 func TestSweepAfterReopen(t *testing.T) {
 	r := newSweepRig(t)
 	r.configure(t, time.Hour, time.Hour)
@@ -414,8 +464,8 @@ func TestSweepAfterReopen(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestPurgeGoesOnUntilNothingIsLeft claims messages in the middle of a purge of everything, which has been
-// among the leased ones by then.
+// TestPurgeGoesOnUntilNothingIsLeft claims messages in the middle of a purge of everything, after its pass
+// through the leased ones. They are purged all the same.
 func TestPurgeGoesOnUntilNothingIsLeft(t *testing.T) {
 	const n, taken = purgeStep + 500, 10
 	f := &faults{}
@@ -456,7 +506,7 @@ func TestPurgeGoesOnUntilNothingIsLeft(t *testing.T) {
 }
 
 // TestPurgeMeetsAMessageBetweenItsPasses: a message that is ready while the leased ones are purged, and
-// leased while the others are, is in neither pass.
+// leased while the others are, is in neither pass, and is purged all the same.
 func TestPurgeMeetsAMessageBetweenItsPasses(t *testing.T) {
 	var s *Store
 	var ds []punctual.Delivery
@@ -479,7 +529,8 @@ func TestPurgeMeetsAMessageBetweenItsPasses(t *testing.T) {
 	mustBeSound(t, s)
 }
 
-// TestTopicNumbersAreNotUsedAgain: what a deleted topic has left anywhere never belongs to another.
+// TestTopicNumbersAreNotUsedAgain: a new topic does not get the number of a deleted one, because keys that the deleted topic has left
+// would belong to the new one.
 func TestTopicNumbersAreNotUsedAgain(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash %v", crash), func(t *testing.T) {
@@ -511,8 +562,8 @@ func TestTopicNumbersAreNotUsedAgain(t *testing.T) {
 	}
 }
 
-// TestDeleteTopicLeavesNothing deletes topics of few and of many messages, and counts the deletions of
-// ranges, each of which costs whoever reads afterwards.
+// TestDeleteTopicLeavesNothing deletes topics of few and of many messages, and checks that ranges are deleted
+// only where there are many, because each deleted range costs later reads.
 func TestDeleteTopicLeavesNothing(t *testing.T) {
 	for _, n := range []int{0, 10, database.DeleteSingly, database.DeleteSingly + 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -537,7 +588,7 @@ func TestDeleteTopicLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDeleteTopicMeetsChanges: what is pushed while the keys of a topic are read is deleted with them.
+// TestDeleteTopicMeetsChanges: a message that is pushed after the keys of a topic were read is deleted with the topic.
 func TestDeleteTopicMeetsChanges(t *testing.T) {
 	r := newSweepRig(t)
 	push(t, r.Store, punctual.NewMessage{Topic: "o", ID: "first", Delay: time.Hour})
@@ -558,7 +609,8 @@ func TestDeleteTopicMeetsChanges(t *testing.T) {
 	}
 }
 
-// TestManyDeletedRangesAreFlushed: topics of many messages do not make later reads dearer and dearer.
+// TestManyDeletedRangesAreFlushed: the deletion of many topics of many messages flushes the database's buffer from time to time, so
+// that deleted ranges do not make later reads slower and slower.
 func TestManyDeletedRangesAreFlushed(t *testing.T) {
 	r := newSweepRig(t)
 	before := r.db.Stats().Flushes
@@ -594,7 +646,7 @@ func TestMarksOfWhatChanged(t *testing.T) {
 			tx.Maintenance().SetClock()
 			before := tx.Maintenance().Size()
 			r.saveWatermarks(tx, watermarksLimit)
-			n = (tx.Maintenance().Size() - before) / 24 // bytes of a watermark, and of the clock less
+			n = (tx.Maintenance().Size() - before) / 24 // a watermark takes 24 bytes, and the clock fewer, so it does not count
 			return nil
 		})
 		if err != nil {
@@ -613,8 +665,8 @@ func TestMarksOfWhatChanged(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestWatermarkWaitsForWhatIsNotSynced: a watermark must not pass a message whose push is still on its
-// way. It would hide the message from the next opener, though the push is reported as done later.
+// TestWatermarkWaitsForWhatIsNotSynced: a watermark must not pass a message whose push waits for its fsync, because
+// the next opener would not find the message, although the push is reported as done later.
 func TestWatermarkWaitsForWhatIsNotSynced(t *testing.T) {
 	mem, f := vfs.NewCrashableMem(), &faults{}
 	clock := storekit.NewManualClock(testStart)
@@ -658,7 +710,7 @@ func TestWatermarkWaitsForWhatIsNotSynced(t *testing.T) {
 	mustBeSound(t, after)
 }
 
-// waitUntil waits for a condition, which only bounds a hang.
+// waitUntil waits until a condition holds. It fails the test after a minute, so that the test does not hang.
 func waitUntil(t testing.TB, what string, met func() bool) {
 	t.Helper()
 	for giveUp := time.Now().Add(time.Minute); !met(); time.Sleep(time.Millisecond) {

@@ -17,24 +17,24 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// question is something that a store is asked about what another call has changed.
+// question is a call whose answer depends on what another call has changed.
 type question struct {
 	name string
-	// prepare makes what is there, durably, before the fsync is held.
+	// prepare makes what there is before the change, and makes it durable.
 	prepare func(t *testing.T, s *Store)
-	// change makes the change that is not durable yet.
+	// change makes the change, whose fsync is held.
 	change func(ctx context.Context, s *Store) error
 	// ask asks, and returns the answer in words.
 	ask func(ctx context.Context, s *Store) (string, error)
 	// read tells that ask changes nothing, so that its errors are definite.
 	read bool
-	// again asks the store that comes after the power cut, if that is not ask itself.
+	// again asks the store that is opened after the power cut; nil stands for ask.
 	again func(ctx context.Context, s *Store) (string, error)
 }
 
 var onePush = []punctual.NewMessage{{Topic: "o", ID: "a", Body: []byte("new"), Delay: time.Hour}}
 
-// pushed asks by pushing a again.
+// pushed returns a question that pushes a again.
 func pushed(on punctual.IfExists) func(context.Context, *Store) (string, error) {
 	return func(ctx context.Context, s *Store) (string, error) {
 		rs, err := s.Push(ctx, []punctual.NewMessage{{Topic: "o", ID: "a", Delay: time.Hour, IfExists: on}})
@@ -74,7 +74,7 @@ func changeAmend(c punctual.Change) func(context.Context, *Store) error {
 	}
 }
 
-// settledAs asks by settling the lease on a.
+// settledAs returns a question that settles the lease on a.
 func settledAs(v punctual.Verb) func(context.Context, *Store) (string, error) {
 	return func(ctx context.Context, s *Store) (string, error) {
 		errs, err := s.Settle(ctx, []punctual.Settlement{{Topic: "o", ID: "a", Token: 1, Verb: v}})
@@ -85,7 +85,7 @@ func settledAs(v punctual.Verb) func(context.Context, *Store) (string, error) {
 	}
 }
 
-// followedBy asks by acking a with a follow-up b.
+// followedBy returns a question that acks a with a follow-up b.
 func followedBy(m punctual.NewMessage) func(context.Context, *Store) (string, error) {
 	return func(ctx context.Context, s *Store) (string, error) {
 		m.Topic, m.ID, m.Delay = "p", "b", time.Hour
@@ -102,7 +102,7 @@ func changeFollow(ctx context.Context, s *Store) error {
 	return err
 }
 
-// pushB is a change that a follow-up meets.
+// pushB is a change that takes the ID of a follow-up.
 func pushB(ctx context.Context, s *Store) error {
 	_, err := s.Push(ctx, []punctual.NewMessage{{Topic: "p", ID: "b", Delay: time.Hour}})
 	return err
@@ -166,9 +166,15 @@ func prepareRemembering(t *testing.T, s *Store) {
 	prepareMessage(t, s)
 }
 
+// prepareKeeping makes a in a topic that keeps finished records.
+func prepareKeeping(t *testing.T, s *Store) {
+	configure(t, s, "o", punctual.SettingsPatch{FinishedRetention: ptr(time.Hour)})
+	prepareMessage(t, s)
+}
+
 func ptr[T any](v T) *T { return &v }
 
-// questions are one for each answer that a call can give without changing anything, and all reads.
+// questions returns questions for the answers that calls give without changing anything, and for reads.
 func questions() []question {
 	counts := func(st punctual.TopicStats) string {
 		return fmt.Sprint(st.Topic, st.Scheduled, st.Ready, st.Leased, st.Dead)
@@ -203,7 +209,7 @@ func questions() []question {
 		{
 			name: "deletion of an acked message", prepare: prepareLease,
 			change: func(ctx context.Context, s *Store) error {
-				return s.writer.Do(ctx, func(tx *writer.Tx) error { // in it, so that maintenance is not earlier
+				return s.writer.Do(ctx, func(tx *writer.Tx) error { // acks with the write lock held, so that maintenance does not delete first
 					_, err := settledAs(punctual.SettleAck)(ctx, s)
 					tx.DeleteAcked()
 					return err
@@ -248,6 +254,14 @@ func questions() []question {
 			names, err := s.TopicNames(ctx, punctual.NameQuery{})
 			return fmt.Sprint(names), err
 		}},
+		{name: "finished", prepare: prepareKeeping, change: changeAmend(punctual.ChangeCancel), read: true, ask: func(ctx context.Context, s *Store) (string, error) {
+			f, err := s.Finished(ctx, "o", "a")
+			return string(f.Outcome), err
+		}},
+		{name: "list of finished", prepare: prepareKeeping, change: changeAmend(punctual.ChangeCancel), read: true, ask: func(ctx context.Context, s *Store) (string, error) {
+			page, err := s.ListFinished(ctx, punctual.FinishedQuery{Topic: "o"})
+			return fmt.Sprint(len(page.Records)), err
+		}},
 		{name: "get", prepare: prepareNone, change: changePush, ask: got, read: true},
 		{name: "get, not found", prepare: prepareMessage, change: changeAmend(punctual.ChangeCancel), ask: got, read: true},
 		{name: "list", prepare: prepareNone, change: changePush, read: true, ask: func(ctx context.Context, s *Store) (string, error) {
@@ -283,7 +297,7 @@ func questions() []question {
 				n, err := s.Purge(ctx, punctual.PurgeQuery{Topic: "o", State: punctual.StateScheduled})
 				return fmt.Sprint(n), err
 			},
-			read: true, // an error before anything was removed is one of reading
+			read: true, // because a purge that has removed nothing before its error has only read
 		},
 		{
 			name: "delete topic, not found", prepare: prepareMessage,
@@ -306,7 +320,7 @@ func questions() []question {
 	}
 }
 
-// held is a store whose log waits for its fsync, with a change in it that its caller gave up on.
+// held is a store with a change whose fsync is held, and whose caller has given up.
 type held struct {
 	*rig
 	s       *Store
@@ -314,7 +328,7 @@ type held struct {
 	release func()
 }
 
-// hold opens a store, prepares it, and makes a change whose fsync does not end.
+// hold opens a store, prepares it, and makes the change, whose fsync does not end before release is called.
 func (q *question) hold(t *testing.T) *held {
 	h := &held{rig: newRig(t), clock: storekit.NewManualClock(testStart)}
 	h.opt.CommitTimeout, h.opt.Clock = waitLimit, h.clock
@@ -384,7 +398,7 @@ type result struct {
 	err  error
 }
 
-// after is what a store says that is opened on what a power cut leaves: all that was synced, nothing else.
+// after returns the answer of a store that is opened on what a power cut leaves: all that was synced, nothing else.
 func (h *held) after(ask func(context.Context, *Store) (string, error)) string {
 	h.t.Helper()
 	mem := h.mem.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))})
@@ -400,8 +414,8 @@ func (h *held) after(ask func(context.Context, *Store) (string, error)) string {
 	return text
 }
 
-// TestAnswersRestOnWhatIsDurable holds the fsync of a change and asks about it. Nobody answers before the fsync is
-// done, for a power cut would make the answer untrue. What is answered then is true after a power cut.
+// TestAnswersRestOnWhatIsDurable holds the fsync of a change and asks about the change. There is no answer before the fsync is
+// done, because a power cut would make it untrue. The answer that comes then is still true after a power cut.
 func TestAnswersRestOnWhatIsDurable(t *testing.T) {
 	for _, q := range questions() {
 		t.Run(q.name, func(t *testing.T) {
@@ -435,8 +449,8 @@ func TestAnswersRestOnWhatIsDurable(t *testing.T) {
 	}
 }
 
-// TestQuestionsThatCannotBeAnswered: a caller gives up, or its store fails meanwhile. A read then did nothing. All
-// else may or may not have happened, like the change that it met.
+// TestQuestionsThatCannotBeAnswered: a caller gives up, or its store fails, while the answer waits for the fsync. The error of a read
+// is definite then. That of any other call is not, because the change that it found may or may not survive.
 func TestQuestionsThatCannotBeAnswered(t *testing.T) { alone(t, questionsThatCannotBeAnswered) }
 
 func questionsThatCannotBeAnswered(t *testing.T) {
@@ -465,7 +479,7 @@ func questionsThatCannotBeAnswered(t *testing.T) {
 }
 
 // TestTokensWaitForTheirReservation: claims wait for no fsync, so they use no token of a block whose reservation is
-// not durable. After a power cut the same tokens would be given out again (P4).
+// not durable. Otherwise the same tokens would be given out again after a power cut (P4).
 func TestTokensWaitForTheirReservation(t *testing.T) {
 	const left, more = 3, 4
 	var limit int64
@@ -475,7 +489,7 @@ func TestTokensWaitForTheirReservation(t *testing.T) {
 			limit = s.index.Stats().TokenLimit
 			s.index.StartTokens(limit-left, limit)
 		},
-		change: changePush, // a transaction, which reserves
+		change: changePush, // its transaction reserves the next block of tokens
 	}
 	h := q.hold(t)
 	defer closeStore(t, h.s)

@@ -20,7 +20,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Measurements of sweeps and of many topics. Each is one run of a scenario on a real disk:
+// These benchmarks measure sweeps and many topics. Each is one run of a scenario on a real disk:
 //
 //	go test -run '^$' -bench 'Sweep|Remember|Topics' -benchtime 1x ./diskstore
 
@@ -51,7 +51,8 @@ func sweepConfigure(b *testing.B, s *Store, topic string, p punctual.SettingsPat
 	}
 }
 
-// longest calls do again and again until stop is called, which returns the longest call and how many there were.
+// longest calls do again and again, with a pause before each call, until stop is called. stop returns how long the longest call took
+// and how many calls there were.
 func longest(b *testing.B, pause time.Duration, do func() error) (stop func() (time.Duration, int)) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	var most time.Duration
@@ -174,8 +175,8 @@ func BenchmarkSweepFinished(b *testing.B) {
 	}
 }
 
-// BenchmarkRemember pushes and cancels for ten seconds, in a topic that remembers IDs and in one
-// that does not.
+// BenchmarkRemember pushes and cancels for ten seconds each, in a topic that does not remember IDs, and in topics that
+// remember them for a second and for a minute.
 func BenchmarkRemember(b *testing.B) {
 	for _, keep := range []time.Duration{0, time.Second, time.Minute} {
 		b.Run(keep.String(), func(b *testing.B) {
@@ -261,7 +262,7 @@ func BenchmarkDeleteTopics(b *testing.B) {
 	}
 }
 
-// BenchmarkTopicsMany has 100,000 topics with ten pending messages each.
+// BenchmarkTopicsMany measures pushes, idling and Topics beside 100,000 topics with ten pending messages each.
 func BenchmarkTopicsMany(b *testing.B) {
 	for range b.N {
 		s := sweepStore(b, nil)
@@ -275,14 +276,14 @@ func BenchmarkTopicsMany(b *testing.B) {
 		}
 		waitUntil(b, "the marks of the filling are written", func() bool { return idle(b, s) })
 		stop := longest(b, time.Millisecond, push)
-		time.Sleep(5 * watermarkInterval / 2) // marks are written two times meanwhile
+		time.Sleep(5 * watermarkInterval / 2) // watermarks are written two times meanwhile
 		most, n := stop()
 		b.ReportMetric(ms(most), "ms-longest-push")
 		b.ReportMetric(float64(n), "pushes")
 
 		waitUntil(b, "the marks of the pushes are written", func() bool { return idle(b, s) })
 		before, began := cpuTime(b), time.Now()
-		time.Sleep(2 * watermarkInterval) // what is idle is measured over
+		time.Sleep(2 * watermarkInterval) // the idle time over which the CPU time is measured
 		b.ReportMetric(100*(cpuTime(b)-before).Seconds()/time.Since(began).Seconds(), "%-of-a-core-idle")
 
 		turn := longest(b, time.Millisecond, func() error {
@@ -299,7 +300,7 @@ func BenchmarkTopicsMany(b *testing.B) {
 	}
 }
 
-// idle tells whether maintenance has nothing to write down and the database nothing to compact.
+// idle tells whether maintenance has no watermark to write and the database neither flushes nor compacts.
 func idle(b *testing.B, s *Store) bool {
 	b.Helper()
 	release := holdWriteLock(b, s)
@@ -330,7 +331,7 @@ func BenchmarkTopicsRetention(b *testing.B) {
 	}
 }
 
-// cpuTime is what the process has used of the processors.
+// cpuTime returns how much CPU time the process has used.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

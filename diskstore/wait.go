@@ -8,18 +8,18 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// waiters are the claims that wait, by topic. A claim is added before it polls its topics, so that a message that comes
+// waiters are the claims under way, by topic. A claim is added before it polls its topics, so that a message that comes
 // later wakes it. A lost hint costs time, and no message (P11). The zero value has no waiters.
 type waiters struct {
-	mu sync.Mutex // taken within the lock of memory.Index; nothing is called with it held
+	mu sync.Mutex // may be taken with the lock of memory.Index held; no other lock is taken inside
 	// byTopic has no topic without a waiter. Guarded by mu.
 	byTopic map[string]map[*waiter]struct{}
 }
 
-// waiter is a claim that waits for one of its topics.
+// waiter is a claim under way, which waits when none of its topics has a message for it.
 type waiter struct {
 	topics []string
-	until  atomic.Int64  // when the claim wakes by itself; never while it polls, so that every message hints it then
+	until  atomic.Int64  // when the claim wakes by itself; never while it polls, so that every message that comes then is a hint
 	hint   chan struct{} // holds one hint
 }
 
@@ -52,7 +52,7 @@ func (ws *waiters) remove(w *waiter) {
 	}
 }
 
-// wake hints the claims that wait for a topic and would sleep past at.
+// wake gives a hint to the claims of a topic that would sleep past at.
 func (ws *waiters) wake(topic string, at int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -66,9 +66,8 @@ func (ws *waiters) wake(topic string, at int64) {
 	}
 }
 
-// sleep waits for a hint, for the end of the store, or until its clock has reached next or deadline. While something
-// is pending it returns after a second at most, because the machine may have slept or its clock been set. An error
-// is that of the context alone.
+// sleep waits for a hint, for the end of the store, or until the store's clock has reached next or deadline. Unless next is never, it
+// returns after a second at most, because the machine may have been suspended or its clock set. An error is that of the context alone.
 func (w *waiter) sleep(ctx context.Context, ended <-chan struct{}, c clock, next, deadline int64) error {
 	limit := maxSleep
 	if next == never {

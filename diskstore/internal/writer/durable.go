@@ -21,9 +21,9 @@ import (
 // durableTxns has the number up to which transactions are durable, and the callers that wait for later ones.
 type durableTxns struct {
 	mu sync.Mutex
-	// last is the last transaction that is durable; so are all before it. Guarded by mu.
+	// last is the last transaction that is known to be durable; all before it are durable, too. Guarded by mu.
 	last uint64
-	// waiting has a channel for each transaction that a caller waits for. It is closed when the transaction is durable.
+	// waiting has a channel for each transaction that a caller waits for. The channel is closed when the transaction is durable.
 	// Guarded by mu.
 	waiting map[uint64]chan struct{}
 }
@@ -77,12 +77,12 @@ func (w *Writer) Awaited(txn uint64) bool {
 // unlogged are the changes of memory that are not in the claim log yet.
 type unlogged struct {
 	mu    sync.Mutex
-	under map[chan struct{}]struct{} // guarded by mu
+	under map[chan struct{}]struct{} // guarded by mu: for each call of Logging a channel, which logged closes and removes
 }
 
-// Logging is called before a settlement changes memory, which needs no write lock. The caller calls logged when the claim log
-// has the settlement, or could not write it. Until then a kill would undo the settlement, so calls that may have seen its effect
-// wait for logged before they answer.
+// Logging is called before a settlement changes memory without the write lock. The caller calls logged when the claim log has the
+// settlement, or could not write it. Until then a kill would undo the settlement, so calls that may have seen its effect wait for
+// logged before they answer.
 func (w *Writer) Logging() (logged func()) {
 	u, c := &w.unlogged, make(chan struct{})
 	u.mu.Lock()
@@ -99,7 +99,7 @@ func (w *Writer) Logging() (logged func()) {
 	}
 }
 
-// waitLogged waits for the settlements that are about to be written to the claim log.
+// waitLogged waits until the settlements that are being written to the claim log are there.
 func (w *Writer) waitLogged(ctx context.Context) error {
 	w.unlogged.mu.Lock()
 	under := slices.Collect(maps.Keys(w.unlogged.under))
@@ -113,7 +113,7 @@ func (w *Writer) waitLogged(ctx context.Context) error {
 			return w.opt.State.Failure()
 		}
 	}
-	if len(under) > 0 && w.opt.State.HasFailed() { // perhaps because the claim log could not be written
+	if len(under) > 0 && w.opt.State.HasFailed() { // perhaps because a settlement could not be written to the claim log
 		return w.opt.State.Failure()
 	}
 	return nil

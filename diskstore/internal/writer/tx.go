@@ -28,7 +28,7 @@ type Tx struct {
 
 	w     *Writer
 	disk  *database.Tx
-	held  bool // the transaction has the write lock
+	held  bool // Close or Commit has to give the write lock back
 	added []memory.Added
 	// detached counts the messages that have left memory and that the transaction has not changed on disk yet.
 	detached int
@@ -36,7 +36,8 @@ type Tx struct {
 	failed error
 }
 
-// Maintenance changes what nobody can claim: dead messages, remembered IDs, finished records, settings, watermarks.
+// Maintenance changes what nobody can claim: dead messages, remembered IDs, finished records, settings, watermarks, and the clock on
+// disk.
 type Maintenance interface {
 	Size() int
 	SetClock()
@@ -78,7 +79,7 @@ func (tx *Tx) Close(err *error) {
 	default:
 		w.opt.State.Fail(fmt.Errorf("a change was not finished, which is a mistake in this program: %d messages have left memory", tx.detached))
 	}
-	w.lock <- struct{}{} // the batch is left as it is: it may be broken
+	w.lock <- struct{}{} // the batch is left as it is, because after a panic it may be broken
 	*err = w.opt.State.Failure()
 }
 
@@ -135,7 +136,8 @@ type Found struct {
 	ID    string
 	Place database.Place
 	State punctual.State
-	// Next is when a live message next needs attention, in Unix milliseconds: its due time, or the end of its lease.
+	// Next is when a live message next needs attention, in Unix milliseconds: the end of a lease that has not run out, else its due
+	// time.
 	Next int64
 	// Cancelled says that no attempt may follow the last lease of a live message (P5).
 	Cancelled bool
@@ -160,7 +162,7 @@ func (tx *Tx) Find(t *topics.Topic, id string, look *database.Look) (Found, erro
 		}
 		return f, nil
 	}
-	// An ack needs no write lock, so the message may be acked from here on; whoever detaches it learns that.
+	// An ack needs no write lock, so the message may still be acked after this look at memory. Detach tells its caller.
 	if f.State, f.Next, f.Cancelled = t.Memory.State(p.At, tx.Ms); f.State == punctual.StateNone {
 		_, _ = tx.Detach(f)
 		return Found{}, nil
@@ -173,8 +175,8 @@ func RetentionEnd(s *punctual.Settings, now int64) record.Position {
 	return record.Position{Ms: lifecycle.DeadSince(s, now)}
 }
 
-// Read returns the stored record of a message that was found, without what its leases added. look is that with which it was
-// found.
+// Read returns the stored record of a message that was found, without what its leases added. look is the one that was given to
+// Find, or nil.
 func (tx *Tx) Read(f Found, look *database.Look) (*record.Record, error) {
 	return tx.disk.Read(f.Topic.Disk, f.Place, look)
 }
@@ -190,7 +192,7 @@ func (tx *Tx) ReadHeld(h memory.Held) (*record.Record, error) {
 	return r, nil
 }
 
-// topic returns the topic of a part of memory. There is one, because topics are removed with the write lock held alone.
+// topic returns the topic whose messages in memory m has. The topic exists, because topics are removed only with the write lock held.
 func (tx *Tx) topic(m *memory.Topic) *topics.Topic { return tx.w.opt.Topics.Get(m.Name) }
 
 // Detach takes a live message out of memory, so that no claim can return it any more. It returns false when the message was
@@ -210,8 +212,8 @@ func (tx *Tx) DetachUnleased(f Found) (d memory.Detached, leased, ok bool) {
 	return d, false, ok
 }
 
-// Cancel is DetachUnleased which, in the same step, notes at a leased message that no attempt may follow the lease (P5). The
-// note goes into the record, too. err is one of reading that.
+// Cancel is DetachUnleased which, in the same step, marks a leased message in memory so that no attempt follows the lease (P5).
+// Cancel then writes the mark into the record, too; err is an error of reading the record.
 func (tx *Tx) Cancel(f Found) (d memory.Detached, leased, ok bool, err error) {
 	d, free := f.Topic.Memory.Cancel(f.Place.At, storekit.Millis(tx.w.opt.Now()))
 	if free {
@@ -237,8 +239,8 @@ func (tx *Tx) took(f Found, d memory.Detached) (memory.Detached, bool) {
 	return d, true
 }
 
-// left counts a live message that was found and has left memory. A message that this very transaction stores is not to enter
-// memory any more.
+// left counts a live message that was found and has left memory. If this very transaction stores the message, left sees to it that
+// the message does not enter memory at the end.
 func (tx *Tx) left(f Found) {
 	tx.detached++
 	if f.Place.Own {
@@ -281,8 +283,8 @@ func (tx *Tx) DetachTogether(h memory.Held, beside []Beside) (d memory.Detached,
 	return d, replaced, true
 }
 
-// First returns the message of a topic whose time came first, or nil if no time has come yet. r is its record with what its
-// leases added. It sees nothing that this very transaction stores.
+// First returns the message of a topic whose time came first. r is its record with what its leases added, or nil if the time of no
+// message has come yet. First sees nothing that this very transaction stores.
 func (tx *Tx) First(t *topics.Topic) (f memory.First, r *record.Record, err error) {
 	f, ok, onDisk := t.Memory.First(tx.Ms)
 	if onDisk.Ms <= tx.Ms && (!ok || !f.Before(onDisk)) {
@@ -325,13 +327,13 @@ func (tx *Tx) DetachReserved(c *memory.Reserved) (memory.Detached, bool) {
 	return d, ok
 }
 
-// put stores a live message, which is new or was at another place, and has it enter memory once the transaction is durable.
+// put stores a live message, which is new or was at another place, which can be claimed once the transaction is durable.
 func (tx *Tx) put(t *topics.Topic, from database.Place, r *record.Record) {
 	s := tx.disk.Put(t.Disk, from, r)
 	tx.added = append(tx.added, memory.Added{Topic: t.Memory, At: s.At, Record: s.Record})
 }
 
-// Insert stores a new message, and tells of that if the topic is to.
+// Insert stores a new message, and an event of the push if the topic tells of pushes.
 func (tx *Tx) Insert(t *topics.Topic, r *record.Record) {
 	tx.put(t, database.Place{}, r)
 	if e, tell := r.PushEvent(t.Settings(), tx.Ms); tell {
@@ -339,7 +341,7 @@ func (tx *Tx) Insert(t *topics.Topic, r *record.Record) {
 	}
 }
 
-// tell tells of an event of a message.
+// tell completes an event of a message and hands it to Options.Tell. After an error of Tell it does nothing any more.
 func (tx *Tx) tell(t *topics.Topic, r *record.Record, e punctual.Event) {
 	e.Topic, e.ID, e.Created = t.Name, r.ID, storekit.FromMillis(r.Created)
 	if tx.failed == nil {
@@ -347,9 +349,9 @@ func (tx *Tx) tell(t *topics.Topic, r *record.Record, e punctual.Event) {
 	}
 }
 
-// Apply carries out what was decided about a live message that has left memory, and tells of the event if the topic is to. r is
-// the record of the message with what its leases added, changed by the decision; of a message that finishes it may be an ID
-// alone, unless KeepsRecord.
+// Apply carries out what was decided about a live message that has left memory, and stores the event if the topic tells of it. r is
+// the record of the message with what its leases added, changed by the decision. For a message that is removed r needs no more than
+// the ID and those additions, and for one that is acked or cancelled neither, unless KeepsRecord or KeepsRecords is true.
 //
 // The decision must take the message elsewhere. Close fails the store after Stay and Leased, because memory would miss the
 // message.
@@ -370,14 +372,14 @@ func (tx *Tx) Apply(d memory.Detached, r *record.Record, to lifecycle.Decision) 
 	}
 	t, at := tx.topic(d.Topic), tx.Ms
 	if to.To == lifecycle.Dead {
-		at = r.Died // by a claim that had read the clock later
+		at = r.Died // which may be after tx.Ms, if a claim that read the clock later has decided that the message dies
 	}
 	if e, tell := r.Event(to, t.Settings(), d.Began, at); tell {
 		tx.tell(t, r, e)
 	}
 }
 
-// Remove deletes a message without a trace.
+// Remove deletes a message that has left memory. It keeps nothing of the message.
 func (tx *Tx) Remove(d memory.Detached, id string) {
 	tx.detached--
 	tx.disk.Remove(tx.topic(d.Topic).Disk, database.Place{Order: database.Live, At: d.Lease.At}, id)
@@ -411,8 +413,8 @@ func KeepsRecord(f Found) bool {
 	return f.Place.Remembers || KeepsRecords(f.Topic.Settings(), punctual.EventCancelled)
 }
 
-// KeepsRecords tells whether Apply needs the stored records of all messages of a topic that end so, by being acked or cancelled:
-// for their finished records or for the events.
+// KeepsRecords tells whether Apply needs the stored records of all messages of a topic that end in one way: for their finished
+// records, or for the events. end is punctual.EventAcked or punctual.EventCancelled.
 func KeepsRecords(s *punctual.Settings, end punctual.Events) bool {
 	return s.FinishedRetention > 0 || s.Emit&end != 0
 }
@@ -506,7 +508,7 @@ func (tx *Tx) Clear(t *topics.Topic, c *database.Clear, of database.Order) int64
 func (tx *Tx) DeleteAcked() (more bool) {
 	done, more := tx.w.opt.Index.DetachAcked(deleteAcked)
 	tx.detached += len(done)
-	// Neighbours on disk are written one after the other, which is several times cheaper.
+	// Neighbours on disk are written one after the other, which is several times cheaper (docs/decisions/0006).
 	slices.SortFunc(done, func(a, b memory.Detached) int {
 		p, q := a.Lease, b.Lease
 		return cmp.Or(cmp.Compare(p.Topic, q.Topic), cmp.Compare(p.At.Ms, q.At.Ms), cmp.Compare(p.At.Seq, q.At.Seq))
@@ -538,8 +540,8 @@ func (w *Writer) deleteSomeAcked(ctx context.Context) (more bool, err error) {
 	return more, tx.Commit(ctx)
 }
 
-// Barrier is DeleteAcked that waits until all changes before it are durable, above all the deletions of acked messages that
-// other transactions have made.
+// Barrier calls DeleteAcked, and waits until all changes before it are durable, above all the deletions of acked messages that other
+// transactions have made.
 func (w *Writer) Barrier(ctx context.Context) error {
 	return cmp.Or(w.DeleteAcked(ctx), w.WaitDurable(ctx))
 }

@@ -1,16 +1,17 @@
 // Package writer changes the messages of a store: it has the write lock, makes transactions of memory and database together,
 // and waits for the disk. It does not know why something changes.
 //
-// A transaction removes messages from memory before it changes them on disk, and adds them to memory when the
-// change is durable:
+// A transaction removes messages from memory before it changes them on disk. What it adds is in memory as pending until the change
+// is durable, and can be claimed only then:
 //
 //	tx, err := w.Begin(ctx)         take the write lock
 //	defer tx.Close(&err)            release it, whatever happens
 //	...                             read, decide, change
 //	return tx.Commit(ctx)           apply, release the write lock, wait for the fsync
 //
-// A message that a transaction deletes or moves on disk is a memory.Detached, which only memory makes. If one of them is not used
-// up, or a change is not committed, the store ends, because memory and disk differ then.
+// A live message that a transaction deletes or moves on disk is a memory.Detached, which only memory makes. If one of them is not
+// used up, or a change is not committed, the store ends, because memory and disk differ then. (Clear and DeleteTopic delete all
+// messages of a topic at once and need no Detached for each.)
 package writer
 
 import (
@@ -37,14 +38,14 @@ type Options struct {
 	Index    *memory.Index
 	Topics   *topics.Registry
 	ClaimLog ClaimLog
-	// Died is called for each topic in which a message died, with the write lock held.
+	// Died is called with the topic of each message that dies, with the write lock held.
 	Died func(*topics.Topic)
-	// Tell adds the message that tells of an event (punctual.Settings.Emit) to the transaction of the change. An error, of reading
-	// the database, ends the store.
+	// Tell adds the message that tells of an event (punctual.Settings.Emit) to the transaction of the change. An error of Tell ends
+	// the store.
 	Tell func(*Tx, *topics.Topic, *punctual.Event) error
 	// Now is the store's clock.
 	Now func() time.Time
-	// Timeout is how long a commit may wait for the disk before the store fails.
+	// Timeout is how long a call may wait for a transaction to be durable before the store fails.
 	Timeout time.Duration
 	Dir     string // for the log
 	Log     *slog.Logger
@@ -52,7 +53,8 @@ type Options struct {
 
 // ClaimLog is what the writer knows of the claim log. Times are Unix milliseconds.
 type ClaimLog interface {
-	// MarkDurable is called for the transactions that are durable, in order of their numbers, with their time.
+	// MarkDurable is called with the number and the time of each transaction that has become durable. All transactions before it are
+	// durable, too, although the calls for some of them may come later.
 	MarkDurable(txn uint64, ms int64)
 	// KeepClock makes sure that the clock does not start again before a time that is about to be given out.
 	KeepClock(ms int64) error
@@ -93,7 +95,7 @@ func (w *Writer) Begin(ctx context.Context) (*Tx, error) {
 	}
 	begun := false
 	defer func() {
-		if !begun { // also when the given clock panics
+		if !begun { // also when Options.Now panics
 			w.lock <- struct{}{}
 		}
 	}()
@@ -151,12 +153,12 @@ func (w *Writer) Do(ctx context.Context, do func(tx *Tx) error) (err error) {
 	return tx.Commit(ctx)
 }
 
-// txBytes is the size at which a transaction accepts no further items. It is small because nobody else is served while a batch
-// is written. Besides, the database handles a batch larger than half of its buffer separately, and panics beyond 4 GiB.
+// txBytes is the size at which a transaction accepts no further items. It is small because no other transaction can run while a
+// batch is written. Besides, the database handles a batch larger than half of its buffer separately, and panics beyond 4 GiB.
 const txBytes = 8 << 20
 
 // Some makes one transaction of the items [from, end), or of fewer when they are large. It returns the index of the next item.
-// After an error that is from, and the error says whether the transaction happened.
+// After an error next is from, and the error says whether the transaction happened.
 func (w *Writer) Some(ctx context.Context, from, end int, item func(tx *Tx, i int) error) (next int, err error) {
 	if ctx.Err() != nil {
 		return from, errkind.Ended(ctx)
@@ -177,9 +179,9 @@ func (w *Writer) Some(ctx context.Context, from, end int, item func(tx *Tx, i in
 }
 
 // run runs a commit to its end, in a goroutine of its own because the database may hang, or stop the goroutine
-// (failstop.BlockForever). The promises of the store rest on the order of the steps. The write lock is released before the
-// fsync, so that the next transaction does not wait for it. Only after the fsync, and after the claim log has recorded the
-// transaction as durable, can its messages be claimed and its callers answer. done is buffered.
+// (failstop.BlockForever). The promises of the store rest on the order of the steps. The write lock is given back before the
+// wait for the fsync, so that the next transaction need not wait for it. Only after the fsync, and after the claim log has
+// recorded the transaction as durable, can its messages be claimed and its callers answer. done is buffered.
 func (w *Writer) run(tx *Tx, expected memory.Expected, done chan<- error) {
 	defer w.commits.Done()
 	defer func() {
@@ -204,16 +206,20 @@ func (w *Writer) run(tx *Tx, expected memory.Expected, done chan<- error) {
 	done <- nil
 }
 
-// Close takes the write lock for good, makes a last transaction and waits for all commits. It returns early when the store fails.
-func (w *Writer) Close(last func(tx *Tx)) {
-	select {
-	case <-w.lock:
-	case <-w.opt.State.Failed():
-		return
+// Close makes the last transactions and waits for all commits. last fills one of them, and tells whether there is to be another. No
+// other transaction may begin any more. If the store fails while Close waits for the write lock, Close returns. A commit that hangs,
+// or was stopped because the store has failed, makes Close hang.
+func (w *Writer) Close(last func(tx *Tx) (more bool)) {
+	for more := true; more; {
+		select {
+		case <-w.lock:
+		case <-w.opt.State.Failed():
+			return
+		}
+		tx := w.newTx()
+		more = last(tx)
+		tx.disk.SetClock()
+		tx.start() // nobody reads the error of the commit, because with an error the store has failed
 	}
-	tx := w.newTx()
-	last(tx)
-	tx.disk.SetClock()
-	tx.start() // its error is a failure of the store
 	w.commits.Wait()
 }

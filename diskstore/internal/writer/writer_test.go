@@ -29,11 +29,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // due1000 are the facts of a message that is due a second after the beginning of Unix time.
 var due1000 = lifecycle.Message{Due: 1000, FirstDue: 1000}
 
-// logHook is a file system that tells of writes and syncs of the database's log, before they happen.
+// logHook is a file system that calls a hook before each write and each sync of the database's log.
 type logHook struct {
 	vfs.FS
 	mu   sync.Mutex
-	hook func(op string) // guarded by mu; nil: nobody is told
+	hook func(op string) // guarded by mu; not called if nil
 }
 
 func (f *logHook) set(hook func(op string)) {
@@ -79,7 +79,7 @@ func (f logFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// rig is a writer with all that it needs.
+// rig is a writer over a database on a file system in memory. It is the writer's claim log itself.
 type rig struct {
 	*Writer
 	fs     *logHook
@@ -87,14 +87,14 @@ type rig struct {
 	woken  func(topic string)
 }
 
-// MarkDurable implements Options.ClaimLog.
+// MarkDurable implements ClaimLog.
 func (r *rig) MarkDurable(txn uint64, _ int64) {
 	if r.marked != nil {
 		r.marked(txn)
 	}
 }
 
-// KeepClock implements Options.ClaimLog.
+// KeepClock implements ClaimLog.
 func (r *rig) KeepClock(int64) error { return nil }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -106,7 +106,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	state := failstop.New("store", quiet, time.Minute)
-	// Not behind the fail-stop file system: the database of a store that has failed is closed here.
+	// The database is not behind the fail-stop file system, because it is closed here also after the store has failed.
 	db, err := database.Open("store", database.Options{FS: r.fs, State: state, Log: quiet, Format: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func newRig(t *testing.T) *rig {
 		Now: func() time.Time { return time.UnixMilli(1000) }, Timeout: time.Minute, Dir: "store", Log: quiet,
 	})
 	t.Cleanup(func() {
-		r.Close(func(*Tx) {})
+		r.Close(func(*Tx) bool { return false })
 		if err := db.Close(); err != nil && !state.HasFailed() {
 			t.Error(err)
 		}
@@ -144,11 +144,11 @@ func (r *rig) push(ctx context.Context, id string) error {
 	})
 }
 
-// claimable tells how many messages a claim would take.
+// claimable is how many messages a claim would take: those in the window, which are all due.
 func (r *rig) claimable() int { return r.opt.Index.Stats().Window }
 
-// TestOrderOfACommit: apply, give the write lock back, wait for the fsync, tell the claim log, publish, answer. Each step
-// is seen to come after the one before it.
+// TestOrderOfACommit: a commit applies the transaction, gives the write lock back, waits for the fsync, marks the transaction as
+// durable in the claim log, publishes its messages, and answers. Each step is seen to come after the one before it.
 func TestOrderOfACommit(t *testing.T) {
 	r := newRig(t)
 	if err := r.push(t.Context(), "first"); err != nil { // so that there are topic and tokens
@@ -224,7 +224,7 @@ func TestOrderOfACommit(t *testing.T) {
 		t.Errorf("P13: what may have seen the transaction was answered during its fsync: %v", err)
 	}
 	close(release)
-	<-published // until then nobody takes the answer
+	<-published // until then nobody receives from done, so that unanswered sees an answer that comes too early
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -270,12 +270,13 @@ func TestNobodyWritesBesideACommit(t *testing.T) {
 	}
 }
 
-// TestAnswersAreDurable: nobody is told of what an applied transaction has made before its fsync, also who changes nothing.
+// TestAnswersAreDurable: no call that may have seen an applied transaction answers before the fsync of that transaction, also a call
+// that changes nothing.
 func TestAnswersAreDurable(t *testing.T) {
 	r := newRig(t)
 	syncing, released := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(released) })
-	t.Cleanup(release) // before the one that closes the writer, which waits for the fsync
+	t.Cleanup(release) // runs before the cleanup of newRig, which waits for the fsync
 	var once sync.Once
 	r.fs.set(func(op string) {
 		if op == "sync" {
@@ -301,7 +302,7 @@ func TestAnswersAreDurable(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- ask(ctx) }()
-		// It waits for the transaction, which somebody else does too then.
+		// The call is to wait until the transaction of the push is durable.
 		for r.waitingFor() == 0 {
 			select {
 			case err := <-done:
@@ -344,8 +345,8 @@ func (r *rig) forgetWaiting() {
 	clear(r.durable.waiting)
 }
 
-// TestUnfinishedChangesEndTheStore: whatever way a function leaves, nobody waits for the write lock, and memory that does not
-// tell the truth is used no more.
+// TestUnfinishedChangesEndTheStore: however a function leaves its transaction, the write lock is given back, and the store ends if
+// memory and disk may differ.
 func TestUnfinishedChangesEndTheStore(t *testing.T) {
 	errRead := errors.New("reading failed")
 	detach := func(tx *Tx) memory.Detached {
