@@ -4,14 +4,14 @@ package main
 import (
 	"os"
 	"runtime"
-	_ "time/tzdata" // the console shows times in zones that a container without files does not know
+	_ "time/tzdata" // schedules and the console need time zones also in a container that has no files of them
 
 	"github.com/punctualmq/punctual/internal/cli"
 )
 
 func main() {
-	// With 2 threads two busy handlers keep timers and I/O waiting: p99 lateness went from
-	// milliseconds to seconds, and came back with 4; see docs/performance.md.
+	// With 2 threads, two handlers that compute keep timers and I/O waiting: p99 of the lateness grew from about one
+	// millisecond to tens of them, and with 4 threads to a few. See docs/performance.md, GOMAXPROCS.
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < 4 {
 		runtime.GOMAXPROCS(4)
 	}

@@ -12,7 +12,7 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// discarding is a listener of BeeDelayQueue that acknowledges nothing.
+// discarding is a listener of BeeDelayQueue that reports every message as failed.
 type discarding struct {
 	queue *BeeDelayQueue.DelayQueueController
 }
@@ -22,7 +22,7 @@ func (d discarding) OnMassage(m *BeeDelayQueue.DelayMsg) bool {
 	return true
 }
 
-// What was discarded is listed by day on the command line, with all that a database wants.
+// The command line lists the messages that BeeDelayQueue has discarded, by day, with their bodies, times and failures.
 func TestDiscardedAreListedByDay(t *testing.T) {
 	t.Parallel()
 	const topic = "orderCancel"

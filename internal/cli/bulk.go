@@ -44,11 +44,11 @@ func newBulk(a *app) *cobra.Command {
 type bulkKind struct {
 	do             punctual.BulkChange
 	short          string
-	states         string // what --state takes and means when it is left out
+	states         string // the values of --state, and what it means when it is left out
 	done, would    string // the words for what was done, and for what a dry run would do
 	long, example  string
-	dead           bool // it may be of dead messages, which have a reason
-	removes, moves bool // it asks before it removes messages; it gives them a new due time
+	dead           bool // it can select dead messages, so it has --reason
+	removes, moves bool // removes: it asks before it removes messages; moves: it has --in, --at and --now
 }
 
 var bulkKinds = []bulkKind{
@@ -94,7 +94,7 @@ var bulkKinds = []bulkKind{
 	},
 }
 
-// bulkFlags are the flags of all subcommands.
+// bulkFlags are the flags of the subcommands; each subcommand has some of them.
 type bulkFlags struct {
 	state, reason, text, prefix, id string
 	from, to                        timeFlag
@@ -159,7 +159,7 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 	return cmd
 }
 
-// bulk is what the flags say.
+// bulk returns the bulk that the flags describe.
 func (f *bulkFlags) bulk(k bulkKind, topic string) (b punctual.Bulk, err error) {
 	b = punctual.Bulk{
 		Do: k.do, By: time.Duration(f.by), ID: f.id, DryRun: f.dryRun, Rate: int(f.rate),
@@ -220,7 +220,10 @@ func (a *app) bulk(ctx context.Context, s punctual.Store, b punctual.Bulk, k bul
 	}
 	switch {
 	case err != nil && r.Looked > 0:
-		return fmt.Errorf("%w (done before that: %d; the same command goes on)", err, r.Done)
+		if r.Done == 0 {
+			return fmt.Errorf("%w (done before that: 0; the same command goes on)", err)
+		}
+		return afterChanges(err, "done before that: %d; the same command goes on", r.Done)
 	case err == nil && r.Failed > 0:
 		return &failure{
 			code: codeSomeFailed, exit: exitError, cause: r.Failure,
@@ -230,7 +233,7 @@ func (a *app) bulk(ctx context.Context, s punctual.Store, b punctual.Bulk, k bul
 	return err
 }
 
-// printBulk prints a report in one sentence, and for a dry run the first messages.
+// printBulk prints a report in a line or two, and for a dry run the first messages.
 func (a *app) printBulk(r *punctual.BulkReport, dryRun bool, k bulkKind, took time.Duration) {
 	if !r.Continued.IsZero() {
 		a.printf("continued what began at %s\n", when(r.Continued))

@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// withVisits is a rig whose topic visits has 30 messages due from 11:00 on, each an hour after the one before, every third of campaign autumn.
+// withVisits is a rig whose topic visits has 30 messages. They are due from 11:00 on, each an hour after the one before, and every third
+// of them, beginning with the first, has the header campaign=autumn.
 func withVisits(t *testing.T) *rig {
 	r := newRig(t)
 	var lines strings.Builder
@@ -47,7 +48,7 @@ func TestBulkShift(t *testing.T) {
 	}
 }
 
-// A shift that ends early says that the same command goes on, which it does: nothing is moved twice.
+// When a shift ends early, its error says that the same command goes on. That is so: it moves the rest, and no message twice.
 func TestBulkContinues(t *testing.T) {
 	r := withVisits(t)
 	calls := 0
@@ -65,6 +66,19 @@ func TestBulkContinues(t *testing.T) {
 			t.Errorf("%s was moved by %v hours, want 2.5", m.ID, moved)
 		}
 	}
+}
+
+// An error that ends a bulk change is not definite once messages were changed.
+func TestBulkThatIsCutShortIsNotDefinite(t *testing.T) {
+	r := withVisits(t)
+	cancel := []string{"bulk", "cancel", "visits", "--yes", "--json"}
+	full := 0
+	r.outcome = func(_ punctual.Amendment, out *punctual.Amended) {
+		if full++; full > 1 {
+			out.Err = fmt.Errorf("by the test: %w", punctual.ErrNoSpace)
+		}
+	}
+	r.run(cancel...).exits(exitError, "done before that: 1").failsWith("no_space", false)
 }
 
 func TestBulkRemoves(t *testing.T) {

@@ -19,8 +19,8 @@ const cancelHelp = `Cancel removes messages that nobody works on yet. Each ID ha
 
 A topic with groups keeps one message until it is due: cancelled before, it is so for all groups at
 once. After that each group has a copy. --group all cancels the message and all copies, and says of
-each topic what became of it there; the ID counts as leased if one of them is being worked on, and
-else as cancelled if one was cancelled.
+each topic what became of it there; the ID counts as leased if one of them is being worked on, else
+as cancelled if one was cancelled, and else as changed if one is due at another time than --if-due.
 
 ` + ifDueHelp + `
 
@@ -92,11 +92,13 @@ func (a *app) cancelEverywhere(ctx context.Context, i punctual.Inspector, s punc
 		if err := storekit.CheckID(id); err != nil {
 			return err
 		}
+	}
+	for _, id := range ids {
 		places := make([]found, len(topics))
 		for n, topic := range topics {
 			places[n] = found{id, topic}
 		}
-		done, err := amend(ctx, i, s, c, places)
+		done, err := amend(ctx, i, s, c, places, t)
 		if err != nil {
 			return err
 		}
@@ -109,11 +111,24 @@ func (a *app) cancelEverywhere(ctx context.Context, i punctual.Inspector, s punc
 			if err := a.printAmendedIn(d, c.template.Change); err != nil {
 				return err
 			}
-			if errors.Is(err, punctual.ErrLeased) || err == nil && !errors.Is(all.outcome.Err, punctual.ErrLeased) {
+			if cancelRank(err) > cancelRank(all.outcome.Err) {
 				all = d
 			}
 		}
 		t.add(all)
 	}
 	return nil
+}
+
+// cancelRank orders the outcomes of a cancel in several topics: the highest one counts for the ID.
+func cancelRank(err error) int {
+	switch {
+	case errors.Is(err, punctual.ErrLeased):
+		return 3
+	case err == nil:
+		return 2
+	case errors.Is(err, punctual.ErrChanged):
+		return 1
+	}
+	return 0
 }

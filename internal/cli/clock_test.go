@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestClock: a store that was ten years ahead opens again.
+// TestClock: a store whose clock was ten years ahead opens again after punctual clock. While the store is open, the command is refused.
 func TestClock(t *testing.T) {
 	r, dir := newRig(t), filepath.Join(t.TempDir(), "store")
 	r.run("clock", dir).exits(exitUnwished, "no such directory")

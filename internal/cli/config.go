@@ -17,15 +17,15 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The configuration of serve. Each of its flags can also be given by an environment variable or in a YAML file: --tls-cert as
-// PUNCTUAL_TLS_CERT or "tls-cert:". The command line takes precedence over the environment, the environment over the file, and
-// the file over the default.
+// The configuration of serve. Each of its flags, except those of notConfigured, can also be given by an environment variable or in
+// a YAML file: --tls-cert as PUNCTUAL_TLS_CERT or "tls-cert:". The command line takes precedence over the environment, the
+// environment over the file, and the file over the default.
 
 // config says where the flags of a command get their values from.
 type config struct {
 	path  string
 	print bool
-	// of has, for each flag with another value than its default, where the value comes from.
+	// of has, for each flag that was set, where its value comes from: "flag", the name of a variable, or a line of the file.
 	of map[string]string
 }
 
@@ -194,8 +194,8 @@ func entryOf(key, value *yaml.Node) (configEntry, error) {
 	return e, nil
 }
 
-// text returns the configuration in force as a YAML file that gives the same configuration, with a comment at each value that
-// says where the value comes from. A password in a URL is not shown.
+// text returns the configuration in force as a YAML file that gives the same configuration, except that xxxxx stands in place of a
+// password in a URL. A comment at each value says where the value comes from; a flag without a value is only a comment.
 func (c *config) text(cmd *cobra.Command) (string, error) {
 	var out strings.Builder
 	var failed error
@@ -244,7 +244,7 @@ func many(f *pflag.Flag) bool {
 	return is
 }
 
-// redacted returns a URL with xxxxx in place of its password.
+// redacted returns value, with xxxxx in place of the password if value is a URL that has one.
 func redacted(value string) string {
 	if u, err := url.Parse(value); err == nil && u.User != nil {
 		return u.Redacted()

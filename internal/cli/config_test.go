@@ -110,7 +110,7 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// What --print-config prints is a configuration that does the same.
+// The text that --print-config prints reads back as the same configuration, except for a value with a password.
 func TestPrintedConfigReadsBack(t *testing.T) {
 	first := newConfigured()
 	err := first.apply(t, []string{"--tls-cert", "redis://me:secret@host/0", "--lasts", "90s"}, map[string]string{"PUNCTUAL_HOSTS": "a: b,c"}, "verbose: true")

@@ -53,7 +53,6 @@ const consumeExample = `  punctual consume order.cancel
   punctual consume mail --exec 'echo "$PUNCTUAL_ID is due at $PUNCTUAL_DUE"' --quiet 22:00-08:00 --zone Europe/Berlin
   punctual consume orders --group billing --exec ./close --then`
 
-// consumeFlags are the flags of consume.
 type consumeFlags struct {
 	exec        commandFlag
 	group       string
@@ -112,7 +111,7 @@ func newConsume(a *app) *cobra.Command {
 
 // check refuses bad input before a store is made for it.
 func (f *consumeFlags) check(topics []string) error {
-	for some := range slices.Chunk(topics, punctual.MaxClaimTopics) { // a worker makes several claims
+	for some := range slices.Chunk(topics, punctual.MaxClaimTopics) { // a worker of more topics makes several claims
 		claim := punctual.Claim{Topics: some, Max: 1, Lease: f.lease.or(0)}
 		if err := storekit.CheckClaim(&claim); err != nil {
 			return err
@@ -141,7 +140,7 @@ func (f *consumeFlags) check(topics []string) error {
 	return err
 }
 
-// middleware is what the flags ask for around the handler of the messages.
+// middleware returns what the flags ask for around the handler of the messages: the quiet hours of --quiet, or nothing.
 func (f *consumeFlags) middleware() ([]worker.Middleware, error) {
 	if f.quiet == "" {
 		return nil, nil
@@ -175,7 +174,7 @@ func (f *commandFlag) String() string { return string(*f) }
 // Type is the word for the value in a command's help.
 func (f *commandFlag) Type() string { return "command" }
 
-// timeoutOrNone is the worker's Timeout: its default is 0 there and none is negative.
+// timeoutOrNone returns the value for worker.Config.Timeout, where 0 means the default and a negative value no limit.
 func (f *consumeFlags) timeoutOrNone() time.Duration {
 	if f.timeout.d == nil {
 		return 0
@@ -186,14 +185,14 @@ func (f *consumeFlags) timeoutOrNone() time.Duration {
 	return *f.timeout.d
 }
 
-// drainLimit is how long a drain may last: until the second signal.
+// drainLimit is how long a drain may last. It is so long that in effect only a second signal ends a drain early.
 const drainLimit = 365 * 24 * time.Hour
 
-// consume runs a worker until ctx ends, the count is reached, the topics are empty or
-// a line could not be written; then it drains.
+// consume runs a worker until ctx ends, --count is reached, with --until-empty the topics are empty, or something fails, such as the
+// writing of a line. Then the worker drains.
 func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f consumeFlags) error {
 	topics = withoutRepeats(topics)
-	c := newConsumer(a, f)
+	c := newConsumer(a, topics, f)
 	run, end := context.WithCancel(ctx)
 	defer end()
 	c.end = end
@@ -204,7 +203,11 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	}
 	limited := newQuota(s, f.count)
 	c.delivered = limited.delivered
-	w := worker.New(limited, &worker.Config{
+	store := s // over which the worker does the duties of its topics itself
+	if f.count > 0 {
+		store = limited
+	}
+	w := worker.New(store, &worker.Config{
 		Concurrency:     f.concurrency,
 		Lease:           f.lease.or(0),
 		Timeout:         f.timeoutOrNone(),
@@ -222,7 +225,9 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	if f.untilEmpty {
 		watching.Go(func() { c.fail(endWhenEmpty(run, s, withParents(topics), end)) })
 	}
-	watching.Go(func() { c.fail(a.ownDuties(run, s, topics)) })
+	if f.count > 0 {
+		watching.Go(func() { c.fail(a.ownDuties(run, s, topics, f.schedules)) })
+	}
 	err = w.Run(run)
 	end()
 	watching.Wait()
@@ -242,7 +247,8 @@ func withoutRepeats(topics []string) []string {
 	return out
 }
 
-// logger returns the logger for what a worker or store reports on its own. It writes to standard error.
+// logger returns the logger for what a worker or store reports on its own. Unless the command has set app.log, it writes warnings and
+// errors to standard error.
 func (a *app) logger() *slog.Logger {
 	if a.log != nil {
 		return a.log
@@ -257,8 +263,9 @@ func (a *app) logger() *slog.Logger {
 // consumer is one run of consume. Its methods are safe for concurrent use.
 type consumer struct {
 	*app
-	flags consumeFlags
-	// end makes the worker drain; delivered tells the quota that a delivery is done.
+	topics []string
+	flags  consumeFlags
+	// end makes the worker drain. delivered tells the quota that a delivery is done, and returns whether it was the last one.
 	end       func()
 	delivered func() (last bool)
 
@@ -266,7 +273,9 @@ type consumer struct {
 	err error // what ended the run early; guarded by mu
 }
 
-func newConsumer(a *app, f consumeFlags) *consumer { return &consumer{app: a, flags: f} }
+func newConsumer(a *app, topics []string, f consumeFlags) *consumer {
+	return &consumer{app: a, topics: topics, flags: f}
+}
 
 func (c *consumer) handler() punctual.Handler {
 	if c.flags.exec == "" {
@@ -275,7 +284,7 @@ func (c *consumer) handler() punctual.Handler {
 	return punctual.HandlerFunc(c.execute)
 }
 
-// print writes the message's line; only then it is acked.
+// print writes the line of a message. The message is acked only after that.
 func (c *consumer) print(_ context.Context, d *punctual.Delivery) error {
 	if err := c.out.writeJSON(wire.DeliveryOf(d)); err != nil {
 		c.fail(err)
@@ -284,7 +293,8 @@ func (c *consumer) print(_ context.Context, d *punctual.Delivery) error {
 	return nil
 }
 
-// stopAtWriteError starts no handler once the run has failed.
+// stopAtWriteError starts no handler once the run has failed, for example because a line could not be written. It gives the message
+// back without using an attempt.
 func (c *consumer) stopAtWriteError(next punctual.Handler) punctual.Handler {
 	return punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
 		if c.failed() != nil {
@@ -325,7 +335,7 @@ func (c *consumer) failed() error {
 	return c.err
 }
 
-// emptyCheck is how often --until-empty counts the messages. A run may last so much longer than its messages.
+// emptyCheck is how often --until-empty counts the messages. A run may go on for about this long after its last message.
 const emptyCheck = 100 * time.Millisecond
 
 // endWhenEmpty calls end once the topics hold nothing that could still be delivered.

@@ -16,8 +16,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The exit codes of CMD with a meaning of their own, as in sysexits.h. Any other code but 0 is a failure, after which the
-// message is retried.
+// The exit codes of CMD with a meaning of their own, as in sysexits.h. Any other code but 0 is a failed attempt.
 const (
 	exitDiscard = 65 // EX_DATAERR: a retry cannot help
 	exitSnooze  = 75 // EX_TEMPFAIL: try again later
@@ -34,7 +33,7 @@ const (
 	pipeGrace = 2 * time.Second
 )
 
-// execute runs CMD with the message, and returns the error of a handler that stands for the exit code of CMD.
+// execute runs CMD with the message, and turns the exit code of CMD into what a handler returns, such as a Snooze.
 func (c *consumer) execute(ctx context.Context, d *punctual.Delivery) error {
 	tail := &tail{max: keptStderr}
 	var printed printedMessages
@@ -104,7 +103,8 @@ func (c *consumer) commandOut() io.Writer {
 	return c.out
 }
 
-// exitStatus returns the exit code in err. exited is false when CMD could not be started or was killed by a signal.
+// exitStatus returns the exit code in err. exited is false if err has none, for example because CMD could not be started or was
+// killed by a signal.
 func exitStatus(err error) (code int, exited bool) {
 	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
 		return e.ExitCode(), e.Exited()
@@ -124,7 +124,7 @@ func environment(d *punctual.Delivery) []string {
 	for name, value := range d.Headers {
 		headers = append(headers, "PUNCTUAL_HEADER_"+envName(name)+"="+value)
 	}
-	slices.Sort(headers) // of two names that become the same variable, always the same one counts
+	slices.Sort(headers) // of two headers whose names become the same variable, always the same one counts
 	return append(env, headers...)
 }
 
@@ -175,7 +175,7 @@ type processes struct {
 	killed bool         // no process starts any more; guarded by mu
 }
 
-// errKilled: the process is about to end.
+// errKilled is the error of a command that is not started because this process is about to end.
 var errKilled = errors.New("interrupted")
 
 func (p *processes) start(cmd *exec.Cmd) error {

@@ -61,7 +61,7 @@ func TestConsumeUntilEmpty(t *testing.T) {
 	}
 }
 
-// --until-empty waits for what is scheduled and leased.
+// A run with --until-empty waits for a message that is scheduled.
 func TestConsumeUntilEmptyWaitsForScheduled(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "later", "--id", "a", "--in", "1h").ok()
@@ -245,7 +245,7 @@ func TestExecEndsTheProcessGroup(t *testing.T) {
 	waitUntil(t, "the command's child has ended", func() bool { return !running(strings.TrimSpace(string(pid))) })
 }
 
-// running tells whether a process runs; one that has ended but was not waited for does not.
+// running tells whether a process runs. A process that has ended, but was not waited for, does not run. Without /proc none does.
 func running(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -259,7 +259,7 @@ func waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited for 20 s: %s", what)
+			t.Fatalf("waited for a minute: %s", what)
 		}
 	}
 }
@@ -296,7 +296,7 @@ func TestKilledProcessesStartNoMore(t *testing.T) {
 	}
 }
 
-// A retry moves the due time, and the first one stays.
+// A retry moves the due time, while the first due time stays, and with it the lateness in all.
 func TestConsumeTellsTheLatenessInAll(t *testing.T) {
 	r := newRig(t)
 	r.run("topic", "set", "t", "--backoff", "2m").ok()
@@ -307,7 +307,7 @@ func TestConsumeTellsTheLatenessInAll(t *testing.T) {
 	r.run("consume", "t", "--count", "1").ok().contains(`"due":"2026-11-20T10:02:00.000Z","first_due":"2026-11-20T10:00:00.000Z"`, `"late_ms":5,"total_late_ms":120005`, `"attempt":2`)
 }
 
-// Of a finished message get tells whether it fired, when, and how late, where the topic keeps that.
+// For a finished message get shows how it ended, when, and how late it was delivered, if the topic keeps finished records.
 func TestGetTellsOfFinishedMessages(t *testing.T) {
 	r := newRig(t)
 	r.run("topic", "set", "t", "--finished-retention", "30d").ok()
@@ -327,7 +327,7 @@ func TestGetTellsOfFinishedMessages(t *testing.T) {
 	r.run("topic", "show", "t").ok().contains("finished retention", "30d")
 }
 
-// What comes in quiet hours is put off to their end, without an attempt.
+// A message that falls due in quiet hours is put off to their end, or up to five minutes more, and no attempt is used.
 func TestConsumeQuiet(t *testing.T) {
 	r := newRig(t)
 	r.clock.Set(time.Date(2026, 11, 20, 22, 30, 0, 0, time.UTC)) // half past eleven in Berlin

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ type printedMessages struct {
 	tooLong bool
 }
 
-// Write keeps p. It never fails, so that CMD goes on to its end and its exit code counts.
+// Write keeps text, up to maxPrinted bytes in all. It never fails, so that CMD goes on to its end and its exit code counts.
 func (p *printedMessages) Write(text []byte) (int, error) {
 	if p.tooLong = p.tooLong || len(p.text)+len(text) > maxPrinted; !p.tooLong {
 		p.text = append(p.text, text...)
@@ -57,10 +58,11 @@ func (p *printedMessages) messages(d *punctual.Delivery) ([]punctual.NewMessage,
 	return ms, nil
 }
 
-// settled says for each message that was acked with follow-ups which they are. With --json it says nothing, because standard
-// output has a line for each message then.
+// settled is the OnSettle of the worker's Observer. For a message that was acked with follow-ups it prints which follow-ups these are.
+// With --json it prints nothing, because standard output then has a line for each message. It prints nothing either of the messages of
+// duties, which the worker settles as well: a copy for a group is a follow-up, too.
 func (c *consumer) settled(_ context.Context, s punctual.Settlement, _ time.Duration, err error) {
-	if err != nil || len(s.Then) == 0 || c.json {
+	if err != nil || len(s.Then) == 0 || c.json || !slices.Contains(c.topics, s.Topic) {
 		return
 	}
 	var then []string

@@ -33,7 +33,7 @@ func TestThenWithoutOutputAcks(t *testing.T) {
 	r.run("get", "A-17", "--topic", "orders").exits(exitUnwished)
 }
 
-// Whatever stands in the way of the follow-ups, the message is not acked and none of them is stored.
+// Whenever a follow-up cannot be stored, or CMD does not succeed, the message is not acked and no follow-up is stored.
 func TestThenStoresAllOrNothing(t *testing.T) {
 	const good = `echo '{"topic":"next","id":"good","body":""}'; `
 	for _, c := range []struct {

@@ -81,7 +81,7 @@ type consumerJSON struct {
 	wire.Consumer
 }
 
-// consumerOf cuts the times, which this machine's or a server's clock gave, down to milliseconds.
+// consumerOf returns what is printed of c. The times, which are by the clock of this machine or of a server, are cut down to milliseconds.
 func consumerOf(topic string, c punctual.Consumer, others bool) consumerJSON {
 	c.NextEnd, c.LastSeen = c.NextEnd.Truncate(time.Millisecond), c.LastSeen.Truncate(time.Millisecond)
 	return consumerJSON{Topic: topic, Others: others, Consumer: wire.ConsumerOf(c)}

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -36,14 +38,13 @@ const copyExample = `  punctual copy ./punctual-data redis://localhost
   punctual copy ./punctual-data postgres://localhost/shop --pause --yes
   punctual copy redis://localhost ./orders --topic order.close --dead carry --pause --yes`
 
-// What --dead says.
+// The values of --dead.
 const (
 	deadRefuse = "refuse"
 	deadLeave  = "leave"
 	deadCarry  = "carry"
 )
 
-// copyFlags are the flags of copy.
 type copyFlags struct {
 	topics      []string
 	yes, dryRun bool
@@ -101,7 +102,7 @@ func (f *copyFlags) check(a *app, args []string) error {
 	return nil
 }
 
-// copyStores opens both stores and copies.
+// copyStores opens FROM. Without --yes it only shows what there is to copy; with --yes it opens TO as well, and copies.
 func (a *app) copyStores(ctx context.Context, from, to string, f copyFlags) error {
 	return a.withNamed(ctx, from, mustExist, func(source punctual.Store) error {
 		look, err := punctual.As[punctual.Inspector](source)
@@ -131,7 +132,7 @@ func (a *app) copyStores(ctx context.Context, from, to string, f copyFlags) erro
 	})
 }
 
-// withNamed is withStore for a store that is not that of --store.
+// withNamed is withStore for a store that an argument names, and not --store.
 func (a *app) withNamed(ctx context.Context, name string, create bool, f func(punctual.Store) error) error {
 	s, where, err := a.schemeOf(a.fullName(name))
 	if err != nil {
@@ -168,7 +169,7 @@ type copiedTopic struct {
 	copyJSON
 }
 
-// survey counts what there is to copy.
+// survey counts what there is to copy, and notes what will not be copied.
 func (c *copier) survey(ctx context.Context) error {
 	all, err := c.from.Topics(ctx)
 	if err != nil {
@@ -215,7 +216,8 @@ func (c *copier) mayCopy() error {
 	return nil
 }
 
-// isPaused tells whether nothing of a topic changes any more. Pushes to a companion cannot be paused.
+// isPaused tells whether pushes to a topic and deliveries from it are paused. Pushes to a companion cannot be paused, so for a companion
+// paused deliveries are enough.
 func isPaused(topic string, s punctual.Settings) bool {
 	return s.DeliveryPaused && (s.PushPaused || isCompanion(topic))
 }
@@ -225,7 +227,8 @@ func isCompanion(topic string) bool {
 	return name != ""
 }
 
-// atRest sees to it that nothing of FROM changes while it is copied.
+// atRest pauses the topics of FROM that are not paused yet, so that none of their messages is delivered while they are copied. It returns
+// an error if somebody still holds a lease.
 func (c *copier) atRest(ctx context.Context) error {
 	paused := true
 	for _, t := range c.topics {
@@ -270,7 +273,7 @@ func (c *copier) run(ctx context.Context) error {
 	err := c.copyAll(ctx)
 	c.bar.Stop(err)
 	if err != nil {
-		return fmt.Errorf("%w (messages copied before that: %d; repeat the command to go on)", err, c.done)
+		return afterChanges(err, "messages copied before that: %d; repeat the command to go on", c.done) // settings were, at least
 	}
 	return c.show(false)
 }
@@ -280,12 +283,12 @@ func (c *copier) copyAll(ctx context.Context) error {
 		if err := c.settings(ctx, t); err != nil {
 			return fmt.Errorf("topic %s: settings: %w", t.Topic, err)
 		}
-		if c.flags.dead == deadCarry && t.FromDead > 0 { // before there is anything else that a claim could bring
+		if c.flags.dead == deadCarry && t.FromDead > 0 { // before the live messages are copied, which a claim could bring
 			if err := c.carryDead(ctx, t); err != nil {
 				return fmt.Errorf("topic %s: dead messages: %w", t.Topic, err)
 			}
 		}
-		// What falls due meanwhile is met in the second list.
+		// A message that falls due while the scheduled ones are listed is found among the ready ones.
 		for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady} {
 			if err := c.pages(ctx, t.Topic, state, func(ms []punctual.Info) error { return c.copyPage(ctx, t, ms) }); err != nil {
 				return fmt.Errorf("topic %s: %w", t.Topic, err)
@@ -304,7 +307,7 @@ func (c *copier) copyAll(ctx context.Context) error {
 	return nil
 }
 
-// settings gives the topic in TO the settings of that in FROM, but for the pauses.
+// settings gives the topic in TO the settings of that in FROM, except for the pauses and for what TO cannot have.
 func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 	s := t.stats.Settings
 	var p punctual.SettingsPatch
@@ -313,7 +316,7 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 			row.Take(&p, &s)
 		}
 	}
-	if _, companion := storekit.Companion(t.Topic); companion != "" {
+	if isCompanion(t.Topic) {
 		p.Partitions, p.Groups = nil, nil // it has the partitions of its topic, and no groups
 		if s.Emit == 0 {
 			p.Emit = nil // only the topic of a group may have it
@@ -324,9 +327,6 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 		if s.Emit != 0 {
 			t.Notes = append(t.Notes, "TO tells of no events")
 		}
-	}
-	if isCompanion(t.Topic) {
-		p.Partitions = nil // a companion has those of its topic, which is copied before it
 	}
 	now, err := c.to.Settings(ctx, t.Topic)
 	if err != nil {
@@ -380,7 +380,7 @@ func (c *copier) pages(ctx context.Context, topic string, state punctual.State, 
 	}
 }
 
-// copyPage pushes live messages.
+// copyPage pushes a page of live messages into TO, and counts what became of them.
 func (c *copier) copyPage(ctx context.Context, t *copiedTopic, ms []punctual.Info) error {
 	news := make([]punctual.NewMessage, len(ms))
 	for i := range ms {
@@ -412,7 +412,7 @@ func (c *copier) count(n int) {
 	c.bar.Set(c.done)
 }
 
-// copyOf is a message to push that is like one that is stored. It has as many attempts as that has left.
+// copyOf returns a message to push that is like the stored message m. It has the attempts that m has left, at least one.
 func copyOf(m *punctual.Info, topicMax int) punctual.NewMessage {
 	n := punctual.NewMessage{
 		Topic: m.Topic, ID: m.ID, Body: m.Body, Headers: m.Headers, Due: m.Due, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired,
@@ -446,12 +446,21 @@ func (c *copier) carryDead(ctx context.Context, t *copiedTopic) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range rs {
-			if errors.Is(r.Err, punctual.ErrDuplicate) { // dead there already
+		for i, r := range rs {
+			kept := errors.Is(r.Err, punctual.ErrDuplicate) // dead there already
+			if r.Err != nil && !kept {
+				return fmt.Errorf("message %s: %w", r.ID, r.Err)
+			}
+			if r.Status == punctual.PushDuplicate {
+				left, err := c.leftLive(ctx, &news[i])
+				if err != nil {
+					return err
+				}
+				kept = !left
+			}
+			if kept {
 				t.Kept++
 				delete(texts, r.ID)
-			} else if r.Err != nil {
-				return fmt.Errorf("message %s: %w", r.ID, r.Err)
 			}
 		}
 		for i := range ms {
@@ -469,7 +478,20 @@ func (c *copier) carryDead(ctx context.Context, t *copiedTopic) error {
 	})
 }
 
-// deathText is why a message is dead, and what its last attempt said.
+// leftLive tells whether the live message in TO that has the ID of m is m itself, which an earlier run has pushed and not made dead before
+// it ended. Any other message stays as it is.
+func (c *copier) leftLive(ctx context.Context, m *punctual.NewMessage) (bool, error) {
+	there, err := c.to.Get(ctx, m.Topic, m.ID)
+	if errors.Is(err, punctual.ErrNotFound) { // it has finished, and its ID is remembered
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("message %s in TO: %w", m.ID, err)
+	}
+	return there.Due.Equal(m.Due) && bytes.Equal(there.Body, m.Body) && maps.Equal(there.Headers, m.Headers), nil
+}
+
+// deathText says why a message is dead, and with which error its last attempt failed. For a discarded message the error says both.
 func deathText(m *punctual.Info) string {
 	n := len(m.Failures)
 	switch {
@@ -521,7 +543,7 @@ func (c *copier) discard(ctx context.Context, t *copiedTopic, texts map[string]s
 	return nil
 }
 
-// show prints what was found, or copied, and fails when TO has less than FROM.
+// show prints what was found or copied. After a copy it returns an error if TO has fewer messages than FROM.
 func (c *copier) show(dryRun bool) error {
 	short := 0
 	table := c.out.Table("TOPIC", "LIVE", "DEAD", "COPIED", "THERE ALREADY", "DEAD CARRIED", "LIVE IN TO", "DEAD IN TO")
@@ -572,7 +594,7 @@ func (c *copier) show(dryRun bool) error {
 	return nil
 }
 
-// copyJSON is what copy prints for one topic. Without --yes only the counts of FROM are there.
+// copyJSON is what copy prints for one topic. Without --yes all counts but those of FROM are 0.
 type copyJSON struct {
 	Topic     string   `json:"topic"`
 	DryRun    bool     `json:"dry_run"`

@@ -11,7 +11,7 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// onDisk runs a command line with the stores that users have.
+// onDisk runs a command line with the kinds of stores that users have, and with input on standard input.
 func onDisk(t *testing.T, input string, args ...string) result {
 	t.Helper()
 	var out, errs buffer
@@ -19,7 +19,8 @@ func onDisk(t *testing.T, input string, args ...string) result {
 	return result{t, args, code, out.String(), errs.String()}
 }
 
-// house is a store with something of everything that can be copied: due at and after base.
+// house makes a store with the topic jobs, which has a dead message, one that failed once, a scheduled one that is due at base, and a
+// ready one.
 func house(t *testing.T, dir string) (base time.Time) {
 	t.Helper()
 	s, err := diskstore.Open(dir, nil)
@@ -64,7 +65,7 @@ func house(t *testing.T, dir string) (base time.Time) {
 	return base
 }
 
-// A copy has what the original has, by way of Redis, too, and can be made again.
+// A copy by way of Redis has the messages and settings of the original. It can be made again, and then changes nothing.
 func TestCopy(t *testing.T) {
 	server := redisrig.Start(t)
 	dir, back := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "back")
@@ -114,8 +115,39 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// What would be lost or doubled silently is refused, before anything is changed.
-// A companion is copied behind its topic, whose partitions it has; the pushes to it cannot be paused.
+// A message that is dead in FROM and live in TO stays as it is in TO, also when it is due there. The counts say that TO has fewer.
+func TestCopyKeepsALiveMessageOfADeadOne(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	house(t, from)
+	onDisk(t, "", "push", "jobs", "somebody else's", "--id", "dead", "--store", to).ok()
+	if got := onDisk(t, "", "list", "jobs", "--json", "--store", to).ok().out; !strings.Contains(got, `"state":"ready"`) {
+		t.Fatalf("the message in TO is not due: %s", got)
+	}
+	onDisk(t, "", "copy", from, to, "--yes", "--dead", "carry", "--pause", "--json").exits(exitError, "fewer messages in TO").printsJSON(
+		`{"topic":"jobs","dry_run":false,"from":3,"from_dead":1,"stored":3,"kept":1,"carried":0,"histories":1,"to":4,"to_dead":0,"notes":["1 messages came without the history of their failed attempts","TO has fewer messages than FROM"]}`)
+	onDisk(t, "", "get", "dead", "--topic", "jobs", "--json", "--store", to).ok().contains(`"state":"ready"`, "somebody else's")
+}
+
+// A run that was killed between the push of a dead message and its discard has left the message live in TO. The next run makes it dead.
+func TestCopyGoesOnWithADeadMessageThatWasPushed(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	house(t, from)
+	m := decode(t, onDisk(t, "", "get", "dead", "--topic", "jobs", "--json", "--store", from).ok().out).(map[string]any)
+	onDisk(t, "", "push", "jobs", "", "--id", "dead", "--at", m["due"].(string), "--store", to).ok()
+	onDisk(t, "", "get", "dead", "--topic", "jobs", "--json", "--store", to).ok().contains(`"state":"ready"`)
+	onDisk(t, "", "copy", from, to, "--yes", "--dead", "carry", "--pause").ok()
+	onDisk(t, "", "get", "dead", "--topic", "jobs", "--json", "--store", to).ok().contains(`"state":"dead"`, "no such customer")
+}
+
+// Once messages were copied, an error is not definite: a due message in TO that is not to be dead is in the way of the dead ones.
+func TestCopyThatIsCutShortIsNotDefinite(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	house(t, from)
+	onDisk(t, "", "push", "jobs", "x", "--id", "foreign", "--at", "2020-01-01T00:00:00Z", "--store", to).ok()
+	onDisk(t, "", "copy", from, to, "--yes", "--dead", "carry", "--pause", "--json").exits(exitError, "foreign for instance", "repeat the command").failsWith("invalid", false)
+}
+
+// A companion is copied, although pushes to it cannot be paused.
 func TestCopyOfCompanions(t *testing.T) {
 	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	onDisk(t, "", "push", "orders@notes", "call back", "--id", "a", "--in", "1h", "--store", from).ok()
@@ -125,6 +157,7 @@ func TestCopyOfCompanions(t *testing.T) {
 	onDisk(t, "", "copy", from, to, "--yes").ok() // again, without --pause
 }
 
+// A copy is refused while somebody holds a lease, and when stores, flags or topics are wrong.
 func TestCopyRefuses(t *testing.T) {
 	dir, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	house(t, dir)
@@ -148,7 +181,7 @@ func TestCopyRefuses(t *testing.T) {
 	onDisk(t, "", "copy", filepath.Join(dir, "none"), to).exits(exitError, "no store at")
 }
 
-// What list prints can be pushed, but for what is dead or being worked on.
+// The lines that list --json prints can be pushed; the line of a dead message is refused.
 func TestListIsReadByPush(t *testing.T) {
 	dir, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	base := house(t, dir)

@@ -38,7 +38,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// dayFlags are --on, a day, and --utc, which says whose day.
+// dayFlags are --on, which names a day, and --utc, which says that it is a day of UTC and not of the local time zone.
 type dayFlags struct {
 	on  string
 	utc bool
@@ -51,8 +51,7 @@ func (f *dayFlags) register(cmd *cobra.Command, others ...string) {
 	cmd.Flags().BoolVar(&f.utc, "utc", false, "the day of "+names+" is one of UTC")
 }
 
-// bounds are the first instant of the day --on and that of the next day, none when there is no
-// --on.
+// bounds returns the first instant of the day of --on and that of the next day, and zero times if --on is not given.
 func (f *dayFlags) bounds(local *time.Location) (from, to time.Time, err error) {
 	if f.on == "" {
 		return from, to, nil
@@ -83,7 +82,7 @@ func (f *dayFlags) zone(local *time.Location) *time.Location {
 	return local
 }
 
-// localZone is the time zone of the machine, or the one that TZ names.
+// localZone is the time zone that TZ names, or else that of the machine.
 func (a *app) localZone() *time.Location {
 	if name := a.getenv("TZ"); name != "" {
 		if zone, err := time.LoadLocation(strings.TrimPrefix(name, ":")); err == nil {
@@ -93,7 +92,6 @@ func (a *app) localZone() *time.Location {
 	return time.Local
 }
 
-// registerReason registers --reason.
 func registerReason(cmd *cobra.Command, reason *string) {
 	cmd.Flags().StringVar(reason, "reason", "", "only those that are dead for this `REASON`: "+strings.Join(reasonWords(), ", "))
 	completeFlag(cmd, "reason", reasonWords()...)
@@ -116,7 +114,8 @@ func parseReason(word string) (punctual.DeathReason, error) {
 	return punctual.DeathReason(strings.ReplaceAll(word, "-", " ")), nil
 }
 
-// deadParts are the lists of dead messages as p says, of its topic, or of all when that is empty.
+// deadParts returns the parts of a listing of dead messages with the bounds and the reason of p: that of p.topic, or, if that is empty,
+// those of all topics but the audit log.
 func deadParts(ctx context.Context, i punctual.Inspector, p part) ([]part, error) {
 	topic := p.topic
 	var args []string

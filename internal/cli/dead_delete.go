@@ -29,7 +29,7 @@ func newDeadDelete(a *app) *cobra.Command {
 		Short:             "Remove single dead messages for good",
 		Long:              deadDeleteHelp,
 		Example:           deadDeleteExample,
-		Args:              takesIDs,
+		Args:              cobra.MinimumNArgs(1), // topicAndIDs checks that "-" stands alone behind the topic
 		ValidArgsFunction: a.completeTopics(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {

@@ -66,8 +66,8 @@ func (f *deadPurgeFlags) query(topic string, local *time.Location) (q punctual.P
 	return q, err
 }
 
-// purge removes messages of a topic that exists and prints how many went; kind is "dead " or
-// the like.
+// purge removes messages of a topic, which must exist, and prints how many were removed. kind, such as "dead ", is printed before the
+// word for messages.
 func (a *app) purge(ctx context.Context, q punctual.PurgeQuery, kind string) error {
 	return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
 		if _, err := topicStats(ctx, i, q.Topic); err != nil {
@@ -81,7 +81,7 @@ func (a *app) purge(ctx context.Context, q punctual.PurgeQuery, kind string) err
 	})
 }
 
-// purgeWithBar purges, and shows meanwhile how many messages there are fewer.
+// purgeWithBar purges, and meanwhile shows in a bar by how many messages the topic has become smaller.
 func (a *app) purgeWithBar(ctx context.Context, i punctual.Inspector, q punctual.PurgeQuery) (int64, error) {
 	count := func() (int64, bool) {
 		s, err := i.Stats(ctx, q.Topic)

@@ -96,8 +96,8 @@ func (f *requeueFlags) checkArgs(args []string) error {
 	return nil
 }
 
-// topicAndIDs tells a first argument that is a topic's name from the IDs, unless a topic is given by --topic. topic is empty
-// when none is named.
+// topicAndIDs divides args into a topic and IDs. The topic is the one given by --topic, or else the first of several arguments if a topic
+// has that name. It is empty when none is named.
 func topicAndIDs(ctx context.Context, i punctual.Inspector, given string, args []string) (topic string, ids []string, err error) {
 	topic, ids = given, args
 	if topic == "" && len(args) > 1 {
@@ -115,8 +115,8 @@ func topicAndIDs(ctx context.Context, i punctual.Inspector, given string, args [
 	return topic, ids, nil
 }
 
-// requeueAll requeues the dead of a topic, or of every one, in pages. It leaves alone what
-// dies while it works, so that a message that dies again at once is requeued once only.
+// requeueAll requeues the dead messages of a topic, or of every topic, in pages. It leaves alone messages that die after the millisecond
+// in which it has begun, so that one that dies again is requeued only once.
 func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.Store, args []string, f *requeueFlags, c change) error {
 	dead := part{topic: strings.Join(append(args, f.topic), "")}
 	var err error
@@ -137,16 +137,20 @@ func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.S
 	if err != nil {
 		return err
 	}
+	t := &tally{change: c.template.Change}
 	for _, p := range parts {
-		if err := a.requeuePart(ctx, i, s, p, c); err != nil {
-			return err
+		if err := a.requeuePart(ctx, i, s, p, c, t); err != nil {
+			return t.cutShort(err)
+		}
+		if t.others > 0 {
+			break
 		}
 	}
-	return nil
+	return t.result()
 }
 
-// requeuePart requeues what a part lists, page by page.
-func (a *app) requeuePart(ctx context.Context, i punctual.Inspector, s punctual.Store, p part, c change) error {
+// requeuePart requeues what a part lists, page by page, up to the page with a message that could not be requeued.
+func (a *app) requeuePart(ctx context.Context, i punctual.Inspector, s punctual.Store, p part, c change, t *tally) error {
 	for after := ""; ; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -159,12 +163,11 @@ func (a *app) requeuePart(ctx context.Context, i punctual.Inspector, s punctual.
 		for n, m := range page.Messages {
 			places[n] = found{m.ID, m.Topic}
 		}
-		t := &tally{change: c.template.Change}
 		if err := a.changeFound(context.WithoutCancel(ctx), i, s, places, c, t); err != nil {
 			return err
 		}
-		if err := t.result(); err != nil || page.Next == "" {
-			return err
+		if t.others > 0 || page.Next == "" {
+			return nil
 		}
 		after = page.Next
 	}

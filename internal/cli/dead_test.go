@@ -113,13 +113,13 @@ func TestRequeuedOnceThoughItDiesAgain(t *testing.T) {
 	}
 }
 
-// What dies in the millisecond in which the command begins is requeued, too.
+// A message that dies in the millisecond in which the command begins is requeued, too.
 func TestRequeueAtTheLastMillisecond(t *testing.T) {
 	r := withDead(t) // b and c died now
 	r.run("dead", "requeue", "t", "--all").ok().contains("a requeued", "b requeued")
 }
 
-// Days have 23, 24 or 25 hours and need not begin at midnight.
+// A day need not begin at midnight, and may have 23 or 25 hours, or 24 and a half.
 func TestDayBounds(t *testing.T) {
 	for _, c := range []struct{ zone, on, from, to string }{
 		{"UTC", "2026-11-20", "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"},
@@ -146,7 +146,7 @@ func TestDayBounds(t *testing.T) {
 	}
 }
 
-// The export of a day holds every message once with all its fields, over many pages.
+// The export of a day has every message once, with its topic and reason, over three pages.
 func TestDeadListExports(t *testing.T) {
 	r := newRig(t)
 	r.env["TZ"] = "UTC"
@@ -166,7 +166,7 @@ func TestDeadListExports(t *testing.T) {
 	r.run("dead", "list", "--on", "2026-11-21", "--json", "--limit", "0").ok().prints("")
 }
 
-// Single dead messages are deleted, and nothing that is still to be delivered.
+// 'dead delete' deletes single dead messages, and refuses to delete one that is still to be delivered.
 func TestDeadDelete(t *testing.T) {
 	r := withDead(t)
 	r.run("push", "t", "x", "--id", "live", "--in", "1h").ok()
@@ -183,4 +183,9 @@ func TestDeadDelete(t *testing.T) {
 		t.Errorf("%q are dead, want c alone", got)
 	}
 	r.run("dead", "delete").exits(exitUsage)
+
+	r = withDead(t)
+	r.run("dead", "delete", "t", "-", "a").exits(exitUsage, "stands alone")
+	r.runInput("a\nb\n", "dead", "delete", "t", "-").ok().prints("a deleted\nb deleted\n")
+	r.runInput("c\n", "dead", "delete", "-").ok().prints("c deleted\n")
 }

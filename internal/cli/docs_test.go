@@ -17,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// readDocs is the pages of the command line, one behind the other.
+// readDocs returns the pages of the command line, one behind the other.
 func readDocs(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -31,7 +31,7 @@ func readDocs(t *testing.T) string {
 	return all.String()
 }
 
-// tableBehind is the rows of the table whose header line is given.
+// tableBehind returns the rows of the table whose header line is given.
 func tableBehind(t *testing.T, docs, header string) [][]string {
 	t.Helper()
 	_, rest, ok := strings.Cut(docs, "\n"+header+"\n")
@@ -191,7 +191,7 @@ func leaves(c *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// The names in the examples of JSON are those of the shapes.
+// Each example of JSON in the pages is what one of the shapes prints, and each shape has an example.
 func TestDocsHaveTheShapes(t *testing.T) {
 	docs := readDocs(t)
 	examples := regexp.MustCompile("(?m)`(\\{\".*\\})`|^(\\{\".*\\})$").FindAllStringSubmatch(docs, -1)
@@ -223,8 +223,8 @@ func TestDocsHaveTheShapes(t *testing.T) {
 	}
 }
 
-// sameNames tells whether v prints the names that text has, no more and no less. Input shapes print
-// nulls for what is not there, which do not count.
+// sameNames tells whether v, which was read from text, prints the same JSON: no member more and none less. A null does not count,
+// because shapes of input print null for a member that is not there.
 func sameNames(t *testing.T, text string, v any) bool {
 	t.Helper()
 	printed, err := jsonLine(v)
@@ -240,7 +240,7 @@ func sameNames(t *testing.T, text string, v any) bool {
 	return reflect.DeepEqual(got, want)
 }
 
-// The keys of top stand in the docs as ? shows them.
+// docs/doctor-and-top.md has the keys of top as ? shows them.
 func TestDocsHaveTheKeys(t *testing.T) {
 	var want, got [][]string
 	for _, k := range top.Keys() {

@@ -110,8 +110,8 @@ func TestDoctorOnRedis(t *testing.T) {
 	runOn(t, store, "topics").exits(exitError, "no store in this Redis") // doctor made none
 }
 
-// What was found is shown when the look could not be finished; what servers say cannot steer a
-// terminal or forge a line.
+// When an examination fails halfway, the findings until then are shown. Text of a server in a finding can neither steer the terminal nor
+// look like a finding of its own.
 func TestDoctorShowsWhatItHas(t *testing.T) {
 	var out, errs buffer
 	a := newApp(Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" }})

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// runnable calls f with each command that does something, and arguments that it takes.
+// runnable calls f with each command below cmd that does something, except help and the like, and with arguments that the command takes.
 func runnable(cmd *cobra.Command, f func(words, args []string, cmd *cobra.Command)) {
 	for _, c := range cmd.Commands() {
 		runnable(c, f)
@@ -29,7 +29,7 @@ func runnable(cmd *cobra.Command, f func(words, args []string, cmd *cobra.Comman
 	panic(cmd.CommandPath() + " takes none of the arguments tried")
 }
 
-// required are the flags that the command does not work without, but for one of them.
+// required are the flags that are marked as required, with values, except for the flag but.
 func required(cmd *cobra.Command, but string) (out []string) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil && f.Name != but {
@@ -39,7 +39,7 @@ func required(cmd *cobra.Command, but string) (out []string) {
 	return out
 }
 
-// A flag without a value is wrong usage, whichever flag it is: a shell sends one for a variable that is not set.
+// A flag with an empty value, as a shell passes it for a variable that is not set, is wrong usage. This holds for every flag but --after.
 func TestEmptyFlags(t *testing.T) {
 	tried := 0
 	runnable(newRoot(newRig(t).app(nil, nil)), func(words, args []string, cmd *cobra.Command) {
@@ -58,12 +58,12 @@ func TestEmptyFlags(t *testing.T) {
 	}
 }
 
-// So is an argument without text. The body of a message may be empty.
+// An empty argument is wrong usage, except for the body of a message.
 func TestEmptyArguments(t *testing.T) {
 	tried := 0
 	runnable(newRoot(newRig(t).app(nil, nil)), func(words, args []string, cmd *cobra.Command) {
 		if len(args) == 0 && cmd.ValidateArgs([]string{"x"}) == nil {
-			args = []string{"x"} // of those that may be left out
+			args = []string{"x"} // an argument that may be left out
 		}
 		for i := range args {
 			tried++
@@ -81,7 +81,7 @@ func TestEmptyArguments(t *testing.T) {
 	}
 }
 
-// A configuration is often made from a template, with variables of its own.
+// An empty value in a configuration is refused, because such a file is often made from a template, whose variables may be unset.
 func TestEmptyKeys(t *testing.T) {
 	for _, text := range []string{"tls-cert: ''\n", "hosts: ['']\n", "hosts: ''\n"} {
 		if err := newConfigured().apply(t, nil, nil, text); err == nil || !strings.Contains(err.Error(), "is empty") || !strings.Contains(err.Error(), ":1: ") {

@@ -19,7 +19,8 @@ const (
 	exitError    = 1
 	exitUsage    = 2
 	exitUnwished = 3
-	// exitSignal plus the signal's number is the exit code after a second signal.
+	// exitSignal plus the number of a signal is the exit code after a second SIGINT or SIGTERM, and, with the number of
+	// SIGPIPE, when whoever read standard output has gone.
 	exitSignal = 128
 )
 
@@ -41,8 +42,8 @@ func exitCodes() []exitCode {
 	}
 }
 
-// errorCode is one row of the table of the codes in {"error":{"code":…}}: those of
-// punctual.ErrorKinds and the command line's own.
+// errorCode is one row of the table of the codes in {"error":{"code":…}}: those of punctual.ErrorKinds, the command line's own,
+// and "canceled", "deadline" and "internal" of punctual.ErrorCode.
 type errorCode struct {
 	code string
 	exit int
@@ -72,20 +73,21 @@ func errorCodes() []errorCode {
 		errorCode{codeSomeFailed, exitError},
 		errorCode{"not_confirmed", exitUnwished},
 		errorCode{"canceled", exitError},
+		errorCode{"deadline", exitError},
 		errorCode{"internal", exitError},
 	)
 }
 
-// The command line's own error codes.
+// The command line's own error codes, except for "not_confirmed".
 const (
 	codeUsage      = "usage"       // wrong usage
-	codeNoStore    = "no_store"    // a command that only reads found no store
+	codeNoStore    = "no_store"    // there is no store, and the command does not create one
 	codeOutput     = "output"      // standard output could not be written
-	codeProblems   = "problems"    // a check or doctor found problems, or a demo a broken promise
-	codeSomeFailed = "some_failed" // some of many items failed; each was reported
+	codeProblems   = "problems"    // a check or doctor found problems, a demo a broken promise, or a copy lacks messages
+	codeSomeFailed = "some_failed" // some of many items failed
 )
 
-// failure is an error with the command line's own code.
+// failure is an error whose code and exit code the command line has chosen.
 type failure struct {
 	code     string
 	exit     int
@@ -97,12 +99,12 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 func (f *failure) Unwrap() error { return f.cause }
 
-// usagef is an error of the one who typed; nothing was changed.
+// usagef returns an error of usage: what was typed is wrong. The error says that nothing was changed (definite).
 func usagef(format string, args ...any) error {
 	return &failure{code: codeUsage, exit: exitUsage, definite: true, text: fmt.Sprintf(format, args...)}
 }
 
-// asUsage makes err, which came from reading the command line of a command, an error of usage.
+// asUsage returns err, which came from reading the command line of a command, as an error of usage. A failure stays as it is.
 func asUsage(err error, command string) error {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return err
@@ -111,9 +113,24 @@ func asUsage(err error, command string) error {
 	return usagef("%s: see '%s --help'", text, command)
 }
 
-// unwishedf says that an outcome was not the wished one; code is the outcome's word.
+// unwishedf returns the failure of an outcome that was not the wished one. code is the error code of that outcome.
 func unwishedf(code, format string, args ...any) error {
 	return &failure{code: code, exit: exitUnwished, definite: true, text: fmt.Sprintf(format, args...)}
+}
+
+// lateError is an error that came when the command had changed something already.
+type lateError struct {
+	err  error
+	note string // says how far the command had come
+}
+
+func (e *lateError) Error() string { return fmt.Sprintf("%v (%s)", e.err, e.note) }
+func (e *lateError) Unwrap() error { return e.err }
+
+// afterChanges returns err, which came when the command had changed something already, with a note of how far it had come. The error
+// returned is not definite, and its exit code is not exitUsage, which says that nothing was changed.
+func afterChanges(err error, format string, args ...any) error {
+	return &lateError{err, fmt.Sprintf(format, args...)}
 }
 
 func outputError(err error) error {
@@ -123,22 +140,22 @@ func outputError(err error) error {
 	return &failure{code: codeOutput, exit: exitError, text: fmt.Sprintf("write standard output: %v", err), cause: err}
 }
 
-// errorJSON is an error on standard error.
+// errorJSON is an error as --json prints it on standard error.
 type errorJSON struct {
 	Error errorBody `json:"error"`
 	// Line is the number of the input line that push --ndjson refused.
 	Line int64 `json:"line,omitzero"`
 }
 
-// errorBody says what failed; Definite that it certainly did not happen.
+// errorBody says what failed. Definite tells that the operation certainly did not happen.
 type errorBody struct {
 	Code     string `json:"code"`
 	Message  string `json:"message"`
 	Definite bool   `json:"definite"`
 }
 
-// report prints err on standard error, as a line or with --json as an object, and
-// returns the exit code.
+// report prints err on standard error, as a line or with --json as an object, and returns the exit code. It prints nothing if err
+// only says that whoever read standard output has gone.
 func (a *app) report(err error) int {
 	if err == nil {
 		return exitOK
@@ -156,8 +173,8 @@ func (a *app) report(err error) int {
 	return f.exit
 }
 
-// onlyBrokenPipe tells whether all that went wrong is that whoever reads standard output has gone, as
-// head does when it has seen enough. That needs no message.
+// onlyBrokenPipe tells whether nothing went wrong but that whoever read standard output has gone, as head does when it has
+// seen enough.
 func onlyBrokenPipe(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !onlyBrokenPipe(e) })
@@ -173,8 +190,21 @@ func (a *app) prefix() string {
 	return a.operation + ": "
 }
 
-// describe gives any error its code, exit code and text with the remedy.
+// describe returns the code, the exit code and the text of any error, and whether it is definite.
 func describe(err error) failure {
+	f := describeKind(err)
+	if errors.As(err, new(*lateError)) {
+		f.definite = false
+		if f.exit == exitUsage {
+			f.exit = exitError
+		}
+	}
+	return f
+}
+
+// describeKind describes an error as if nothing had been changed before it. A failure has its own code, exit code and text; to the text of
+// any other error the remedy is added.
+func describeKind(err error) failure {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return failure{code: f.code, exit: f.exit, definite: f.definite, text: inOneLine(err)}
 	}
@@ -189,12 +219,12 @@ func describe(err error) failure {
 	return failure{code: code, exit: exitOf(code), definite: punctual.Definite(err), text: text}
 }
 
-// inOneLine is the text of err; joined errors have one line each.
+// inOneLine is the text of err in one line. Joined errors have a line each in their text, so semicolons take the place of line breaks.
 func inOneLine(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 
-// remedy says what to do about an error whose text cannot know.
+// remedy says in the words of the command line what to do about an error with this code, and "" where there is nothing to add.
 func remedy(code string) string {
 	switch code {
 	case "duplicate":

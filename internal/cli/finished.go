@@ -74,7 +74,7 @@ func newFinished(a *app) *cobra.Command {
 	return cmd
 }
 
-// query is what the flags select, but for --last, which counts from the store's clock.
+// query returns the query that the flags describe, except for --last, which counts back from the store's clock.
 func (f *finishedFlags) query(topic string, local *time.Location) (q punctual.FinishedQuery, err error) {
 	ways := 0
 	for _, given := range []bool{f.day.on != "", f.from != "" || f.to != "", f.last.or(0) != 0} {

@@ -76,8 +76,8 @@ func newForecast(a *app) *cobra.Command {
 	return cmd
 }
 
-// mostSteps is how many steps a forecast can have. A store counts in steps of one length, 10000 at
-// most, and days that differ in length are counted in hours or less.
+// mostSteps is how many steps a forecast can have. A store counts in steps of one length, 10000 at most, so days that differ in length
+// are counted in hours or half hours.
 const mostSteps = 200
 
 // forecast counts what falls due in each step from the one under way on.
@@ -111,11 +111,11 @@ func (a *app) forecast(ctx context.Context, i punctual.Inspector, s punctual.Sto
 	return nil
 }
 
-// withoutAudit takes the entries of the console's audit log, which nobody delivers, out of a forecast of all topics.
+// withoutAudit takes the entries of the audit log, which nobody delivers, out of a forecast of all topics.
 func withoutAudit(ctx context.Context, i punctual.Inspector, f *overview.Ahead, q overview.AheadQuery, now time.Time) error {
 	switch _, err := i.Stats(ctx, q.Topic); {
 	case errors.Is(err, punctual.ErrNotFound), errors.Is(err, punctual.ErrForbidden):
-		return nil // not there, or not in what this client may count
+		return nil // there is no audit log, or this client may not count it, so that it is not in f
 	case err != nil:
 		return err
 	}

@@ -80,10 +80,11 @@ func (a *app) get(ctx context.Context, i punctual.Inspector, k finishedRecords, 
 	return nil
 }
 
-// finishedRecords are the records of finished messages that a store keeps, if it keeps any.
+// finishedRecords reads the records of finished messages that a store keeps, if it keeps any.
 type finishedRecords struct{ store punctual.Store }
 
-// of returns the records of an ID: that of the topic where a message was found, else those of all topics.
+// of returns the finished records of an ID: the one in the topic of p, or those in all topics if p has no topic. It returns none if the
+// store keeps no records.
 func (k finishedRecords) of(ctx context.Context, i punctual.Inspector, p found) (records []punctual.Finished, err error) {
 	keeper, err := punctual.As[punctual.FinishedKeeper](k.store)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 
 // What commands say and do about the groups of a topic.
 
-// allGroups, in place of the name of a group, is the topic itself and all its groups.
+// allGroups, in place of the name of a group, stands for the topic itself and all its groups.
 const allGroups = "all"
 
-// checkGroupFlag refuses a --group that cannot be.
+// checkGroupFlag refuses --group beside a topic that is a companion, and a name that a group cannot have.
 func checkGroupFlag(topics []string, group string) error {
 	for _, topic := range topics {
 		if strings.Contains(topic, "@") {
@@ -31,7 +31,7 @@ func checkGroupFlag(topics []string, group string) error {
 	return nil
 }
 
-// checkGroup refuses to consume what is for the groups of a topic, and a group that the topic does not have.
+// checkGroup refuses to consume a topic whose messages are for its groups, and a group that the topic does not have.
 func (f *consumeFlags) checkGroup(ctx context.Context, s punctual.Store, topics []string) error {
 	i, err := punctual.As[punctual.Inspector](s)
 	if err != nil {
@@ -76,20 +76,23 @@ func withParents(topics []string) []string {
 	return withoutRepeats(all)
 }
 
-// ownDuties does the duties of the topics until ctx ends, unless a server in front of the store does them.
-func (a *app) ownDuties(ctx context.Context, s punctual.Store, topics []string) error {
+// ownDuties does the duties of the topics, or of those whose companions they are, until ctx ends, unless a server in front of the store
+// does them. It is for a run with --count, whose worker cannot do them itself: its store is the quota, in which copies would count as
+// deliveries. With schedules, and in a store whose follow-ups reach a family, each topic needs that; else only the topics of groups do.
+// duty.Run does all duties of a topic, so that where it runs it stores the occurrences of schedules although schedules is false.
+func (a *app) ownDuties(ctx context.Context, s punctual.Store, topics []string, schedules bool) error {
 	reporter, err := punctual.As[punctual.AbilityReporter](s)
 	if err != nil {
 		return nil // there are no duties
 	}
 	can, err := reporter.Abilities(ctx)
 	if err != nil || can.Duties {
-		return nil // a store that does not answer does not answer claims either
+		return nil // an error is not returned, because a store that does not answer does not answer claims either
 	}
 	var parents []string
 	for _, topic := range topics {
 		parent, companion := storekit.Companion(topic)
-		if can.Follow == punctual.ReachFamily || storekit.IsGroup(companion) {
+		if schedules || can.Follow == punctual.ReachFamily || storekit.IsGroup(companion) {
 			parents = append(parents, parent)
 		}
 	}
@@ -99,7 +102,8 @@ func (a *app) ownDuties(ctx context.Context, s punctual.Store, topics []string) 
 	return duty.Run(ctx, s, &duty.Config{Topics: parents, Logger: a.logger()})
 }
 
-// groupTopics returns the topic, and the topics of all groups that it has or had.
+// groupTopics returns the topic, and behind it the topics of all groups that it has. If the store can name its topics, those of groups
+// that the topic had before are among them.
 func groupTopics(ctx context.Context, i punctual.Inspector, s punctual.Store, topic string) ([]string, error) {
 	set, err := i.Settings(ctx, topic)
 	if err != nil {

@@ -1,9 +1,16 @@
 package cli
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // grouped makes a topic with two groups and a message that is due in an hour.
@@ -13,7 +20,7 @@ func (r *rig) grouped() {
 	r.run("push", "orders", "hello", "--id", "A-17", "--in", "1h").ok()
 }
 
-// A group gets its copy when the message is due, by the process that consumes it, and each other group of the topic as well.
+// The process that consumes a group makes the copies of a due message, for this group and for each other group of the topic.
 func TestConsumeAGroup(t *testing.T) {
 	r := newRig(t)
 	r.grouped()
@@ -24,12 +31,12 @@ func TestConsumeAGroup(t *testing.T) {
 	}
 	r.run("get", "A-17", "--topic", "orders").exits(exitUnwished)
 	r.run("get", "A-17", "--topic", "orders@g.mail").ok()
-	// The end of a run waits for what is still to be copied.
+	// With --until-empty a run also waits for messages that are still to be copied.
 	r.run("push", "orders", "hello", "--id", "A-18").ok()
 	r.run("consume", "orders", "--group", "mail", "--until-empty").ok().contains("A-17", "A-18")
 }
 
-// What is for groups is not for those who consume the topic, and a name that is no group is refused.
+// To consume a topic whose messages are for groups is refused without --group, and so is a name that is not one of its groups.
 func TestConsumeRefusesTheTopicOfGroups(t *testing.T) {
 	r := newRig(t)
 	r.grouped()
@@ -40,7 +47,7 @@ func TestConsumeRefusesTheTopicOfGroups(t *testing.T) {
 	r.run("consume", "plain", "--group", "mail").exits(exitUsage, "but none")
 }
 
-// Before a message is due it is cancelled once, for all groups. Then each group is asked.
+// Before a message is due, one cancel is enough for all groups. Once there are copies, --group all cancels each of them.
 func TestCancelInGroups(t *testing.T) {
 	r := newRig(t)
 	r.grouped()
@@ -61,9 +68,69 @@ func TestCancelInGroups(t *testing.T) {
 		`{"id":"A-18","topic":"orders@g.mail","outcome":"cancelled"}`,
 	)
 	r.run("cancel", "A-18", "--group", "all").exits(exitUsage, "--topic")
+
+	// The message is due at another time than --if-due, and there is no copy: its outcome is "changed", not "not found".
+	r.run("push", "orders", "hello", "--id", "A-19", "--in", "1h").ok()
+	due := stamp(r.get("orders", "A-19").Due).String()
+	r.run("cancel", "A-19", "--topic", "orders", "--group", "all", "--if-due", "2026-12-24T00:00:00Z", "--json").
+		exits(exitUnwished, "due at another time").failsWith("changed", true)
+	r.run("cancel", "A-19", "--topic", "orders", "--group", "all", "--if-due", due).ok()
 }
 
-// A group that was removed keeps its copies, and is counted.
+// A run stores the messages of its topics' schedules with --schedules alone, also the run of a group, which makes the copies of the topic.
+func TestConsumeStoresSchedulesWhenAsked(t *testing.T) {
+	for _, c := range []struct {
+		topic     string
+		group     bool
+		schedules bool
+		count     int64
+	}{
+		{"orders@g.billing", true, false, 0},
+		{"orders@g.billing", true, true, 0},
+		{"orders@g.billing", true, true, 1000},
+		{"orders", false, false, 0},
+		{"orders", false, true, 0},
+		{"orders", false, false, 1000},
+		{"orders", false, true, 1000},
+	} {
+		t.Run(fmt.Sprintf("%s schedules=%v count=%d", c.topic, c.schedules, c.count), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := memstore.New(nil)
+				q := punctual.NewQueue(mem, nil)
+				if c.group {
+					if _, err := mem.Configure(t.Context(), "orders", punctual.SettingsPatch{Groups: &[]string{"billing"}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "orders", Name: "often", Spec: "@every 10s"}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := q.Push(t.Context(), "orders", []byte("x"), punctual.ID("pushed")); err != nil {
+					t.Fatal(err)
+				}
+				ctx, end := context.WithTimeout(t.Context(), time.Minute)
+				defer end()
+				var out, errs buffer
+				a := (&rig{t: t, clock: storekit.NewManualClock(start)}).app(&out, &errs)
+				f := consumeFlags{concurrency: 1, schedules: c.schedules, count: c.count}
+				if err := a.consume(ctx, mem, []string{c.topic}, f); err != nil {
+					t.Error(err)
+				}
+				if !strings.Contains(out.String(), `"id":"pushed"`) {
+					t.Fatalf("the run did not even deliver what was pushed: %s%s", out.String(), errs.String())
+				}
+				if stored := strings.Contains(out.String(), `"id":"often~`); stored != c.schedules {
+					t.Errorf("a message of the schedule was delivered: %v, want %v", stored, c.schedules)
+				}
+				if err := mem.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// 'stats --groups' counts the topic and its groups, and also a group that was removed from the topic and still has copies.
 func TestStatsOfGroups(t *testing.T) {
 	r := newRig(t)
 	r.grouped()

@@ -19,15 +19,15 @@ import (
 // stdinIDs, in place of IDs, has them read from standard input.
 const stdinIDs = "-"
 
-// idsHelp is what the help of each command that takes IDs says of that.
+// idsHelp is what the help of each command says that can read IDs from standard input.
 const idsHelp = `ID "-" reads the IDs from standard input, one on each line, and works on them in batches as they
 come.`
 
-// ifDueHelp is what the help of each command with --if-due says of that.
+// ifDueHelp is what the help of each command with an ifDueFlag says of it.
 const ifDueHelp = `--if-due changes the one message that is named only if it is due at that time, as 'punctual get'
 shows it. Otherwise somebody has changed it since: its outcome is "changed", and it stays as it is.`
 
-// ifDueFlag is --if-due.
+// ifDueFlag is --if-due of the commands that change a message by its ID. That of push is in pushFlags.
 type ifDueFlag struct{ timeFlag }
 
 func (f *ifDueFlag) register(a *app, flags *pflag.FlagSet) {
@@ -52,7 +52,7 @@ func (f *ifDueFlag) of(ids []string) (time.Time, error) {
 
 func readsIDs(ids []string) bool { return len(ids) == 1 && ids[0] == stdinIDs }
 
-// takesIDs is for the arguments of a command that takes IDs: at least one, and "-" alone.
+// takesIDs checks the arguments of a command that takes IDs: there has to be at least one, and "-" has to stand alone.
 func takesIDs(cmd *cobra.Command, ids []string) error {
 	if err := cobra.MinimumNArgs(1)(cmd, ids); err != nil {
 		return err
@@ -67,14 +67,18 @@ func errStdinAlone() error {
 	return usagef("\"-\" stands alone, for the IDs on standard input; an ID that is \"-\" can be given there")
 }
 
-// eachID calls f with the IDs: those given at once, or those on standard input in batches. The batch
-// under way is finished when ctx ends. What the outcomes that f counted in t come to is its error.
+// eachID calls f with the IDs: once with those given as arguments, or in batches with those on standard input. When ctx ends, a batch
+// from standard input that is under way is finished. f counts outcomes and changes in t, and eachID returns t.result() at the end.
 func (a *app) eachID(ctx context.Context, ids []string, t *tally, f func(context.Context, []string) error) error {
 	if !readsIDs(ids) {
-		if err := f(ctx, ids); err != nil {
-			return err
+		err := f(ctx, ids)
+		switch {
+		case err == nil:
+			return t.result()
+		case onlyBrokenPipe(err):
+			return err // all was done, and nobody wants to read it
 		}
-		return t.result()
+		return t.cutShort(err)
 	}
 	lines := newBacklog[string](punctual.MaxBatch, batchBytes)
 	defer lines.abandon()
@@ -85,19 +89,20 @@ func (a *app) eachID(ctx context.Context, ids []string, t *tally, f func(context
 		batch, end := lines.take(ctx)
 		if len(batch) > 0 {
 			if err := f(context.WithoutCancel(ctx), batch); err != nil {
-				return fmt.Errorf("%w (IDs done before that: %d)", err, t.done)
+				return t.cutShort(err)
 			}
 		}
 		switch {
 		case errors.Is(end, io.EOF):
 			return t.result()
 		case end != nil:
-			return fmt.Errorf("%w (IDs done before that: %d)", end, t.done)
+			return t.cutShort(end)
 		}
 	}
 }
 
-// readIDs reads lines until the end of in, and returns io.EOF then. Empty lines do not count.
+// readIDs puts the lines of in that are not empty into to. It returns io.EOF at the end of in, or when nobody takes IDs any more, and
+// an error of usage for a line that is too long for its buffer.
 func readIDs(in io.Reader, to *backlog[string]) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for number := 1; ; number++ {

@@ -55,7 +55,7 @@ func TestIDsFromStandardInput(t *testing.T) {
 	dead.run("dead", "requeue", "t", "-", "a").exits(exitUsage, "stands alone")
 }
 
-// A signal ends a run between two batches: the one under way is finished, and its outcomes are told.
+// When the context ends, as at a signal, the batch under way is finished and its outcomes are printed. Then the run ends.
 func TestIDsFromStandardInputFinishTheBatchUnderWay(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
@@ -67,4 +67,66 @@ func TestIDsFromStandardInputFinishTheBatchUnderWay(t *testing.T) {
 	r.in = in
 	r.runContext(ctx, "cancel", "-").exits(exitError, "interrupted", "IDs done before that: 1").prints("a cancelled\n")
 	r.run("get", "a").exits(exitUnwished)
+}
+
+// An error that comes when earlier messages were changed already is not definite, and its exit code is not that of wrong usage, which
+// says that nothing was changed.
+func TestAnErrorBehindChangesIsNotDefinite(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
+	in, ids := io.Pipe()
+	defer ids.Close()
+	amended := make(chan struct{})
+	r.amended = func([]punctual.Amendment) error { close(amended); return nil }
+	go func() {
+		_, _ = io.WriteString(ids, "a\n")
+		<-amended // so that the malformed ID comes in a batch of its own
+		_, _ = io.WriteString(ids, "b\x01\n")
+		ids.Close()
+	}()
+	r.in = in
+	r.run("cancel", "-", "--json").exits(exitError, "not printable", "IDs done before that: 1").failsWith("invalid", false).contains("cancelled")
+
+	// The same within a batch: b is refused, and the outcomes of those around it are printed all the same.
+	r = newRig(t)
+	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
+	r.run("push", "t", "x", "--id", "c", "--in", "1h").ok()
+	noSpace := fmt.Errorf("%w (by the test)", punctual.ErrNoSpace)
+	r.outcome = func(a punctual.Amendment, out *punctual.Amended) {
+		if a.ID == "b" {
+			out.Err = noSpace
+		}
+	}
+	r.run("push", "t", "x", "--id", "b", "--in", "1h").ok()
+	r.run("cancel", "a", "b", "c", "--json").exits(exitError, `ID \"b\"`, "by the test", "IDs done before that: 2").failsWith("no_space", false).
+		printsJSON(`{"id":"a","topic":"t","outcome":"cancelled"}`, `{"id":"c","topic":"t","outcome":"cancelled"}`)
+
+	// An outcome that is not the wished one is definite only if nothing was changed.
+	r = newRig(t)
+	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
+	r.run("cancel", "none", "too", "--json").exits(exitUnwished).failsWith("not_found", true)
+	r.run("cancel", "a", "none", "--json").exits(exitUnwished).failsWith("not_found", false)
+
+	// In groups a malformed ID is refused before anything is changed.
+	r = newRig(t)
+	r.grouped()
+	r.run("cancel", "A-17", "b\x01", "--topic", "orders", "--group", "all").exits(exitUsage, "not printable").prints("")
+	r.run("get", "A-17", "--topic", "orders").ok()
+}
+
+// 'dead requeue --all' goes through pages. An error behind the first one is not definite.
+func TestAnErrorBehindAPageIsNotDefinite(t *testing.T) {
+	r := newRig(t)
+	r.expirePages()
+	pages := 0
+	r.amended = func([]punctual.Amendment) error {
+		if pages++; pages == 2 {
+			return fmt.Errorf("the second page: %w", punctual.ErrUnreachable)
+		}
+		return nil
+	}
+	r.run("dead", "requeue", "t", "--all", "--json").exits(exitError, "the second page").failsWith("unreachable", false)
+	if pages != 2 {
+		t.Errorf("%d pages were requeued, want 2", pages)
+	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// --if-due changes a message only if it is due then, and goes with one ID.
+// With --if-due a message is changed only if it is due at that time. The flag goes with one ID.
 func TestIfDue(t *testing.T) {
 	const due, other = "2026-11-21T09:00:00Z", "2026-11-21T09:00:01Z"
 	for _, c := range []struct {
@@ -44,7 +44,8 @@ func TestIfDue(t *testing.T) {
 	}
 }
 
-// --zone says where the clocks are that show the time of --at. A time that they skip is the first instant behind the gap.
+// With --zone the time of --at is one on the clocks of that zone. A time that these clocks skip stands for the first instant after the
+// gap.
 func TestZone(t *testing.T) {
 	for at, want := range map[string]string{
 		"2026-11-21 09:00": "2026-11-21T08:00:00.000Z",

@@ -35,7 +35,7 @@ const importExample = `  punctual import zset jobs --topic jobs --from redis://l
   punctual import asynq --from redis://localhost/0 --store redis://localhost/1 --yes
   punctual import river --from postgres://localhost/shop --yes`
 
-// fromVariable names the source like --from does, out of sight of other users of the machine.
+// fromVariable names the source as --from does. Other users of the machine can see the arguments of a process, but not its environment.
 const fromVariable = "PUNCTUAL_IMPORT_FROM"
 
 func newImport(a *app) *cobra.Command {
@@ -51,7 +51,7 @@ func newImport(a *app) *cobra.Command {
 	return cmd
 }
 
-// importFlags are those of all kinds. Those of one kind go straight into opt.
+// importFlags are the flags that all kinds have, and --map, which most have. The other flags of single kinds set fields of opt.
 type importFlags struct {
 	from, rejects         string
 	yes, dryRun           bool
@@ -81,12 +81,12 @@ func (f *importFlags) add(cmd *cobra.Command) {
 	completeFlag(cmd, "uncertain", "leave", "push", "drop", "return")
 }
 
-// addMap is for kinds that have names of their own.
+// addMap adds --map, for kinds whose queues or topics have names. what is the word for one of them.
 func (f *importFlags) addMap(cmd *cobra.Command, what string) {
 	cmd.Flags().StringArrayVar(&f.maps, "map", nil, "import one "+what+" into a topic of another name: `NAME=TOPIC`; may be given more than once")
 }
 
-// options checks the flags.
+// options checks the flags, and returns them as options of the importer.
 func (f *importFlags) options(a *app, names []string) (importer.Options, error) {
 	o := f.opt
 	if len(names) > 0 {
@@ -120,7 +120,8 @@ func (f *importFlags) options(a *app, names []string) (importer.Options, error) 
 	return o, nil
 }
 
-// storeFingerprint tells apart stores that messages may be imported into, without their secrets.
+// storeFingerprint returns a hash of the name of the store without user and password, which tells apart the stores that messages may be
+// imported into.
 func (a *app) storeFingerprint() string {
 	kind, where, _ := strings.Cut(a.storeName(), ":")
 	if kind == "disk" {
@@ -155,7 +156,7 @@ func (f *importFlags) action(a *app) func(*cobra.Command, []string) error {
 	})
 }
 
-// importFrom looks or imports, and shows what came of it.
+// importFrom surveys the source, or with --yes imports from it, and shows what came of that.
 func (a *app) importFrom(ctx context.Context, from string, o importer.Options, f *importFlags) (err error) {
 	rejects, err := a.openRejects(f.rejects)
 	if err != nil {
@@ -190,7 +191,7 @@ func (a *app) importFrom(ctx context.Context, from string, o importer.Options, f
 	return a.endImport(report, rejects, f, err)
 }
 
-// newImporter connects with what a URL names. The caller calls hangUp when it is done.
+// newImporter connects with the server that the URL from names. Unless there is an error, the caller calls hangUp when it is done.
 func newImporter(ctx context.Context, from string, o importer.Options) (im *importer.Importer, hangUp func() error, err error) {
 	if o.Kind.InPostgres() {
 		conn, err := importer.DialPostgres(ctx, from)
@@ -209,7 +210,7 @@ func newImporter(ctx context.Context, from string, o importer.Options) (im *impo
 	return im, client.Close, closeIf(err, client.Close)
 }
 
-// closeIf closes something if there is an error, and returns both.
+// closeIf returns nil if err is nil. Otherwise it calls hangUp, and returns err together with the error of hangUp.
 func closeIf(err error, hangUp func() error) error {
 	if err == nil {
 		return nil
@@ -228,7 +229,7 @@ func (a *app) lookOrMove(ctx context.Context, im *importer.Importer, yes bool) (
 	return report, errors.Join(err, opened)
 }
 
-// endImport shows the report, also of a run that failed, and decides what the run came to.
+// endImport shows the report, also that of a run that failed, and returns the error with which the command ends.
 func (a *app) endImport(r *importer.Report, rejects *rejectLog, f *importFlags, err error) error {
 	if r == nil || len(r.Sets) == 0 && err != nil {
 		return err

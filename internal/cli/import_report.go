@@ -19,20 +19,20 @@ import (
 type importJSON struct {
 	Kind   string `json:"kind"`
 	DryRun bool   `json:"dry_run"`
-	// Unit is what the scores of a zset or a column of numbers count, UnitGuessed that nobody said so.
+	// Unit is what the scores of a zset, or the numbers in a column, count. UnitGuessed tells that the unit was guessed.
 	Unit        string           `json:"unit,omitempty"`
 	UnitGuessed bool             `json:"unit_guessed,omitzero"`
 	Sets        []importSetJSON  `json:"sets"`
-	Remembered  []rememberedJSON `json:"remembered,omitempty"` // topics whose setting was changed
-	Unfinished  int64            `json:"unfinished"`           // in staging because the run failed
+	Remembered  []rememberedJSON `json:"remembered,omitempty"` // topics whose duplicate window was made longer
+	Unfinished  int64            `json:"unfinished"`           // messages in staging because an error ended the run
 }
 
-// importSetJSON is one sorted set; Survey is there in a dry run, Moved otherwise.
+// importSetJSON is one sorted set or table, or one part of it. Survey is there in a dry run, Moved otherwise.
 type importSetJSON struct {
 	Name     string           `json:"name"`
 	Part     string           `json:"part,omitempty"`
 	Key      string           `json:"key"`
-	Topic    string           `json:"topic,omitempty"` // left out: by type
+	Topic    string           `json:"topic,omitempty"` // left out when the types of the messages decide
 	Found    int64            `json:"found"`
 	Staged   int64            `json:"staged"`
 	Rejected map[string]int64 `json:"rejected"` // by reason
@@ -190,7 +190,7 @@ func topicsOf(s *importer.SetReport) string {
 	return term.OneLine(strings.Join(slices.Sorted(maps.Keys(s.Topics)), ", "), 40)
 }
 
-// rejected is "5" or "5: 3 score, 2 body".
+// rejected is "0", or the number of rejects and how many of them each reason has: "5: 2 body, 3 score".
 func rejected(s *importer.SetReport) string {
 	var total int64
 	var parts []string
@@ -204,15 +204,15 @@ func rejected(s *importer.SetReport) string {
 	return fmt.Sprintf("%d: %s", total, strings.Join(parts, ", "))
 }
 
-// shownRejects is how many rejects are printed on standard error; all of them go to --rejects.
+// shownRejects is how many rejects at most are printed on standard error. The file of --rejects gets all of them.
 const shownRejects = 10
 
-// rejectLog keeps what was left where it is.
+// rejectLog notes the messages that were not imported and stay where they are.
 type rejectLog struct {
 	app  *app
 	file *os.File // nil without --rejects
 	n    int
-	kept []string // to be printed when the bar has gone
+	kept []string // the first ones as lines, to be printed when the bar has ended
 }
 
 // openRejects opens the file for --rejects, and adds to one that is there.
@@ -249,7 +249,7 @@ func (l *rejectLog) write(r importer.Reject) error {
 	return nil
 }
 
-// showRest prints the first rejects, and where the others are.
+// showRest prints the first rejects, and says where all of them are or could be. With --json it prints nothing.
 func (l *rejectLog) showRest(a *app, file string) {
 	if a.json {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// jobs is a Redis with a sorted set of this name, and a store on disk to import it into.
+// jobs is a Redis in which add fills a sorted set called jobs, and a store on disk to import it into.
 type jobs struct {
 	*shell
 	server *redisrig.Server
@@ -131,8 +131,7 @@ func TestImportUsage(t *testing.T) {
 	runOn(t, "mem:", "import", "asynq", "--from", "redis://h", "--yes").exits(exitUsage, "in memory")
 }
 
-// The command is killed with -9 at whatever it is doing, again and again; each message arrives
-// exactly once.
+// The command is killed with -9 up to five times, at whatever it is doing then, and run once more. Each message arrives exactly once.
 func TestImportKilled(t *testing.T) {
 	const n = 6000
 	j := newJobs(t)
@@ -174,7 +173,7 @@ func TestImportKilled(t *testing.T) {
 	t.Logf("killed %d times", killed)
 }
 
-// An interrupt ends the batch under way; nothing is left in staging. A follow ends well by it.
+// A run with --follow takes a message over, leaves nothing in staging, and ends with 0 when it is interrupted.
 func TestImportInterrupted(t *testing.T) {
 	j := newJobs(t)
 	j.add("a", "4e9")
@@ -187,7 +186,7 @@ func TestImportInterrupted(t *testing.T) {
 	j.run("stats", "t", "--json").ok().contains(`"scheduled":1`)
 }
 
-// The file for --rejects cannot be opened: nothing is begun.
+// If the file for --rejects cannot be opened, nothing is imported.
 func TestImportWithoutRejectsFile(t *testing.T) {
 	j := newJobs(t)
 	j.add("a", "4e9")
@@ -198,7 +197,7 @@ func TestImportWithoutRejectsFile(t *testing.T) {
 	}
 }
 
-// A table of a program's own in PostgreSQL, and River's.
+// Rows are imported from a program's own table in PostgreSQL, and jobs from that of River.
 func TestImportFromPostgres(t *testing.T) {
 	server := pgrig.Start(t)
 	do := func(statements ...string) string {

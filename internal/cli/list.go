@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +56,7 @@ func newList(a *app) *cobra.Command {
 // states are the values of --state.
 func states() []string { return []string{"scheduled", "ready", "leased", "dead"} }
 
-// pageFlags say how much of a listing is shown, and from which end.
+// pageFlags say how much of a listing is shown, from which end, and whether with bodies.
 type pageFlags struct {
 	limit        int
 	after        string
@@ -85,10 +84,10 @@ func (p part) query(f pageFlags, limit int, after string) punctual.ListQuery {
 	}
 }
 
-// name is how a cursor names the part; neither topics nor states hold the characters.
+// name is how a cursor names the part: by its topic and its state.
 func (p part) name() string { return p.topic + "@" + p.state.String() }
 
-// partsOf are the parts of a listing of one topic; state may be empty.
+// partsOf returns the parts of a listing of one topic: that of one state, or those of all states if state is empty.
 func partsOf(topic, state string) ([]part, error) {
 	if err := storekit.CheckTopic(topic); err != nil {
 		return nil, err
@@ -157,8 +156,8 @@ func pageSize(limit, left int) int {
 	return min(left, most)
 }
 
-// cursorBehind names where to go on: within the first part, or at the start of the one behind
-// it; empty when nothing can follow.
+// cursorBehind returns the cursor at which the list goes on: within the first of parts if inner is not empty, and otherwise at the start
+// of the part behind it. It is empty when nothing can follow.
 func cursorBehind(parts []part, inner string) string {
 	switch {
 	case inner != "":
@@ -169,17 +168,22 @@ func cursorBehind(parts []part, inner string) string {
 	return ""
 }
 
-// continueBehind drops the parts before the cursor and returns what it says within the first.
+// continueBehind drops the parts before the one that the cursor after names. It returns the others, and the cursor within the first of
+// them.
 func continueBehind(parts []part, after string) ([]part, string, error) {
 	if after == "" {
 		return parts, "", nil
 	}
-	fields := strings.SplitN(after, "@", 3)
-	if len(fields) == 3 {
-		name := fields[0] + "@" + fields[1]
-		if n := slices.IndexFunc(parts, func(p part) bool { return p.name() == name }); n >= 0 {
-			return parts[n:], fields[2], nil
+	// The longest name is the one that was meant: the cursor orders@dead@dead@x begins with the name of orders, too. The cursors of stores
+	// have no @.
+	longest := -1
+	for n, p := range parts {
+		if strings.HasPrefix(after, p.name()+"@") && (longest < 0 || len(p.name()) > len(parts[longest].name())) {
+			longest = n
 		}
+	}
+	if longest >= 0 {
+		return parts[longest:], after[len(parts[longest].name())+1:], nil
 	}
 	return nil, "", usagef("--after %q is not a cursor of this list: use what the former page named, with the same other arguments", after)
 }
@@ -201,7 +205,7 @@ func (a *app) newLister() *lister[punctual.Info] {
 	}
 }
 
-// page shows some rows; of the last ones next tells how to go on.
+// page shows some rows. If they are the last ones to show, next is shown with them: the cursor that continues the list.
 func (l *lister[T]) page(vs []T, next string, last bool) error {
 	for n := range vs {
 		v := &vs[n]
@@ -227,11 +231,11 @@ func (l *lister[T]) page(vs []T, next string, last bool) error {
 	return nil
 }
 
-// tableRows is how many messages one table shows: its columns are only known when all its rows
-// are, and they wait in memory.
+// tableRows is from how many rows on a table is printed, and the next one begun. The rows wait in memory until then, because the widths
+// of the columns are known only when all rows of a table are.
 const tableRows = 1000
 
-// end prints the table of what was shown since the last end.
+// end prints the rows since the last call of end as a table.
 func (l *lister[T]) end() {
 	if len(l.rows) == 0 {
 		return

@@ -130,7 +130,40 @@ func TestListGoesThroughAllStates(t *testing.T) {
 	r.run("list", "t", "--limit", "2").exits(exitOK, "--after 't@scheduled@")
 }
 
-// listed is the IDs and states of a list, and the cursor that continues it.
+// Lists of companions, and of the dead messages of all topics, go on behind a page, whatever the companions are called.
+func TestListOfCompanionsInPages(t *testing.T) {
+	r := newRig(t)
+	for _, topic := range []string{"orders", "orders@dead", "orders@g.mail", "orders@scheduled"} {
+		for _, id := range []string{"x", "y"} {
+			r.run("push", topic, "x", "--id", id).ok()
+			r.kill(topic)
+		}
+		r.run("push", topic, "x", "--id", "z", "--in", "1h").ok()
+	}
+	pages := func(args ...string) string {
+		t.Helper()
+		var all []string
+		for after := ""; ; {
+			ids, next := listed(t, r.run(append(args, "--json", "--limit", "1", "--after", after)...).ok())
+			if ids != "" {
+				all = append(all, ids)
+			}
+			if after = next; after == "" || len(all) > 10 {
+				return strings.Join(all, ", ")
+			}
+		}
+	}
+	for _, topic := range []string{"orders@dead", "orders@g.mail", "orders@scheduled"} {
+		if got, want := pages("list", topic), "z scheduled, x dead, y dead"; got != want {
+			t.Errorf("the pages of %s: %s, want %s", topic, got, want)
+		}
+	}
+	if got, want := pages("dead", "list"), strings.TrimSuffix(strings.Repeat("x dead, y dead, ", 4), ", "); got != want {
+		t.Errorf("the pages of all dead messages: %s, want %s", got, want)
+	}
+}
+
+// listed returns the IDs and states of the messages in a list, and the cursor that continues it.
 func listed(t *testing.T, r result) (ids, next string) {
 	t.Helper()
 	var parts []string
@@ -166,7 +199,7 @@ func TestTopicsAndStats(t *testing.T) {
 	r.run("push", "u", "x", "--id", "b").ok()
 	r.kill("u")
 	r.run("topic", "pause", "u", "--push", "--delivery").ok()
-	rules := func(paused bool) string { // whatever settings there are
+	rules := func(paused bool) string { // all settings that there are, as JSON
 		s := punctual.DefaultSettings()
 		s.PushPaused, s.DeliveryPaused = paused, paused
 		text, err := wire.Encode(wire.SettingsOf(s))
@@ -212,7 +245,7 @@ func TestForecast(t *testing.T) {
 	r.run("forecast", "none").exits(exitUnwished, "not found")
 }
 
-// Hours begin with the hour, and days with the day, of 23, 24 or 25 hours.
+// The steps of a forecast begin with a minute, an hour or a day of the time zone. One day of this test has 25 hours.
 func TestForecastFollowsTheCalendar(t *testing.T) {
 	r := newRig(t)
 	r.env["TZ"] = "Europe/Berlin" // clocks are set back on 2027-10-31

@@ -21,14 +21,14 @@ import (
 
 const topicFlagHelp = "the topic of the IDs (default: the only topic that has the ID)"
 
-// found is where an ID given on the command line was found.
+// found is an ID, and the topic that was named for it or in which it was found.
 type found struct {
 	id    string
-	topic string // empty: in no topic
+	topic string // empty: the ID was found in no topic
 }
 
-// lookUp finds the topic of each ID: the one given, or the only one that holds the ID. An ID
-// that several topics hold is an error of usage, before anything is changed.
+// lookUp finds the topic of each ID: the one given, or the only one that holds the ID. An ID that several topics hold is an error
+// of usage, before the message of any of ids is changed.
 func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []string) ([]found, error) {
 	out := make([]found, len(ids))
 	var topics []punctual.TopicStats
@@ -62,8 +62,8 @@ func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []strin
 	return out, nil
 }
 
-// notLookedInto is a remark for IDs that were not found in any topic: the token or certificate may not allow to inspect all
-// topics. It is empty where topic was given or the store knows no rights.
+// notLookedInto is a remark for IDs that were found in no topic: the token or certificate may not allow to inspect all topics. The
+// remark is empty if topic was given, and for a store that is asked without a token and not over https.
 func (a *app) notLookedInto(topic string) string {
 	kind, _, _ := strings.Cut(a.storeName(), ":")
 	p := a.place("")
@@ -86,7 +86,7 @@ type change struct {
 	by time.Duration
 }
 
-// to returns the change of the message that was found.
+// to returns the amendment that makes the change of one message. A delete or a shift reads the message first.
 func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual.Amendment, error) {
 	a := c.template
 	a.Topic, a.ID = f.topic, f.id
@@ -113,12 +113,14 @@ func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual
 	return a, nil
 }
 
-// shiftTries is how often a shift is worked out anew for a message that others move at the same time.
+// shiftTries bounds how often a shift is worked out anew for a message that others move at the same time.
 const shiftTries = 20
 
-// amend changes the messages that were found, in batches. A shift of a message that somebody else has moved meanwhile is worked out anew.
-func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c change, ids []found) ([]amended, error) {
-	out, err := amendOnce(ctx, i, s, c, ids)
+// amend changes the messages that were found, in batches. A shift of a message that somebody else has moved meanwhile is worked out anew,
+// at most shiftTries times, unless --if-due says at which time the message has to be due. The changes are counted in t, also those that
+// were made before an error.
+func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c change, ids []found, t *tally) ([]amended, error) {
+	out, err := amendOnce(ctx, i, s, c, ids, t)
 	for tries := 0; err == nil && c.by != 0 && c.template.IfDue.IsZero() && tries < shiftTries; tries++ {
 		var again []found
 		var places []int
@@ -131,7 +133,7 @@ func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c change
 			break
 		}
 		var more []amended
-		more, err = amendOnce(ctx, i, s, c, again)
+		more, err = amendOnce(ctx, i, s, c, again, t)
 		for n, d := range more {
 			out[places[n]] = d
 		}
@@ -139,7 +141,7 @@ func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c change
 	return out, err
 }
 
-func amendOnce(ctx context.Context, i punctual.Inspector, s punctual.Store, c change, ids []found) ([]amended, error) {
+func amendOnce(ctx context.Context, i punctual.Inspector, s punctual.Store, c change, ids []found, t *tally) ([]amended, error) {
 	out := make([]amended, len(ids))
 	var as []punctual.Amendment
 	var places []int // places[k] is where the outcome of as[k] goes
@@ -150,6 +152,9 @@ func amendOnce(ctx context.Context, i punctual.Inspector, s punctual.Store, c ch
 		}
 		for k, o := range outcomes {
 			out[places[k]].outcome = o
+			if o.Err == nil {
+				t.changed++
+			}
 		}
 		as, places = as[:0], places[:0]
 		return nil
@@ -205,15 +210,18 @@ func (a *app) changeIDs(ctx context.Context, i punctual.Inspector, s punctual.St
 	})
 }
 
-// changeFound changes messages, prints each outcome and counts it.
+// changeFound changes messages, prints each outcome and counts it. A message that was refused has no outcome: its error is returned once
+// the outcomes of the others are printed.
 func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.Store, places []found, c change, t *tally) error {
-	done, err := amend(ctx, i, s, c, places)
+	done, err := amend(ctx, i, s, c, places, t)
 	if err != nil {
 		return err
 	}
+	var refused error
 	for _, d := range done {
 		if err := d.outcome.Err; err != nil && exitOf(punctual.ErrorCode(err)) != exitUnwished {
-			return fmt.Errorf("ID %q: %w", d.id, err)
+			refused = cmp.Or(refused, fmt.Errorf("ID %q: %w", d.id, err))
+			continue
 		}
 		if err := a.printAmended(d, c.template.Change); err != nil {
 			return err
@@ -222,7 +230,7 @@ func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.
 			t.firstIsDead = a.isDead(ctx, i, d)
 		}
 	}
-	return nil
+	return refused
 }
 
 // isDead reports whether a message that was not found among those to be delivered is dead.
@@ -231,16 +239,28 @@ func (a *app) isDead(ctx context.Context, i punctual.Inspector, d amended) bool 
 		return false
 	}
 	m, err := i.Get(ctx, d.topic, d.id)
-	return err == nil && m.State == punctual.StateDead // an error leaves the answer that there is
+	return err == nil && m.State == punctual.StateDead // after an error the outcome stays "not found"
 }
 
 // tally counts outcomes, and keeps the first that was not the wished one.
 type tally struct {
 	change       punctual.Change
-	unseen       string // of app.notLookedInto
-	done, others int
+	unseen       string // the remark of app.notLookedInto
+	done, others int    // how many outcomes there were, and how many of them were not the wished one
+	changed      int    // how many changes were made, also those whose outcome is not printed yet
 	first        amended
 	firstIsDead  bool
+}
+
+// cutShort returns err, which ended the run before its last ID, with the number of IDs that were done by then.
+func (t *tally) cutShort(err error) error {
+	switch {
+	case t.changed > 0:
+		return afterChanges(err, "IDs done before that: %d", t.done)
+	case t.done > 0:
+		return fmt.Errorf("%w (IDs done before that: %d)", err, t.done)
+	}
+	return err
 }
 
 func (t *tally) add(d amended) {
@@ -253,7 +273,7 @@ func (t *tally) add(d amended) {
 	}
 }
 
-// result is nil when every outcome was the wished one.
+// result returns nil if every outcome was the wished one, and otherwise an error about the first that was not.
 func (t *tally) result() error {
 	if t.others == 0 {
 		return nil
@@ -268,7 +288,7 @@ func (t *tally) result() error {
 	if t.done > 1 {
 		text = fmt.Sprintf("%d of %d messages were not %s; the first: %s", t.others, t.done, wire.OutcomeWord(t.change), text)
 	}
-	return unwishedf(punctual.ErrorCode(t.first.outcome.Err), "%s", text)
+	return &failure{code: punctual.ErrorCode(t.first.outcome.Err), exit: exitUnwished, definite: t.changed == 0, text: text}
 }
 
 // amendJSON is what cancel, reschedule, dead requeue and dead delete print for one ID.

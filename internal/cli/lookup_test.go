@@ -29,7 +29,8 @@ func (bearer) Authenticate(r *http.Request) (*access.Principal, error) {
 	return p, nil
 }
 
-// P5: "not found" is said of what was looked for. Who may not look everywhere is told so, and how to name the topic.
+// P5: a client that may not inspect all topics is not simply told "not found". It is also told that some topics were not searched, and
+// how to name the topic.
 func TestCancelWithoutRightToLook(t *testing.T) {
 	store := memstore.New(nil)
 	t.Cleanup(func() {

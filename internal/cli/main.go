@@ -15,11 +15,11 @@ import (
 // first SIGINT or SIGTERM ends the run's context, the second the process.
 func Main() int {
 	a := newApp(Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
-	redisstore.LogClient(slog.New(slog.DiscardHandler)) // the errors of commands say the same
+	redisstore.LogClient(slog.New(slog.DiscardHandler)) // not on standard error, because the errors of commands say the same
 	ctx, interrupt := context.WithCancelCause(context.Background())
 	defer interrupt(nil)
 
-	// Taken, so that a write to a closed pipe fails instead of ending the process. Not ignored,
+	// SIGPIPE is caught, so that a write to a closed pipe fails instead of ending the process. It is not ignored,
 	// because the commands of consume --exec would inherit that.
 	pipes := make(chan os.Signal, 1)
 	signal.Notify(pipes, syscall.SIGPIPE)

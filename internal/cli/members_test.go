@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -24,9 +25,9 @@ var update = flag.Bool("update", false, "write testdata/members.txt anew; what i
 
 const membersFile = "testdata/members.txt"
 
-// TestMembers compares the members of the JSON that each command prints, by name and kind, with testdata/members.txt.
-// Scripts rely on them: with -update members are added to that file, but none is renamed, removed, given another kind, or
-// left out where it has always been there.
+// TestMembers compares the members of the JSON that commands print, by name and kind, with testdata/members.txt. Scripts rely on them:
+// with -update members are added to that file, but none is renamed, removed, given another kind, or left out where it has always been
+// there.
 func TestMembers(t *testing.T) {
 	want, err := os.ReadFile(membersFile)
 	if err != nil {
@@ -58,8 +59,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// missingMembers are the lines of the text want, each with its command, that got does not have. A member that was not
-// always there may always be there.
+// missingMembers are the lines of the text want, each with its command, that got does not have. A member that is not always there in
+// want may always be there in got.
 func missingMembers(want, got string) (missing []string) {
 	has := make(map[string]bool)
 	for command, member := range memberLines(got) {
@@ -139,7 +140,7 @@ func membersOf(t *testing.T, text string) (lines []string) {
 	return lines
 }
 
-// kindOf is the JSON kind of a decoded value.
+// kindOf is the JSON kind of a decoded value; a string in the form of a stamp is a time.
 func kindOf(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -159,8 +160,8 @@ func kindOf(v any) string {
 	return "null"
 }
 
-// printedJSON runs every command with --json so that all members of its objects are printed, and returns the lines by
-// command. Where a command needs a server, the lines are those of its shapes.
+// printedJSON runs commands with --json so that all members of their objects are printed, and returns the lines by command. To these it
+// adds the lines of filledShapes.
 func printedJSON(t *testing.T) map[string]string {
 	out := make(map[string]string)
 	keep := func(command string, results ...result) {
@@ -175,6 +176,9 @@ func printedJSON(t *testing.T) map[string]string {
 	printTopics(t, keep)
 	printStores(t, keep)
 	printTokens(t, keep)
+	printBulks(t, keep)
+	printSchedules(t, keep)
+	keep("new", newRig(t).run("new", filepath.Join(t.TempDir(), "worker"), "--kind", "python", "--json").ok())
 	keep("demo", playVirtually(t, "--json"))
 	for command, shapes := range filledShapes() {
 		for _, shape := range shapes {
@@ -296,7 +300,52 @@ func printTokens(t *testing.T, keep func(string, ...result)) {
 	keep("token list", r.run("token", "list", "--json").ok())
 }
 
-// filledShapes are the shapes of the commands that need a server, and of those whose members depend on the build.
+// printBulks runs a bulk change: for show, to its end, with a message that is refused, and cut short and continued.
+func printBulks(t *testing.T, keep func(string, ...result)) {
+	r := withVisits(t)
+	shift := []string{"bulk", "shift", "visits", "--by", "1h", "--json"}
+	keep("bulk", r.run(append(shift, "--dry-run")...).ok(), r.run("bulk", "cancel", "visits", "--header", "campaign=autumn", "--json", "--dry-run").ok())
+	refused := 0
+	r.outcome = func(_ punctual.Amendment, out *punctual.Amended) {
+		if refused++; refused == 1 {
+			out.Err = fmt.Errorf("by the test: %w", punctual.ErrInvalid)
+		}
+	}
+	keep("bulk", r.run(append(shift, "--header", "campaign=autumn")...).exits(exitError))
+	r.outcome = nil
+	r.amended = func([]punctual.Amendment) error { return errors.New("the cable was pulled") }
+	keep("bulk", r.run(shift...).exits(exitError))
+	r.amended = nil
+	keep("bulk", r.run(shift...).ok())
+}
+
+// printSchedules runs the commands about schedules.
+func printSchedules(t *testing.T, keep func(string, ...result)) {
+	r := newRig(t)
+	put := []string{"schedule", "put", "t", "rich", "0 9 1 * MON", "--json", "--zone", "Europe/Berlin", "--body", "x", "--header", "k=v", "--until", "2030-01-01T00:00:00Z",
+		"--from", "2026-01-01T00:00:00Z", "--except", "12-25", "--spread", "5m", "--overlap", "allow", "--missed", "all", "--grace", "2m", "--limit", "9", "--max-dead", "2",
+		"--max-attempts", "3", "--expire", "1h", "--drop-expired", "--remember", "1h"}
+	often := []string{"schedule", "put", "t", "often", "@every 1h", "--json"}
+	keep("schedule put", r.run(put...).ok(), r.run(often...).ok())
+	r.clock.Advance(2 * time.Hour)
+	overdue := r.run("schedule", "show", "t", "often", "--json").ok()
+	r.tick("t")
+	keep("schedule show", overdue, r.run("schedule", "show", "t", "often", "--json").ok())
+	keep("schedule preview", r.run("schedule", "preview", "0 12 1 * MON", "--json").ok(), r.run("schedule", "preview", "@daily", "--json").ok())
+	keep("schedule skip", r.run("schedule", "skip", "t", "often", "--json").ok())
+	keep("schedule pause", r.run("schedule", "pause", "t", "often", "until then", "--json").ok())
+	keep("schedule list", r.run("schedule", "list", "--json").ok())
+	keep("schedule resume", r.run("schedule", "resume", "t", "often", "--json").ok())
+	keep("schedule run", r.run("schedule", "run", "t", "often", "--json").ok())
+	fill := []string{"schedule", "backfill", "t", "often", "--from", "2026-11-20T08:00:00Z", "--to", "2026-11-20T11:30:00Z", "--json"}
+	keep("schedule backfill", r.run(append(fill, "--dry-run")...).ok(), r.run(fill...).ok(), r.run(fill...).ok())
+	keep("schedule sync", r.runInput("topic: t\nschedules: [{name: daily, spec: \"@daily\"}]\n", "schedule", "sync", "-", "--json").ok())
+	keep("schedule import", r.runInput("@daily tidy\n", "schedule", "import", "crontab", "-", "--topic", "t", "--zone", "UTC", "--yes", "--json").ok())
+	keep("schedule rm", r.run("schedule", "rm", "t", "daily", "--json").ok())
+}
+
+// filledShapes are the shapes of commands that are not run here: import and migrate, which need another system, serve, which does not
+// end, and version, whose members depend on the build. copyJSON is among them so that it is seen with notes.
 func filledShapes() map[string][]any {
 	set := importer.SetReport{
 		Name: "n", Part: "p", Key: "k", Topic: "t", Locks: 1, Earliest: start, Latest: start, Notes: []string{"note"},

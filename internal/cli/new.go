@@ -135,5 +135,5 @@ func sourceOf(dir, clone string, build *debug.BuildInfo) (scaffold.Source, error
 	return scaffold.Source{Clone: found}, nil
 }
 
-// released is the version of a release, unlike that of a commit between two releases.
+// released matches the version of a release, but not that of a commit between two releases.
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)

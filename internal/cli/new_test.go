@@ -4,7 +4,9 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,7 +20,7 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/scaffold"
 )
 
-// clone is this directory's module, as punctual new takes it.
+// clone is the directory of this module, for --clone of punctual new.
 func clone(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -55,7 +57,7 @@ func TestNewSaysWhatItWrote(t *testing.T) {
 	}
 }
 
-// What new refuses it refuses before it writes.
+// When punctual new refuses something, it has written nothing.
 func TestNewRefuses(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()
@@ -73,6 +75,26 @@ func TestNewRefuses(t *testing.T) {
 	r.run("__complete", "new", "x", "--kind", "").contains("go\n", "go-http\n", "python\n", "node\n")
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("what was refused has left %v, %v", entries, err)
+	}
+}
+
+// When a file can be written only in part, new removes it, the files before it and the directory. A limit on the size of files stands for
+// a disk that is full: go.sum is beyond it.
+func TestNewRemovesWhatItWroteInPart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "notify")
+	cmd := newShell(t).command("new", dir, "--clone", clone(t))
+	cmd.Args = append([]string{"sh", "-c", `ulimit -f 8 && exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+	var err error
+	if cmd.Path, err = exec.LookPath("sh"); err != nil {
+		t.Skip("there is no sh")
+	}
+	if text, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(text), "go.sum: file too large") {
+		t.Fatalf("this test shows nothing, because go.sum could be written: %v: %s", err, text)
+	} else if strings.Contains(string(text), "directory not empty") {
+		t.Errorf("new could not remove the directory: %s", text)
+	}
+	if entries, err := os.ReadDir(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory is there with %v, %v", entries, err)
 	}
 }
 
@@ -101,8 +123,8 @@ func TestNewFindsTheLibrary(t *testing.T) {
 	}
 }
 
-// The program of the library is that of the README, and what new writes is built and run: the first attempt fails, the second one
-// is answered, and then the message is gone.
+// The program of the library is examples/notify, which the README shows. Every program that punctual new writes is built and run: the
+// first attempt fails, and the second one is answered. Where there is a server, it then has the message no more.
 func TestNewProgramsRun(t *testing.T) {
 	t.Parallel() // it waits for processes
 	if text, err := os.ReadFile("../../examples/notify/main.go"); err != nil || string(text) != scaffold.Template("main.go") {
@@ -138,7 +160,7 @@ func TestNewProgramsRun(t *testing.T) {
 	}
 }
 
-// runNew runs a program until it has handled its message, and asks that a SIGTERM or Ctrl-C ends it with 0.
+// runNew runs a program until it has handled its message, and fails the test unless a SIGTERM or Ctrl-C ends it with 0.
 func runNew(t *testing.T, dir string, kind scaffold.Kind, url string) {
 	t.Helper()
 	var cmd *exec.Cmd
@@ -159,7 +181,7 @@ func runNew(t *testing.T, dir string, kind scaffold.Kind, url string) {
 	answersAndEnds(t, cmd, 0)
 }
 
-// wantAcked asks that a server has the message of the programs no more.
+// wantAcked fails the test if a server still has the message of the programs.
 func wantAcked(t *testing.T, url string) {
 	t.Helper()
 	answer, err := http.Get(url + "/v1/topics/payment.notify/messages/A-17")
@@ -172,8 +194,8 @@ func wantAcked(t *testing.T, url string) {
 	}
 }
 
-// answersAndEnds runs a program until its second attempt was answered, and asks that a SIGTERM, or Ctrl-C of a program in Go,
-// ends it with an exit code. The ack may be on its way then, and the program waits for it.
+// answersAndEnds runs a program until its second attempt was answered. It fails the test unless a SIGTERM, or for a program in Go a
+// Ctrl-C, then ends the program with the exit code. The ack may be under way at that moment, and the program waits for it.
 func answersAndEnds(t *testing.T, cmd *exec.Cmd, code int) {
 	t.Helper()
 	pipe, err := cmd.StdoutPipe()

@@ -34,7 +34,7 @@ func codeOf(page, language string) (blocks []string) {
 	return blocks
 }
 
-// The commands of the quick start, one after the other in one directory. Each does what the page says.
+// The commands of the quick start, typed one after the other in one directory, succeed and print what the page says.
 func TestQuickStartCommands(t *testing.T) {
 	t.Parallel() // it waits for processes
 	var commands []string
@@ -44,13 +44,13 @@ func TestQuickStartCommands(t *testing.T) {
 	if len(commands) < 15 || commands[len(commands)-1] != "go run -C notify ." {
 		t.Fatalf("found %d commands: has the page's form changed?", len(commands))
 	}
-	out := typeInto(t, t.TempDir(), commands[:len(commands)-1]) // TestReadmeCommands has the last one
+	out := typeInto(t, t.TempDir(), commands[:len(commands)-1]) // TestReadmeCommands runs the last one
 	printsInOrder(t, out, "A-17\n", "A-18\n", "scheduled", "A-17", "cancelled", "close A-18:\n{\"order\":\"A-18\"}", "A-19", "the warehouse does not answer",
 		"attempts used up", "close A-19", "order.close", "wrote notify/main.go")
 }
 
-// The workers in Python, Node and Java that the documents show. The first two are those of punctual new, which TestNewProgramsRun
-// runs.
+// The documents show workers in Python, Node and Java. The first two are those of punctual new, which TestNewProgramsRun runs. The one
+// in Java is run here.
 func TestWorkersInDocuments(t *testing.T) {
 	t.Parallel() // it waits for processes
 	page := pageText(t, "http-workers.md")
@@ -78,7 +78,7 @@ func TestWorkersInDocuments(t *testing.T) {
 	wantAcked(t, url)
 }
 
-// snippetHead stands before what is not a whole file: it gives the code the names that the pages use.
+// snippetHead is put before code that is not a whole file. It declares the names that the pages use.
 const snippetHead = `package page
 
 import (
@@ -122,8 +122,8 @@ var (
 func closeOrder(context.Context, string) error { return nil }
 `
 
-// The Go on the pages for users is compiled: whole files as they stand, functions and types behind snippetHead, statements within
-// a function beside the variables that the pages use.
+// The Go on the pages that are listed here compiles. Whole files are tried as they stand, functions and types behind snippetHead, and
+// statements within a function beside the variables that the pages use.
 func TestGoOnPagesCompiles(t *testing.T) {
 	t.Parallel() // it waits for processes
 	dir := filepath.Join(t.TempDir(), "pages")
@@ -147,7 +147,7 @@ func TestGoOnPagesCompiles(t *testing.T) {
 	if n < 11 {
 		t.Errorf("found %d blocks of Go", n)
 	}
-	build := exec.Command("go", "vet", "./...") // which links nothing
+	build := exec.Command("go", "vet", "./...") // checks types as a build does, and links nothing
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Errorf("%v:\n%s", err, out)

@@ -4,10 +4,9 @@ package cli
 
 import (
 	"bufio"
-	"context"
-	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/sharedstore"
 )
 
 // shell runs command lines as processes of their own, on one store on disk.
@@ -133,7 +132,7 @@ func TestMessagesOutliveTheProcess(t *testing.T) {
 	s.run("check", "--json").ok().printsJSON(`{"topics":1,"live":0,"dead":0,"problems":[]}`)
 }
 
-// A directory that a consume owns is everybody's: the same output and exit codes.
+// Commands work on a directory that a running consume owns, with the same output and exit codes as when nobody owns it.
 func TestASecondProcessUsesTheStoreToo(t *testing.T) {
 	s := newShell(t)
 	s.run("push", "t", "x", "--id", "first").ok()
@@ -181,7 +180,7 @@ func TestConsumeTakesTheDirectoryOver(t *testing.T) {
 	}
 }
 
-// An owner that does not share its directory has it alone.
+// While an owner does not share its directory, other commands are refused and told its process ID, or wait for its end.
 func TestASecondProcessLearnsWhoHoldsTheStore(t *testing.T) {
 	s := newShell(t)
 	s.run("push", "t", "x").ok()
@@ -203,7 +202,8 @@ func TestASecondProcessLearnsWhoHoldsTheStore(t *testing.T) {
 	}
 }
 
-// A command that waits for a directory gives up at the first signal.
+// A signal ends the wait for a directory whose owner does not share it. A command that waits tries again and again to reach the owner
+// through the socket in the directory, where this test listens and never answers. So at the second attempt the command has waited.
 func TestASignalEndsTheWaitForTheStore(t *testing.T) {
 	s := newShell(t)
 	s.run("push", "t", "x").ok()
@@ -212,17 +212,33 @@ func TestASignalEndsTheWaitForTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	r := newRig(t)
-	a := r.app(&buffer{}, &buffer{})
-	ctx, interrupt := context.WithCancel(t.Context())
-	interrupt()
-	_, err = openDisk(ctx, place{where: s.dir, wait: time.Hour, log: a.logger()})
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, punctual.ErrLocked) {
-		t.Errorf("%v, want that the store has an owner and the command was interrupted", err)
+	socket, err := net.Listen("unix", filepath.Join(s.dir, sharedstore.SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	p := s.start("topics", "--json", "--wait", "1h")
+	for range 2 {
+		c, err := socket.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.signal(syscall.SIGINT)
+	if code := p.wait(); code != exitError {
+		t.Errorf("exit %d of a command that was interrupted while it waited, want %d", code, exitError)
+	}
+	for _, want := range []string{"canceled", "one process owns a directory", fmt.Sprint(os.Getpid())} {
+		if !strings.Contains(p.errs.String(), want) {
+			t.Errorf("standard error %q does not say %q", p.errs.String(), want)
+		}
 	}
 }
 
-// The first signal lets the command under way finish; its message is acked.
+// After the first signal the command under way is finished and its message acked, and no further message is claimed.
 func TestTheFirstSignalDrains(t *testing.T) {
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		s := newShell(t)
@@ -247,7 +263,7 @@ func TestTheFirstSignalDrains(t *testing.T) {
 	}
 }
 
-// The second signal ends the process and its commands at once; the message comes again.
+// The second signal ends the process and its commands at once. The message is not dead.
 func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 	for sig, exit := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		s := newShell(t)
@@ -276,8 +292,8 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// A closed pipe ends a command without a word, as it ends others, and a message that could not be
-// printed is not acked.
+// When whoever reads standard output has gone, a command ends with 141 and without a message on standard error, as other programs do. A
+// message that could not be printed is not acked.
 func TestAClosedPipeEndsCommandsQuietly(t *testing.T) {
 	s := newShell(t)
 	s.run("push", "t", "x", "--id", "a").ok()
@@ -299,7 +315,7 @@ func TestAClosedPipeEndsCommandsQuietly(t *testing.T) {
 	s.run("get", "a", "--json").ok().contains(`"state":"ready"`, `"attempt":0`)
 }
 
-// A process killed while it works on a message has used an attempt; the message comes again.
+// When a process is killed while it works on a message, the message is delivered again, and the attempt counts.
 func TestAKilledConsumerUsesAnAttempt(t *testing.T) {
 	s := newShell(t)
 	s.run("topic", "set", "t", "--lease", "100ms").ok()

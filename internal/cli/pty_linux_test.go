@@ -59,7 +59,7 @@ func (p *terminal) close(t *testing.T) string {
 	return strings.ReplaceAll(p.shown.String(), "\r\n", "\n")
 }
 
-// onTerminal runs a command with everything on a terminal, after typing text.
+// onTerminal runs a command whose input, output and errors are a terminal, into which text was typed before.
 func (r *rig) onTerminal(text string, args ...string) (code int, shown string) {
 	r.t.Helper()
 	p := openTerminal(r.t, 100)
@@ -154,7 +154,7 @@ func TestLinesStandAboveTheProgressBar(t *testing.T) {
 	}
 }
 
-// The bar of a file tells how much of it is done, and after an error it does not say that all is.
+// The bar of a file shows a percentage of the file, and after an error it does not say that all is done.
 func TestTheBarOfAFileHasAPercentage(t *testing.T) {
 	line := `{"body":"x"}` + "\n"
 	for _, c := range []struct {
@@ -192,8 +192,8 @@ func TestTheBarOfAFileHasAPercentage(t *testing.T) {
 // partly is a percentage that is neither 0 nor 100.
 var partly = regexp.MustCompile(`(0\.0[1-9]|0\.[1-9]\d|[1-9]\d?\.\d+)%`)
 
-// screen is what remains on the screen of text with the escape sequences that bars and tables use.
-// These are up by n lines, erase the line, erase what follows.
+// screen is what remains on the screen after text was shown. It knows the escape sequences that bars and tables use: up by n lines,
+// erase the line, erase from there to the end.
 func screen(text string) string {
 	lines, row := []string{""}, 0
 	for text != "" {
@@ -249,7 +249,7 @@ func TestDemoPaintsInPlace(t *testing.T) {
 	}
 }
 
-// The whole of top, on a terminal of 80 columns: it draws, walks, and leaves the screen as it was.
+// On a terminal of 80 columns top draws its pages, goes to a message, and leaves the screen as it was. With NO_COLOR it uses no colours.
 func TestTopOnATerminal(t *testing.T) {
 	for _, c := range []struct{ term, noColor string }{{"xterm-256color", ""}, {"xterm-256color", "1"}} {
 		r := newRig(t)
@@ -270,7 +270,7 @@ func TestTopOnATerminal(t *testing.T) {
 		type_("gt", "SCHEDULED")
 		type_("\r", "order-42")
 		type_("\r", "next due")
-		type_("q", "\x1b[?1049l") // the screen before
+		type_("q", "\x1b[?1049l") // brings back the screen as it was before
 		if code := <-done; code != exitOK {
 			t.Errorf("exit %d", code)
 		}

@@ -34,7 +34,6 @@ const pushExample = `  punctual push order.cancel '{"order":42}' --in 30m
   printf '%s\n' '{"body":"a","in":"1s"}' '{"body":"b","in":"2s"}' | punctual push jobs --ndjson
   date | punctual push log -`
 
-// pushFlags are the flags of push.
 type pushFlags struct {
 	when        whenFlags
 	id          string
@@ -198,7 +197,7 @@ func (a *app) printPushed(r punctual.PushResult) error {
 	return nil
 }
 
-// readBody reads standard input whole, up to one byte more than a body may have.
+// readBody returns all of standard input, or an ErrTooLarge if that is more than a body may have.
 func readBody(in io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(in, punctual.DefaultMaxBody+1))
 	if err != nil {
@@ -255,13 +254,13 @@ func (w *whenFlags) instant() (t time.Time, given bool, err error) {
 	return t, err == nil, err
 }
 
-// atFlag is --at. It keeps the text, because --zone may stand behind it.
+// atFlag is --at. It keeps the text and not the instant, because --zone, which may come later on the command line, decides about it.
 type atFlag struct {
 	app  *app
 	text string // empty: not given
 }
 
-// Set, String and Type implement pflag.Value. A time that the local clocks skip is refused later, unless --zone is another one.
+// Set, String and Type implement pflag.Value. A time that the local clocks skip is refused later, unless --zone is given.
 func (f *atFlag) Set(s string) error {
 	if _, err := f.app.readTime(s); err != nil && !errors.Is(err, errSkipped) {
 		return err

@@ -52,8 +52,8 @@ type lineJSON struct {
 	attributeMembers
 	Expires     *stamp `json:"expires,omitempty"`
 	DropExpired *bool  `json:"drop_expired,omitempty"`
-	// What list prints beside that, so that its lines can be pushed. State has to be one that can be pushed; nothing is made of
-	// the others.
+	// The other members that list prints, so that its lines can be pushed. State has to be one that can be pushed; the members
+	// behind it are ignored.
 	State           string         `json:"state,omitempty"`
 	FirstDue        *stamp         `json:"first_due,omitempty"`
 	Created         *stamp         `json:"created,omitempty"`
@@ -70,7 +70,7 @@ type lineJSON struct {
 type inputLine struct {
 	number int64
 	size   int
-	end    int64 // how much of the input was read with it
+	end    int64 // how many bytes the input has up to the end of the line
 	m      punctual.NewMessage
 	err    error
 }
@@ -99,7 +99,7 @@ func (a *app) pushLines(ctx context.Context, args []string, options []punctual.P
 	})
 }
 
-// message is what is said at the bar. Its value is the messages, or the bytes of a file.
+// message is the text beside the bar. The bar itself counts messages, or the bytes of the input if that is a file.
 func (p *linePusher) message() string {
 	if p.size == 0 {
 		return "pushed"
@@ -114,7 +114,7 @@ func (p *linePusher) update(end int64) {
 	p.bar.Update(end, p.message())
 }
 
-// sizeOf is how much there is to read of a file, 0 of anything else.
+// sizeOf returns how many bytes of a file are still to be read, and 0 for anything else.
 func sizeOf(in io.Reader) int64 {
 	f, ok := in.(*os.File)
 	if !ok {
@@ -171,15 +171,15 @@ func (p *linePusher) run(ctx context.Context, lines *backlog[inputLine]) error {
 	}
 }
 
-// cutShort is an error that ended the run before its last line, with what had been done by then.
+// cutShort returns err, which ended the run before its last line, with the number of messages that had been stored by then.
 func (p *linePusher) cutShort(err error) error {
 	if p.stored == 0 {
 		return err
 	}
-	return fmt.Errorf("%w (messages stored before that: %d)", err, p.stored)
+	return afterChanges(err, "messages stored before that: %d", p.stored)
 }
 
-// push stores one batch and prints a line for each message, in the order of the input.
+// push stores one batch. It prints a line for each message that was stored, in the order of the input, and reports the others.
 func (p *linePusher) push(ctx context.Context, batch []inputLine) error {
 	var ms []punctual.NewMessage
 	for _, l := range batch {
@@ -221,7 +221,7 @@ func (p *linePusher) answer(out *bytes.Buffer, r punctual.PushResult) error {
 	return err
 }
 
-// refuse reports a line that was not stored.
+// refuse counts a line that was not stored, and reports it on standard error.
 func (p *linePusher) refuse(l inputLine) error {
 	if errors.Is(l.err, punctual.ErrDuplicate) {
 		p.inUse++
@@ -251,17 +251,20 @@ func (p *linePusher) result() error {
 	switch {
 	case p.refused > 0:
 		return &failure{
-			code: codeSomeFailed, exit: exitError, definite: p.stored == 0, // the others are stored
+			code: codeSomeFailed, exit: exitError, definite: p.stored == 0, // otherwise some lines were stored
 			text: fmt.Sprintf("%d of %d lines were not stored: mend and push those again", p.refused+p.inUse, total),
 		}
 	case p.inUse > 0:
-		return unwishedf("duplicate", "%d of %d lines have an ID that is in use and were not stored", p.inUse, total)
+		return &failure{
+			code: "duplicate", exit: exitUnwished, definite: p.stored == 0,
+			text: fmt.Sprintf("%d of %d lines have an ID that is in use and were not stored", p.inUse, total),
+		}
 	}
 	return nil
 }
 
-// readLines parses lines from in until its end, and returns io.EOF then. It ends early
-// when nobody takes the lines any more.
+// readLines parses the lines of in and puts them into to. It returns io.EOF at the end of in, or when nobody takes the lines any
+// more, and otherwise the error of reading.
 func readLines(in io.Reader, topic string, options []punctual.PushOption, to *backlog[inputLine]) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	var end int64
@@ -286,8 +289,8 @@ func readLines(in io.Reader, topic string, options []punctual.PushOption, to *ba
 	}
 }
 
-// readLine reads up to the next line feed or the input's end, which is io.EOF, and tells how long the
-// line is. Of a line longer than maxLine it reads over the rest and returns ErrTooLarge.
+// readLine reads up to the next line feed, or up to the input's end, where it returns io.EOF. length is how many bytes it has read.
+// A line that is longer than maxLine is read to its end, too, but not returned: the error is an ErrTooLarge.
 func readLine(r *bufio.Reader) (line []byte, length int64, err error) {
 	tooLong := false
 	for {
@@ -309,7 +312,7 @@ func readLine(r *bufio.Reader) (line []byte, length int64, err error) {
 	}
 }
 
-// parseLine makes a message of one line; options come before what the line says.
+// parseLine makes a message of one line. What the line says takes precedence over topic and options.
 func parseLine(text []byte, topic string, options []punctual.PushOption) (m punctual.NewMessage, err error) {
 	var l lineJSON
 	if err := decodeLine(text, &l); err != nil {
@@ -326,7 +329,7 @@ func parseLine(text []byte, topic string, options []punctual.PushOption) (m punc
 	if err != nil {
 		return m, err
 	}
-	if slices.ContainsFunc(own, isWhen) { // in place of --in or --at
+	if slices.ContainsFunc(own, isWhen) { // the time of the line takes the place of --in or --at
 		options = slices.DeleteFunc(slices.Clone(options), isWhen)
 	}
 	m, err = punctual.Compose(topic, body, append(options[:len(options):len(options)], own...)...)
@@ -336,8 +339,8 @@ func parseLine(text []byte, topic string, options []punctual.PushOption) (m punc
 	return m, storekit.CheckPush(&m, punctual.DefaultMaxBody)
 }
 
-// decodeLine refuses what encoding/json would mend silently: text that is not UTF-8, half
-// surrogate pairs, unknown names, a second value behind the first.
+// decodeLine decodes a line. It refuses what encoding/json would accept silently: text that is not UTF-8, half surrogate pairs,
+// unknown names, and a second value behind the first.
 func decodeLine(text []byte, l *lineJSON) error {
 	if !utf8.Valid(text) {
 		return usagef("the line is not valid UTF-8: give bytes as body_base64")
@@ -429,7 +432,7 @@ func isWhen(o punctual.PushOption) bool {
 	return is
 }
 
-// options turns what the line says into what Compose takes.
+// options turns what the line says beside topic and body into what Compose takes.
 func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 	switch l.State {
 	case "", "scheduled", "ready":

@@ -203,7 +203,7 @@ func TestPushManyLinesInOrder(t *testing.T) {
 	r.runInput(input.String(), "push", "t", "--ndjson").ok().prints(want.String())
 }
 
-// A line goes at once although no more input has come yet.
+// A line is pushed and answered at once, although no more input has come yet.
 func TestPushLinesDoNotWaitForMore(t *testing.T) {
 	r := newRig(t)
 	in, typed := io.Pipe()
@@ -251,7 +251,7 @@ func TestPushLinesTakeJSONValues(t *testing.T) {
 	r.runInput(`{"body":{"a":"\ud800"}}`, "push", "t", "--ndjson").exits(exitError, "surrogate")
 }
 
-// A signal ends a run between two batches: the one under way is finished, and its lines are told.
+// When the context ends, as at a signal, the batch under way is finished and its lines are printed. Then the run ends.
 func TestPushLinesFinishTheBatchUnderWay(t *testing.T) {
 	r := newRig(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -260,7 +260,25 @@ func TestPushLinesFinishTheBatchUnderWay(t *testing.T) {
 	defer typed.Close()
 	go func() { _, _ = io.WriteString(typed, `{"id":"a","body":"x"}`+"\n") }()
 	r.in = in
-	r.runContext(ctx, "push", "t", "--ndjson").exits(exitError, "interrupted", "messages stored before that: 1").contains(`"id":"a"`)
+	r.runContext(ctx, "push", "t", "--ndjson", "--json").exits(exitError, "interrupted", "messages stored before that: 1").failsWith("canceled", false).contains(`"id":"a"`)
+}
+
+// What refuses some lines is definite only if no line was stored.
+func TestPushLinesInUseAreDefiniteIfNothingWasStored(t *testing.T) {
+	r := newRig(t)
+	push := func(lines string) result {
+		t.Helper()
+		r.in = strings.NewReader(lines)
+		got := r.run("push", "t", "--ndjson", "--if-exists", "fail", "--json")
+		_, got.err, _ = strings.Cut(got.err, "}\n") // behind the error of the line
+		if !strings.HasPrefix(got.err, "{") {
+			_, got.err, _ = strings.Cut(got.err, "\n")
+		}
+		return got
+	}
+	r.run("push", "t", "x", "--id", "a").ok()
+	push(`{"id":"a","body":"x"}`).exits(exitUnwished).failsWith("duplicate", true)
+	push(`{"id":"a","body":"x"}`+"\n"+`{"id":"b","body":"x"}`).exits(exitUnwished).failsWith("duplicate", false)
 }
 
 // An interrupted push ends although standard input stays silent.
@@ -285,8 +303,7 @@ func TestPushTellsWhenOutputCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestPushLinesTellHowFarTheyCame: what was stored before the end is not told by lines that
-// could not be written.
+// TestPushLinesTellHowFarTheyCame: when the lines of the results cannot be written, the error says how many messages were stored.
 func TestPushLinesTellHowFarTheyCame(t *testing.T) {
 	r := newRig(t)
 	r.in = strings.NewReader("{\"body\":\"x\"}\n")
@@ -301,7 +318,7 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// Headers that are not text come through list and push as they are.
+// Headers that are not text are stored as they are by push --ndjson, and list --json prints them in the same form.
 func TestHeadersThatAreNotText(t *testing.T) {
 	r := newRig(t)
 	line := `{"topic":"t","id":"a","body":"x","headers_base64":{"aw==":"/w=="}}`

@@ -15,7 +15,7 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// heldBackOnce keeps the first answer that brings something from the worker until another claim has what it brought.
+// heldBackOnce holds back the first answer that brings messages, until their leases have ended and another claim has got the messages.
 type heldBackOnce struct {
 	punctual.Store
 	held []punctual.Delivery // what the other claim got
@@ -30,8 +30,8 @@ func (s *heldBackOnce) Claim(ctx context.Context, c punctual.Claim) ([]punctual.
 	return ds, err
 }
 
-// TestConsumeCountsWhatItStarted: a delivery whose lease had ended before it could start is none of those that
-// --count asks for. It does not keep the run from ending.
+// TestConsumeCountsWhatItStarted: a delivery whose lease had ended before its handler could begin is none of those that --count asks for,
+// and the run still ends.
 func TestConsumeCountsWhatItStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(nil)
@@ -90,7 +90,7 @@ func (s *releases) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 	return s.Store.Settle(ctx, ss)
 }
 
-// TestConsumeCountsNothingGivenBack: what a worker claims ahead of its slots and gives back unstarted is none of those that
+// TestConsumeCountsNothingGivenBack: a delivery that a worker claims ahead of its slots and gives back unstarted is none of those that
 // --count asks for.
 func TestConsumeCountsNothingGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -156,6 +156,68 @@ func TestClaimBeyondTheQuotaEnds(t *testing.T) {
 		begun := time.Now()
 		if ds, err := q.Claim(t.Context(), c); err != nil || len(ds) != 0 || time.Since(begun) != c.Wait {
 			t.Errorf("a claim beyond the quota: %d messages, %v, after %v; want none after %v", len(ds), err, time.Since(begun), c.Wait)
+		}
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAClaimGetsWhatAnotherLeaves: a claim for which nothing is left takes over what a claim that found nothing gives back to the quota,
+// and both waits together are no longer than one.
+func TestAClaimGetsWhatAnotherLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQuota(memstore.New(nil), 2)
+		claim := func(after, wait time.Duration) <-chan int {
+			got := make(chan int, 1)
+			time.Sleep(after)
+			go func() {
+				begun := time.Now()
+				ds, err := q.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1, Wait: wait})
+				if took := time.Since(begun); err != nil || len(ds) == 0 && took != wait || took > wait {
+					t.Errorf("a claim that waits %v: %d messages, %v, after %v", wait, len(ds), err, took)
+				}
+				got <- len(ds)
+			}()
+			return got
+		}
+		first, second := claim(0, time.Second), claim(0, time.Second)
+		synctest.Wait()
+		if n := q.take(1); n != 0 {
+			t.Fatal("the two claims left something of the quota")
+		}
+		third, fourth := claim(0, 10*time.Second), claim(0, 10*time.Second) // both wait for what the first two give back
+		if n := <-first + <-second; n != 0 {
+			t.Fatalf("the first two claims brought %d messages of none", n)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := q.Push(t.Context(), []punctual.NewMessage{{Topic: "t"}, {Topic: "t"}}); err != nil {
+			t.Fatal(err)
+		}
+		if n := <-third + <-fourth; n != 2 {
+			t.Errorf("the claims that waited brought %d messages, want both that came", n)
+		}
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		q := newQuota(memstore.New(nil), 1)
+		if n := q.take(1); n != 1 {
+			t.Fatal("the quota is not one")
+		}
+		begun := time.Now()
+		done := make(chan time.Duration)
+		go func() {
+			if ds, err := q.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1, Wait: 10 * time.Second}); err != nil || len(ds) != 0 {
+				t.Errorf("%d messages, %v; want none", len(ds), err)
+			}
+			done <- time.Since(begun)
+		}()
+		time.Sleep(4 * time.Second)
+		q.claimed(1, nil)
+		if took := <-done; took != 10*time.Second {
+			t.Errorf("a claim that got its share after 4 s took %v, want its Wait of 10 s", took)
 		}
 		if err := q.Close(); err != nil {
 			t.Error(err)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// newcomer, when it is set, has TestReadmeCommands carry out each command as it stands, the clone, the demo and the installation
-// included: make newcomer.
+// newcomer is a variable. When it is set, TestReadmeCommands carries out each command as it stands, the clone, the demo and the
+// installation included. 'make newcomer' sets it.
 const newcomer = "PUNCTUAL_NEWCOMER"
 
 // The README's commands, typed into a shell one after the other in an empty directory, do what the page says. Without
@@ -66,10 +66,10 @@ func printsInOrder(t *testing.T, out string, wanted ...string) {
 	}
 }
 
-// typeInto runs the commands of the README in dir, and returns what they print. Each is followed by its exit code, as in <0>.
+// typeInto runs the commands of a page in dir, and returns what they print. Behind the output of each stands its exit code, as in <0>.
 func typeInto(t *testing.T, dir string, commands []string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // 7878 may be another's
+	l, err := net.Listen("tcp", "127.0.0.1:0") // another program may listen on 7878
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,8 @@ func typeInto(t *testing.T, dir string, commands []string) string {
 	return string(out)
 }
 
-// runUntil runs a command in dir until it prints text, then ends it as Ctrl-C does, and asks that it ends without another word.
+// runUntil runs a command in dir until text is on its standard error, and then ends it as Ctrl-C does. The test fails if there is another
+// line behind that.
 func runUntil(t *testing.T, dir, command, text string) {
 	t.Helper()
 	shell := exec.Command("bash", "-c", "exec "+command)

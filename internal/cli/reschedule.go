@@ -65,7 +65,7 @@ func newReschedule(a *app) *cobra.Command {
 	return cmd
 }
 
-// moveFlags are --in, --at and --now.
+// moveFlags are --in, --at, --zone and --now.
 type moveFlags struct {
 	whenFlags
 	now bool
@@ -78,7 +78,7 @@ func (f *moveFlags) register(a *app, flags *pflag.FlagSet) {
 
 func (f *moveFlags) given() bool { return f.now || f.in.d != nil || f.at.text != "" }
 
-// amendment is a change to the time asked for, now when none is.
+// amendment returns change c to the time that the flags ask for, which is now if they ask for none.
 func (f *moveFlags) amendment(c punctual.Change) (punctual.Amendment, error) {
 	a := punctual.Amendment{Change: c}
 	if _, given, err := f.when(); err != nil {

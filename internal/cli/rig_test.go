@@ -42,9 +42,11 @@ type rig struct {
 	clock *storekit.ManualClock
 	in    io.Reader
 	env   map[string]string
-	// amended, if not nil, is called when messages were changed by their IDs, before the command
-	// learns of it. Its error takes the place of the answer.
+	// amended, if not nil, is called when messages were changed by their IDs, before the command gets the answer. If amended returns
+	// an error, the command gets that.
 	amended func(as []punctual.Amendment) error
+	// outcome, if not nil, may change what the command is told of an amendment.
+	outcome func(a punctual.Amendment, out *punctual.Amended)
 	// reporter, if not nil, is what the store knows of consumers.
 	reporter *reporter
 	// pushed, if not nil, is called while messages are being pushed, before they are stored.
@@ -78,6 +80,11 @@ func (s rigStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punctua
 	out, err := s.Store.Amend(ctx, as)
 	if err == nil && s.r.amended != nil {
 		err = s.r.amended(as)
+	}
+	for n := range out {
+		if s.r.outcome != nil {
+			s.r.outcome(as[n], &out[n])
+		}
 	}
 	return out, err
 }
@@ -122,7 +129,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// app is a run whose mem: is the rig's store.
+// app returns a run of the command line for which mem: is the rig's store, and the only kind of store.
 func (r *rig) app(out, err io.Writer) *app {
 	a := newApp(Streams{In: r.in, Out: out, Err: err, Getenv: func(name string) string { return r.env[name] }, Environ: r.environ})
 	a.now = r.clock.Now
@@ -222,7 +229,7 @@ func (r result) printsJSON(want ...string) result {
 	return r
 }
 
-// failsWith fails the test unless standard error is one JSON error with this code.
+// failsWith fails the test unless standard error is one JSON error with this code and this definite, and with a message.
 func (r result) failsWith(code string, definite bool) result {
 	r.t.Helper()
 	var e errorJSON

@@ -1,10 +1,10 @@
-// Package cli is the command line of Punctual, one file per subcommand. It is the only place that
-// chooses a store and wires it to a Queue or a Worker.
+// Package cli is the command line of Punctual. A file is named like the command in it; small commands of one kind share a
+// file, such as pause and resume in topic_pause.go. The package opens the store that --store names, and gives it to a
+// Queue, a Worker or a server.
 //
-// A command is built by a newX(a *app) function. Its flags and arguments are
-// checked before a store is opened. Its answer goes to a.out, one line or one JSON
-// object per result. Its errors are returned, and reported once, by report in
-// failure.go, which also decides the exit code.
+// A command is built by a function whose name begins with new, such as newPush. It checks its flags and arguments before it
+// opens a store, as far as it can. Its answer goes to a.out, with --json as one JSON object per line. The function of a
+// command returns the error that ends it; report in failure.go prints that error and decides the exit code.
 package cli
 
 import (
@@ -30,41 +30,43 @@ type Streams struct {
 	Out, Err io.Writer
 	// Getenv looks up an environment variable; nil stands for os.Getenv.
 	Getenv func(string) string
-	// Environ lists them as os.Environ does, which nil stands for when Getenv is nil, too. Without it none are listed.
+	// Environ lists the environment variables in the form of os.Environ. If it is nil, it stands for os.Environ when Getenv is
+	// nil, too, and otherwise for an empty list.
 	Environ func() []string
 }
 
-// Run carries out one command line and returns its exit code. When ctx ends, a
-// consume drains and every other command gives up.
+// Run carries out one command line and returns its exit code. When ctx ends, consume and serve drain, commands that read
+// messages or IDs line by line from standard input finish the batch under way, and most other commands give up.
 func Run(ctx context.Context, s Streams, args []string) int {
 	return newApp(s).run(ctx, args)
 }
 
-// app is one run of the command line. Its fields do not change any more once a command's own
-// code runs, but for log, which top replaces; out, errs and children are safe for concurrent use.
+// app is one run of the command line. Its fields do not change any more once a command's own code runs, with these exceptions:
+// before they open a store, top and serve set log, and serve sets storeFlag and wait from its configuration. out, errs and
+// children are safe for concurrent use.
 type app struct {
 	in     io.Reader
 	out    *output
 	errs   *output
 	getenv func(string) string
-	// environ lists the environment, to find mistakes in it.
+	// environ lists the environment variables, so that mistyped ones are found.
 	environ func() []string
-	// now is the machine's clock: what "tomorrow" means to whoever types it. The times of messages
-	// are by the store's clock.
+	// now is the machine's clock, which decides what "tomorrow" means to whoever types it. The times of messages are by the
+	// store's clock.
 	now func() time.Time
 	// schemes are the kinds of stores that --store can name.
 	schemes []scheme
 	// children are the processes started by consume --exec.
 	children processes
 
-	// log, if not nil, is where the command logs instead of what --json says. A command sets it before it opens a store.
+	// log, if not nil, takes the place of the logger that app.logger makes. A command sets it before it opens a store.
 	log *slog.Logger
 
 	storeFlag string
 	wait      durationFlag
 	json      bool
-	// operation is the command's name without "punctual", for errors. It is empty until
-	// a command's own code was reached; an error before that is one of usage.
+	// operation is the path of the subcommand, such as "topic set", for errors. It is empty until the command's own code is
+	// reached, and an error before that is one of usage.
 	operation string
 }
 
@@ -204,11 +206,12 @@ func (a *app) action(f func(ctx context.Context, args []string) error) func(*cob
 	}
 }
 
-// mayBeEmpty is the annotation of a command that has an argument which may be empty: the number of that argument, from 0.
+// mayBeEmpty is the name of an annotation. Its value is the number, from 0, of the argument of the command that may be empty.
 const mayBeEmpty = "may be empty"
 
-// refuseEmpty is an error of usage for a flag or an argument that was given without a value. A shell makes one of a variable that is not
-// set. Left out it would mean something else: every topic, at once, without a limit.
+// refuseEmpty returns an error of usage if a flag or an argument was given with an empty value, as a shell passes it for a variable that
+// is not set. An empty value must not count as a flag that was left out, because the command would then mean something else, for
+// example every topic.
 func refuseEmpty(cmd *cobra.Command, args []string) error {
 	for i, arg := range args {
 		if arg == "" && cmd.Annotations[mayBeEmpty] != strconv.Itoa(i) {
@@ -217,7 +220,7 @@ func refuseEmpty(cmd *cobra.Command, args []string) error {
 	}
 	var empty error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name == "after" { // where a page begins: a script that pages has no value for the first one
+		if f.Name == "after" { // a script that reads page by page has no cursor for the first page
 			return
 		}
 		isEmpty := f.Value.String() == ""
@@ -235,21 +238,22 @@ func refuseEmpty(cmd *cobra.Command, args []string) error {
 // output is one of the two output streams.
 type output struct{ *term.Output }
 
-// failed is the error of the first write that failed, with its exit code.
+// failed returns the error of the first write that failed, as a failure with an exit code, or nil.
 func (o *output) failed() error { return outputError(o.Err()) }
 
-// printf prints on standard output; its error is looked at when the command ends.
+// printf prints on standard output. The error of a write that fails is kept, and action returns it at the end of the command.
 func (a *app) printf(format string, args ...any) { a.out.Printf(format, args...) }
 
-// sayNothing says on standard error that a list is empty, so that people do not take it for a failure. Scripts that read
-// JSON see no lines.
+// sayNothing says on standard error that a list is empty, so that people do not take the silence for a failure. With --json it
+// prints nothing, because a script sees that there are no lines.
 func (a *app) sayNothing(what string) {
 	if !a.json {
 		fmt.Fprintf(a.errs, "no %s\n", what)
 	}
 }
 
-// newBar starts a bar on standard error, none with --json. The caller must call its Stop; total is 0 when it is not known.
+// newBar starts a bar on standard error; with --json it returns one that shows nothing. total is 0 when it is not known. The caller
+// must call Stop.
 func (a *app) newBar(message string, total int64) *term.Bar {
 	if a.json {
 		return &term.Bar{}
@@ -257,7 +261,7 @@ func (a *app) newBar(message string, total int64) *term.Bar {
 	return term.NewBar(a.errs.Output, message, total)
 }
 
-// when is a time for people; "-" when it is not there.
+// when writes a time for people, and "-" for the zero time.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -115,7 +115,7 @@ func (f *scheduleFlags) register(a *app, cmd *cobra.Command) {
 	completeFlag(cmd, "missed", "latest", "all", "none")
 }
 
-// schedule is what the flags say.
+// schedule returns the schedule that the flags describe.
 func (f *scheduleFlags) schedule(a *app, topic, name, spec string) (s punctual.Schedule, err error) {
 	s = punctual.Schedule{
 		Topic: topic, Name: name, Spec: spec, Grace: f.grace.or(0), Limit: f.limit, MaxDead: f.maxDead, MaxAttempts: f.maxAttempts,
@@ -135,7 +135,7 @@ func (f *scheduleFlags) schedule(a *app, topic, name, spec string) (s punctual.S
 	return s, err
 }
 
-// readHeaders reads NAME=VALUE.
+// readHeaders reads headers that are each written as NAME=VALUE.
 func readHeaders(texts []string) (map[string]string, error) {
 	var out map[string]string
 	for _, h := range texts {
@@ -151,7 +151,8 @@ func readHeaders(texts []string) (map[string]string, error) {
 	return out, nil
 }
 
-// bodyOf is the body that a flag names: itself, a file or standard input.
+// bodyOf returns the body that a flag gives: its text, for @FILE the content of the file without a line break at its end, or for "-"
+// standard input.
 func (a *app) bodyOf(text string) ([]byte, error) {
 	if text == "-" {
 		return readBody(a.in)
@@ -166,7 +167,7 @@ func (a *app) bodyOf(text string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// timesShown is how many of the next times a line has.
+// timesShown is how many of the next times a line has at most.
 const timesShown = 3
 
 // whenItComes says when a schedule comes, in words and with its next times.
@@ -210,7 +211,7 @@ func clockOf(t, now time.Time, loc *time.Location) string {
 	return t.Format(layout)
 }
 
-// nearClockOf is clockOf without the day of the month for the days around now.
+// nearClockOf is clockOf, but has the weekday alone in place of the date for times less than six days from now.
 func nearClockOf(t, now time.Time, loc *time.Location) string {
 	const days = 6 * 24 * time.Hour
 	if d := t.Sub(now); d > -days && d < days {
@@ -296,7 +297,7 @@ func (a *app) showPut(ctx context.Context, q *punctual.Queue, topic, name string
 	return nil
 }
 
-// pauseWords is "paused by anna: until the API is back".
+// pauseWords says that a schedule is paused, by whom and why: "paused by anna: until the API is back".
 func pauseWords(p *punctual.SchedulePause) string {
 	text := "paused"
 	if p.By != "" {
@@ -369,7 +370,7 @@ func previewError(err error) error {
 	return usagef("%s", text)
 }
 
-// fromNow is "in 3d4h", or "3d4h ago".
+// fromNow writes how far from now a time is: "in 3d4h", or "3d4h ago".
 func fromNow(d time.Duration) string {
 	const coarse = time.Hour
 	round := func(d time.Duration) string {

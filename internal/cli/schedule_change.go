@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// newScheduleChange completes a command for one schedule, which change changes and which is shown then.
+// newScheduleChange completes cmd, a command for one schedule. The command calls change, and then shows the schedule.
 func newScheduleChange(a *app, cmd *cobra.Command, change func(ctx context.Context, q *punctual.Queue, topic, name string, args []string) error) *cobra.Command {
 	cmd.ValidArgsFunction = a.completeTopics(1)
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
@@ -57,7 +57,7 @@ is delivered. NOTE says why, for those who list schedules; the name of the user 
 	})
 }
 
-// whoAmI is the name of the user, "" where the system does not tell.
+// whoAmI is the name of the user. It is what the variable USER says where the system does not tell.
 func (a *app) whoAmI() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username

@@ -88,7 +88,7 @@ func zoneName(zone string) string {
 	return zone
 }
 
-// nextOf says when a schedule comes next, or why it does not.
+// nextOf says when a schedule comes next, or since when it is overdue, or why it does not come.
 func nextOf(s *punctual.ScheduleInfo, now time.Time) string {
 	switch {
 	case s.Problem != "":

@@ -43,7 +43,7 @@ const scheduleSyncExample = `  punctual schedule sync schedules.yaml --dry-run
   punctual schedule sync schedules.yaml --prune pause
   punctual schedule sync - --prune delete < schedules.yaml`
 
-// syncedBy is who has paused a schedule that is no longer declared.
+// syncedBy is the name under which sync pauses a schedule that is no longer declared.
 const syncedBy = "punctual schedule sync"
 
 func newScheduleSync(a *app) *cobra.Command {
@@ -104,41 +104,31 @@ type declaredItem struct {
 	wire.ScheduleItem
 }
 
-// readDeclared reads a file, and checks each of its schedules.
+// readDeclared reads a file, and checks each of its schedules. What it would not read is an error (a second document, a key that comes
+// twice, a value of the wrong type), because --prune delete removes the schedules that the file seems not to declare.
 func readDeclared(text []byte, now time.Time) (d declared, err error) {
-	var doc yaml.Node
-	loader, err := yaml.NewLoader(bytes.NewReader(text))
-	if err == nil {
-		err = loader.Load(&doc)
-	}
-	switch {
-	case errors.Is(err, io.EOF):
-		return d, errors.New("it is empty: declare schedules, or write 'schedules: []'")
-	case err != nil && bytes.Contains(text, []byte("spec: *")):
-		return d, fmt.Errorf("%w; an expression that begins with * needs quotes: spec: \"*/5 * * * *\"", err)
-	case err != nil:
+	root, err := readMapping(text)
+	if err != nil {
 		return d, err
-	case len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode:
-		return d, errors.New("it has no keys: write 'schedules:' and a list")
 	}
-	root := doc.Content[0]
 	topic := ""
 	var items *yaml.Node
 	topics := make(map[string]bool)
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key, value := root.Content[i], root.Content[i+1]
+	for i := 0; i+1 < len(root.Content) && err == nil; i += 2 {
+		key, value := root.Content[i], aliased(root.Content[i+1])
 		switch key.Value {
 		case "topic":
-			topic = value.Value
+			topic, err = topicIn(value)
 		case "topics":
-			for _, t := range value.Content {
-				topics[t.Value] = true
-			}
+			err = addTopics(topics, value)
 		case "schedules":
 			items = value
 		default:
-			return d, fmt.Errorf("line %d: unknown key %q: use topic, topics and schedules", key.Line, key.Value)
+			err = fmt.Errorf("line %d: unknown key %q: use topic, topics and schedules", key.Line, key.Value)
 		}
+	}
+	if err != nil {
+		return d, err
 	}
 	if items == nil || items.Kind != yaml.SequenceNode {
 		return d, errors.New("there is no list of schedules: write 'schedules:' and a list, or 'schedules: []'")
@@ -164,6 +154,77 @@ func readDeclared(text []byte, now time.Time) (d declared, err error) {
 	return d, nil
 }
 
+// readMapping reads the one document of a file, which is a mapping.
+func readMapping(text []byte) (*yaml.Node, error) {
+	var doc, next yaml.Node
+	loader, err := yaml.NewLoader(bytes.NewReader(text))
+	if err == nil {
+		err = loader.Load(&doc)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("it is empty: declare schedules, or write 'schedules: []'")
+	case err != nil && bytes.Contains(text, []byte("spec: *")):
+		return nil, fmt.Errorf("%w; an expression that begins with * needs quotes: spec: \"*/5 * * * *\"", err)
+	case err != nil:
+		return nil, err
+	case len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode:
+		return nil, errors.New("it has no keys: write 'schedules:' and a list")
+	}
+	switch err := loader.Load(&next); {
+	case err == nil:
+		return nil, fmt.Errorf("line %d: a second document begins: put all schedules into one document, without '---' in between", next.Line)
+	case !errors.Is(err, io.EOF):
+		return nil, err
+	}
+	return doc.Content[0], repeatedKey(doc.Content[0])
+}
+
+// repeatedKey returns an error if a key comes twice in a mapping.
+func repeatedKey(mapping *yaml.Node) error {
+	lines := make(map[string]int)
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key := mapping.Content[i]
+		if first := lines[key.Value]; first != 0 {
+			return fmt.Errorf("line %d: %q stands on line %d already: write it once", key.Line, key.Value, first)
+		}
+		lines[key.Value] = key.Line
+	}
+	return nil
+}
+
+// aliased returns the node that an alias stands for, and any other node as it is.
+func aliased(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// topicIn returns the topic that a node names.
+func topicIn(n *yaml.Node) (string, error) {
+	n = aliased(n)
+	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" || n.Value == "" {
+		return "", fmt.Errorf("line %d: a topic is a word, like topic: reports", n.Line)
+	}
+	return n.Value, nil
+}
+
+// addTopics adds the topics of a list.
+func addTopics(topics map[string]bool, list *yaml.Node) error {
+	if list.Kind != yaml.SequenceNode {
+		return fmt.Errorf("line %d: topics is no list: write topics: [reports, sync]", list.Line)
+	}
+	for _, item := range list.Content {
+		topic, err := topicIn(item)
+		if err != nil {
+			return err
+		}
+		topics[topic] = true
+	}
+	return nil
+}
+
 func readDeclaredItem(item *yaml.Node, topic string) (punctual.Schedule, error) {
 	text, err := jsonOf(item, true)
 	if err != nil {
@@ -179,8 +240,8 @@ func readDeclaredItem(item *yaml.Node, topic string) (punctual.Schedule, error) 
 	return d.Schedule(topic, string(d.Name))
 }
 
-// jsonOf is a node of YAML as JSON. In a schedule, every value but those of body is text as it stands, unless it is a whole
-// number or truth: YAML would make a time of 2026-12-24.
+// jsonOf returns a node of YAML as JSON. With schedule each value becomes the text that stands there, unless it is a whole number or a
+// boolean, because YAML would make a time of 2026-12-24. The value of body, and what an alias stands for, are what YAML makes of them.
 func jsonOf(n *yaml.Node, schedule bool) ([]byte, error) {
 	if !schedule || n.Kind == yaml.AliasNode {
 		var v any
@@ -191,6 +252,9 @@ func jsonOf(n *yaml.Node, schedule bool) ([]byte, error) {
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
+		if err := repeatedKey(n); err != nil {
+			return nil, err
+		}
 		out := []byte{'{'}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			if i > 0 {
@@ -227,7 +291,7 @@ func jsonOf(n *yaml.Node, schedule bool) ([]byte, error) {
 	return json.Marshal(n.Value)
 }
 
-// sync carries out what a file declares.
+// sync makes the schedules of the store those that a file declares, or with dry only prints what it would do.
 func (a *app) sync(ctx context.Context, q *punctual.Queue, d declared, prune string, dry bool) error {
 	there := make(map[[2]string]punctual.ScheduleInfo)
 	for _, topic := range d.topics {
@@ -290,7 +354,7 @@ func (a *app) syncOne(ctx context.Context, q *punctual.Queue, s *punctual.Schedu
 	return a.printScheduleResult(s.Topic, s.Name, result, p.Words)
 }
 
-// prune does with a schedule that is no longer declared what was asked for.
+// prune does what --prune asks for with a schedule that is no longer declared.
 func (a *app) prune(ctx context.Context, q *punctual.Queue, s *punctual.ScheduleInfo, prune string, dry bool) error {
 	result, do := "kept", func() error { return nil }
 	switch {

@@ -113,9 +113,27 @@ schedules:
 		"topic: t\nschedules:\n  - {name: a, spec: \"@daily\", colour: 1}\n":                       "colour",
 		"topic: t\nschedules:\n  - {name: a, spec: \"@daily\"}\n  - {name: a, spec: \"@daily\"}\n": "line 4: a in t stands on line 3 already",
 		"colour: 1\n": `line 1: unknown key "colour"`,
+		// What sync does not read is refused, because --prune delete would remove the schedules that are declared there.
+		"topics: [reports]\nschedules: []\n---\ntopic: reports\nschedules:\n  - {name: daily, spec: \"@daily\"}\n":           "line 3: a second document",
+		"topic: reports\nschedules:\n  - {name: daily, spec: \"@daily\"}\nschedules:\n  - {name: other, spec: \"@daily\"}\n": `line 4: "schedules" stands on line 2 already`,
+		"topics: [a]\ntopics: [reports]\nschedules: []\n":                                                                    "stands on line 1 already",
+		"topics: reports\nschedules: []\n":                                                                                   "line 1: topics is no list",
+		"topics: {reports: daily}\nschedules: []\n":                                                                          "line 1: topics is no list",
+		"topics: [[reports]]\nschedules: []\n":                                                                               "line 1: a topic is a word",
+		"topics: [reports, ~]\nschedules: []\n":                                                                              "line 1: a topic is a word",
+		"topic: [reports]\nschedules: []\n":                                                                                  "line 1: a topic is a word",
+		"topic: \"\"\nschedules: []\n":                                                                                       "line 1: a topic is a word",
+		"topic: reports\nschedules: {name: daily}\n":                                                                         "no list of schedules",
+		"topic: reports\nschedules: [daily]\n":                                                                               "line 2: JSON at byte 0: a string where an object is expected",
+		"topic: reports\nschedules:\n  - {name: a, spec: \"@daily\", name: b}\n":                                             `"name" stands on line 3 already`,
+		"topic: reports\nschedules:\n  - {name: a, spec: \"@daily\", headers: {k: 1, k: 2}}\n":                               `"k" stands on line 3 already`,
+		"topic: reports\nschedules:\n  - {name: a, spec: \"@daily\", body: {k: 1, k: 2}}\n":                                  `"k"`,
 	} {
-		sync(text).exits(exitUsage, want)
+		sync(text, "--prune", "delete").exits(exitUsage, want)
 	}
+	r.run("schedule", "list", "reports").ok().contains("daily")
+	sync("x: &t reports\ntopic: *t\nschedules: []\n").exits(exitUsage, "unknown key")
+	sync("topics: [&t sync, reports]\ntopic: *t\nschedules:\n  - {name: aliased, spec: \"@daily\"}\n", "--dry-run").ok().contains("aliased in sync")
 }
 
 func TestScheduleImportCrontab(t *testing.T) {
@@ -133,7 +151,8 @@ func TestScheduleImportCrontab(t *testing.T) {
 	r.run("schedule", "list", "--json").ok().contains(`"body":"report --daily"`, `"overlap":"allow"`, `"missed":"none"`, `"zone":"Asia/Tokyo"`)
 }
 
-// Schedules of asynq and BullMQ are read where they are, shown, and with --yes put. What is left out is an error behind the rest.
+// Schedules of BullMQ are read from Redis, shown, and with --yes put. If one is left out, the others are put and the command fails. The
+// import of asynq is only tried where there are no tasks, and with wrong flags.
 func TestScheduleImportFromRedis(t *testing.T) {
 	server := redisrig.Start(t)
 	for id, every := range map[string]string{"often": "60000", "odd": "1500"} {

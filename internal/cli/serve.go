@@ -43,7 +43,6 @@ const serveExample = `  punctual serve
 // defaultListen is the default of --listen.
 const defaultListen = "127.0.0.1:7878"
 
-// serveFlags are the flags of serve.
 type serveFlags struct {
 	listen  []string
 	hosts   []string
@@ -95,7 +94,7 @@ type serveJSON struct {
 	Listen []string `json:"listen"` // URLs, or unix:PATH
 }
 
-// serve answers requests until ctx ends, a listener fails, or the store does.
+// serve answers requests until ctx ends, or until a listener, the store or its duties fail.
 func (a *app) serve(ctx context.Context, f serveFlags) error {
 	return a.withStore(ctx, orCreate, func(s punctual.Store) (err error) {
 		ctx, end := context.WithCancelCause(ctx)
@@ -161,7 +160,8 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 }
 
 // duties does the duties of a store until ctx ends, in a goroutine. The returned function ends that and waits for it; call it before the
-// store is closed. A store without follow-ups or names of topics has no duties.
+// store is closed. Nothing is done for a store that cannot name its topics or does not tell what it can do. If the duties fail, fail is
+// called.
 func (a *app) duties(ctx context.Context, s punctual.Store, o *punctual.Observer, fail context.CancelCauseFunc) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -182,7 +182,8 @@ func (a *app) duties(ctx context.Context, s punctual.Store, o *punctual.Observer
 // version returns the version of the program, which the server and the console show.
 func (a *app) version() string { return versionOf(debug.ReadBuildInfo()).Version }
 
-// storeFailure ends a server whose store has failed, so that its supervisor acts.
+// storeFailure is the cause of the end of a server whose store, or the duties of whose store, have failed. serve then returns an error,
+// so that the supervisor of the process acts.
 type storeFailure struct{ err error }
 
 func (f *storeFailure) Error() string { return f.err.Error() }
@@ -199,7 +200,7 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// withListenFlags adds to err the flags that give the server what it lacks.
+// withListenFlags adds to an err that is an ErrForbidden the flags with which the server may listen.
 func withListenFlags(err error) error {
 	if errors.Is(err, punctual.ErrForbidden) {
 		said := strings.TrimSuffix(err.Error(), ": "+punctual.ErrForbidden.Error())
@@ -238,9 +239,9 @@ func listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// listenPrivately listens on a socket that nobody but its user can connect to, at any time. net.Listen makes the socket with
-// the mode that the umask leaves, so the umask closes it to others at once, because a connection that is made before a change
-// of the mode stays. What other goroutines create meanwhile is closed to others, too.
+// listenPrivately listens on a socket to which only the user of this process can connect, from its first instant on. net.Listen makes
+// the socket with the mode that the umask leaves, so the umask is set to keep others out meanwhile. To change the mode afterwards
+// is not enough, because a connection that is made before stays. What other goroutines create meanwhile is closed to others, too.
 func listenPrivately(path string) (net.Listener, error) {
 	restore := closeUmask()
 	l, err := net.Listen("unix", path)
@@ -254,8 +255,8 @@ func listenPrivately(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeDeadSocket removes a socket on which no process listens, which a server leaves behind when it is killed. It does not
-// touch a socket on which a process listens, nor a file of another kind.
+// removeDeadSocket removes a socket on which no process listens, which a server leaves behind when it is killed. A socket on which a
+// process listens is an error. A file of another kind is left alone.
 func removeDeadSocket(path string) error {
 	before, err := os.Lstat(path)
 	if err != nil || before.Mode().Type() != os.ModeSocket {
@@ -275,7 +276,8 @@ func removeDeadSocket(path string) error {
 	return nil
 }
 
-// withoutPassword returns the name of a store without its password, for output and logs.
+// withoutPassword returns the name of a store for output and logs, with xxxxx in place of a password. If the name cannot be parsed as a
+// URL, only its kind is returned.
 func withoutPassword(store string) string {
 	u, err := url.Parse(store)
 	if err != nil {
@@ -285,7 +287,7 @@ func withoutPassword(store string) string {
 	return u.Redacted()
 }
 
-// showServing prints where the server listens, and a call to try.
+// showServing prints where the server listens, and without --json also calls to try and where the console is.
 func (a *app) showServing(listeners []net.Listener, f *runFlags) error {
 	scheme := "http://"
 	if f.tls.Cert != "" {

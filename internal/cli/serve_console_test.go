@@ -30,7 +30,7 @@ func newPerson(t *testing.T, url string) *person {
 	return &person{t, &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}, url}
 }
 
-// does sends a request and follows to the page behind it: its status, path and text.
+// does sends a request, follows redirects, and returns the status, path and text of the page to which they lead.
 func (p *person) does(r *http.Request, err error) (status int, path, text string) {
 	p.t.Helper()
 	if err != nil {
@@ -53,7 +53,7 @@ func (p *person) looks(path string) (int, string, string) {
 	return p.does(http.NewRequest("GET", p.url+path, nil))
 }
 
-// sends fills in the form of a page.
+// sends reads page for the token of its form, and sends form to path.
 func (p *person) sends(page, path string, form url.Values) (int, string, string) {
 	p.t.Helper()
 	_, _, text := p.looks(page)
@@ -69,8 +69,8 @@ func (p *person) sends(page, path string, form url.Values) (int, string, string)
 	return p.does(r, err)
 }
 
-// People log in with the tokens of programs, may what these may, and are out when the token is revoked. What they change is in the audit
-// log. The interface stays as it is.
+// People log in to the console with the tokens that programs use, may do what these allow, and are logged out when the token is revoked.
+// Changes by people and by programs are in the audit log. The HTTP interface still asks for a token.
 func TestServeConsole(t *testing.T) {
 	s := newShell(t)
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
@@ -158,7 +158,8 @@ func TestServeConsole(t *testing.T) {
 	}
 }
 
-// Without tokens everybody on this machine may do everything, as with the interface, and what the server delivers is measured.
+// Without tokens everybody on this machine may do everything in the console, as over the HTTP interface. With --no-console there are no
+// pages.
 func TestServeConsoleWithoutTokens(t *testing.T) {
 	s := newShell(t)
 	p := s.start("serve", "--listen", "127.0.0.1:0")

@@ -22,7 +22,8 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-// The parts of serve beside the HTTP interface: configuration, logs, tokens, TLS, metrics and systemd.
+// What serve needs beside the HTTP interface: the flags for configuration, logs, tokens, TLS, limits and metrics, and what is done for
+// systemd.
 
 // runFlags are the flags of serve that say how it runs.
 type runFlags struct {
@@ -61,7 +62,7 @@ func (f *runFlags) addTo(cmd *cobra.Command) {
 	flags.IntVar(&f.connections, "max-connections", 0, "how many connections may be open (default: 16384)")
 }
 
-// check returns an error for flags that do not fit together, before a store is opened, and sets the logger of the app.
+// check returns an error for flags that are wrong or do not fit together, before a store is opened. It sets the logger of the app.
 func (f *runFlags) check(a *app) (err error) {
 	if a.log, err = f.logger(a); err != nil {
 		return err
@@ -122,7 +123,7 @@ func (a *app) printConfig(c *config, cmd *cobra.Command) error {
 	return nil
 }
 
-// apply sets the options of the server that the flags name: access, metrics and logs. The returned function ends the
+// apply sets the options of the server that the flags name: logs, limits, access and metrics. The returned function ends the
 // metrics, which read s, and has to be called before s is closed.
 func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) (end func() error, err error) {
 	o.Logger, o.Limits = log, f.limits

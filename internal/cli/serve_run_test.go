@@ -60,7 +60,7 @@ func selfSigned(t *testing.T, dir string) (cert, key string, client *http.Client
 	return cert, key, client
 }
 
-// ask is the status and body of an answer.
+// ask sends a request, with a token if that is not empty, and returns the status and the body of the answer.
 func ask(t *testing.T, client *http.Client, method, url, token string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, url, nil)
@@ -82,7 +82,7 @@ func ask(t *testing.T, client *http.Client, method, url, token string) (int, str
 	return answer.StatusCode, string(text)
 }
 
-// Commands speak to a server that has an authority of its own, and show it a certificate, by what stands behind the ? of its URL.
+// What stands behind the ? of the URL of a server lets commands trust an authority of its own, and show it a certificate.
 func TestCertificatesOfAClient(t *testing.T) {
 	s := newShell(t)
 	dir := t.TempDir()
@@ -95,7 +95,7 @@ func TestCertificatesOfAClient(t *testing.T) {
 		return s.run("push", "orders", "hi", "--id", "A-17", "--in", "1h", "--store", where)
 	}
 	push(url).exits(exitError, "?ca=FILE")
-	push(url+"?ca="+cert).exits(exitError, "cannot be reached") // it meets the alert, or the end of the connection behind that
+	push(url+"?ca="+cert).exits(exitError, "cannot be reached") // the client gets the alert, or only sees the connection end behind it
 	push(url+"?ca="+key).exits(exitUsage, "holds no certificate")
 	push(url+"?cert="+cert).exits(exitUsage, "go together")
 	push(url+"?ca="+cert+"&ca="+cert).exits(exitUsage, "each once")
@@ -285,7 +285,8 @@ func TestServeUnderSystemd(t *testing.T) {
 	}
 }
 
-// A server that is told to end keeps its port open while load balancers look, and says that it is not ready.
+// With --drain-delay a server that was told to end keeps its port open and answers requests, but says at /readyz that it is not ready,
+// so that load balancers send no more.
 func TestServeDrainsBehindABalancer(t *testing.T) {
 	s := newShell(t)
 	p := s.start("serve", "--listen", "127.0.0.1:0", "--drain-delay", "1h")
@@ -315,7 +316,8 @@ func (failedStore) Push(context.Context, []punctual.NewMessage) ([]punctual.Push
 	return nil, fmt.Errorf("push: the disk is gone: %w", punctual.ErrStoreFailed)
 }
 
-// A store that fails ends the server with a clear line and an exit code that a supervisor acts on. The request is answered.
+// When the store fails, serve says so and ends with exit code 1, on which a supervisor acts. The request that met the failure is
+// answered before.
 func TestServeEndsWithItsStore(t *testing.T) {
 	r := newRig(t)
 	out, in := io.Pipe()
@@ -331,7 +333,7 @@ func TestServeEndsWithItsStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go io.Copy(io.Discard, lines) // what to try; ends with the pipe
+	go io.Copy(io.Discard, lines) // reads the lines with calls to try, until the pipe is closed
 	defer in.Close()
 	_, url, _ := strings.Cut(strings.TrimSpace(first), " on ")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -16,7 +16,8 @@ import (
 	"testing"
 )
 
-// serve prints where it listens and what to try; what it prints works; after SIGTERM the exit code is 0. What was stored is there when it serves again.
+// serve prints where it listens, and answers there. After SIGTERM the exit code is 0. A message that was pushed is there when serve runs
+// again.
 func TestServe(t *testing.T) {
 	s := newShell(t)
 	p := s.start("serve", "--listen", "127.0.0.1:0")
@@ -37,7 +38,7 @@ func TestServe(t *testing.T) {
 	p.wait()
 }
 
-// serve does the duties of its store and tells its clients, unless it is told not to; then messages for groups wait.
+// serve does the duties of its store, and tells its clients that it does. With --duties=false it does not, and messages for groups wait.
 func TestServeDoesTheDuties(t *testing.T) {
 	s := newShell(t)
 	p := s.start("serve", "--listen", "127.0.0.1:0", "--duties=false")
@@ -128,7 +129,7 @@ func listening(t *testing.T, p *process) string {
 	return url
 }
 
-// call is the answer's body, or its status when there is none.
+// call sends a request and returns the body of the answer, or the status when the body is empty.
 func call(t *testing.T, method, url, body string) string {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -152,7 +153,8 @@ func call(t *testing.T, method, url, body string) string {
 	return string(text)
 }
 
-// A server that was killed leaves its socket. The next one takes its place; one that runs, and a file, are left alone.
+// A server that was killed leaves its socket behind, and the next server replaces that. It does not replace the socket of a server that
+// runs, nor a file.
 func TestServeBehindAKilledServer(t *testing.T) {
 	s := newShell(t)
 	path := filepath.Join(t.TempDir(), "api.sock")

@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/internal/settings"
 )
 
-// Every setting can be changed on the command line, is shown by 'topic show' and, in JSON, as it is in the HTTP interface. What stores
-// keep is for storetest, and the pages are for internal/settings.
+// Every setting can be changed on the command line, and 'topic show' shows it, with --json in the JSON of the HTTP interface. Tests of
+// storetest show that stores keep the settings, and tests of internal/settings that the documents have them.
 func TestEverySettingIsOnTheCommandLine(t *testing.T) {
 	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail", settings.Events: "acked,dead"}
 	for _, row := range settings.Table {
@@ -64,7 +64,7 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, for the examples in docs/cli.md.
+// UnmarshalJSON reads what MarshalJSON writes, for the examples in docs/cli-formats.md.
 func (s *settingsJSON) UnmarshalJSON(text []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {

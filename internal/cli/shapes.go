@@ -10,10 +10,10 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// The JSON that scripts rely on. What a store holds is printed as a server answers it, by the types of package wire. The
-// shapes of a single command stand beside that command, those of several commands in this file. Members are only ever
-// added, which testdata/members.txt holds. Times are RFC 3339 in UTC with exactly three digits of milliseconds, by the
-// store's clock.
+// The JSON that scripts rely on. What a store holds is printed as a server answers it, by the types of package wire. The other
+// shapes stand beside a command that prints them, such as amendJSON in lookup.go, or in this file. Members are only ever added,
+// which TestMembers checks for most commands by testdata/members.txt. Times are RFC 3339 in UTC with exactly three digits of
+// milliseconds, by the store's clock unless the shape says otherwise.
 
 // stamp is a time as all shapes print it.
 type stamp time.Time

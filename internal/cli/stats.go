@@ -53,7 +53,7 @@ func newStats(a *app) *cobra.Command {
 	return cmd
 }
 
-// groupStats returns the statistics of a topic and behind it those of its groups.
+// groupStats returns the statistics of the topic of, and behind them those of its groups.
 func groupStats(ctx context.Context, i punctual.Inspector, s punctual.Store, of punctual.TopicStats) ([]punctual.TopicStats, error) {
 	topics, err := groupTopics(ctx, i, s, of.Topic)
 	if err != nil {
@@ -73,7 +73,7 @@ func groupStats(ctx context.Context, i punctual.Inspector, s punctual.Store, of 
 	return all, nil
 }
 
-// statsOf returns the statistics of the topic named in args, or of all.
+// statsOf returns the statistics of the topic named in args, or of all topics but the audit log if args is empty.
 func statsOf(ctx context.Context, i punctual.Inspector, args []string) ([]punctual.TopicStats, error) {
 	if len(args) == 0 {
 		all, err := i.Topics(ctx)
@@ -117,7 +117,7 @@ func (a *app) showStats(all []punctual.TopicStats) error {
 	return nil
 }
 
-// deadCount draws the eye to dead messages.
+// deadCount is the number of dead messages, in red unless it is 0.
 func (a *app) deadCount(n int64) any {
 	if n == 0 {
 		return n

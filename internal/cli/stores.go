@@ -33,7 +33,8 @@ type scheme struct {
 	// form shows users what to write; empty for a variant of another scheme.
 	form string
 	open func(ctx context.Context, p place) (punctual.Store, error)
-	// examine returns the findings of punctual.Examiner without opening the store, because the store may refuse to open.
+	// examine returns the findings of doctor. It does not open a store in a directory, in Redis or in PostgreSQL, because such a
+	// store may refuse to open. The findings about a server's store come from that server.
 	examine func(ctx context.Context, p place) ([]punctual.Finding, error)
 }
 
@@ -41,12 +42,12 @@ type scheme struct {
 type place struct {
 	// where is the text behind the colon.
 	where string
-	// create says to create a store that does not exist. Without it such a store is a failure (noStore), and open must not
-	// create anything.
+	// create says to create a store that does not exist. Without it open creates nothing, and returns a failure with codeNoStore.
+	// A store in memory is made in any case, because it cannot exist before.
 	create bool
 	// wait is how long to wait for another process that has the store to itself.
 	wait time.Duration
-	// token, or the file tokenFile with a token, goes with the calls to a server.
+	// token is sent with the calls to a server, or else the token in the file tokenFile.
 	token, tokenFile string
 	// log gets the log entries of the store.
 	log *slog.Logger
@@ -114,8 +115,8 @@ func openDisk(ctx context.Context, p place) (punctual.Store, error) {
 	return s, nil
 }
 
-// openRemote opens the store at a server: where is HOST:PORT, perhaps with a path, or for a socket its path. Several servers of
-// one store are separated by commas. With https, what certificates are for may follow a ?.
+// openRemote returns the open function for stores at a server. place.where is //HOST:PORT, perhaps with a path, or for a unix socket
+// its path. Several servers of one store are separated by commas. With https the files of certificates may follow a ?.
 func openRemote(prefix string) func(context.Context, place) (punctual.Store, error) {
 	return func(ctx context.Context, p place) (punctual.Store, error) {
 		o := remotestore.Options{Token: p.token, TokenFile: p.tokenFile, Logger: p.log}
@@ -138,8 +139,8 @@ func openRemote(prefix string) func(context.Context, place) (punctual.Store, err
 	}
 }
 
-// certificates splits https://HOST:PORT?ca=FILE&cert=FILE&key=FILE at the question mark, and returns the TLS configuration that
-// the files behind it make. The configuration is nil when there is nothing behind it.
+// certificates splits //HOST:PORT?ca=FILE&cert=FILE&key=FILE at the question mark, and returns the TLS configuration that the files
+// behind it make. The configuration is nil when there is no question mark.
 func certificates(where string) (rest string, c *tls.Config, err error) {
 	rest, text, ok := strings.Cut(where, "?")
 	if !ok {
@@ -160,23 +161,24 @@ func certificates(where string) (rest string, c *tls.Config, err error) {
 	return rest, c, nil
 }
 
-// withCertificateRemedy adds to err what to do when one side does not trust the certificate of the other.
+// withCertificateRemedy adds to err what to do when only one side speaks TLS, when the client does not trust the certificate of the
+// server, or when the server demands one of the client.
 func withCertificateRemedy(err error) error {
 	stranger, remote := x509.UnknownAuthorityError{}, (*net.OpError)(nil)
 	switch {
-	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // net/http exports no value for it
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // the text of http.ErrSchemeMismatch
 		return fmt.Errorf("%w; the server there speaks no TLS: write http:// in the place of https://", err)
 	case strings.Contains(err.Error(), "status 400, which no Punctual server gives"):
 		return fmt.Errorf("%w; where the server speaks TLS write https:// in the place of http://", err)
 	case errors.As(err, &stranger):
 		return fmt.Errorf("%w; name the certificates of who vouches for the server with ?ca=FILE behind its URL", err)
-	case errors.As(err, &remote) && remote.Op == "remote error" && strings.Contains(remote.Error(), "certificate required"): // crypto/tls exports no type for it
+	case errors.As(err, &remote) && remote.Op == "remote error" && strings.Contains(remote.Error(), "certificate required"): // crypto/tls does not export the type of this alert
 		return fmt.Errorf("%w; show a certificate of your own with ?cert=FILE&key=FILE behind its URL", err)
 	}
 	return err
 }
 
-// examineRemote asks the server for the findings of its store.
+// examineRemote returns the examine function for stores at a server. It asks the server for the findings about its store.
 func examineRemote(prefix string) func(context.Context, place) ([]punctual.Finding, error) {
 	return func(ctx context.Context, p place) (found []punctual.Finding, err error) {
 		s, err := openRemote(prefix)(ctx, p)
@@ -192,7 +194,7 @@ func examineRemote(prefix string) func(context.Context, place) ([]punctual.Findi
 	}
 }
 
-// diskExists returns a noStore failure unless the directory holds a store.
+// diskExists returns nil if the directory holds a store, the failure of noStore if it does not, and another error if it cannot be read.
 func diskExists(dir string) error {
 	there, err := diskstore.Exists(dir)
 	switch {
@@ -235,7 +237,7 @@ func (a *app) storeName() string {
 	return defaultStore
 }
 
-// fullName returns a bare path with the kind disk, and HOST:PORT with the kind redis, in front.
+// fullName returns a bare path with the kind disk, and HOST:PORT with the kind redis, in front. Any other name stays as it is.
 func (a *app) fullName(name string) string {
 	kind, _, colon := strings.Cut(name, ":")
 	switch {
@@ -282,7 +284,8 @@ func (a *app) openStore(ctx context.Context, create bool) (punctual.Store, error
 	return store, a.withKindRemedy(err)
 }
 
-// withKindRemedy adds to err that HOST:PORT without a kind names a Redis server, when none answers there.
+// withKindRemedy adds to err, the error of opening the store, that HOST:PORT without a kind was taken for a Redis server, if the store
+// was named like that.
 func (a *app) withKindRemedy(err error) error {
 	name := cmp.Or(a.storeFlag, a.getenv("PUNCTUAL_STORE"))
 	if err == nil || !hostAndPort.MatchString(name) || a.fullName(name) == name || errors.As(err, new(*failure)) {
@@ -291,11 +294,11 @@ func (a *app) withKindRemedy(err error) error {
 	return fmt.Errorf("%w; %s alone was taken for a Redis: for a Punctual server write http://%s", err, name, name)
 }
 
-// lockedFor is how long a command waits, unless --wait says otherwise, for a directory whose owner does not share it. Such an
-// owner has just been started, or is about to end.
+// lockedFor is how long a command waits, unless --wait says otherwise, for a directory whose owner does not share it. By then an owner
+// that has just been started usually shares the directory, and one that is about to end has usually gone.
 const lockedFor = 2 * time.Second
 
-// place returns the place of an existing store, for a command that does not create one.
+// place returns the place of a store, with create unset. where is the text behind the colon of its name.
 func (a *app) place(where string) place {
 	return place{
 		where: where, wait: a.wait.or(lockedFor), log: a.logger(),
@@ -319,7 +322,7 @@ func (a *app) schemeOf(name string) (s scheme, where string, err error) {
 	return s, "", usagef("store %q is of no known kind: use %s", name, a.storeForms())
 }
 
-// withInspector is withStore for the commands that need an Inspector: they list messages or change the settings of topics.
+// withInspector is withStore for commands that need an Inspector, for example to list messages or to change the settings of topics.
 func (a *app) withInspector(ctx context.Context, create bool, f func(punctual.Inspector, punctual.Store) error) error {
 	return a.withStore(ctx, create, func(s punctual.Store) error {
 		i, err := punctual.As[punctual.Inspector](s)

@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// A day that the calendar does not have is called that, wherever a time is read.
+// The error about a day that the calendar does not have says so, for flags as well as for lines of input.
 func TestImpossibleDay(t *testing.T) {
 	r := newRig(t)
 	for _, args := range [][]string{
@@ -30,7 +30,7 @@ func TestImpossibleDay(t *testing.T) {
 	r.run("push", "t", "x", "--at", "sometime").exits(exitUsage, "not understood")
 }
 
-// The audit log of the console counts only when it is named.
+// The commands stats and forecast count the audit log only when it is named. topics lists it in any case.
 func TestCountsLeaveTheAuditLogOut(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "x", "--id", "1", "--in", "30m").ok()
@@ -71,7 +71,7 @@ func TestRemediesOfTheCommandLine(t *testing.T) {
 	if err := withListenFlags(other); !errors.Is(err, other) || err.Error() != "other" {
 		t.Error(err)
 	}
-	// An address of this machine that is not loopback is refused before anything is answered.
+	// Without TLS and tokens serve refuses to listen on an address that other machines reach, and names the flags.
 	l, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestRemediesOfTheCommandLine(t *testing.T) {
 	onDisk(t, "", "serve", "--listen", strings.Replace(address, "[::]", "0.0.0.0", 1), "--store", filepath.Join(t.TempDir(), "s")).exits(exitError, "--expose-without-tls-and-tokens")
 }
 
-// A store in a file of configuration ends with a colon, which YAML takes for a key.
+// The value mem: in a configuration ends with a colon, so YAML takes it for a key. The error says that it needs quotes.
 func TestColonAtTheEndOfAValue(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:0\nstore: mem:\n"), 0o600); err != nil {
@@ -96,7 +96,7 @@ func TestColonAtTheEndOfAValue(t *testing.T) {
 	newRig(t).run("serve", "--config", file, "--print-config").ok().contains("store: 'mem:'")
 }
 
-// What a value of 0 stands for is said, and the text still reads back.
+// For a flag whose default is written as 0 or left empty, --print-config says which value that stands for.
 func TestPrintedDefaults(t *testing.T) {
 	out := newRig(t).run("serve", "--print-config").ok().contains("# from: default, which is 1 MiB\n# max-body:\n", "# from: default, which is 30s\n# drain:\n", "# from: default, which is 16384\n# max-connections:\n").out
 	for _, zero := range []string{": 0\n", ": 0s\n"} {
@@ -106,7 +106,7 @@ func TestPrintedDefaults(t *testing.T) {
 	}
 }
 
-// --topic is completed like the argument.
+// The flag --topic is completed with the names of the topics.
 func TestTopicFlagIsCompleted(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "jobs", "x", "--id", "1").ok()

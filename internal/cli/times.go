@@ -45,7 +45,7 @@ func hasOffset(s string) bool {
 	return dateAndTime.MatchString(s) && (strings.HasSuffix(s, "Z") || strings.ContainsAny(s[len(time.DateOnly):], "+-"))
 }
 
-// readOnWall reads a time on the wall of the zone that now is in. instant makes it of the day and the time of day.
+// readOnWall reads a time as clocks on the wall show it in the zone of now. instant returns the instant of a day and a time of day.
 func readOnWall(s string, now time.Time, instant func(day, clock time.Time) (time.Time, error)) (time.Time, error) {
 	words := strings.Fields(strings.ToLower(dateAndTime.ReplaceAllString(s, "$1 $2")))
 	if n := len(words); n > 1 && (words[n-1] == "am" || words[n-1] == "pm") { // 9 am
@@ -86,7 +86,7 @@ func readOnWall(s string, now time.Time, instant func(day, clock time.Time) (tim
 	return time.Time{}, usagef("time %q is not understood: write it like %s", s, timeForms)
 }
 
-// dateAndTime is the start of a time in RFC 3339's form, which without a zone is a local one.
+// dateAndTime matches the start of a time in RFC 3339's form. Without an offset from UTC it is a time on the wall.
 var dateAndTime = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)T(\d)`)
 
 var weekdays = map[string]time.Weekday{

@@ -75,7 +75,7 @@ type heldLines struct {
 // mostHeld bounds the bytes that are kept of a log.
 const mostHeld = 64 << 10
 
-// Write keeps the newest lines.
+// Write keeps the last mostHeld bytes of all that was written.
 func (h *heldLines) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

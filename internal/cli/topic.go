@@ -82,7 +82,7 @@ func (a *app) confirm(topic, what string, yes bool) error {
 	return a.ask(topic, what)
 }
 
-// ask asks for the name of the topic, and returns an error unless exactly that was typed.
+// ask asks for the name of the topic, and returns an error unless that name was typed.
 func (a *app) ask(topic, what string) error {
 	fmt.Fprintf(a.errs, "This removes %s for good. Type the topic's name to do it: ", what)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')

@@ -8,7 +8,7 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-// typed is what notation read from the command line or from a line of input: its error is one of usage.
+// typed returns v, which was parsed from the command line or from a line of input, and makes the parser's error one of usage.
 func typed[T any](v T, err error) (T, error) {
 	if err != nil {
 		return v, usagef("%s", strings.TrimSuffix(err.Error(), ": "+punctual.ErrInvalid.Error()))

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +49,14 @@ func TestPrintableTakesControlCharactersAway(t *testing.T) {
 	}
 }
 
+// The table of error codes has each code that errors of the library can have.
 func TestEveryErrorCodeHasItsExit(t *testing.T) {
+	codes := errorCodes()
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded, errors.New("any other")} {
+		if f := describe(err); !slices.Contains(codes, errorCode{f.code, f.exit}) {
+			t.Errorf("%v: code %q with exit %d is not in the table of errorCodes", err, f.code, f.exit)
+		}
+	}
 	for _, k := range punctual.ErrorKinds() {
 		f := describe(errors.Join(errors.New("push"), k.Err))
 		if f.code != k.Code || f.exit == exitOK || f.definite != k.Definite {

@@ -13,11 +13,12 @@ import (
 // meant. So a variable whose name is nearly a known one is an error. A variable that resembles none may belong to another
 // program; serve, which reads all its flags from the environment, logs a warning about it.
 
-// namePrefix is the beginning of the names of all variables that are read.
+// namePrefix is the beginning of the names of all variables that are Punctual's own.
 const namePrefix = "PUNCTUAL_"
 
-// knownVariables returns the names of the variables that commands read, and of one for each flag of serve, sorted. The
-// variables that consume --exec sets are among them, because the command that it runs may be this program.
+// knownVariables returns the names of the variables that commands read, and of one for each flag of serve's own that can be
+// configured, sorted. The variables that consume --exec sets are among them, because the command that it runs may be this
+// program; those for headers are left to ofOthers.
 func knownVariables(root *cobra.Command) []string {
 	known := []string{"PUNCTUAL_STORE", "PUNCTUAL_TOKEN", "PUNCTUAL_TOKEN_FILE", "PUNCTUAL_TOKENS", "PUNCTUAL_CONFIG", fromVariable, "PUNCTUAL_ID", "PUNCTUAL_TOPIC", "PUNCTUAL_ATTEMPT", "PUNCTUAL_DUE"}
 	for _, cmd := range root.Commands() {
@@ -29,8 +30,8 @@ func knownVariables(root *cobra.Command) []string {
 	return slices.Compact(known)
 }
 
-// ofOthers reports whether a variable was set by the environment that this program runs in. Kubernetes and Docker set such
-// variables for each service called punctual, or punctual-NAME: PUNCTUAL_SERVICE_HOST, PUNCTUAL_PORT_7878_TCP and others.
+// ofOthers reports whether a variable is one that consume --exec sets for a header, or one that Kubernetes or Docker set for a
+// service called punctual, or punctual-NAME: PUNCTUAL_SERVICE_HOST, PUNCTUAL_PORT_7878_TCP and others.
 func ofOthers(name, value string) bool {
 	return strings.HasPrefix(name, "PUNCTUAL_HEADER_") || strings.HasPrefix(name, "PUNCTUAL_ENV_") || serviceName.MatchString(name) ||
 		strings.HasSuffix(name, "_PORT") && serviceAddress.MatchString(value)
@@ -42,7 +43,7 @@ var (
 )
 
 // unknownVariables returns the names in the environment that begin with namePrefix and are not known, in the order of the
-// environment.
+// environment. Variables without a value, and those of ofOthers, are left out.
 func (a *app) unknownVariables(known []string) []string {
 	var unknown []string
 	for _, entry := range a.environ() {
@@ -72,7 +73,7 @@ func (a *app) warnOfVariables(root *cobra.Command) {
 	}
 }
 
-// nearest returns the one of names of which name may be a misspelling, or "". The shorter the name, the fewer letters may differ.
+// nearest returns the one of names of which name may be a misspelling, or "". At most two letters may differ, in short names only one.
 func nearest(name string, names []string) string {
 	best, least := "", 3
 	for _, n := range names {
@@ -84,7 +85,7 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// slips returns how many letters have to be added, left out, changed, or swapped with their neighbour to make b from a.
+// slips returns how many letters at least have to be added, left out, changed, or swapped with their neighbour to make b from a.
 func slips(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -17,7 +17,7 @@ var kubernetes = []string{
 	"PUNCTUAL_STORE_SERVICE_HOST=10.96.0.8", "PUNCTUAL_STORE_SERVICE_PORT=6379", "PUNCTUAL_STORE_PORT=tcp://10.96.0.8:6379", "PUNCTUAL_STORE_PORT_53_UDP_ADDR=10.96.0.8",
 }
 
-// A variable that is nearly a known one is refused by every command, before a store is opened.
+// Commands refuse a variable whose name is nearly a known one; push and serve are tried.
 func TestMistypedVariables(t *testing.T) {
 	for name, meant := range map[string]string{
 		"PUNCTUAL_STRE": "PUNCTUAL_STORE", "PUNCTUAL_SOTRE": "PUNCTUAL_STORE", "PUNCTUAL_TOKNE_FILE": "PUNCTUAL_TOKEN_FILE", "PUNCTUAL_LITSEN": "PUNCTUAL_LISTEN",
@@ -32,7 +32,8 @@ func TestMistypedVariables(t *testing.T) {
 	}
 }
 
-// What Kubernetes puts there, what consume --exec tells its command, and what is like nothing that is known, stops no command.
+// No command is stopped by variables that Kubernetes or consume --exec have set, nor by those whose names resemble no known one; push
+// is tried.
 func TestVariablesOfOthers(t *testing.T) {
 	r := newRig(t)
 	r.env = map[string]string{
@@ -48,7 +49,7 @@ func TestVariablesOfOthers(t *testing.T) {
 	}
 }
 
-// serve warns of variables that have no effect, and of nothing that Kubernetes puts there.
+// serve warns of variables that have no effect, but not of those that Kubernetes sets.
 func TestServeWarnsOfVariables(t *testing.T) {
 	for _, c := range []struct {
 		environ []string
@@ -70,7 +71,7 @@ func TestServeWarnsOfVariables(t *testing.T) {
 	}
 }
 
-// endsAt ends something when a text is written to it.
+// endsAt is a buffer that calls end when text is written to it.
 type endsAt struct {
 	buffer
 	text string
@@ -84,7 +85,7 @@ func (w *endsAt) Write(p []byte) (int, error) {
 	return w.buffer.Write(p)
 }
 
-// The process itself looks into its environment.
+// The program finds a mistyped variable in the environment of its process, and makes no store.
 func TestMistypedVariableOfAProcess(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable()

@@ -27,7 +27,8 @@
 // other without a length, so a further field of a lease needs a new kind.
 //
 // The clock is written before every frame but a durable marker if it has moved since it was written last, here or in a durable
-// transaction. So it never starts again before a time that a caller has seen (P8).
+// transaction, and in each new segment in any case, because the segments that had it are deleted. So it never starts again before a
+// time that a caller has seen (P8).
 //
 // The compatibility rules: new kinds get new numbers; unknown ones are an error.
 package claimlog
@@ -71,11 +72,11 @@ const (
 type Log struct {
 	Options
 
-	// clockLogged is a lower bound of the time at which the clock starts again after kill -9: the time is in a segment that
-	// is not deleted yet, or in a durable transaction. Written with mu held.
+	// clockLogged is the latest time of the clock that was written to a segment or is in a durable transaction, so that after kill -9
+	// the clock starts again at this time or later. Written with mu held.
 	clockLogged atomic.Int64
 
-	// replacing is held while a segment is replaced. It is taken before mu.
+	// replacing is held while a segment is replaced, and while Link gives the segments second names. It is taken before mu.
 	replacing sync.Mutex
 
 	mu      sync.Mutex
@@ -83,6 +84,7 @@ type Log struct {
 	num     int      // guarded by mu: its number
 	size    int64    // guarded by mu
 	torn    error    // guarded by mu: why the last write failed; nothing may follow it
+	timed   bool     // guarded by mu: the newest segment has the clock
 	durable uint64   // guarded by mu: the last transaction known to be durable
 	synced  int64    // guarded by mu: a lower bound of the time at which the clock starts again after a power cut
 }
@@ -96,18 +98,21 @@ type Options struct {
 	Clock func() int64 // the store's clock in Unix milliseconds
 	// MaxLag is by how much a power cut may set the clock back, in milliseconds.
 	MaxLag int64
-	// Behind is called after a write when one of the results of Due is true.
+	// Behind is called when one of the results of Due is true after an append of leases, of ends of leases, of acks, or of the clock
+	// alone.
 	Behind func()
 }
 
-// New returns a log that continues the one that was read. It writes nothing before the first Replace.
+// New returns a log that continues the one that was read. The first Replace begins its first segment. Before that nothing may be
+// appended, and MarkDurable writes no frame.
 func New(read *Contents, o Options) *Log {
 	l := &Log{Options: o, num: read.last, durable: read.Durable, synced: math.MinInt64}
 	l.clockLogged.Store(math.MinInt64)
 	return l
 }
 
-// Name is the name of a segment. Six digits are the least, not the most: the number grows with every open and never starts again.
+// Name is the name of a segment. The number has six digits or more, because it grows with every Replace, and so with every opening of
+// the store, and never starts again.
 func Name(num int) string { return fmt.Sprintf("%s%06d%s", Prefix, num, suffix) }
 
 // Prefix begins the name of every segment.
@@ -130,14 +135,15 @@ func (l *Log) start(num int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := l.file
-	l.file, l.num, l.size, l.torn = f, num, 0, nil
+	l.file, l.num, l.size, l.torn, l.timed = f, num, 0, nil, false
 	if old != nil {
 		return old.Close()
 	}
 	return nil
 }
 
-// AppendLeases appends leases that are made or extended. The error says whether they may have been written.
+// AppendLeases appends leases that a claim is about to make, that were extended, or that replace others which were granted and not
+// made. The error says whether they may have been written.
 func (l *Log) AppendLeases(leases []record.Lease) error { return l.do(leasePayload(leases)) }
 
 // AppendEnded appends that leases are over. It writes only the message number and the token of each.
@@ -180,19 +186,21 @@ func (l *Log) ClockLogged() int64 { return l.clockLogged.Load() }
 func (l *Log) do(payloads ...[]byte) error {
 	return l.State.Do("write to the claim log", func() error {
 		err := l.append(payloads...)
-		if full, lags := l.Due(); full || lags { // inside the step, because Due waits for mu, which a write that hangs holds
+		if full, lags := l.Due(); full || lags { // inside State.Do, because Due waits for mu, which a write that hangs holds
 			l.Behind()
 		}
 		return err
 	})
 }
 
-// append writes a frame for each payload, in one write. If the clock has moved on, a frame with the time comes first.
+// append writes a frame for each payload, in one write. If the clock has moved on, or the segment does not have it yet, a frame with the
+// time comes first.
 func (l *Log) append(payloads ...[]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.Clock()
-	if now > l.clockLogged.Load() {
+	logged := l.clockLogged.Load()
+	now := max(l.Clock(), logged)
+	if now > logged || !l.timed {
 		payloads = append([][]byte{binary.AppendVarint([]byte{kindClock}, now)}, payloads...)
 	}
 	if len(payloads) == 0 {
@@ -200,7 +208,8 @@ func (l *Log) append(payloads ...[]byte) error {
 	}
 	err := l.write(payloads...)
 	if err == nil {
-		l.clockLogged.Store(max(now, l.clockLogged.Load()))
+		l.clockLogged.Store(now)
+		l.timed = true
 	}
 	return err
 }
@@ -305,7 +314,8 @@ type Part struct {
 
 // Link gives the segments, as they are at one instant, a second name in the directory to. During cut, which calls now at that
 // instant, no segment is deleted. A segment goes on growing under both names, so only the bytes that its Part tells belong to
-// that instant. plain makes the links: a failure there is not one of the store.
+// that instant. Where the file system has no links, Link copies the segments. plain makes the links, so that a failure there is
+// not one of the store.
 func (l *Log) Link(plain vfs.FS, to string, cut func(now func()) error) (parts []Part, err error) {
 	l.replacing.Lock()
 	defer l.replacing.Unlock()
@@ -341,7 +351,7 @@ func (l *Log) Link(plain vfs.FS, to string, cut func(now func()) error) (parts [
 	return parts, nil
 }
 
-// Sync makes the newest segment durable. Claims are written meanwhile.
+// Sync makes the newest segment durable. It does not keep claims from being appended meanwhile.
 func (l *Log) Sync() error {
 	l.mu.Lock()
 	file := l.file
@@ -356,13 +366,14 @@ func (l *Log) Close() error {
 	return l.file.Close()
 }
 
-// removeBefore deletes the segments older than num.
+// removeBefore deletes the segments older than num, the newest of them first. One that a failed replacement has left, and that was never
+// synced, is gone before the synced one ahead of it: Read would take it for damaged if it were the oldest.
 func (l *Log) removeBefore(num int) error {
 	segments, err := Segments(l.FS, l.Dir)
 	if err != nil {
 		return err
 	}
-	for _, n := range segments {
+	for _, n := range slices.Backward(segments) {
 		if n < num {
 			if err := l.FS.Remove(l.FS.PathJoin(l.Dir, Name(n))); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
@@ -413,16 +424,17 @@ type Contents struct {
 	Durable uint64                  // the last transaction that was durable
 	Clock   int64                   // what the store's clock had reached; valid if Timed
 	Timed   bool                    // the clock is known
-	leases  map[uint64]record.Lease // by message number
+	leases  map[uint64]record.Lease // by message number; a lease that is over has topic 0
 	last    int                     // the number of the newest segment; 0 if there is none
 	synced  int                     // up to where the segment read last was synced for certain; -1 if that is not known
 }
 
-// Leases are the leases that are not over, as far as the log knows.
+// Leases returns one lease of each message that the log names: the one that counts. If the log knows that the lease is over, its
+// topic is 0, which is no topic.
 func (t *Contents) Leases() iter.Seq[record.Lease] { return maps.Values(t.leases) }
 
-// MoveLeases adjusts the leases to a clock that is set from one time to another, in Unix milliseconds. moved is how many leases
-// are current. Each keeps the time that is left of it. A lease that has run out stays run out.
+// MoveLeases adjusts the leases to a clock that is set from one time to another, in Unix milliseconds. Each lease that has not run out
+// keeps the time that is left of it; moved is how many these are. A lease that has run out stays run out.
 func (t *Contents) MoveLeases(from, to int64) (moved int) {
 	for seq, l := range t.leases {
 		if l.Topic == 0 && l.Until == 0 {
@@ -477,7 +489,7 @@ func (t *Contents) settle(seq uint64, token int64) {
 	t.add(record.Lease{At: record.Position{Seq: seq}, Token: token, Renewed: 1<<64 - 1})
 }
 
-// read adds one payload, which is not empty, to the table.
+// read adds one payload, which is not empty, to the contents.
 func (t *Contents) read(payload []byte) error {
 	d := record.Decoder{Rest: payload[1:]}
 	for len(d.Rest) > 0 {
@@ -528,22 +540,32 @@ func readLease(d *record.Decoder) record.Lease {
 	return l
 }
 
-// Unreadable is the end of a segment whose frame is cut short or has a wrong checksum.
+// Unreadable is the end of a segment whose frame is cut short or has a wrong checksum, or that is missing although it was synced.
 type Unreadable struct {
 	Name  string // of the file
 	Data  []byte // the whole segment
-	Bytes int    // how many bytes at its end cannot be read
-	// Damage says that a crash does not explain the unreadable end, because bytes of it had been synced.
+	Bytes int    // how many bytes at its end cannot be read; 0 if the file ends too early, behind a whole frame
+	// Damage says that a crash does not explain the unreadable or missing end, because bytes of it must have been synced; see Read.
 	Damage bool
 }
 
+// String says which file is unreadable, and how.
+func (u Unreadable) String() string {
+	if u.Bytes == 0 {
+		return fmt.Sprintf("%s ends after %d bytes, before the end of what had been synced", u.Name, len(u.Data))
+	}
+	return fmt.Sprintf("%s has %d bytes that cannot be read", u.Name, u.Bytes)
+}
+
 // Read reads all segments. An unreadable frame ends its segment. A crash tears the end of a segment, and
-// after a power cut any part of it may be missing, because claims are not synced. What is lost then are attempts,
+// after a power cut any part of it may be missing, because claims are not synced. What is lost then are attempts and acks,
 // never messages. Read calls unreadable for an end that is damaged, and for one of more than TornTail bytes.
 //
-// What was synced at the beginning of a segment is whole after a crash, when no older segment is there any more. Without
-// the frame that says how much that is, nothing is known to have been synced, and the oldest segment has that frame. The first
-// segment of all has no older one.
+// Replace deletes the older segments only after it has synced the beginning of the new one, and a frame there says how many bytes
+// that is (kind 6). So no crash makes this beginning unreadable in the oldest segment that is left, or cuts the file off within it. It
+// is damage if that segment can be read only up to a place before the end of this beginning, or has no such frame, also if it is empty.
+// The segment with number 1 is excepted: no older one was deleted for it, so it may never have been synced. Of a segment that ends
+// behind its beginning, or that has older ones beside it, nobody can tell whether bytes are missing, because a crash may take them.
 func Read(fs vfs.FS, dir string, unreadable func(Unreadable) error) (*Contents, error) {
 	segments, err := Segments(fs, dir)
 	if err != nil {
@@ -561,7 +583,7 @@ func Read(fs vfs.FS, dir string, unreadable func(Unreadable) error) (*Contents, 
 			return nil, fmt.Errorf("read %s: %w", Name(n), err)
 		}
 		whole := table.synced >= 0 && len(data)-rest >= table.synced
-		if u := (Unreadable{Name(n), data, rest, rest > 0 && i == 0 && n > 1 && !whole}); rest > TornTail || u.Damage {
+		if u := (Unreadable{Name(n), data, rest, i == 0 && n > 1 && !whole}); rest > TornTail || u.Damage {
 			if err := unreadable(u); err != nil {
 				return nil, err
 			}

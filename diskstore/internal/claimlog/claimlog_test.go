@@ -38,11 +38,11 @@ func FuzzClaimSegment(f *testing.F) {
 		f.Add(b, true)
 		f.Add(b, false)
 	}
-	// A payload that checks, and claims to hold 2^64-1 expired attempts.
+	// A payload whose frame has the right checksum, and that claims to hold 2^64-1 expired attempts.
 	f.Add([]byte{kindLease, 1, 1, 2, 1, 0, 1, 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, true)
 	f.Fuzz(func(t *testing.T, b []byte, framed bool) {
 		data := b
-		if framed { // the checksum would keep the fuzzer out
+		if framed { // otherwise hardly any payload of the fuzzer would have the right checksum
 			data = append(frameOf(leases), frameOf(b)...)
 		}
 		table := &Contents{leases: make(map[uint64]record.Lease)}
@@ -71,7 +71,7 @@ func FuzzClaimSegment(f *testing.F) {
 	})
 }
 
-// TestClaimSegmentNames: only names that the store itself would write are segments.
+// TestClaimSegmentNames: a file is a segment only if Name returns its name for some number.
 func TestClaimSegmentNames(t *testing.T) {
 	fs := vfs.NewMem()
 	for _, name := range []string{
@@ -90,8 +90,7 @@ func TestClaimSegmentNames(t *testing.T) {
 	}
 }
 
-// TestTopicNumberIsNotCut: a topic's number in a frame that has more bits than such numbers have is
-// damage, not another topic.
+// TestTopicNumberIsNotCut: a topic's number of more than 32 bits in a frame is damage. It is not cut to the number of another topic.
 func TestTopicNumberIsNotCut(t *testing.T) {
 	table := &Contents{leases: make(map[uint64]record.Lease)}
 	payload := append(binary.AppendUvarint([]byte{kindAcked}, 1<<32+1), 1, 2)
@@ -100,8 +99,8 @@ func TestTopicNumberIsNotCut(t *testing.T) {
 	}
 }
 
-// TestTornIsNotDamage: what a power cut leaves of a segment is not told as damage, however much is missing. What had been
-// synced and is unreadable is damage.
+// TestTornIsNotDamage: what a power cut leaves of a segment is not reported as damage, however much is missing. An unreadable part
+// that had been synced is damage.
 func TestTornIsNotDamage(t *testing.T) {
 	payload := leasePayload(make([]record.Lease, punctual.MaxClaim))
 	large := frameOf(append([]byte{kindLease}, bytes.Repeat(payload[1:], 20)...))
@@ -124,6 +123,11 @@ func TestTornIsNotDamage(t *testing.T) {
 		{"a hole", nil, hole, true, false},
 		{"the synced part ends early", nil, whole[:len(header)+3], true, true},
 		{"the header is unreadable", nil, whole[1:], true, true},
+		{"cut at the end of the synced part", nil, whole[:len(header)+len(synced)], false, false},
+		{"cut between two frames of the synced part", nil, whole[:len(header)], true, true},
+		{"cut behind the clock", nil, synced, true, true},
+		{"cut to nothing", nil, []byte{}, true, true},
+		{"nothing, and the segment before is there", whole, []byte{}, false, false},
 		{"the header is unreadable, and the segment before is there", whole, whole[1:], true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -149,5 +153,17 @@ func TestTornIsNotDamage(t *testing.T) {
 				t.Errorf("told %d times, %+v; want it told: %v, as damage: %v", len(told), told, c.told, c.damage)
 			}
 		})
+	}
+}
+
+// TestTheFirstSegmentMayBeEmpty: no segment was deleted for the one with number 1, so it may never have been synced.
+func TestTheFirstSegmentMayBeEmpty(t *testing.T) {
+	fs := vfs.NewMem()
+	f, err := fs.Create(Name(1), vfs.WriteCategoryUnspecified)
+	if err = errkind.JoinClose(err, f); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(fs, "", func(u Unreadable) error { return errors.New("it was told as damage") }); err != nil {
+		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// openLog is a log in memory with its first segment begun.
+// openLog returns a log on a file system in memory, with its first segment begun.
 func openLog(t *testing.T) (*Log, vfs.FS) {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -67,7 +68,7 @@ func (f *slowFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) 
 	return f.FS.Create(name, c)
 }
 
-// TestReplacementsAtOnce: each begins a segment of its own, and the leases stay.
+// TestReplacementsAtOnce: of several concurrent replacements each begins a segment of its own, and the lease stays.
 func TestReplacementsAtOnce(t *testing.T) {
 	l, mem := openLog(t)
 	slow := &slowFS{FS: mem}
@@ -96,8 +97,8 @@ func TestReplacementsAtOnce(t *testing.T) {
 	}
 }
 
-// TestReplaceKeepsWhatTheBarrierDoesNotCover: until the barrier holds the older segments stay, and what is appended
-// meanwhile goes into the new one.
+// TestReplaceKeepsWhatTheBarrierDoesNotCover: when the barrier fails the older segments stay, and a lease that is appended
+// meanwhile is kept, too. When the barrier succeeds only the leases that there are stay.
 func TestReplaceKeepsWhatTheBarrierDoesNotCover(t *testing.T) {
 	l, mem := openLog(t)
 	other := someLease
@@ -124,4 +125,69 @@ func TestReplaceKeepsWhatTheBarrierDoesNotCover(t *testing.T) {
 	if c := contentsOf(t, mem); len(c.leases) != 1 || c.leases[9].Token != 10 {
 		t.Errorf("leases %v are left, want the one that there is", c.leases)
 	}
+}
+
+// TestEachSegmentHasTheClock: a new segment has the clock, also within the millisecond in which the old one got it. The old one is
+// deleted, and after a kill the clock starts again at what is left (P8).
+func TestEachSegmentHasTheClock(t *testing.T) {
+	l, mem := openLog(t)
+	before := l.ClockLogged()
+	if err := l.Replace(func() []record.Lease { return nil }, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if now := l.Clock(); now != before {
+		t.Fatalf("this test shows nothing: the clock says %d, and %d was written before", now, before)
+	}
+	if segments, err := Segments(mem, "store"); err != nil || len(segments) != 1 || segments[0] != 2 {
+		t.Fatalf("segments %v, %v; want the second alone", segments, err)
+	}
+	if c := contentsOf(t, mem); !c.Timed || c.Clock != before {
+		t.Errorf("P8: the clock in the log is %d, known: %v; want %d", c.Clock, c.Timed, before)
+	}
+	// A clock that a transaction made durable at a later time stays as well.
+	l.MarkDurable(1, before+50)
+	if err := l.Replace(func() []record.Lease { return nil }, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if c := contentsOf(t, mem); c.Clock != before+50 {
+		t.Errorf("P8: the clock in the log is %d, want %d", c.Clock, before+50)
+	}
+}
+
+// killedFS is a file system whose process is killed after it has removed so many files.
+type killedFS struct {
+	vfs.FS
+	left int
+}
+
+var errKilled = errors.New("the process is killed")
+
+func (f *killedFS) Remove(name string) error {
+	if f.left == 0 {
+		return errKilled
+	}
+	f.left--
+	return f.FS.Remove(name)
+}
+
+// TestReplaceDeletesTheNewestFirst: a replacement that failed leaves a segment which was never synced behind one that was. A kill while
+// both are deleted must not leave the former alone in front of the new segment, because there it would look damaged.
+func TestReplaceDeletesTheNewestFirst(t *testing.T) {
+	l, mem := openLog(t)
+	none := func() []record.Lease { return nil }
+	if err := l.Replace(none, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.start(3); err != nil { // as a replacement does that cannot write to a full disk then
+		t.Fatal(err)
+	}
+	l.FS = &killedFS{FS: mem, left: 1}
+	if err := l.Replace(none, func() error { return nil }); err == nil || !strings.Contains(err.Error(), errKilled.Error()) {
+		t.Fatalf("this test shows nothing: replace: %v", err)
+	}
+	l.FS = mem
+	if segments, err := Segments(mem, "store"); err != nil || len(segments) != 2 {
+		t.Fatalf("segments %v, %v; want the new one and one that was not deleted", segments, err)
+	}
+	contentsOf(t, mem)
 }

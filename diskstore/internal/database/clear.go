@@ -8,7 +8,7 @@ import (
 )
 
 // clearKeeps is how many messages may stay in a topic whose other messages are cleared. The IDs of all messages of a topic
-// are in one range of keys, which is deleted, so the IDs that stay are written anew. With the longest IDs that is about 2 MiB.
+// are in one range of keys, which is deleted, so the IDs that stay are written anew. With the longest IDs that is about 1.5 MiB.
 const clearKeeps = 10_000
 
 // Clear removes all live messages of a topic, or all dead ones, in one transaction: it deletes ranges of keys, whose number does
@@ -19,14 +19,14 @@ type Clear struct {
 	of   Order // the messages to remove: Live or Dead
 	stay Order // the messages that stay: the other order
 	snap *pebble.Snapshot
-	// What the topic had when the clear began, to learn whether what stays has changed since.
+	// Topic.dead, deadLeft and version when the clear began. Current compares them to find out whether what stays has changed since.
 	dead, deadLeft int64
 	version        uint64
 
 	kept []keptID
 }
 
-// keptID is the key of an ID whose message stays, and where that is.
+// keptID is the key of an ID whose message stays, and the place of the message as the value of that key.
 type keptID struct{ key, place []byte }
 
 // Clear begins to remove all live messages of a topic, or all dead ones. It returns nil if they are fewer than least, because

@@ -17,19 +17,19 @@ import (
 // were deleted among others that stay, it compacts the stretches in which at most half of the bytes are not deleted.
 
 const (
-	reclaimBytes  = 64 << 20 // what a stretch must hold to be worth it,
-	reclaimShare  = 4        // and which part of all tables
-	reclaimLow    = 4 << 20  // what a stretch must hold when space is low
+	reclaimBytes  = 64 << 20 // how many bytes a stretch must hold at least to be compacted,
+	reclaimShare  = 4        // and it must also hold a quarter of what all files take
+	reclaimLow    = 4 << 20  // how many bytes a stretch must hold when space is low
 	reclaimLeast  = 1 << 20  // a topic with less is not examined again until more of its messages are deleted
-	reclaimTopics = 1000     // how many topics are examined while the write lock is held
-	removedShare  = 4        // the part of its messages that must have left a topic before all its keys are read
+	reclaimTopics = 1000     // how many topics are examined at a time while the write lock is held
+	removedShare  = 4        // all keys of a topic are read when as many messages have left it as a quarter of those that stay
 )
 
 // Reclaimer frees the space of deleted messages. It is for one goroutine.
 type Reclaimer struct {
 	db *DB
-	// left is how many bytes a stretch still held after its last compaction, because they live or a reader used them, by its
-	// beginning. The stretch is compacted again only when it has grown beyond that.
+	// left is how many bytes a stretch still held after its last compaction, because they are not deleted or a reader used them, by
+	// the first key of the stretch. The stretch is compacted again only when it has grown beyond that by what Run is given as least.
 	left map[string]uint64
 }
 
@@ -52,8 +52,8 @@ func (db *DB) Worth(spaceLow bool) uint64 {
 	return max(reclaimBytes, db.kv.Metrics().DiskSpaceUsage()/reclaimShare)
 }
 
-// Run compacts the stretches that hold at least so many bytes in tables. It is called without the write lock; locked calls
-// a function with it held.
+// Run compacts the stretches that hold least bytes or more in tables. It is called without the write lock; locked calls a function
+// with the lock held.
 func (r *Reclaimer) Run(ctx context.Context, least uint64, locked func(context.Context, func()) error) error {
 	db := r.db
 	if db.kv.Metrics().DiskSpaceUsage() < least {
@@ -105,7 +105,8 @@ func (r *Reclaimer) Run(ctx context.Context, least uint64, locked func(context.C
 	return nil
 }
 
-// compact compacts those stretches that are worth it, and returns what the largest one holds afterwards.
+// compact compacts those stretches that hold least bytes more than after their last compaction, and returns what the largest one of all
+// holds afterwards.
 func (r *Reclaimer) compact(ctx context.Context, stretches []stretch, least uint64) (held uint64, err error) {
 	kv := r.db.kv
 	for _, st := range stretches {
@@ -127,17 +128,17 @@ func (r *Reclaimer) compact(ctx context.Context, stretches []stretch, least uint
 	return held, nil
 }
 
-// mark is a place among keys that live, with what lives before it.
+// mark is a key in a stretch, with how many bytes of the stretch before it are not deleted.
 type mark struct {
 	key  []byte
 	live int64 // bytes, not compressed
 }
 
-// markEvery is about how many bytes live between two marks.
+// markEvery is about how many bytes that are not deleted lie between two marks.
 const markEvery = 64 << 10
 
-// compactAmong compacts the parts of a stretch in which at most half lives. While a part is compacted it takes as much more
-// space as lives in it, so in no part lives more than reclaimBytes.
+// compactAmong compacts the parts of a stretch in which at most half of the bytes are not deleted. Until a part is compacted, the copy
+// of these bytes takes room in addition, so no part that is compacted has more than reclaimBytes of them.
 func (r *Reclaimer) compactAmong(ctx context.Context, st stretch, least uint64) error {
 	if size, err := r.db.kv.EstimateDiskUsage(st.from, st.to); err != nil || size < least {
 		return err
@@ -170,7 +171,7 @@ func (r *Reclaimer) divide(ctx context.Context, marks []mark, least uint64) erro
 	return r.divide(ctx, marks[half:], least)
 }
 
-// marks reads the keys that live in a stretch.
+// marks reads the keys in a stretch that are not deleted. The first mark is at the beginning of the stretch, the last one at its end.
 func (db *DB) marks(ctx context.Context, st stretch) ([]mark, error) {
 	it, err := db.kv.NewIter(&pebble.IterOptions{LowerBound: st.from, UpperBound: st.to})
 	if err != nil {
@@ -196,14 +197,15 @@ func (db *DB) noteGarbage(t *Topic) {
 	}
 }
 
-// garbage is where deleted messages of a topic may take room.
+// garbage says where deleted messages of a topic may take room.
 type garbage struct {
-	stretches []stretch // in which all keys are deleted
+	stretches []stretch // the stretches in which all keys are deleted
 	among     bool      // many messages were deleted, perhaps among others that stay
 }
 
-// stretches removes up to n topics from db.garbage. It returns for each the stretches in which all keys are deleted, by the
-// topic's counts and lowest positions. If these are wrong nothing is lost, because a compaction drops only deleted keys.
+// stretches removes up to n topics from db.garbage. For each that is not deleted it returns the stretches in which all keys are
+// deleted, by the topic's counts and lowest positions. If these are wrong nothing is lost, because a compaction drops only deleted
+// keys.
 func (db *DB) stretches(n int) map[*Topic]garbage {
 	// The oldest come first, because topics to examine again are added at the end.
 	ts := db.garbage[:min(n, len(db.garbage))]
@@ -226,7 +228,7 @@ func (db *DB) stretches(n int) map[*Topic]garbage {
 		if t.live == 0 && t.dead == 0 {
 			g.stretches = append(g.stretches, wholeStretch(keyID, t.num))
 		}
-		// The reclaimer then reads all keys of the topic, so among is set only when many messages were deleted.
+		// among has the reclaimer read all keys of the topic, so it is set only when many messages were deleted.
 		if g.among = t.removed > 0 && t.removed >= (t.live+t.dead)/removedShare; g.among {
 			t.removed = 0
 		}

@@ -1,5 +1,6 @@
 // Package database keeps the messages of the embedded store on disk. It has records in order of their time, the place
-// of each ID, counts, and the numbers that are used up. It knows neither leases nor waiting claims.
+// of each ID, counts, topics with their settings, what is kept of finished messages, the clock, and the numbers that are used up. It
+// knows neither leases nor waiting claims.
 //
 // The methods have topics, positions, IDs and records as arguments; keys and batches stay inside, so that another engine could
 // replace this one. It has to promise:
@@ -8,10 +9,10 @@
 //     [Tx.Wait] returns when the transaction and all before it are durable. A power cut takes the last ones, never one
 //     from among others.
 //  2. A transaction sees what it wrote itself: [Tx.Find], [Tx.Read] and [Tx.Remembered] answer as after the transaction is
-//     applied.
-//  3. Counts, IDs and low watermarks follow each verb. There is no verb that changes one without the others.
+//     applied. They need not see what [Tx.Clear] and [Tx.DeleteTopic] have deleted.
+//  3. Counts, IDs and low watermarks follow each change of messages. No method changes messages without them.
 //  4. [DB.ReadDue] is in order of position. [DB.Live] needs no lock. A [Snapshot] does not change.
-//  5. [Tx.Put] of a message that is there keeps its body, so an engine may write the rest alone.
+//  5. [Tx.Put] of a message that is there is called with the body that the message has, so an engine may write the rest alone.
 //  6. [DB.Load] refuses a database that knows less than the durable marker says.
 //  7. Files are changed through failstop only, and damage that a read encounters fails the store.
 //
@@ -46,7 +47,7 @@ type Options struct {
 	FS vfs.FS
 	// State is failed on damage, and on failures after which the engine cannot go on.
 	State *failstop.State
-	// Log gets what the engine complains of.
+	// Log receives the errors that the engine reports.
 	Log *slog.Logger
 	// CacheBytes is the size of the block cache, beside the engine's buffers for writes.
 	CacheBytes int64
@@ -54,7 +55,7 @@ type Options struct {
 	Format uint32
 	// ReadOnly opens the database without changing a file.
 	ReadOnly bool
-	// Swept, unless nil, is called with the number of keys that a step of a sweep has passed, deleted ones included.
+	// Swept, unless nil, is called with the number of keys that a step of a sweep, or a ReadDue, has passed, deleted ones included.
 	Swept func(order Order, keys int)
 }
 
@@ -65,11 +66,11 @@ type DB struct {
 	state *failstop.State
 	kv    *pebble.DB
 
-	// What follows is guarded by the write lock, unless its type has a lock of its own.
+	// The fields that follow are guarded by the write lock, except the atomic ones.
 
-	written bool // the format is on disk
+	written bool // the format is on disk, or in a transaction that is being applied
 	// single is the number from which on the keys of a message are written once between two deletions, so that they go by single
-	// deletions (Tx.erase). singleWritten says that it is on disk.
+	// deletions (Tx.erase). singleWritten says that single is on disk, or in a transaction that is being applied.
 	single        uint64
 	singleWritten bool
 	last          uint64 // number of the last transaction
@@ -100,8 +101,9 @@ type DB struct {
 	ranges atomic.Int64
 }
 
-// Open opens the database in a directory, and makes it unless it is to be read only. It returns when the engine has opened, or
-// the store has failed meanwhile: the engine may hang, or be stopped. An engine that panics on what it reads is damaged.
+// Open opens the database in a directory, and makes it unless it is to be read only. It returns when the engine has opened or refused,
+// or when the store has failed meanwhile, because then the engine may hang, or be stopped. A panic of the engine on what it reads is
+// taken for damage.
 func Open(dir string, o Options) (*DB, error) {
 	db := &DB{opt: o, dir: dir, state: o.State, large: make(map[*Topic]struct{}), largeFrom: LargeTopic, changes: newChanges()}
 	db.remembering.Store(1)
@@ -131,8 +133,8 @@ func Open(dir string, o Options) (*DB, error) {
 	}
 }
 
-// openError gives an error of opening the database its kind. The engine does not mark all
-// of its complaints about damaged files, but what is neither permission nor space is one.
+// openError gives an error of opening the database its kind. The engine does not mark all of its errors about damaged files, so every
+// error that does not come from the operating system (errkind.RefusedBySystem) counts as damage.
 func openError(err error) error {
 	if err == nil {
 		return nil
@@ -143,7 +145,7 @@ func openError(err error) error {
 	case errors.Is(known, punctual.ErrCorrupt) || errors.Is(known, punctual.ErrNoSpace) || errors.Is(err, os.ErrPermission):
 		return known
 	case errkind.RefusedBySystem(err):
-		return fmt.Errorf("database: %w: %v", punctual.ErrStoreFailed, err)
+		return fmt.Errorf("%w: %v", punctual.ErrStoreFailed, known)
 	}
 	return fmt.Errorf("database: %w: %v", punctual.ErrCorrupt, err)
 }
@@ -158,7 +160,7 @@ const (
 	cachedBuffers = 2
 )
 
-// engineOptions are Pebble's; docs/performance.md has the measurements behind the sizes.
+// engineOptions returns the options of Pebble. docs/decisions/0084 gives the reason for the size of the cache.
 func (db *DB) engineOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS: db.opt.FS, Logger: engineLog{db}, ReadOnly: db.opt.ReadOnly,
@@ -176,7 +178,7 @@ func (db *DB) engineOptions() *pebble.Options {
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) {
 				if errors.Is(err, failstop.ErrReadsEnded) {
-					return // by Close
+					return // the store is being closed, which has ended a compaction
 				}
 				db.opt.Log.Error("the database cannot write in the background", "dir", db.dir, "error", errkind.Plain(err))
 			},
@@ -198,15 +200,15 @@ func (db *DB) engineOptions() *pebble.Options {
 	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
 	for i := range o.Levels {
 		// Filters spare the search for an ID in tables that do not have it. The last level has most of the keys. Its filters are
-		// read for new IDs alone (lookReader), because other IDs are there as a rule.
+		// read for new IDs alone (lookReader), because a search for any other ID mostly finds the ID.
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		o.Levels[i].Compression = func() *block.CompressionProfile { return block.FastestCompression }
 	}
 	return o
 }
 
-// maxOpenFiles is how many tables the engine keeps open: a quarter of what the process may have open, because clients and
-// other files need theirs.
+// maxOpenFiles is how many tables the engine keeps open: a quarter of the files that the process may have open, because clients and
+// other files need theirs, and 1000 at most.
 func maxOpenFiles(limit uint64) int {
 	if limit == 0 {
 		return 1000
@@ -215,7 +217,7 @@ func maxOpenFiles(limit uint64) int {
 }
 
 // engineLog receives the engine's log. The engine calls Fatalf after failures after which it cannot go on. If Fatalf
-// returned, a write whose fsync failed would be reported as done. If it exited, the program of our user would end. So Fatalf
+// returned, a write whose fsync failed would be reported as done. If Fatalf exited, the program of our user would end. So Fatalf
 // fails the store and stops the calling goroutine for ever; whoever waits for that goroutine waits for State.Failed, too.
 type engineLog struct{ db *DB }
 
@@ -261,12 +263,12 @@ func (db *DB) Close() error {
 type Stats struct {
 	TableBytes uint64 // in tables
 	DiskBytes  uint64 // in all files
-	Flushes    int64  // since it was opened
-	Flushing   int64  // under way
-	Compacting int64  // under way
+	Flushes    int64  // since the database was opened
+	Flushing   int64  // flushes under way
+	Compacting int64  // compactions under way
 }
 
-// Stats needs no lock.
+// Stats returns the numbers of this moment. It needs no lock.
 func (db *DB) Stats() Stats {
 	m := db.kv.Metrics()
 	total := m.Total()
@@ -306,18 +308,18 @@ func (db *DB) Live(topic uint32, at record.Position) ([]byte, error) {
 	return db.get(posKey(Live, topic, at))
 }
 
-// Limits say how much a read returns. It returns one message at least, if there is one.
+// Limits say how much a read returns. If a message is due by Until and lies at Stop or before, the read returns one message at least.
 type Limits struct {
-	Until int64 // Unix milliseconds of the last position
-	// Stop is the last position that is read, unless it is zero. With it nothing is known of what lies after it.
+	Until int64 // the latest due time that is read, in Unix milliseconds
+	// Stop is the last position that is read, unless Stop is zero. The read then finds out nothing about messages after Stop.
 	Stop     record.Position
-	Messages int   // how many
-	Bytes    int64 // in records, with Overhead for each
+	Messages int   // how many messages are read at most
+	Bytes    int64 // how many bytes the records may have, with Overhead for each, but for the last of them
 	Overhead int64
 }
 
 // ReadDue reads the live messages of a topic after a position. next is the position of the first message that it did not
-// read, MaxPosition if there is none.
+// read, MaxPosition if there is none. If l.Stop is given and is reached, next is the position after l.Stop.
 func (db *DB) ReadDue(t *Topic, after record.Position, l Limits) (read []record.Stored, next record.Position, err error) {
 	next = record.MaxPosition
 	if l.Stop != (record.Position{}) {
@@ -345,7 +347,7 @@ func (db *DB) ReadDue(t *Topic, after record.Position, l Limits) (read []record.
 	return read, next, db.state.ReadError("topic "+t.name, errkind.JoinClose(it.Error(), it))
 }
 
-// passLimit is how many deleted messages a read under the write lock may pass, about.
+// passLimit is about how many deleted messages a read under the write lock may pass.
 const passLimit = 8192
 
 // NextRun finds the next messages of a topic: first is the first live one at or after a position, MaxPosition if there is
@@ -382,7 +384,8 @@ func (db *DB) NextRun(ctx context.Context, topic uint32, from record.Position, u
 	return first, stop, db.state.ReadError("read a topic", cmp.Or(err, ctx.Err()))
 }
 
-// iterate returns an iterator over a topic's messages in one order, from a position up to another. It must be closed.
+// iterate returns an iterator over a topic's messages in one order, from a position up to another one, which is not included unless it
+// is MaxPosition. The iterator must be closed.
 func (db *DB) iterate(from pebble.Reader, order Order, topic uint32, lower, to record.Position) (*pebble.Iterator, error) {
 	upper := after(topicKey(byte(order), topic))
 	if to != record.MaxPosition {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// deepError is as the errors of the engine are: its text has several lines, and a stack when it is logged.
+// deepError is an error like those of the engine: its text has several lines, and its format %+v has a stack, too.
 type deepError struct{}
 
 func (deepError) Error() string { return "an error of the database\n<corruption detail carrier>" }
@@ -31,7 +33,7 @@ func (e deepError) Format(f fmt.State, _ rune) {
 	fmt.Fprintf(f, "%s\n(1) attached stack trace\n  | /pebble/db.go:1", e.Error())
 }
 
-// TestComplaintsAreOneLine in the log, where the level is not debug.
+// TestComplaintsAreOneLine: each error that the engine reports is one line of the log, unless the level of the log is debug.
 func TestComplaintsAreOneLine(t *testing.T) {
 	logged := &bytes.Buffer{}
 	db := &DB{opt: Options{Log: slog.New(slog.NewTextHandler(logged, nil))}}
@@ -47,7 +49,8 @@ func TestComplaintsAreOneLine(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses what it must not go on from, and writes nothing first.
+// TestLoadRefuses: Load refuses a database without a transaction that was durable, and one of another format. It needs no file that
+// can be written, and the database is loaded as before after the refusals.
 func TestLoadRefuses(t *testing.T) {
 	mem := vfs.NewMem()
 	db, _ := openIn(t, mem, 0)
@@ -86,8 +89,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// A store that was made before there were single deletions has messages whose keys were written more than once. They go by plain
-// deletions, and those that are stored from then on by single ones.
+// A store that was made before there were single deletions has messages whose keys were written more than once. These messages go by
+// plain deletions, and messages that are stored from then on by single deletions.
 func TestMessagesFromBeforeSingleDeletions(t *testing.T) {
 	mem := vfs.NewMem()
 	db, _ := openIn(t, mem, 0)
@@ -114,7 +117,7 @@ func TestMessagesFromBeforeSingleDeletions(t *testing.T) {
 		}
 		return p
 	}
-	commit(func(tx *Tx) { // as a program that knows no single deletions writes over a record, and over the place of an ID
+	commit(func(tx *Tx) { // writes over a record, and over the place of an ID, as a program did that knew no single deletions
 		tx.set(posKey(Live, topic.num, place(tx, "rewritten").At), message("rewritten").Encode())
 		from := place(tx, "moved")
 		to := from
@@ -125,8 +128,8 @@ func TestMessagesFromBeforeSingleDeletions(t *testing.T) {
 		tx.set(posKey(Live, topic.num, to.At), later.Encode())
 		tx.set(idKey(keyID, topic.num, "moved"), to.value())
 	})
-	// From here on as a program that knows them, as Load begins with such a store. The values are still in the engine's buffer, all
-	// of them; the engine drops those that were written over when it makes a table.
+	// From here on the database uses single deletions, as after Load of such a store. The store is not opened again, so that all values
+	// are still in the engine's buffer; the engine drops those that were written over when it makes a table.
 	db.single = db.next
 	before := misused.Load()
 	gone := []string{"rewritten", "moved", "new"}
@@ -181,5 +184,72 @@ func TestMessagesFromBeforeSingleDeletions(t *testing.T) {
 	db, _ = openIn(t, mem, db.LastTxn())
 	if err := db.Close(); err != nil || !db.singleWritten || db.single != from {
 		t.Errorf("single deletions begin at message %d (on disk: %v), %v; want %d as before", db.single, db.singleWritten, err, from)
+	}
+}
+
+// TestDamageFailsTheStore: a value that cannot be read is the error of the read, and fails the store, in a snapshot and in a transaction.
+func TestDamageFailsTheStore(t *testing.T) {
+	mem := vfs.NewMem()
+	db, _ := openIn(t, mem, 0)
+	tx := db.Begin(1000)
+	topic := addTopic(t, tx, "orders")
+	tx.Remember(topic, "other", 2000) // because a topic in which nothing is remembered is not asked
+	tx.set(idKey(keyID, topic.num, "damaged"), []byte{keyLive, 1})
+	tx.set(idKey(keyFinished, topic.num, "damaged"), []byte{1})
+	mustApply(t, tx)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for what, read := range map[string]func(db *DB, t *Topic) error{
+		"a place in a snapshot": func(db *DB, t *Topic) error {
+			snap := db.Snapshot()
+			_, err := snap.Find(t.num, "damaged")
+			return errors.Join(err, snap.Close())
+		},
+		"a place in a transaction": func(db *DB, t *Topic) error {
+			_, err := db.Begin(1000).Find(t, "damaged", nil)
+			return err
+		},
+		"a remembered ID": func(db *DB, t *Topic) error {
+			_, err := db.Begin(1000).Remembered(t, "damaged", nil)
+			return err
+		},
+	} {
+		// It is opened to be read alone, because a failed database that may write cannot be closed.
+		state := failstop.New("store", quiet, time.Minute)
+		db, err := Open("store", Options{FS: failstop.ReadOnly{FS: mem}, State: state, Log: quiet, Format: testFormat, ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := db.Load(0)
+		if err != nil || state.HasFailed() {
+			t.Fatalf("the damage was met at once: %v", err)
+		}
+		if err := read(db, stored.Topics[0].Topic); !errors.Is(err, punctual.ErrCorrupt) || !state.HasFailed() {
+			t.Errorf("%s that is damaged: %v, store failed %v; want ErrCorrupt, and that it has failed", what, err, state.HasFailed())
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestOpenErrors: an error of opening has the kind that callers know, and the text names what to do where Classify knows that.
+func TestOpenErrors(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want error
+		text string
+	}{
+		{errors.New("a manifest without sense"), punctual.ErrCorrupt, "a manifest without sense"},
+		{&os.PathError{Op: "open", Path: "a", Err: syscall.EIO}, punctual.ErrStoreFailed, "input/output error"},
+		{&os.PathError{Op: "open", Path: "a", Err: syscall.EMFILE}, punctual.ErrStoreFailed, "raise RLIMIT_NOFILE"},
+		{&os.PathError{Op: "open", Path: "a", Err: syscall.ENFILE}, punctual.ErrStoreFailed, "raise RLIMIT_NOFILE"},
+		{&os.PathError{Op: "write", Path: "a", Err: syscall.ENOSPC}, punctual.ErrNoSpace, "no space left"},
+		{&os.PathError{Op: "open", Path: "a", Err: syscall.EACCES}, os.ErrPermission, "may write to"},
+	} {
+		if err := openError(c.err); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%v: %v, want %v with the text %q", c.err, err, c.want, c.text)
+		}
 	}
 }

@@ -11,10 +11,10 @@ import (
 // since the last one. Smaller topics keep no count, and n messages make at most n / LargeTopic topics large.
 const LargeTopic = 1000
 
-// dueCount is how many live messages of a topic are due up to a time. It is guarded by the write lock, but for found.
+// dueCount is how many live messages of a topic are due at upTo or before. It is guarded by the write lock, but for found.
 type dueCount struct {
-	upTo int64
-	// n is that number. While the count is under way, n is how much the number has changed since the count began.
+	upTo int64 // Unix milliseconds
+	// n is how many these are. While the count is under way, n is how much their number has changed since the count began.
 	n int64
 	// found is the result of the count, or stillCounting or nobodyCounts.
 	found atomic.Int64
@@ -25,7 +25,7 @@ const (
 	nobodyCounts  = -2
 )
 
-// add adds n messages that are due at ms; n is negative when messages leave.
+// add adds n messages that are due at ms to the count, which may be nil; n is negative when messages leave.
 func (c *dueCount) add(ms, n int64) {
 	if c != nil && ms <= c.upTo {
 		c.n += n
@@ -38,7 +38,7 @@ func (t *Topic) addDue(ms, n int64) {
 	t.counting.add(ms, n)
 }
 
-// Due is how many live messages of a topic are due, as far as that is known: Known of them lie before From. The caller counts
+// Due says how many live messages of a topic are due, as far as that is known: Known of them lie before From. The caller counts
 // the due messages from From on in the snapshot of the same moment.
 type Due struct {
 	From  record.Position

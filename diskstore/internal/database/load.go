@@ -32,7 +32,7 @@ type Loaded struct {
 // durable is a transaction that is known to have been durable: a database without it is damaged, and Load returns
 // punctual.ErrCorrupt. Load writes nothing, because the next Open is to notice the damage, too.
 func (db *DB) Load(durable uint64) (c Contents, err error) {
-	db.clock.Store(math.MinInt64) // the first transaction writes it
+	db.clock.Store(math.MinInt64) // so that the first transaction writes the clock
 	db.remembered.setFrom(db.remembered.endsFrom(record.MinPosition.Ms))
 	db.finished.setFrom(db.finished.endsFrom(record.MinPosition.Ms))
 	version, err := db.get([]byte(metaVersion))
@@ -83,7 +83,7 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 	for _, i := range infos {
 		t := newTopic(i.Name, i.Num)
 		t.live, t.dead, t.lowest = i.Live, i.Dead, i.Lowest
-		t.remembers.Store(db.remembering.Load()) // unless a sweep finds nothing
+		t.remembers.Store(db.remembering.Load()) // the topic may remember IDs, until a sweep finds that no topic does
 		if t.dead > 0 {
 			t.deadFrom = record.MinPosition
 		}

@@ -28,8 +28,8 @@ const (
 	changeEntries = 1 << 16
 	// lookShare is how many IDs a goroutine looks up at a time.
 	lookShare = 32
-	// lookBytes is what the records may take that were read ahead and not used yet, over all calls. What is beyond is read
-	// with the write lock held, one transaction after the other.
+	// lookBytes is how many bytes the records that were read ahead may take over all calls, from the read to Looks.Close. Other records
+	// are read with the write lock held, one transaction after the other.
 	lookBytes = 16 << 20
 )
 
@@ -37,7 +37,7 @@ const (
 type changes struct {
 	seed maphash.Seed
 	last []uint64 // the last transaction that has changed an ID of this entry
-	// every is the last transaction that has changed a range of IDs.
+	// every is the last transaction that has deleted a range of keys, by which any ID may have changed.
 	every uint64
 }
 
@@ -54,8 +54,8 @@ type Ask struct {
 	// New says that the ID is to be the ID of a new message. Most such IDs are not there, and whether the topic remembers them
 	// matters, too.
 	New bool
-	// Record says that the record of the message is of use if there is one. RecordIfRemembers says so of a record with a
-	// Remember.
+	// Record says that the caller needs the record of the message, if there is a message. RecordIfRemembers says so of a record that
+	// has a Remember. An Ask with New reads no record.
 	Record, RecordIfRemembers bool
 }
 
@@ -64,8 +64,8 @@ type Look struct {
 	topic  *Topic
 	seen   uint64 // the last transaction that was applied before the ID was read
 	place  Place
-	record *record.Record // nil if it was not read
-	// until is until when the ID of an Ask with New is remembered, in Unix milliseconds. It is known with remembers.
+	record *record.Record // nil if it was not read, or was taken out by Tx.Read
+	// until is until when the ID of an Ask with New is remembered, in Unix milliseconds. remembers says that until is known.
 	until     int64
 	remembers bool
 }
@@ -74,10 +74,10 @@ type Look struct {
 type Looks struct {
 	db    *DB
 	each  []Look
-	bytes atomic.Int64 // what the records take
+	bytes atomic.Int64 // how many bytes the records take
 }
 
-// At returns the i-th look, nil if nothing was asked.
+// At returns the i-th look, nil if l is nil.
 func (l *Looks) At(i int) *Look {
 	if l == nil {
 		return nil
@@ -85,7 +85,7 @@ func (l *Looks) At(i int) *Look {
 	return &l.each[i]
 }
 
-// Close gives back the memory of the records for those of other calls.
+// Close makes room for the records of other calls. l may be nil.
 func (l *Looks) Close() {
 	if l != nil {
 		l.db.ahead.Add(-l.bytes.Load())
@@ -117,7 +117,7 @@ func (db *DB) LookUp(asks []Ask) (*Looks, error) {
 	others.Wait()
 	if err := failed.Load(); err != nil {
 		l.Close()
-		if db.state.HasFailed() { // it met damage
+		if db.state.HasFailed() { // perhaps because of damage that this look has found
 			return nil, db.state.Failure()
 		}
 		return nil, *err
@@ -125,7 +125,7 @@ func (db *DB) LookUp(asks []Ask) (*Looks, error) {
 	return l, nil
 }
 
-// share looks up the IDs [from, end).
+// share looks up the IDs of asks[from:end].
 func (l *Looks) share(asks []Ask, from, end int) (err error) {
 	r := lookReader{db: l.db, seen: l.db.applied.Load()}
 	defer func() { err = l.db.state.ReadError("look an ID up", errors.Join(err, r.close())) }()
@@ -163,8 +163,8 @@ func (l *Looks) lookOld(a *Ask, k *Look) (err error) {
 	return err
 }
 
-// record reads a record, unless the records that were read ahead take too much memory. It is nil also when the message has gone
-// since its place was read.
+// record reads a record. It returns nil if the records that were read ahead take too much memory already, or if the message was moved
+// or deleted since its place was read.
 func (l *Looks) record(key []byte) (r *record.Record, err error) {
 	v, closer, err := l.db.kv.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -241,7 +241,8 @@ func (tx *Tx) holds(l *Look, t *Topic, key []byte) bool {
 	return l != nil && l.topic == t && *c.entry(key[1:]) <= l.seen && c.every <= l.seen
 }
 
-// changed notes that the transaction writes or deletes a key, if the key is one that a Look reads.
+// changed notes that the transaction writes or deletes a key, if that is the key of an ID or of a remembered ID. A record that is
+// written anew or deleted needs no note of its own, because its ID is noted, too (move, Rewrite).
 func (tx *Tx) changed(key []byte) {
 	if key[0] == keyID || key[0] == keyFinished {
 		*tx.db.changes.entry(key[1:]) = tx.Num

@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// filled is a database with the messages 0 to n-1 of one topic, all in tables of the last level.
+// filled returns a database with the messages 0 to n-1 of one topic, all in tables of the last level.
 func filled(t *testing.T, n, body int) (*DB, *Topic) {
 	t.Helper()
 	db, _ := openIn(t, vfs.NewMem(), 0)
@@ -60,7 +60,7 @@ func TestNewIDsReadNoBlocks(t *testing.T) {
 	db, topic := filled(t, 20_000, 100)
 	fresh := func(prefix string) (asks []Ask) {
 		for i := range ids {
-			asks = append(asks, Ask{Topic: topic, ID: fmt.Sprint(i, prefix), New: true}) // among those that are there
+			asks = append(asks, Ask{Topic: topic, ID: fmt.Sprint(i, prefix), New: true}) // sorts among the IDs that are there
 		}
 		return asks
 	}
@@ -85,8 +85,8 @@ func TestNewIDsReadNoBlocks(t *testing.T) {
 	}
 }
 
-// TestCacheBesideBuffers: the engine takes its buffers for writes off the size of its cache, and something is left for blocks all
-// the same. Else each look would read its blocks from files.
+// TestCacheBesideBuffers: the engine takes its buffers for writes off the size of its cache, and CacheBytes are left for blocks all
+// the same. Otherwise each look would read its blocks from files.
 func TestCacheBesideBuffers(t *testing.T) {
 	const ids = 100
 	db, topic := filled(t, 20_000, 100)
@@ -147,8 +147,8 @@ func TestRecordsReadAheadAreBounded(t *testing.T) {
 	}
 }
 
-// TestNothingRemembered: a topic is known to remember nothing when it is new, and when a sweep has found that no topic does; not
-// before.
+// TestNothingRemembered: a topic is known to remember nothing when it is new. Once it has remembered an ID, that is known again only
+// after a sweep has found that no topic remembers anything.
 func TestNothingRemembered(t *testing.T) {
 	db, topic := filled(t, 1, 0)
 	may := func(want bool, when string) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -25,18 +26,18 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// model is a database as maps. What it promises another engine has to promise, too.
+// model is a database as maps. It shows what any engine under this package has to promise.
 type model struct {
 	topics map[string]*modelTopic
 	clock  int64
-	last   uint64 // message number
+	last   uint64 // the number of the last new message
 }
 
 type modelTopic struct {
 	settings   punctual.Settings
-	messages   map[string]modelMessage // by ID
-	remembered map[string]int64        // by ID, until when
-	finished   map[string]punctual.Finished
+	messages   map[string]modelMessage      // by ID
+	remembered map[string]int64             // by ID, until when
+	finished   map[string]punctual.Finished // by ID
 }
 
 type modelMessage struct {
@@ -44,7 +45,7 @@ type modelMessage struct {
 	at    record.Position
 	body  string
 	died  punctual.DeathReason
-	// attempts were counted by records that were written anew.
+	// attempts is how often Rewrite has counted an attempt in the record.
 	attempts int
 }
 
@@ -79,10 +80,10 @@ func (t *modelTopic) lowest() record.Position {
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// misused is how often a database of openIn has said that a single deletion met two values.
+// misused is how often a database that openIn has opened has said that a single deletion met two values.
 var misused atomic.Int64
 
-// misuses is a log that counts how often the engine says that a single deletion met two values.
+// misuses is a handler of logs that counts in n how often the engine says that a single deletion met two values.
 type misuses struct {
 	slog.Handler
 	n *atomic.Int64
@@ -128,15 +129,15 @@ type run struct {
 	db      *DB
 	handles map[string]*Topic
 	now     model
-	then    []model // after each transaction since the last one that was waited for, that one first
+	then    []model // the models after the last transaction that was waited for and after each later one
 	durable uint64
 	pending []*Tx // applied and not waited for
 	// looks are those of someIDs in the topics that there were at some time since the database was opened.
 	looks map[*Topic]*Looks
 }
 
-// TestSlowModel compares the database with the model: in a transaction, after it, in a snapshot, and after a power cut. A
-// power cut leaves what was waited for, and perhaps the first of what was not.
+// TestSlowModel compares the database with the model: in a transaction, after it, in a snapshot, and after a
+// power cut. A power cut leaves the transactions that were waited for, and perhaps the first ones of those that were not.
 func TestSlowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &run{T: t, fs: vfs.NewCrashableMem(), handles: make(map[string]*Topic), looks: make(map[*Topic]*Looks), now: model{topics: make(map[string]*modelTopic), clock: 1000}}
@@ -336,12 +337,13 @@ func (r *run) look() {
 	r.looks[t] = l
 }
 
-// looked returns what was found of an ID at some time, as that of a new message or as that of one that is there; or nil.
+// looked returns what look found out about an ID at some time, by an Ask with New or by one with Record; nil if look was not called for
+// the topic.
 func (r *run) looked(t *Topic, id string) *Look {
 	return r.looks[t].At(2*slices.Index(someIDs, id) + rapid.IntRange(0, 1).Draw(r.T, "kind of look"))
 }
 
-// find compares what a transaction sees of an ID with the model, also by looks that may be out of date.
+// find compares what a transaction sees of an ID with the model. It gives the transaction looks that may be out of date.
 func (r *run) find(tx *Tx, t *Topic, m *modelTopic, id string) (Place, *record.Record) {
 	p, err := tx.Find(t, id, r.looked(t, id))
 	want := m.messages[id]
@@ -477,7 +479,7 @@ func (r *run) read() {
 	r.compare(r.db, r.now)
 }
 
-// countDue counts the due messages of each topic in a snapshot, as somebody who looks does: from where the last count ended.
+// countDue counts the due messages of each topic in a snapshot, from where the last count ended, as the store does for its statistics.
 // What changes meanwhile shows in the next count. Some counts are given up, and some begin while another one is under way.
 func (r *run) countDue() {
 	snap, then := r.db.Snapshot(), r.now.clone()
@@ -523,26 +525,23 @@ func (r *run) snapshot() {
 	snap, then := r.db.Snapshot(), r.now.clone()
 	r.transaction()
 	r.compareSnapshot(snap, then)
-	if err := snap.Close(); err != nil {
-		r.Fatal(err)
-	}
 }
 
-func (r *run) compare(db *DB, m model) {
-	snap := db.Snapshot()
-	r.compareSnapshot(snap, m)
-	if err := snap.Close(); err != nil {
-		r.Fatal(err)
-	}
-}
+func (r *run) compare(db *DB, m model) { r.compareSnapshot(db.Snapshot(), m) }
 
+// compareSnapshot compares a snapshot and closes it.
 func (r *run) compareSnapshot(snap *Snapshot, m model) {
-	if diff := r.difference(snap, m); diff != "" {
+	diff := r.difference(snap, m)
+	if err := snap.Close(); err != nil {
+		r.Fatal(err)
+	}
+	if diff != "" {
 		r.Fatal(diff)
 	}
 }
 
-// difference tells how a snapshot differs from the model, and that it is sound in itself.
+// difference tells in what a snapshot differs from the topics, messages and finished records of the model; "" if in nothing. What the verification of
+// the snapshot finds fails the test.
 func (r *run) difference(snap *Snapshot, m model) string {
 	infos, err := snap.Topics()
 	if err != nil {
@@ -583,6 +582,9 @@ func (r *run) difference(snap *Snapshot, m model) string {
 				return fmt.Sprintf("topic %s has in %c %v, want %v", i.Name, order, got, ids)
 			}
 		}
+		if diff := r.finishedDifference(snap, i, want); diff != "" {
+			return diff
+		}
 	}
 	if err := snap.VerifyRest(infos, v); err != nil {
 		r.Fatal(err)
@@ -590,7 +592,39 @@ func (r *run) difference(snap *Snapshot, m model) string {
 	return ""
 }
 
-// powerCut goes on with what a power cut leaves. Half of the time it is one that keeps some of what was not synced.
+// finishedDifference tells in what the finished records of a topic in a snapshot differ from those of the model, one by one, in the order
+// of their IDs, and in that in which they are deleted; "" if in nothing.
+func (r *run) finishedDifference(snap *Snapshot, i Info, m *modelTopic) string {
+	byID := slices.SortedFunc(maps.Values(m.finished), func(a, b punctual.Finished) int { return cmp.Compare(a.ID, b.ID) })
+	byEnd := slices.SortedStableFunc(slices.Values(byID), func(a, b punctual.Finished) int { return a.KeptUntil.Compare(b.KeptUntil) })
+	for _, want := range byID {
+		if got, ok, err := snap.Finished(i.Num, want.ID); err != nil || !ok || !reflect.DeepEqual(got, want) {
+			return fmt.Sprintf("the finished record of %s in %s is %+v, %v, %v; want %+v", want.ID, i.Name, got, ok, err, want)
+		}
+	}
+	var got []punctual.Finished
+	err := snap.FinishedByID(r.Context(), i.Num, func(f *punctual.Finished) bool {
+		got = append(got, *f)
+		return true
+	})
+	if err != nil || !reflect.DeepEqual(got, byID) {
+		return fmt.Sprintf("the finished records of %s by ID are %+v, %v; want %+v", i.Name, got, err, byID)
+	}
+	got = nil
+	all := FinishedRange{To: storekit.FinishedPlace{Until: math.MaxInt64}}
+	err = snap.FinishedByEnd(r.Context(), i.Num, all, func(_ storekit.FinishedPlace, f *punctual.Finished) bool {
+		if f != nil {
+			got = append(got, *f)
+		}
+		return true
+	})
+	if err != nil || !reflect.DeepEqual(got, byEnd) {
+		return fmt.Sprintf("the finished records of %s by their ends are %+v, %v; want %+v", i.Name, got, err, byEnd)
+	}
+	return ""
+}
+
+// powerCut goes on with what a power cut leaves. Half of the power cuts leave some of what was not synced.
 func (r *run) powerCut() {
 	cfg := vfs.CrashCloneCfg{}
 	if rapid.Bool().Draw(r.T, "keep some") {
@@ -620,8 +654,8 @@ func (r *run) powerCut() {
 	r.compare(r.db, r.now)
 }
 
-// TestForgetting: each remembered ID is forgotten when its time is over and not before, in steps. That holds also
-// when it is remembered anew while a step reads.
+// TestForgetting: each remembered ID, or finished record, is deleted by the steps of a sweep when its time is over and not before. That
+// holds also when it is kept anew between the two halves of a step.
 func TestForgetting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db, _ := openIn(t, vfs.NewMem(), 0)

@@ -31,7 +31,8 @@ func (s *Snapshot) Find(topic uint32, id string) (Place, error) {
 	if err != nil || v == nil {
 		return Place{}, err
 	}
-	return parsePlace(v)
+	p, err := parsePlace(v)
+	return p, s.db.state.ReadError("read the place of "+id, err)
 }
 
 // Get returns the record of a message, nil if it is not there.
@@ -82,9 +83,10 @@ type FinishedRange struct {
 	Backwards bool // it is read from its end
 }
 
-// FinishedByEnd calls f for the finished records of a topic in a range, in the order in which they are deleted, until f returns
-// false. The keys in that order are those of all topics together, and some lead to records that later ones have replaced. For each
-// key that leads to no record of the topic, f is called as well, with no record. at is up to where the range has been read then.
+// FinishedByEnd calls f for the finished records of a topic in a range, in the order in which they are deleted or backwards, until f
+// returns false. The keys in that order are those of all topics together, and some lead to records that later ones have replaced.
+// FinishedByEnd also calls f without a record: for each key of the topic whose record was replaced or deleted, and each time it passes
+// over keys of other topics. at is the place up to which the range has been read.
 func (s *Snapshot) FinishedByEnd(ctx context.Context, topic uint32, r FinishedRange, f func(at storekit.FinishedPlace, rec *punctual.Finished) bool) error {
 	it, err := s.snap.NewIter(&pebble.IterOptions{
 		LowerBound: forgetKey(keyRecordEnd, r.From.Until, topic, r.From.ID),
@@ -120,7 +122,7 @@ func (s *Snapshot) FinishedByEnd(ctx context.Context, topic uint32, r FinishedRa
 		if err != nil {
 			return errkind.JoinClose(err, it)
 		}
-		var current *punctual.Finished // nil when a later record has replaced the one of this key
+		var current *punctual.Finished // nil when the record of this key was replaced or deleted
 		if found && storekit.Millis(rec.KeptUntil) == until {
 			current = &rec
 		}
@@ -132,15 +134,15 @@ func (s *Snapshot) FinishedByEnd(ctx context.Context, topic uint32, r FinishedRa
 	return s.db.state.ReadError("read finished records", errkind.JoinClose(it.Error(), it))
 }
 
-// passOver says where the keys of a topic go on when an iterator has come to one of another topic, of: at is the place up to which
-// the topic's keys have been read, and seek leads there.
+// passOver says where the keys of topic go on when an iterator has come to a key of another topic, whose number is of and whose time
+// is until. at is the place up to which the keys of topic have been read, and seek moves the iterator there.
 func passOver(it *pebble.Iterator, until int64, of, topic uint32, backwards bool) (at storekit.FinishedPlace, seek func() bool) {
 	at.Until = until
-	if of > topic { // the other topic's keys stand behind those that the topic may have at the same time
+	if of > topic { // the key sorts after those that topic may have at the same time
 		at.Until++
 	}
 	if backwards {
-		// All before at is still to be read: the keys of the topic up to the last one of the time before.
+		// The keys of topic before at are still to be read, so the iterator goes to the last of those whose time is before at.Until.
 		return at, func() bool { return it.SeekLT(forgetKey(keyRecordEnd, at.Until-1, topic+1, "")) }
 	}
 	return at, func() bool { return it.SeekGE(forgetKey(keyRecordEnd, at.Until, topic, "")) }
@@ -156,7 +158,8 @@ func (s *Snapshot) Topics() ([]Info, error) {
 // each message, with a body of some MiB.
 const scanChecks = 64
 
-// Scan calls f for the messages of a topic in one order, from a position up to another, until f returns false.
+// Scan calls f for the messages of a topic in one order, from a position up to another one, which is not included unless it is
+// MaxPosition, until f returns false.
 func (s *Snapshot) Scan(ctx context.Context, topic uint32, order Order, from, to record.Position, f func(record.Position) (bool, error)) error {
 	return s.scan(ctx, topic, order, from, to, (*pebble.Iterator).First, (*pebble.Iterator).Next, f)
 }

@@ -48,7 +48,7 @@ func (tx *Tx) SweepDead(t *Topic, to record.Position, limit int) (*DeadSweep, er
 
 // Read finds the messages to remove. It needs no lock.
 func (s *DeadSweep) Read() error {
-	s.next = record.Position{Ms: s.began} // messages that die while Read runs, die at this time or later
+	s.next = record.Position{Ms: s.began} // a message that dies after the step began has this time of death or a later one
 	for ok := s.it.First(); ok; ok = s.it.Next() {
 		p, err := parsePosKey(s.it.Key())
 		if err != nil {
@@ -79,7 +79,7 @@ func (tx *Tx) RemoveSwept(s *DeadSweep) (more bool, err error) {
 		return false, nil
 	}
 	found := s.found
-	if t.deadLeft != s.left { // other transactions have removed dead messages meanwhile
+	if t.deadLeft != s.left { // other transactions have removed or requeued dead messages meanwhile
 		found = nil
 		for _, d := range s.found {
 			p, err := tx.Find(t, d.id, nil)
@@ -108,7 +108,7 @@ type kept struct {
 	// from is a key below which there is no key of ends. at is the time in from.
 	from []byte
 	at   atomic.Int64
-	// since has the keys of ids that were written since a sweep began to read; nil while no sweep reads.
+	// since has the keys of ids that were written since a step of a sweep began; nil while no step is under way.
 	since map[string]bool
 }
 
@@ -117,7 +117,7 @@ func (k *kept) setFrom(key []byte) {
 	k.at.Store(record.Time(key[1:]))
 }
 
-// endsFrom is where the keys of ends of a time begin.
+// endsFrom is the key at which the keys of ends of a time begin.
 func (k *kept) endsFrom(ms int64) []byte { return record.AppendTime([]byte{k.ends}, ms) }
 
 // kept returns the remembered IDs (Remembered) or the finished records (FinishedRecords).
@@ -128,8 +128,8 @@ func (db *DB) kept(of Order) *kept {
 	return &db.remembered
 }
 
-// ForgetSweep is one step of deleting finished IDs, or finished records, that are past their retention. One of each runs at a
-// time.
+// ForgetSweep is one step of deleting finished IDs, or finished records, that are past their retention. The caller runs at most one
+// of each at a time.
 type ForgetSweep struct {
 	db    *DB
 	of    *kept
@@ -177,7 +177,7 @@ func (s *ForgetSweep) Read() error {
 		if err != nil {
 			return errkind.JoinClose(err, s.it)
 		}
-		// Otherwise the ID was pushed again since, or has finished again and is kept longer.
+		// If the condition is false, the ID was pushed again since, or has finished again and is kept longer.
 		if len(v) >= 8 && record.Time(v) <= s.now {
 			o.key = key
 		}
@@ -199,7 +199,7 @@ func (tx *Tx) ForgetSwept(s *ForgetSweep) (more bool) {
 	}
 	next := s.next
 	if from := s.of.endsFrom(s.now + 1); len(since) > 0 && bytes.Compare(from, next) < 0 {
-		next = from // the time of what was written since then ends later
+		next = from // what was written since the step began is kept at least until then
 	}
 	if s.of == &tx.db.remembered && bytes.Equal(next, s.of.endsFrom(math.MaxInt64)) {
 		tx.db.remembering.Add(1) // nothing is remembered in any topic, because every remembered ID has its key of ends

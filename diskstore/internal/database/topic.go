@@ -25,7 +25,7 @@ type Topic struct {
 	lowest record.Position
 	// deadFrom is a position below which no dead message lies, MaxPosition if there are none.
 	deadFrom record.Position
-	// deadLeft counts the dead messages that were removed or revived, so that a sweep notices changes.
+	// deadLeft counts the dead messages that were removed or requeued, so that a sweep notices changes.
 	deadLeft int64
 	// removed counts the messages that were deleted or moved on disk since the reclaimer last read all keys of the topic. When
 	// the database is opened the number is not known, and is set to the number of messages.
@@ -34,7 +34,8 @@ type Topic struct {
 	// counting, the count under way.
 	large         bool
 	due, counting *dueCount
-	// version counts the changes of the topic's IDs: those of stored messages, remembered ones, and those of finished records.
+	// version changes whenever a message of the topic is stored, moved or deleted, and whenever an ID or a finished record is kept. It
+	// does not change when what was kept is deleted, because whoever compares versions may delete such a key again.
 	version uint64
 
 	// remembers is DB.remembering when the topic last remembered an ID, or may have; 0 if it never did. It changes with the write
@@ -78,8 +79,7 @@ func (t *Topic) mayRemember(db *DB) bool { return t.remembers.Load() == db.remem
 const SpareTopics = 1 << 16
 
 // AddTopics makes topics with the same settings: all of them or, when the store has too few numbers left, none. spare lets them
-// have the numbers of SpareTopics. The largest number is never given out, because the one after it would overflow to that of
-// another topic.
+// have the numbers of SpareTopics. The largest number is never given out, because db.topicNum, the number after it, would overflow.
 func (tx *Tx) AddTopics(names []string, set punctual.Settings, spare bool) ([]*Topic, error) {
 	db := tx.db
 	limit := uint32(math.MaxUint32)
@@ -104,7 +104,7 @@ func (tx *Tx) AddTopics(names []string, set punctual.Settings, spare bool) ([]*T
 func (tx *Tx) PutSettings(t *Topic, set punctual.Settings) {
 	settings, err := storekit.EncodeSettings(set)
 	if err != nil {
-		panic(err) // plain numbers and flags always encode; check refuses NaN
+		panic(err) // settings that were checked can always be encoded; the check refuses NaN
 	}
 	tx.set(nameKey(t.name), append(binary.BigEndian.AppendUint32(nil, t.num), settings...))
 }
@@ -115,8 +115,8 @@ func (tx *Tx) SetLowest(t *Topic, p record.Position) {
 	tx.set(topicKey(keyWatermark, t.num), p.Append(nil))
 }
 
-// Stale removes up to n topics from the list of those whose lowest position may be raised, and returns them. more says that
-// the list has others.
+// Stale removes up to n topics from the list of those whose lowest position may be raised, and returns them without deleted ones. more
+// says that the list has others.
 func (db *DB) Stale(n int) (ts []*Topic, more bool) {
 	cut := max(0, len(db.stale)-n)
 	for _, t := range db.stale[cut:] {
@@ -129,24 +129,24 @@ func (db *DB) Stale(n int) (ts []*Topic, more bool) {
 	return ts, cut > 0
 }
 
-// HasStale tells whether Stale would return a topic.
+// HasStale tells whether the list of Stale has topics, deleted ones included.
 func (db *DB) HasStale() bool { return len(db.stale) > 0 }
 
-// A deletion of a range costs every reader until it is flushed. The engine keeps such deletions of its buffer in one
-// list, and the first reader after each of them makes it anew. So a topic of few messages is deleted key by key, and
+// A deletion of a range costs every reader until the deletion is flushed. The engine keeps such deletions of its buffer in one
+// list, and the first reader after each of them makes the list anew. So a topic of few messages is deleted key by key, and
 // after some ranges the buffer is flushed.
 const (
-	DeleteSingly = 1000 // keys of IDs that are deleted one by one at most
-	DeleteRanges = 64   // ranges after which the engine's buffer is flushed
+	DeleteSingly = 1000 // keys of IDs of each kind (messages, remembered, finished records) that are deleted one by one at most
+	DeleteRanges = 64   // deleted ranges after which the engine's buffer is flushed
 )
 
-// TopicKeys are all keys of a small topic at one version of the topic.
+// TopicKeys are the keys of the messages, IDs and finished records of a small topic, at one version of the topic.
 type TopicKeys struct {
 	db      *DB
 	t       *Topic
 	version uint64
 	snap    *pebble.Snapshot
-	all     bool // the topic has no other keys
+	all     bool // no such key of the topic is missing
 	keys    [][]byte
 }
 
@@ -218,7 +218,7 @@ func (tx *Tx) DeleteTopic(t *Topic, k *TopicKeys) {
 // DeletedRanges is how many ranges were deleted since the engine's buffer was flushed for that. It needs no lock. Tests use it.
 func (db *DB) DeletedRanges() int { return int(db.ranges.Load()) }
 
-// FlushRanges flushes the engine's buffer when many ranges were deleted in it. It needs no lock.
+// FlushRanges begins to flush the engine's buffer if DeleteRanges ranges or more were deleted in it. It needs no lock.
 func (db *DB) FlushRanges() error {
 	if db.ranges.Load() < DeleteRanges {
 		return nil

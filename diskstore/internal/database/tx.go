@@ -28,8 +28,8 @@ type Tx struct {
 	counted []*Topic // topics whose counts changed, each once
 	lowered []*Topic // topics that got a message below their lowest position, each once
 	ranges  int      // how many ranges of keys it deletes
-	// own has the keys of messages and IDs that the transaction wrote in the first indexed bytes of the batch. The value of a
-	// deleted key is nil.
+	// own has the keys of messages, IDs and remembered IDs that the transaction wrote in the first indexed bytes of the batch. The
+	// value of a deleted key is nil.
 	own     map[string][]byte
 	indexed int
 }
@@ -47,7 +47,7 @@ func (tx *Tx) Size() int {
 
 // Apply makes the transaction visible to every later one. First it adds what every transaction writes: its number, the
 // clock if the time has moved on, counts, lowest positions, and the next block of message numbers when they run short. tokens
-// is the new limit below which all lease tokens are used up, 0 if it stays. If the disk hangs, Apply does.
+// is the new limit below which all lease tokens are used up, 0 if it stays. If the disk hangs, Apply hangs, too.
 func (tx *Tx) Apply(tokens int64) error {
 	db := tx.db
 	db.last = tx.Num
@@ -79,7 +79,7 @@ func (tx *Tx) Apply(tokens int64) error {
 	if tokens > 0 {
 		tx.set([]byte(metaToken), binary.BigEndian.AppendUint64(nil, uint64(tokens)))
 	}
-	// The new numbers are used at once, by transactions that are durable only with this one.
+	// The new numbers may be used at once, because the transactions that use them are durable only when this one is.
 	if db.limit < db.next || db.limit-db.next < NumberBlock/2 {
 		db.limit += NumberBlock
 		tx.set([]byte(metaSeq), binary.BigEndian.AppendUint64(nil, db.limit))
@@ -155,7 +155,7 @@ func (tx *Tx) batch() *pebble.Batch {
 }
 
 // get reads a key as it is once the transaction is applied, nil if it is not there, and tells whether the transaction
-// wrote it. The value is valid until the transaction ends.
+// wrote or deleted the key. It does not see what deleteRange has deleted. The value is valid until the transaction ends.
 func (tx *Tx) get(key []byte) (v []byte, own bool, err error) {
 	tx.index()
 	if v, own = tx.own[string(key)]; own {
@@ -165,8 +165,8 @@ func (tx *Tx) get(key []byte) (v []byte, own bool, err error) {
 	return v, false, err
 }
 
-// index adds to own what the transaction has written since the last call. Most transactions never read what they wrote, so the
-// index is made when one does.
+// index adds to own what the transaction has written since the last call. It is called before a read and not at each write, because
+// many transactions read nothing after they have written.
 func (tx *Tx) index() {
 	size := tx.Size()
 	if size <= max(tx.indexed, batchrepr.HeaderLen) {
@@ -206,15 +206,15 @@ func (tx *Tx) Find(t *Topic, id string, l *Look) (Place, error) {
 	}
 	p, err := parsePlace(v)
 	p.Own = own
-	return p, err
+	return p, tx.db.state.ReadError("read the place of "+id, err)
 }
 
-// Read returns the record of a message that must be there. l is what was found of its ID without the write lock; it may be nil,
-// and is used up.
+// Read returns the record of a message that must be there. l is what was found of its ID without the write lock; it may be nil. Read
+// takes the record out of l if l has it.
 func (tx *Tx) Read(t *Topic, p Place, l *Look) (*record.Record, error) {
 	if l != nil && l.record != nil && l.place == p && tx.holds(l, t, idKey(keyID, t.num, l.record.ID)) {
 		r := l.record
-		l.record = nil // the caller changes it
+		l.record = nil // because the caller may change the record
 		return r, nil
 	}
 	v, _, err := tx.get(posKey(p.Order, t.num, p.At))
@@ -260,7 +260,7 @@ func (tx *Tx) NextLive(t *Topic, from record.Position, until int64, skip func(se
 	return s, ok, tx.db.state.ReadError("topic "+t.name, errkind.JoinClose(cmp.Or(err, it.Error()), it))
 }
 
-// writes tells whether the transaction writes or deletes the key of a message or an ID.
+// writes tells whether the transaction has written or deleted the key of a message or an ID.
 func (tx *Tx) writes(key []byte) bool {
 	tx.index()
 	_, own := tx.own[string(key)]
@@ -282,10 +282,10 @@ func (tx *Tx) Remembered(t *Topic, id string, l *Look) (bool, error) {
 		return false, err
 	}
 	until, err := rememberedUntil(t, id, v)
-	return until > tx.now, err
+	return until > tx.now, tx.db.state.ReadError("read", err)
 }
 
-// rememberedUntil reads the value of a remembered ID. Of an ID that is not remembered it is the earliest time there is.
+// rememberedUntil reads the value of a remembered ID. For an ID that is not remembered it returns the earliest time there is.
 func rememberedUntil(t *Topic, id string, v []byte) (int64, error) {
 	switch {
 	case v == nil:
@@ -296,7 +296,7 @@ func rememberedUntil(t *Topic, id string, v []byte) (int64, error) {
 	return record.Time(v), nil
 }
 
-// Put stores a message as a live one, at the due time of its record, which must not be that of a dead message. from is where
+// Put stores a message as a live one, at the due time of its record. The record must not say that the message is dead. from is where
 // the message was; a message from nowhere is new and gets a number of its own. All of the record but ID and body may have
 // changed.
 func (tx *Tx) Put(t *Topic, from Place, r *record.Record) record.Stored {
@@ -327,8 +327,8 @@ func (tx *Tx) DeadLetter(t *Topic, from record.Position, r *record.Record) {
 	tx.move(t, r.ID, Place{Order: Live, At: from}, to, r.Encode())
 }
 
-// move moves a message from one place to another. It writes the record, the place of the ID, the counts of the topic, and the
-// position below which the topic has no message. A message that comes from nowhere is new, and one that goes nowhere is deleted.
+// move moves a message from one place to another. It writes the record and the place of the ID, and updates the counts and the lowest
+// position of the topic, which Apply writes. A message that comes from nowhere is new, and one that goes nowhere is deleted.
 func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 	t.version++
 	if from.Order != to.Order {
@@ -374,7 +374,7 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 	}
 }
 
-// count has the transaction write the counts of a topic.
+// count has Apply write the counts of a topic.
 func (tx *Tx) count(t *Topic) {
 	if t.countedIn != tx {
 		t.countedIn = tx

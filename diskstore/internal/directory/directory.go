@@ -36,9 +36,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
 )
 
-// Make makes a directory that survives a power cut, and returns its path. Where the file system is the
-// machine's, the path is absolute and without links. So neither a process that goes elsewhere nor
-// a link that changes leads away from it.
+// Make makes a directory that survives a power cut, unless it exists, and returns its path. Where the file system is the machine's,
+// the path is absolute and without links. So it leads to the same directory after the process has changed its working directory,
+// or somebody a link.
 func Make(fs vfs.FS, dir string) (string, error) {
 	missing, err := missingDirs(fs, dir)
 	if err == nil && len(missing) > 0 {
@@ -72,7 +72,7 @@ func missingDirs(fs vfs.FS, dir string) (missing []string, err error) {
 	}
 }
 
-// resolve returns the absolute path of a directory without links.
+// resolve returns the absolute path of a directory without links; on a file system that is not the machine's, the path as it is.
 func resolve(fs vfs.FS, dir string) (string, error) {
 	if vfs.Root(fs) != vfs.Default {
 		return dir, nil
@@ -84,9 +84,9 @@ func resolve(fs vfs.FS, dir string) (string, error) {
 	return filepath.EvalSymlinks(full)
 }
 
-// HoldsStore tells from the names in a directory whether it holds a store. Something else that it
-// holds is an error, and so is what a newer program wrote. What is left when the making of a store
-// was cut short is none.
+// HoldsStore tells from the names in a directory whether it holds a store. A store that a newer program wrote is an error. In a
+// directory without a store foreign files are an error, and tables of a database are damage. The files that are left when the making
+// of a store was cut short are neither.
 func HoldsStore(names []string) (bool, error) {
 	if err := checkFormats(names); err != nil {
 		return false, err
@@ -139,7 +139,7 @@ func checkFormats(names []string) error {
 func newerThan(version string, newest uint64, format string) error {
 	v, err := strconv.ParseUint(version, 10, 64)
 	if err != nil || v <= newest {
-		return nil // what is no number is judged by whoever reads it
+		return nil // a version that is no number is not judged here; the database checks its own marker
 	}
 	return fmt.Errorf(format+": %w; nothing is damaged: use the release that wrote it, or a newer one", v, newest, punctual.ErrUnsupported)
 }
@@ -166,7 +166,7 @@ func FormatFile() string { return fmt.Sprintf("%s%d", formatPrefix, FormatVersio
 // StagingPrefix begins the names of directories in the store's own in which a copy of it is prepared.
 const StagingPrefix = "BACKUP-"
 
-// removeStaging removes what copies have left that were cut short by the end of their process.
+// removeStaging removes the directories of copies whose process ended before the copies were complete.
 func removeStaging(fs vfs.FS, dir string, names []string) error {
 	for _, n := range names {
 		if !strings.HasPrefix(n, StagingPrefix) {
@@ -179,26 +179,26 @@ func removeStaging(fs vfs.FS, dir string, names []string) error {
 	return nil
 }
 
-// openDirs are the directories that have an owner in this process. The kernel's lock does not tell
-// on every system and file system. A second attempt to lock the file LOCK within one process takes
-// the first one's lock away.
+// openDirs are the directories that have an owner in this process. The list is needed because not every system and file system has
+// the kernel's lock, and because a second lock of the file LOCK within one process, by another path to it, would succeed. Its end
+// would then give the first lock away.
 var openDirs struct {
 	sync.Mutex
 	infos []fs.FileInfo // guarded by Mutex
 }
 
-// dirLock is the locks of one owner.
+// dirLock has the three locks of one owner.
 type dirLock struct {
-	dir  *os.File    // with the kernel's lock, where there is one
-	info fs.FileInfo // in openDirs
-	file io.Closer   // of the file LOCK; nil if it was not to be made
+	dir  *os.File    // the open directory, with the kernel's lock where there is one
+	info fs.FileInfo // the entry in openDirs
+	file io.Closer   // ends the lock of the file LOCK; nil if the file is not there and must not be made
 }
 
-// lockPause is between two attempts to become the owner of a directory: the locks tell nobody who
-// waits that they are free.
+// lockPause is the pause between two attempts to become the owner of a directory. There is one because no lock notifies those who
+// wait for it.
 const lockPause = 20 * time.Millisecond
 
-// lockDir makes the caller the one owner of a directory, or says who still is after wait.
+// lockDir makes the caller the one owner of a directory. If the directory still has another owner after wait, the error names it.
 func lockDir(fs vfs.FS, dir string, wait time.Duration) (io.Closer, error) {
 	until := time.Now().Add(wait)
 	lock, err := TryLock(fs, dir, true)
@@ -216,7 +216,8 @@ func lockDir(fs vfs.FS, dir string, wait time.Duration) (io.Closer, error) {
 	return nil, known
 }
 
-// TryLock takes the locks of a directory; that of the file LOCK only if it is there or may be made.
+// TryLock takes the locks of a directory, that of the file LOCK only if the file is there or may be made. On a file system that is
+// not the machine's there is no other lock.
 func TryLock(fs vfs.FS, dir string, mayMake bool) (io.Closer, error) {
 	withFile := mayMake
 	if !mayMake {
@@ -263,7 +264,7 @@ func (l *dirLock) take(fs vfs.FS, dir string, withFile bool) (err error) {
 	return err
 }
 
-// enlist notes the directory as open in this process, unless it is.
+// enlist notes the directory as open in this process. It returns errOwned if the directory is open already.
 func (l *dirLock) enlist(info fs.FileInfo) error {
 	openDirs.Lock()
 	defer openDirs.Unlock()
@@ -277,7 +278,7 @@ func (l *dirLock) enlist(info fs.FileInfo) error {
 	return nil
 }
 
-// Close gives the directory back. What was not taken is left alone.
+// Close gives the locks back that were taken.
 func (l *dirLock) Close() (err error) {
 	if l.file != nil {
 		err = l.file.Close()
@@ -314,7 +315,7 @@ func (o Owner) String() string {
 
 const ownerPrefix = "OWNER-"
 
-// isMark tells the files of owners. HOLDER is what they were called once.
+// isMark tells whether a file is the mark of an owner. HOLDER is the name that the file had in earlier programs.
 func isMark(name string) bool { return strings.HasPrefix(name, ownerPrefix) || name == "HOLDER" }
 
 // ReadOwner reads who opened a directory last.
@@ -342,21 +343,22 @@ func ReadOwner(fs vfs.FS, dir string) (last Owner, err error) {
 
 // Dir is the directory of a store, with the right to change it. Its mark shows that right: a file OWNER-* with a
 // random number in its name, which the owner makes when it opens the directory. Whoever opens the directory removes
-// the marks of all others before it reads anything. So an owner whose mark is at the end of its path is the owner
+// the marks of all others before it reads any file of the store. So an owner that finds its mark by its path is the owner
 // still, and the path still leads to its directory. An owner that misses its mark fails.
 //
-// When it looks for its mark decides what holds:
+// What follows from that depends on when the owner looks for its mark:
 //
 //   - After each fsync, and after each write of the claim log, before anyone learns that it succeeded.
 //     If the mark is there then, a successor has not yet begun to read, and will read what was
 //     written. If it is not, nothing is reported. So what either of them reports, both know.
-//   - Before a file is made, renamed or removed. The two number their files alike: to make one may
-//     replace a file of the successor. What makes a file superfluous was written before it is removed.
+//   - Before a file is made, renamed or removed. Owner and successor number their files alike, so a file that one makes may
+//     replace a file of the other. What makes a file superfluous was written before the file is removed.
 //     So with the mark still there the successor reads that first and does not need the file.
 //
-// A file can still be made in the instant between the look and the making. For that a lock must
-// fail and another process open the whole store in that instant. The locks are the first line, this
-// is the second. The mark is not synced: a power cut ends every process that could meet it.
+// A file can still be made in the time between the check and the making. That is an instant, unless the making has to wait until
+// another file is closed (failstop.FS). For that a lock must fail and another process open the whole store in that time. The locks
+// are the first protection, the mark is the second. The mark is not synced, because a power cut ends every process that could
+// encounter it.
 type Dir struct {
 	fs    vfs.FS
 	path  string
@@ -367,14 +369,14 @@ type Dir struct {
 	mark  string    // path of the mark; empty until it is made, set before any other goroutine runs
 }
 
-// New is a directory that has no owner yet. Pushes are refused while less than reserve bytes are free.
+// New returns a directory that has no owner yet. CheckSpace refuses pushes while less than reserve bytes are free.
 func New(fs vfs.FS, path string, reserve uint64, state *failstop.State, log *slog.Logger) *Dir {
 	return &Dir{fs: fs, path: path, state: state, log: log, space: spaceGuard{fs: fs, dir: path, reserve: reserve}}
 }
 
-// Own makes the store the owner of its directory, and tells whether there is a store to be made in it. It waits
-// so long for an owner that is about to end. In a directory that holds something else, or what a newer program
-// wrote, it changes nothing. Each success needs its Release.
+// Own makes the store the owner of its directory. fresh tells that the directory holds no store yet. Own waits up to wait for an
+// earlier owner to end. In a directory that holds something else, or what a newer program wrote, it changes nothing. Each success
+// needs its Release.
 func (d *Dir) Own(wait time.Duration) (fresh bool, err error) {
 	if _, _, err := d.contents(); err != nil {
 		return false, err
@@ -388,12 +390,12 @@ func (d *Dir) Own(wait time.Duration) (fresh bool, err error) {
 	return fresh, err
 }
 
-// takeOver takes over the directory. Called with the locks held.
+// takeOver makes the mark, and makes the directory ready for a store. Called with the locks held.
 func (d *Dir) takeOver() (fresh bool, err error) {
 	if err := d.makeMark(); err != nil {
 		return false, err
 	}
-	// Whatever was true before the mark stood may have changed.
+	// What was read before the mark was made may have changed, so the directory is listed again.
 	names, there, err := d.contents()
 	if err != nil {
 		return false, err
@@ -414,8 +416,8 @@ func (d *Dir) contents() (names []string, there bool, err error) {
 	return names, there, err
 }
 
-// Release gives the directory back as soon as no change of a file is under way, and waits a moment for that. No
-// change is let in any more.
+// Release gives the directory back as soon as no change of a file is under way, and waits up to 100 ms for that. It refuses all
+// further changes.
 func (d *Dir) Release() {
 	released := make(chan struct{})
 	d.state.RefuseChanges(func() {
@@ -432,14 +434,14 @@ func (d *Dir) Release() {
 	}
 }
 
-// Unlock gives back the locks alone, as a lock does that fails to hold. Tests use it.
+// Unlock gives back the locks alone, so that the store goes on as if the locks had failed to hold. Tests use it.
 func (d *Dir) Unlock() error {
 	lock := d.lock
 	d.lock = io.NopCloser(nil)
 	return lock.Close()
 }
 
-// ForgetSpace makes the next question ask the disk again. Tests use it.
+// ForgetSpace makes the next FreeSpace or CheckSpace ask the disk again. Tests use it.
 func (d *Dir) ForgetSpace() {
 	d.space.mu.Lock()
 	defer d.space.mu.Unlock()
@@ -481,7 +483,8 @@ func (d *Dir) makeMark() error {
 	return nil
 }
 
-// Verify returns why the directory is not the store's any more, or nil.
+// Verify returns why the directory is not the store's any more, or why that could not be found out, or nil. Before the mark is made
+// it returns nil.
 func (d *Dir) Verify() error {
 	if d.mark == "" {
 		return nil
@@ -518,10 +521,11 @@ func Exists(dir string) (bool, error) {
 // FormatVersion is the format of what a store writes. A change that an older program would misread raises it.
 const FormatVersion = 1
 
-// manifestMarker begins the name of the file that a database has from its making on.
+// manifestMarker begins the name of a file that every database has from its making on, so that a directory with such a file holds a
+// store.
 const manifestMarker = "marker.manifest"
 
-// IsMissing tells that a path, or a directory on the way to it, does not exist.
+// IsMissing tells whether an error says that a path does not exist, or that a part of the way to it is no directory.
 func IsMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // TestALockIsGivenBackDuringAFork: a process that is being forked has a copy of every open file until it runs its program. A
-// directory that is given back at that moment is free at once all the same.
+// directory that is given back at that moment is free at once all the same. A second descriptor of the directory stands for that
+// copy.
 func TestALockIsGivenBackDuringAFork(t *testing.T) {
 	dir := t.TempDir()
 	own := func() *Dir {

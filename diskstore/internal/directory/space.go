@@ -11,9 +11,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// spaceGuard refuses pushes while the disk is nearly full. It must do so early. On a full disk the
-// database neither writes nor fails, it hangs. Acks and cancels need a little space themselves
-// before they free any.
+// spaceGuard refuses pushes while the disk is nearly full. It must do so early, because the store fails when its database can
+// write no more, and because acks and cancels need a little space themselves before they free any.
 type spaceGuard struct {
 	fs      vfs.FS
 	dir     string
@@ -25,11 +24,11 @@ type spaceGuard struct {
 	err    error     // guarded by mu: why free could not be read
 }
 
-// spaceLook is how often the guard asks how much space is free.
+// spaceLook is how long an answer of the disk is used before the guard asks again how much space is free.
 const spaceLook = 250 * time.Millisecond
 
-// CheckSpace returns ErrNoSpace when less than the reserve is free. A directory that is gone fails the store: the push
-// that finds it may come before any change of a file.
+// CheckSpace returns ErrNoSpace when less than the reserve is free. If the directory is gone, CheckSpace fails the store, because
+// the push that asks may be the first one to find that out, before any change of a file.
 func (d *Dir) CheckSpace() error {
 	g := &d.space
 	switch free, err := d.FreeSpace(); {
@@ -50,7 +49,7 @@ func (d *Dir) CheckSpace() error {
 	return nil
 }
 
-// FreeSpace is how many bytes are free on the disk, as of a moment ago.
+// FreeSpace is how many bytes are free on the disk, as of spaceLook ago at most.
 func (d *Dir) FreeSpace() (uint64, error) {
 	g := &d.space
 	g.mu.Lock()

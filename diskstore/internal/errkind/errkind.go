@@ -27,7 +27,7 @@ func Plain(err error) error {
 	return plainError{err}
 }
 
-// Error is the first line.
+// Error returns the first line of the error's text.
 func (e plainError) Error() string { return FirstLine(e.err.Error()) }
 
 func (e plainError) Unwrap() error { return e.err }
@@ -43,7 +43,7 @@ func Corruptf(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", FirstLine(fmt.Sprintf(format, args...)), punctual.ErrCorrupt)
 }
 
-// Ended is the error of a context that has ended: its own, with the cause if that is another.
+// Ended returns the error of a context that has ended: the cause of the end if that wraps ctx.Err, else an error that wraps both.
 func Ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
@@ -52,7 +52,8 @@ func Ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// HalfDone is the error of a call that has changed something before it failed.
+// HalfDone returns the error of a call that has changed something before it failed: err, which is made an ErrIndeterminate if it
+// is none.
 func HalfDone(err error) error {
 	if errors.Is(err, punctual.ErrIndeterminate) {
 		return err
@@ -86,7 +87,8 @@ func NoFileLeft(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// RefusedBySystem tells whether an error came from the operating system, as opposed to damage that was found.
+// RefusedBySystem tells whether an error came from the operating system, as opposed to damage that was found. A file that does not
+// exist (ENOENT) counts as damage, because the database opens only files that it has made.
 func RefusedBySystem(err error) bool {
 	var errno syscall.Errno
 	return errors.As(err, &errno) && errno != syscall.ENOENT

@@ -27,16 +27,19 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// What an examination takes for worth a word.
+// An examination warns of what exceeds these values.
 const (
-	slowFsync   = 50 * time.Millisecond // a push that comes alone waits for one
-	clockBehind = time.Second
+	slowFsync   = 50 * time.Millisecond // a push that comes alone waits for one fsync
+	clockBehind = time.Second           // how far the machine's clock may be behind the store's
 )
 
-// Fsyncs is how many a file is synced for the trial, of which the median counts.
+// MaxClockStep is how far the machine's clock may be from the store's, ahead or behind. A store whose clock is further away refuses to open.
+const MaxClockStep = 366 * 24 * time.Hour
+
+// Fsyncs is how often the trial file is synced. The median of the times counts.
 const Fsyncs = 5
 
-// Options of an examination. All are set, but for Open.
+// Options of an examination. All fields but Open are needed.
 type Options struct {
 	FS    vfs.FS
 	Clock storekit.Clock
@@ -45,7 +48,7 @@ type Options struct {
 	CacheBytes   int64
 	// Timeout is how long each step may wait for the disk.
 	Timeout time.Duration
-	// Open is the store that has the directory, where that is one of this process.
+	// Open is the store that has the directory open, if that is one of this process; else nil.
 	Open *Open
 }
 
@@ -56,7 +59,7 @@ type Open struct {
 	Now   func() time.Time
 }
 
-// examination is one look at what is below a store. Its steps run one after the other; none
+// examination is one examination of what is below a store. Its steps run one after the other; none
 // begins before the one before has ended.
 type examination struct {
 	dir  string
@@ -64,7 +67,7 @@ type examination struct {
 	opt  Options
 
 	there  bool      // the directory holds a store
-	wrong  bool      // no store can be there: there is no point in further steps
+	wrong  bool      // no store can work in the directory as it is, so further steps are left out
 	passed time.Time // what the store's clock has passed; zero if it is not known
 }
 
@@ -140,7 +143,7 @@ func (x *examination) refused(dir string, err error) []punctual.Finding {
 
 const needsDirectory = "the store needs a directory that its process may read and write: change the owner or the mode, or name another place"
 
-// list looks at the names in the directory.
+// list tells from the names in the directory whether it holds a store, and whether damage was found earlier.
 func (x *examination) list(dir string) (findings []punctual.Finding) {
 	names, err := x.opt.FS.List(dir)
 	if err != nil {
@@ -170,7 +173,7 @@ func (x *examination) list(dir string) (findings []punctual.Finding) {
 
 const restoreCure = "the store refuses to open, so that nothing is lost silently: keep a copy of the directory as it is, then restore it from a backup"
 
-// state is contents of a store that is open in this process.
+// state is contents for a store that is open in this process.
 func (x *examination) state() []punctual.Finding {
 	if x.opt.Open.State.HasFailed() {
 		return []punctual.Finding{storekit.Bad("store", oneLine(x.opt.Open.State.Cause()), "the store has stopped: see that the disk works, then open it again")}
@@ -178,7 +181,7 @@ func (x *examination) state() []punctual.Finding {
 	return []punctual.Finding{storekit.Good("store", fmt.Sprintf("format %d", directory.FormatVersion)), storekit.Good("in use", "by this process")}
 }
 
-// contents tells whether the store is free, and what opening it would meet.
+// contents tells whether the store is free, what it holds, and which damage openReadOnly finds.
 func (x *examination) contents() []punctual.Finding {
 	if !x.there {
 		return nil
@@ -188,8 +191,8 @@ func (x *examination) contents() []punctual.Finding {
 	}
 	c, err := x.openReadOnly()
 	if err != nil {
-		// Somebody may have opened the store and changed its files under our eyes: look again
-		// while nobody can.
+		// Another process may have opened the store and changed its files meanwhile. So the files are read again while the lock
+		// keeps others out.
 		if held := x.tryLock(func() { c, err = x.openReadOnly() }); held != nil {
 			return held
 		}
@@ -214,7 +217,7 @@ func count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// brokenStore is a store that would not open.
+// brokenStore returns the finding about a store that would refuse to open with err.
 func brokenStore(err error) punctual.Finding {
 	switch {
 	case errors.Is(err, punctual.ErrCorrupt):
@@ -229,7 +232,7 @@ func brokenStore(err error) punctual.Finding {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// tryLock calls do with the lock of the directory held, or returns why it cannot.
+// tryLock calls do with the locks of the directory held and returns nil, or returns the finding that says why it cannot.
 func (x *examination) tryLock(do func()) []punctual.Finding {
 	lock, err := directory.TryLock(x.opt.FS, x.dir, false)
 	if err == nil {
@@ -249,14 +252,15 @@ func (x *examination) tryLock(do func()) []punctual.Finding {
 	return []punctual.Finding{storekit.Warning("in use", by, "one process owns a directory at a time, and others go through it if it shares it; what the store holds was not looked at")}
 }
 
-// seen is what a look into a store that is not open found.
+// seen is what openReadOnly has found in a store that is not open.
 type seen struct {
 	topics, live, dead int64
 	passed             time.Time
 	damaged            []string // segments of the claim log
 }
 
-// openReadOnly does what opening the store does, but for the writing.
+// openReadOnly opens the database and reads the claim log and the topics as the opening of a store does, but writes nothing. It does
+// not read the records of leased and acked messages, which the opening of a store reads, too.
 func (x *examination) openReadOnly() (c seen, err error) {
 	files, quiet := failstop.ReadOnly{FS: x.opt.FS}, slog.New(slog.DiscardHandler)
 	state := failstop.New(x.dir, quiet, x.opt.Timeout)
@@ -271,7 +275,7 @@ func (x *examination) openReadOnly() (c seen, err error) {
 	defer func() { err = cmp.Or(err, state.Do("close the database", db.Close)) }()
 	logged, err := claimlog.Read(failstop.NewFS(files, state, verify, failstop.Store), x.dir, func(u claimlog.Unreadable) error {
 		if u.Damage {
-			c.damaged = append(c.damaged, fmt.Sprintf("%s has %d bytes that cannot be read", u.Name, u.Bytes))
+			c.damaged = append(c.damaged, u.String())
 		}
 		return nil
 	})
@@ -289,7 +293,7 @@ func (x *examination) openReadOnly() (c seen, err error) {
 	return c, nil
 }
 
-// probe makes a file, syncs it a few times, and removes it.
+// probe makes the trial file, syncs it a few times, and removes it.
 func (x *examination) probe() []punctual.Finding {
 	name := x.opt.FS.PathJoin(x.base, fmt.Sprintf("temporary.examine-%d-%x", os.Getpid(), rand.Uint64()))
 	f, err := x.opt.FS.Create(name, vfs.WriteCategoryUnspecified)
@@ -316,8 +320,7 @@ func fsyncTime(median time.Duration) string {
 	return fmt.Sprintf("%v, the median of %d", median.Round(time.Microsecond), Fsyncs)
 }
 
-// timeFsync appends to a file and syncs it, and returns the median of what that took. It
-// closes the file.
+// timeFsync appends to a file and syncs it, Fsyncs times, and returns the median of what that took. It closes the file.
 func timeFsync(f vfs.File) (time.Duration, error) {
 	var took []time.Duration
 	for range Fsyncs {
@@ -353,7 +356,7 @@ func (x *examination) space() []punctual.Finding {
 	return []punctual.Finding{storekit.Good("free space", text)}
 }
 
-// enoughFiles is how many files a process with a store and a few thousand clients has open.
+// enoughFiles is about how many files a process with a store and a few thousand clients has open.
 const enoughFiles = 4096
 
 // files looks at how many files the process may have open.
@@ -374,7 +377,7 @@ func size(n uint64) string {
 	return fmt.Sprintf("%d MiB", n>>20)
 }
 
-// clock compares the clock with the time that the store has seen.
+// clock compares the machine's clock with the time that the store's clock has passed.
 func (x *examination) clock() []punctual.Finding {
 	now := x.opt.Clock.Now().Round(0)
 	if x.opt.Open != nil {
@@ -384,6 +387,13 @@ func (x *examination) clock() []punctual.Finding {
 	switch {
 	case x.passed.IsZero():
 		return nil
+	case behind.Abs() > MaxClockStep:
+		how := "behind"
+		if behind < 0 {
+			how = "ahead of"
+		}
+		return []punctual.Finding{storekit.Bad("clock", fmt.Sprintf("%d days %s the store's, which says %s", behind.Abs()/(24*time.Hour), how, x.passed.UTC().Format(time.RFC3339)),
+			"opening the store is refused: set the machine's clock right, or if it is right run 'punctual clock "+x.dir+"' while nobody has the store open")}
 	case behind > clockBehind:
 		return []punctual.Finding{storekit.Warning("clock", fmt.Sprintf("%v behind the store's", behind.Round(time.Second)),
 			"the machine's clock was set back; the store's never runs backwards, and goes at half speed until the other has caught up: messages come late meanwhile")}

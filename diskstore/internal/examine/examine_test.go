@@ -24,7 +24,7 @@ func options(fs vfs.FS) Options {
 	return Options{FS: fs, Clock: storekit.NewManualClock(time.UnixMilli(1e12)), ReserveBytes: 1, CacheBytes: 1 << 20, Timeout: time.Minute}
 }
 
-// found is what an examination says under each name.
+// found returns the findings of an examination by their names.
 func found(t *testing.T, dir string, o Options) map[string]punctual.Finding {
 	t.Helper()
 	findings, err := Run(t.Context(), dir, o)
@@ -45,7 +45,8 @@ func want(t *testing.T, got map[string]punctual.Finding, name string, severity p
 	}
 }
 
-// TestStepsEndWhereNoStoreCanBe: what is not worth asking is not asked, and nothing is left behind.
+// TestStepsEndWhereNoStoreCanBe: a directory with foreign files is not written to, and the trial file of an examination of a directory
+// below it is removed.
 func TestStepsEndWhereNoStoreCanBe(t *testing.T) {
 	mem := vfs.NewMem()
 	if err := mem.MkdirAll("foreign", 0o700); err != nil {
@@ -72,7 +73,7 @@ func TestStepsEndWhereNoStoreCanBe(t *testing.T) {
 	}
 }
 
-// TestOfAnOpenStore: its state and its clock count, and its files are left alone.
+// TestOfAnOpenStore: the findings about a store that is open in this process come from its state and its clock.
 func TestOfAnOpenStore(t *testing.T) {
 	mem, quiet := vfs.NewMem(), slog.New(slog.NewTextHandler(io.Discard, nil))
 	dir, err := directory.Make(mem, "store")
@@ -93,6 +94,38 @@ func TestOfAnOpenStore(t *testing.T) {
 
 	state.Fail(errors.New("the disk is gone"))
 	want(t, found(t, dir, o), "store", punctual.SeverityBad, "the disk is gone")
+}
+
+// TestClock: a machine's clock that is a little behind the store's is a warning. One that opening refuses, in either direction, is bad, and
+// the finding names what mends it.
+func TestClock(t *testing.T) {
+	o := options(vfs.NewMem())
+	now := o.Clock.Now()
+	for _, c := range []struct {
+		passed   time.Time // by the store's clock
+		severity punctual.Severity
+		text     string
+	}{
+		{now, punctual.SeverityGood, "not behind"},
+		{now.Add(-MaxClockStep), punctual.SeverityGood, "not behind"},
+		{now.Add(time.Second), punctual.SeverityGood, "not behind"},
+		{now.Add(time.Hour), punctual.SeverityWarning, "1h0m0s behind"},
+		{now.Add(MaxClockStep), punctual.SeverityWarning, "8784h0m0s behind"},
+		{now.Add(MaxClockStep + time.Hour), punctual.SeverityBad, "366 days behind"},
+		{now.Add(-MaxClockStep - time.Hour), punctual.SeverityBad, "366 days ahead of"},
+	} {
+		x := &examination{dir: "orders", opt: o, passed: c.passed}
+		got := x.clock()
+		if len(got) != 1 || got[0].Name != "clock" || got[0].Severity != c.severity || !strings.Contains(got[0].Value, c.text) {
+			t.Errorf("the store's clock at %v, the machine's at %v: %+v, want severity %s and %q", c.passed, now, got, c.severity, c.text)
+		}
+		if c.severity == punctual.SeverityBad && len(got) == 1 && !strings.Contains(got[0].Remedy, "punctual clock orders") {
+			t.Errorf("the remedy does not name the command: %+v", got[0])
+		}
+	}
+	if got := (&examination{opt: o}).clock(); got != nil {
+		t.Errorf("a store that has no time yet: %+v, want nothing", got)
+	}
 }
 
 func TestFileLimit(t *testing.T) {

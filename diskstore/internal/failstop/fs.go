@@ -19,26 +19,29 @@ import (
 // Side tells who uses a file system.
 type Side bool
 
-// The store's own side gets the errors of changes. The goroutines of the database stop when a change fails or is
-// refused.
+// The store's own side gets the errors of changes. The goroutines of the database stop when a change is refused, or fails for
+// another reason than that a file does not exist.
 const (
 	Store    Side = false
 	Database Side = true
 )
 
-// FS is the file system that the store and its database see. It adds three things.
+// FS is the file system that the store and its database see. It adds the following to the file system below it.
 //
-// A marker names the current MANIFEST. It may reach the disk before the directory entry of that
-// file. Then the database does not open after a power cut (cockroachdb/pebble issue 5825, not yet
-// in v2.1.7). So the directory is synced before a marker is created.
+// A file marker.* names the current MANIFEST. The marker may reach the disk before the directory entry of the MANIFEST. Then the
+// database does not open after a power cut (cockroachdb/pebble issue 5825, not yet mended in v2.1.7). So FS syncs the directory
+// before a marker is created.
 //
 // When a change of a file fails, the database panics, tries again for ever, or reports success, depending on the
 // file. A panic would end our user's program. So the store fails first and the goroutine stops: the database never
 // learns of it.
 //
-// Every change of a file is counted, and refused when the store is closed. A failed database may go on trying, and by
-// then the directory can have a new owner. A store that has lost its directory to a new owner fails before it harms
+// Every change of a file is counted, and refused when the store is closed or has failed. A failed database may go on trying,
+// and by then the directory can have a new owner. A store that has lost its directory to a new owner fails before it harms
 // that one. It also fails before it reports anything that the new owner does not know.
+//
+// When no further file can be opened, FS waits until another one is closed (whenFileLeft). While the store closes, FS can refuse the
+// reads of the database, so that a long read ends (changeCounter.noReads). Lock has no effect.
 type FS struct {
 	vfs.FS
 	state *State
@@ -46,7 +49,7 @@ type FS struct {
 	side  Side
 }
 
-// NewFS is fs for one side of a store. owned returns why the store is not the owner of its directory any more, or nil.
+// NewFS returns the FS over fs for one side of a store. owned returns why the store is not the owner of its directory any more, or nil.
 func NewFS(fs vfs.FS, state *State, owned func() error, side Side) FS {
 	return FS{FS: fs, state: state, owned: owned, side: side}
 }
@@ -54,7 +57,8 @@ func NewFS(fs vfs.FS, state *State, owned func() error, side Side) FS {
 // Unwrap implements vfs.FS.
 func (f FS) Unwrap() vfs.FS { return f.FS }
 
-// change runs one change of a file unless changes are refused.
+// change runs one change of a file unless changes are refused. Of a change that is refused or fails, the store's side gets the
+// error; on the database's side the goroutine stops here (see Side).
 func (f FS) change(do func() error) error {
 	ran, err := f.state.changes.run(do)
 	if !ran {
@@ -70,34 +74,38 @@ func (f FS) change(do func() error) error {
 	return err
 }
 
-// named is change for what makes, renames or removes a file: only the owner of the directory may.
+// named is change for what makes, opens for writing, renames or removes a file, which only the owner of the directory may do.
 func (f FS) named(do func() error) error {
 	return f.change(func() error {
-		if err := f.owned(); err != nil {
-			f.state.Fail(err)
+		if err := f.verify(); err != nil {
 			return err
 		}
 		return do()
 	})
 }
 
-// kept is change for that after which something is reported as kept: whoever owns the directory by
-// then must be going to read it.
+// verify returns why the store does not own its directory any more, or nil. It fails a store that does not.
+func (f FS) verify() error {
+	err := f.owned()
+	if err != nil {
+		f.state.Fail(err)
+	}
+	return err
+}
+
+// kept is change for a write or an fsync after which the store reports something as stored. It asks afterwards whether the store
+// still owns the directory, because only then does the next owner read what was written.
 func (f FS) kept(do func() error) error {
 	return f.change(func() error {
 		if err := do(); err != nil {
 			return err
 		}
-		err := f.owned()
-		if err != nil {
-			f.state.Fail(err)
-		}
-		return err
+		return f.verify()
 	})
 }
 
-// whenFileLeft opens a file. While no further file may be opened it tries again, for half of the time that the disk
-// may take. Nothing has happened then, and whoever else opens files will close some.
+// whenFileLeft opens a file. While no further file may be opened it tries again, for half of the time that the disk may take. It
+// may try again because a failed attempt changes nothing, and it is worth trying because others will close files.
 func (f FS) whenFileLeft(open func() (vfs.File, error)) (opened vfs.File, err error) {
 	for began, waited := time.Now(), false; ; waited = true {
 		opened, err = open()
@@ -115,13 +123,19 @@ func (f FS) whenFileLeft(open func() (vfs.File, error)) (opened vfs.File, err er
 	}
 }
 
-// fileWait is how long is waited between two attempts to open a file.
+// fileWait is the pause between two attempts to open a file.
 const fileWait = 10 * time.Millisecond
 
-// changed carries out a call that changes the disk and returns a file. Its errors are those of named.
+// changed carries out a call that changes the disk and returns a file. Its errors are those of named. It asks for the owner before each
+// attempt, because the directory may get another one while whenFileLeft waits.
 func (f FS) changed(do func() (vfs.File, error)) (opened vfs.File, err error) {
-	err = f.named(func() error {
-		opened, err = f.whenFileLeft(do)
+	err = f.change(func() error {
+		opened, err = f.whenFileLeft(func() (vfs.File, error) {
+			if err := f.verify(); err != nil {
+				return nil, err
+			}
+			return do()
+		})
 		return err
 	})
 	if err != nil {
@@ -135,7 +149,7 @@ func (f FS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.changed(func() (vfs.File, error) {
 		if strings.HasPrefix(f.PathBase(name), "marker.") {
 			if err := SyncDir(f.FS, f.PathDir(name)); err != nil {
-				return nil, err // also when no file can be opened for it: tried again from here
+				return nil, err // if no file could be opened for the sync, whenFileLeft runs this function again
 			}
 		}
 		return f.FS.Create(name, c)
@@ -186,8 +200,8 @@ func (f FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return file{opened, f}, nil
 }
 
-// Lock gives the database a lock of no effect: the store holds the real one, and lets go of
-// it also when the database cannot.
+// Lock gives the database a lock of no effect. The store holds the real one (package directory), so that it can give the lock back
+// also when the database hangs.
 func (f FS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // OpenDir implements vfs.FS.
@@ -212,8 +226,8 @@ func (f file) ReadAt(b []byte, off int64) (int, error) {
 	return f.File.ReadAt(b, off)
 }
 
-// Write implements vfs.File. What the store itself writes, the claim log, is reported as kept
-// without an fsync.
+// Write implements vfs.File. A write of the store itself needs kept, because what is in the claim log is reported as stored without
+// an fsync.
 func (f file) Write(b []byte) (n int, err error) {
 	write := func() error {
 		n, err = f.File.Write(b)
@@ -251,7 +265,8 @@ func (f file) SyncTo(length int64) (full bool, err error) {
 	return full, err
 }
 
-// Preallocate implements vfs.File. It is a hint: to have less room than it asks for is no failure.
+// Preallocate implements vfs.File. An error of the file goes to the caller and does not fail the store, because a preallocation is
+// only a hint.
 func (f file) Preallocate(offset, length int64) (err error) {
 	return errors.Join(f.fs.change(func() error {
 		err = f.File.Preallocate(offset, length)
@@ -259,19 +274,19 @@ func (f file) Preallocate(offset, length int64) (err error) {
 	}), err)
 }
 
-// changeCounter counts the changes of files under way until it is shut.
+// changeCounter counts the changes of files under way, and refuses further ones once it is shut.
 type changeCounter struct {
 	mu       sync.Mutex
 	underWay int    // changes under way; guarded by mu
 	done     uint64 // changes that have returned; guarded by mu
 	shut     bool   // guarded by mu
-	after    func() // called when it is shut and no change is under way; guarded by mu
+	after    func() // called, with mu held, when it is shut and no change is under way; guarded by mu
 
-	// noReads refuses the database's reads, which ends what would read for long. It is set by Close.
+	// noReads refuses the database's reads, so that a long read ends. State.WaitCalls sets it for a while, State.RefuseReads for good.
 	noReads atomic.Bool
 }
 
-// ErrReadsEnded is what a long read gets that the closing of the store ended.
+// ErrReadsEnded is the error of a read of the database that is refused because the store is being closed.
 var ErrReadsEnded = fmt.Errorf("the store is being closed: %w", punctual.ErrClosed)
 
 // progress is the number of changes that have returned: while it grows the disk does not hang.
@@ -301,8 +316,8 @@ func (g *changeCounter) run(change func() error) (ran bool, err error) {
 	return true, err
 }
 
-// close refuses all further changes. It calls after, if not nil, as soon as no change is under way, which is
-// at once unless the disk hangs.
+// close refuses all further changes. It calls after, if not nil, as soon as no change is under way: at once, or when the last
+// change under way returns, which a disk that hangs may put off for ever.
 func (g *changeCounter) close(after func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -321,7 +336,7 @@ func (g *changeCounter) callAfter() {
 	}
 }
 
-// ReadOnly is a file system that refuses every change of a file.
+// ReadOnly is a file system that refuses every change of a file, except that Lock, which an FS above replaces, may make its file.
 type ReadOnly struct{ vfs.FS }
 
 // Unwrap implements vfs.FS.

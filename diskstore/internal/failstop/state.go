@@ -18,7 +18,7 @@ import (
 )
 
 // State is whether a store is open, closing or failed, with the calls and the changes of files under way.
-// Its locks are the innermost, and it is safe for concurrent use.
+// It is safe for concurrent use. Its locks are the innermost, except that what RefuseChanges is given runs with one of them held.
 type State struct {
 	dir     string
 	log     *slog.Logger
@@ -28,8 +28,8 @@ type State struct {
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu
-	calls  sync.WaitGroup // added to with mu held and closed false
-	// scans are the reads that may last long and look at nothing meanwhile. Added to within a call.
+	calls  sync.WaitGroup // grows only with mu held and while not closed, or by a call that is under way
+	// scans are the reads that may last long and look at no context meanwhile. It grows only within a call.
 	scans sync.WaitGroup
 
 	failing sync.Once
@@ -40,7 +40,7 @@ type State struct {
 	end     context.CancelFunc
 }
 
-// New is the state of a store that is open, in the directory dir. A disk that does not answer for timeout is
+// New returns the state of a store that is open, in the directory dir. A disk that does not answer for timeout is
 // taken for failed.
 func New(dir string, log *slog.Logger, timeout time.Duration) *State {
 	s := &State{dir: dir, log: log, timeout: timeout, failed: make(chan struct{}), closing: make(chan struct{})}
@@ -65,7 +65,8 @@ func (s *State) Enter() error {
 // Leave counts a call out.
 func (s *State) Leave() { s.calls.Done() }
 
-// EnterScan is Enter for a read that Close ends by refusing all reads. Each success needs its LeaveScan.
+// EnterScan is Enter for a read that the closing of the store ends by refusing the reads of the database. Each success needs its
+// LeaveScan.
 func (s *State) EnterScan() error {
 	if err := s.Enter(); err != nil {
 		return err
@@ -75,7 +76,7 @@ func (s *State) EnterScan() error {
 	return nil
 }
 
-// LeaveScan counts such a read out.
+// LeaveScan counts a read out that EnterScan has counted in.
 func (s *State) LeaveScan() { s.scans.Done() }
 
 // EnterFailed is Enter for a call that a failed store takes, too.
@@ -117,13 +118,13 @@ func (s *State) Check(ctx context.Context) error {
 	return s.Usable()
 }
 
-// Context ends when the store closes or fails.
+// Context returns a context that ends when the store closes or fails.
 func (s *State) Context() context.Context { return s.open }
 
-// Ended is closed when the store closes or fails. Usable tells which.
+// Ended returns a channel that is closed when the store closes or fails. Usable tells which.
 func (s *State) Ended() <-chan struct{} { return s.open.Done() }
 
-// Failed is closed when the store fails.
+// Failed returns a channel that is closed when the store fails.
 func (s *State) Failed() <-chan struct{} { return s.failed }
 
 // HasFailed tells whether the store has failed.
@@ -136,7 +137,7 @@ func (s *State) HasFailed() bool {
 	}
 }
 
-// Fail records the first failure and wakes everyone who waits. It does not block.
+// Fail records the first failure and wakes everyone who waits. It does not wait for the disk.
 func (s *State) Fail(err error) {
 	s.failing.Do(func() {
 		s.cause = errkind.Plain(err)
@@ -151,7 +152,7 @@ func (s *State) Fail(err error) {
 // Cause is the first failure of a store that has failed.
 func (s *State) Cause() error { return s.cause }
 
-// Failure is the error of a call that was not begun because the store has failed.
+// Failure is the error of a call that has changed nothing because the store has failed.
 func (s *State) Failure() error {
 	if errors.Is(s.cause, punctual.ErrCorrupt) {
 		return fmt.Errorf("%w: %w; keep a copy of the directory, then restore it from a backup", punctual.ErrStoreFailed, s.cause)
@@ -159,7 +160,7 @@ func (s *State) Failure() error {
 	return fmt.Errorf("%w and must be reopened when the disk works again: %v", punctual.ErrStoreFailed, s.cause)
 }
 
-// Indeterminate is the error of a call that the failure met under way.
+// Indeterminate is the error of a call that was under way when the store failed, and whose change may have happened.
 func (s *State) Indeterminate() error {
 	return fmt.Errorf("%w: %w", punctual.ErrIndeterminate, s.Failure())
 }
@@ -222,11 +223,11 @@ func (s *State) WaitCalls() {
 	s.changes.noReads.Store(false)
 }
 
-// RefuseReads refuses the database's reads from now on, which ends what would read for long.
+// RefuseReads refuses the database's reads from now on, so that a long read ends.
 func (s *State) RefuseReads() { s.changes.noReads.Store(true) }
 
-// AwaitProgress waits for done, which is of a change of files. It fails the store when no change of a file
-// has ended for as long as the disk may take.
+// AwaitProgress returns what it receives from done, the result of a step that changes many files. It fails the store when no change
+// of a file has ended for as long as the disk may take.
 func (s *State) AwaitProgress(doing string, done <-chan error) error {
 	timer := time.NewTimer(s.timeout)
 	defer timer.Stop()
@@ -247,8 +248,8 @@ func (s *State) AwaitProgress(doing string, done <-chan error) error {
 	}
 }
 
-// RefuseChanges refuses all further changes of files. It calls after, if not nil, as soon as none is under
-// way, which is at once unless the disk hangs.
+// RefuseChanges refuses all further changes of files. It calls after, if not nil, as soon as none is under way: at once, or when the
+// last change under way returns, which a disk that hangs may put off for ever. after must not change a file by an FS of this State.
 func (s *State) RefuseChanges(after func()) { s.changes.close(after) }
 
 // Still tells whether changes are refused and none is under way. Tests use it.
@@ -258,7 +259,7 @@ func (s *State) Still() bool {
 	return s.changes.shut && s.changes.underWay == 0
 }
 
-// BlockForever keeps a goroutine of a failed database from going on. It does not end it. The deferred calls of a
-// goroutine that is in the middle of something would unlock what is not locked, and so end the program. The
+// BlockForever stops the calling goroutine, one of a failed database, where it is. It does not end the goroutine, because the
+// deferred calls of a goroutine that is in the middle of something would unlock what is not locked, and so end the program. The
 // goroutine and what it holds are lost until the process ends, which is the price of going on without the store.
 func BlockForever() { select {} }

@@ -61,7 +61,7 @@ func TestCloseLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// A store that failed and is closed is closed, each time it is asked.
+// A store that has failed and was then closed answers ErrClosed and not ErrStoreFailed, each time it is asked.
 func TestClosedComesBeforeFailed(t *testing.T) {
 	s := newState()
 	s.Fail(errors.New("a failure"))
@@ -135,7 +135,8 @@ func TestChangesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestNoFileLeftForGood: when no file can be opened for long, the error says which limit is too low.
+// TestNoFileLeftForGood: when no file can be opened for half of the time that the disk may take, the attempts end, and Classify says
+// which limit is too low.
 func TestNoFileLeftForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state := New("store", slog.New(slog.DiscardHandler), time.Minute)
@@ -161,4 +162,45 @@ type refusing struct {
 func (f refusing) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
 	*f.tried++
 	return nil, &os.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+}
+
+// TestOwnerIsAskedAgainAfterTheWait: an owner that loses its directory while it waits for a file to be closed makes no file there any
+// more.
+func TestOwnerIsAskedAgainAfterTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, state, tried := vfs.NewMem(), newState(), 0
+		lost := errors.New("somebody else has the directory")
+		owned := func() error {
+			if tried > 0 {
+				return lost
+			}
+			return nil
+		}
+		fs := NewFS(leaving{refusing{mem, &tried}, 3}, state, owned, Store)
+		if _, err := fs.Create("file", vfs.WriteCategoryUnspecified); !errors.Is(err, lost) {
+			t.Errorf("create: %v, want that the directory was lost", err)
+		}
+		if tried == 0 {
+			t.Error("this test shows nothing: a file was left at the first attempt")
+		}
+		if _, err := mem.Stat("file"); err == nil {
+			t.Error("the file of one who had lost the directory was made")
+		}
+		if !errors.Is(state.Cause(), lost) {
+			t.Errorf("the cause of the failure is %v, want %v", state.Cause(), lost)
+		}
+	})
+}
+
+// leaving is a file system that makes files after so many attempts.
+type leaving struct {
+	refusing
+	attempts int
+}
+
+func (f leaving) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if *f.tried < f.attempts {
+		return f.refusing.Create(name, c)
+	}
+	return f.FS.Create(name, c)
 }

@@ -12,15 +12,15 @@ import (
 // Detached is a message that was removed from memory, so that nobody can claim it. Only this package makes one.
 type Detached struct {
 	Topic     *Topic
-	ID        string       // known if it was leased
+	ID        string       // known if the message is or was leased, or is acked
 	Lease     record.Lease // its place on disk, and the last lease since the record was written; token 0 if there was none
 	Began     int64        // when that lease was made, in Unix milliseconds; 0 when it was made before the store was opened
 	Cancelled bool         // no attempt was to follow the lease
 	Acked     bool         // the message was acked: the caller deletes it, and answers as if it had not been there
 }
 
-// State returns the state of a live message, and when the message next needs attention: its due time, or the end of its lease.
-// An acked message has StateNone. cancelled says that no attempt may follow the last lease of the message (P5).
+// State returns the state of a live message, and when the message next needs attention: the end of a lease that has not run out,
+// else its due time. An acked message has StateNone. cancelled says that no attempt may follow the last lease of the message (P5).
 func (t *Topic) State(p record.Position, now int64) (st punctual.State, next int64, cancelled bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -66,7 +66,7 @@ func (t *Topic) Cancel(p record.Position, now int64) (d Detached, ok bool) {
 	return t.detach(p), true
 }
 
-// detach is Detach, called with mu held. Of a message that is on disk alone it knows no more than the position.
+// detach is Detach, called with mu held. Of a message that is on disk alone it knows no more than topic and position.
 func (t *Topic) detach(p record.Position) Detached {
 	if m := t.messages[p.Seq]; m != nil {
 		return t.x.detach(m)

@@ -18,8 +18,8 @@ func (f First) Before(p record.Position) bool {
 	return f.Next < p.Ms || f.Next == p.Ms && f.At.Seq < p.Seq
 }
 
-// First returns the first of the topic's messages in memory whose time has come at now; ok is false if there is none. The
-// time of a message on disk alone, at onDisk or after it, may have come before that one.
+// First returns the first of the topic's messages in the window or under a lease whose time has come at now; ok is false if there is
+// none. The time of a message on disk alone, at onDisk or after it, may have come earlier.
 func (t *Topic) First(now int64) (f First, ok bool, onDisk record.Position) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()

@@ -7,8 +7,9 @@
 //	leased     under a lease, which may have run out
 //	acked      acked, and still on disk
 //
-// All other messages are on disk alone. A message that is deleted from disk, or moved there, first leaves memory as a Detached
-// value. Only this package makes one, so no message can be deleted while a claim may still deliver it.
+// All other messages are on disk alone. A live message that is deleted from disk, or moved there, first leaves memory as a Detached
+// value, or with all messages of its topic by Clear or Drop. Only this package makes a Detached, so no message can be deleted while
+// a claim may still deliver it.
 //
 // Every method of Index and Topic is one atomic step under one lock. The package reads no files, starts no goroutines, and
 // does not lock the write lock of the store: methods that need it say that they are called with it held.
@@ -94,7 +95,8 @@ func (x *Index) TokensLow() bool {
 	return x.tokens.limit-x.tokens.next < TokenBlock/2
 }
 
-// Leases returns all leases, and those that a claim is about to make, because the claim log may have these already.
+// Leases returns the leases of all messages in memory. Of a message that a claim has reserved it returns the lease that the claim is
+// writing to the claim log, because the log may have it already, or else the last lease if there was one.
 func (x *Index) Leases() (leases []record.Lease) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -13,7 +13,7 @@ const (
 	loadLead  = 1_000   // how long before its due time the next message on disk is loaded, ms
 )
 
-// LoadHint receives a value when there may be something to load before the time that NextLoad has returned.
+// LoadHint returns a channel on which a value comes when there may be something to load before the time that NextLoad has returned.
 func (x *Index) LoadHint() <-chan struct{} { return x.loadHint }
 
 func (x *Index) hintLoader() {
@@ -75,8 +75,8 @@ func (t *Topic) BeginSearch() (s Search, ok bool) {
 }
 
 // EndSearch ends a search: found is the first message on disk from Search.From on, MaxPosition if there is none. The next load
-// begins there, or at a message that was published meanwhile and lies before it. If the window was cut meanwhile, found is
-// discarded.
+// begins there, or at a message that was published meanwhile and lies before it. EndSearch discards found if the window was cut
+// meanwhile, or if a load or a new message has changed where the next load begins.
 func (x *Index) EndSearch(s Search, found record.Position) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -104,7 +104,7 @@ type Load struct {
 	Until int64           // and ends with the last message due at this time
 	Room  int64           // how many bytes the messages may cost, but for the last of them
 
-	evicted int64 // Topic.evicted when it was begun
+	evicted int64 // Topic.evicted when the load was begun
 }
 
 // BeginLoad begins a load of the messages that are due at until, and reserves room for them. ok is false when all of these
@@ -147,7 +147,7 @@ func (x *Index) Merge(l Load, read []record.Stored, next record.Position, n int,
 	x.account.reading -= l.Room
 	if t.evicted == l.evicted {
 		for _, s := range read {
-			if t.messages[s.At.Seq] == nil { // else it is pending, acked, leased, or was just pushed
+			if t.messages[s.At.Seq] == nil { // else the message is in memory already: pending, reserved, leased, acked, or in the window
 				x.put(&message{topic: t, next: s.At.Ms, rec: s.Record, lease: record.Lease{Topic: t.Num, At: s.At}}, stateWindow)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 // disk is what a topic has on disk, in order.
 type disk []record.Stored
 
-// read is what a load of at most n messages brings.
+// read returns what a load of at most n messages reads.
 func (d disk) read(l Load, n int) (read []record.Stored, next record.Position) {
 	for _, s := range d {
 		switch {
@@ -45,7 +45,7 @@ func TestCutDuringALoad(t *testing.T) {
 	}
 	load(4, func() {})
 	load(4, func() {
-		for i := range uint64(16) { // of another topic, until there is no room
+		for i := range uint64(16) { // messages of another topic, until there is no room
 			at := record.Position{Ms: 1_000_000, Seq: 100 + i}
 			x.Publish(x.Expect([]Added{{Topic: other, At: at}}, 999_999), 999_999)
 		}

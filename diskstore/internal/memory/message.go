@@ -9,7 +9,7 @@ import (
 type message struct {
 	topic *Topic
 	state state
-	// next is when it next needs attention: its due time, or the end of its lease.
+	// next is when the message next needs attention: its due time, or the end of its lease.
 	next int64
 	// rec is the stored record of a message that is pending or in the window, or nil if it must be read.
 	rec []byte
@@ -20,7 +20,7 @@ type message struct {
 	// lease is the last lease since the record was written; its token is 0 if there was none. Its Topic and At are those of
 	// the message in any case.
 	lease record.Lease
-	// id is empty until the message is leased.
+	// id is empty until the message is leased, or restored as leased or acked.
 	id string
 	// began is when the lease was made, in Unix milliseconds; 0 when the lease was made before the store was opened.
 	began int64
@@ -45,8 +45,8 @@ const (
 	stateAcked
 )
 
-// What a message costs beside its record. MessageBytes is for the message with its places in a heap and in the table
-// of messages. leaseBytes is for the places of a lease in two more tables, failureBytes for each failure of the history.
+// What a message costs beside its record and its ID. MessageBytes is for the message with its places in a list or heap and in
+// Topic.messages. leaseBytes is for a lease with its place in Index.leased, failureBytes for each of record.Lease.Expired.
 const (
 	MessageBytes = 256
 	leaseBytes   = 128
@@ -155,14 +155,14 @@ func (x *Index) detach(m *message) Detached {
 	return d
 }
 
-// wake wakes the claims that wait for a topic and would sleep past at. Called with mu held.
+// wake wakes the claims that wait for a topic and would sleep past at, unless deliveries of the topic are paused. Called with mu held.
 func (x *Index) wake(t *Topic, at int64) {
 	if !t.settings.DeliveryPaused {
 		x.notify(t.Name, at)
 	}
 }
 
-// byTime is the order of messages by their time of next attention.
+// byTime is the order of messages by message.next, and by number among those with equal times.
 var byTime = heap.Order[*message]{
 	Before: func(a, b *message) bool {
 		return a.next < b.next || a.next == b.next && a.lease.At.Seq < b.lease.At.Seq

@@ -27,7 +27,7 @@ func TestSlowModel(t *testing.T) {
 	})
 }
 
-// Where a message of the model is. Free is on disk, and in the window or not.
+// The states of a message in the model. A free message is on disk alone or in the window.
 const (
 	free = iota
 	pending
@@ -43,10 +43,11 @@ type modelled struct {
 	rec       []byte
 	id        string
 	state     int
-	by        *modelClaim  // of the claim that has reserved it
-	moved     int          // how often it was moved on disk; tells Publish whether it is still the same
-	last      record.Lease // token 0: none since it was moved
+	by        *modelClaim  // the claim that has reserved the message
+	moved     int          // how often the message was stored or moved on disk; tells publish whether a later transaction has moved it
+	last      record.Lease // the last lease since the message was moved; token 0 if there was none
 	cancelled bool
+	remember  bool // its ID is to be remembered when it finishes, so that its ack changes the disk
 }
 
 // next is when the message next needs attention.
@@ -70,7 +71,7 @@ type modelTxn struct {
 	moved    []int
 }
 
-// waiter is a claim that sleeps until a time, unless it is hinted.
+// waiter is a claim that sleeps until a time, unless the index wakes it.
 type waiter struct {
 	topic string
 	until int64
@@ -92,7 +93,7 @@ type rig struct {
 	first   record.Position // what the search has found
 	waiters []waiter
 	until   int64            // when the loader wakes by itself
-	tokens  map[int64]uint64 // of all leases ever made, also those that are over
+	tokens  map[int64]uint64 // the numbers of the messages by the tokens of all leases ever made, also those that are over
 }
 
 func newRig(t *rapid.T) *rig {
@@ -127,7 +128,7 @@ func (r *rig) n(low, high int) int      { return rapid.IntRange(low, high).Draw(
 func (r *rig) topic() *Topic            { return r.topics[r.n(0, len(r.topics)-1)] }
 func (r *rig) state(m *modelled, s int) { m.state, m.by = s, nil }
 
-// message is one that is on disk in one of the states, or nil.
+// message picks a message that is in one of the states, or any if none is given. It returns nil if there is no such message.
 func (r *rig) message(states ...int) *modelled {
 	var seqs []uint64
 	for seq, m := range r.disk {
@@ -165,7 +166,7 @@ func (r *rig) push() {
 	var added []Added
 	for range r.n(1, 3) {
 		r.seq++
-		m := &modelled{topic: t, at: record.Position{Ms: r.now + int64(r.n(0, 15_000)), Seq: r.seq}, rec: make([]byte, r.n(0, 1500)), id: fmt.Sprint(r.seq)}
+		m := &modelled{topic: t, at: record.Position{Ms: r.now + int64(r.n(0, 15_000)), Seq: r.seq}, rec: make([]byte, r.n(0, 1500)), id: fmt.Sprint(r.seq), remember: r.n(0, 2) == 0}
 		r.disk[r.seq] = m
 		added = append(added, r.add(txn, m))
 	}
@@ -201,7 +202,7 @@ func (r *rig) publish() {
 	r.x.Publish(txn.expected, r.now)
 }
 
-// claimable are the messages of a topic that a claim may reserve, in their order.
+// claimable are the messages of a topic that a claim may reserve now or once their time has come, in their order.
 func (r *rig) claimable(t *Topic) (ms []*modelled) {
 	for _, m := range r.disk {
 		if m.topic == t && !r.paused[t] && (m.state == free || m.state == leased) {
@@ -259,7 +260,7 @@ func (r *rig) compareReserved(t *Topic, cs []*Reserved) {
 	r.claims = append(r.claims, claim)
 }
 
-// claim removes a claim that was granted, or was not, and returns it.
+// claim removes the first claim that was granted, or that was not, and returns it; nil if there is none.
 func (r *rig) claim(granted bool) *modelClaim {
 	for i, c := range r.claims {
 		if c.granted == granted {
@@ -270,7 +271,7 @@ func (r *rig) claim(granted bool) *modelClaim {
 	return nil
 }
 
-// has tells whether the message is still with the claim.
+// has returns the message that a claim has reserved, or nil if the message is not reserved by that claim any more.
 func (r *rig) has(claim *modelClaim, c *Reserved) *modelled {
 	if m := r.disk[c.Last.At.Seq]; m != nil && m.state == reserved && m.by == claim {
 		return m
@@ -278,7 +279,7 @@ func (r *rig) has(claim *modelClaim, c *Reserved) *modelled {
 	return nil
 }
 
-// back is what the model does with a message that a claim does not hand out.
+// back gives a message that a claim has reserved and does not deliver the state that it had before.
 func (r *rig) back(m *modelled) {
 	if m.last.Token != 0 {
 		r.state(m, leased)
@@ -296,6 +297,9 @@ func (r *rig) grant() {
 		c.Message = &record.Record{ID: r.id(c), Message: lifecycle.Message{Attempts: c.Last.Attempt + 1}}
 		if r.n(0, 5) == 0 {
 			c.Message.FirstDue, c.Message.ExpireAfter = r.now-1, 1
+		}
+		if m := r.disk[c.Last.At.Seq]; m != nil && m.remember {
+			c.Message.Remember = 60_000
 		}
 	}
 	granted, leases := r.x.Grant(claim.reserved, 0, r.now)
@@ -365,7 +369,8 @@ func (r *rig) putBack() {
 	r.x.PutBack(claim.reserved)
 }
 
-// settlement is of a lease that there is, or of one that there was.
+// settlement makes a settlement of a lease that there is, of one that there was, or of one that there never was. m is the leased
+// message for which its token is current, or nil.
 func (r *rig) settlement(v punctual.Verb) (st punctual.Settlement, m *modelled) {
 	m = r.message(leased)
 	st = punctual.Settlement{Verb: v, Topic: r.topic().Name, ID: "none", Token: int64(r.n(1, 50))}
@@ -388,6 +393,12 @@ func (r *rig) settle() {
 	st, m := r.settlement(verb)
 	done, ok := r.x.Settle([]punctual.Settlement{st}, r.now)
 	var want error
+	if m != nil && m.remember && verb == punctual.SettleAck {
+		if ok {
+			r.Fatalf("P7: the ack of %+v changes the disk", m)
+		}
+		return
+	}
 	switch {
 	case m == nil:
 		want = punctual.ErrLeaseLost
@@ -404,7 +415,8 @@ func (r *rig) settle() {
 	}
 }
 
-// settleStored gives a leased message back, and reads the disk between two steps.
+// settleStored moves or deletes a leased message, as a settlement in a transaction does. Between Holder and DetachHeld, where a store
+// reads the disk, another call may ack the message.
 func (r *rig) settleStored() {
 	if r.locked() {
 		return
@@ -414,13 +426,13 @@ func (r *rig) settleStored() {
 		r.Fatal("a retry changes the disk")
 	}
 	h, ok := r.x.Holder(&st)
-	if ok != (m != nil) || ok && (h.Lease.At != m.at || h.Cancelled != m.cancelled) {
+	if ok != (m != nil) || ok && (h.Lease.At != m.at || h.Cancelled != m.cancelled || h.Remembers != m.remember) {
 		r.Fatalf("P4: the holder of %v is %v; want %+v", st, h, m)
 	}
 	if !ok {
 		return
 	}
-	acked := r.n(0, 4) == 0 // by another call, meanwhile
+	acked := !m.remember && r.n(0, 4) == 0 // by another call, meanwhile
 	if acked {
 		r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleAck, Topic: st.Topic, ID: st.ID, Token: st.Token}}, r.now)
 		r.state(m, ackedState)
@@ -433,7 +445,8 @@ func (r *rig) settleStored() {
 	}
 }
 
-// settleTogether acks a leased message with follow-ups that depend on other messages, and reads the disk between two steps.
+// settleTogether acks a leased message with follow-ups that depend on other messages. Between Holder and DetachTogether, where a store
+// reads the disk, other calls may ack any of these messages.
 func (r *rig) settleTogether() {
 	if r.locked() {
 		return
@@ -458,7 +471,7 @@ func (r *rig) settleTogether() {
 		}
 	}
 	for _, other := range append(slices.Clone(others), m) { // acked by other calls, meanwhile
-		if other.state == leased && r.n(0, 5) == 0 {
+		if other.state == leased && !other.remember && r.n(0, 5) == 0 {
 			r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleAck, Topic: other.topic.Name, ID: other.id, Token: other.last.Token}}, r.now)
 			r.state(other, ackedState)
 		}
@@ -470,7 +483,7 @@ func (r *rig) settleTogether() {
 		r.Fatalf("P4: %+v was detached beside %v: %v, want %v", d, beside, ok, want)
 	}
 	if !ok {
-		return // nothing is detached, which the next comparison finds out
+		return // the next comparison fails if a message was detached all the same
 	}
 	delete(r.disk, m.at.Seq)
 	for i, b := range beside {
@@ -651,7 +664,7 @@ func (r *rig) beginLoad() {
 	}
 }
 
-// loader wakes the loader, which loads what is to be loaded, and sleeps again.
+// loader wakes the loader, which asks what is to be loaded, and sleeps again. The loads are steps of their own: beginLoad and endLoad.
 func (r *rig) loader() {
 	select {
 	case <-r.x.LoadHint():
@@ -665,7 +678,7 @@ func (r *rig) loader() {
 	r.until = r.x.NextLoad(0)
 }
 
-// find begins a search for what is on disk alone, and reads the disk.
+// find begins a search for the first message that is on disk alone, and reads the disk.
 func (r *rig) find() {
 	if r.search != nil {
 		return
@@ -731,7 +744,7 @@ func (r *rig) pause() {
 	t := r.topic()
 	r.paused[t] = !r.paused[t]
 	t.Configure(settings(r.paused[t]))
-	r.waiters = slices.DeleteFunc(r.waiters, func(w waiter) bool { return w.topic == t.Name }) // who configures hints them
+	r.waiters = slices.DeleteFunc(r.waiters, func(w waiter) bool { return w.topic == t.Name }) // the caller of Configure wakes them
 }
 
 // clearTopic deletes all messages of a topic.
@@ -774,7 +787,7 @@ func (r *rig) dropTopic() {
 	r.paused[r.topics[i]] = r.paused[t]
 }
 
-// restart is a new start on what is on disk and in the claim log. All transactions were durable.
+// restart makes a new index from what is on disk and in the claim log. All transactions that were applied count as durable.
 func (r *rig) restart() {
 	if r.n(0, 9) > 0 {
 		return
@@ -809,19 +822,19 @@ func (r *rig) restart() {
 	}
 	for _, l := range leases {
 		m := r.disk[l.At.Seq]
-		m.topic.Restore(l, m.id, m.cancelled, false)
+		m.topic.Restore(l, m.id, m.cancelled, m.remember)
 		r.state(m, leased)
 		m.last = l
 		r.tokens[l.Token] = l.At.Seq
 	}
 	for _, m := range r.disk {
 		if m.state == ackedState {
-			m.last = record.Lease{} // nobody asks any more
+			m.last = record.Lease{} // RestoreAcked restores no lease
 		}
 	}
 }
 
-// compareViews holds what the index tells of its leases and acked messages to the model.
+// compareViews compares the views of the index with the leases and the acked messages of the model.
 func (r *rig) compareViews() {
 	want := make(map[uint32]View)
 	for _, t := range r.topics {
@@ -833,7 +846,7 @@ func (r *rig) compareViews() {
 		case m.state == ackedState:
 			want[m.topic.Num].Acked[m.at.Seq], one.Acked[m.at.Seq] = true, true
 		case m.last.Token != 0:
-			h := Held{Topic: m.topic, ID: m.id, Lease: m.last, Cancelled: m.cancelled}
+			h := Held{Topic: m.topic, ID: m.id, Lease: m.last, Cancelled: m.cancelled, Remembers: m.remember}
 			want[m.topic.Num].Leases[m.at.Seq], one.Leases[m.at.Seq] = h, h
 		}
 		if got := m.topic.ViewOf(m.at); !reflect.DeepEqual(got, one) {
@@ -851,10 +864,17 @@ func (r *rig) compareViews() {
 	}
 }
 
-// compare holds the index to the model.
+// compare compares the index with the model.
 func (r *rig) compare() {
 	if err := r.x.Verify(); err != nil {
 		r.Fatal(err)
+	}
+	reading := int64(0)
+	if r.load != nil {
+		reading = r.load.Room
+	}
+	if got := r.x.account.reading; got != reading {
+		r.Fatalf("P10: %d bytes are kept free for loads, want %d", got, reading)
 	}
 	r.compareViews()
 	known := 0

@@ -2,7 +2,7 @@ package memory
 
 import "github.com/punctualmq/punctual/diskstore/internal/record"
 
-// horizon is how far ahead of its due time, in ms, a message that was just pushed is kept in memory.
+// horizon is how long before its due time, in ms, a message may enter memory as soon as it is stored.
 const horizon = 10_000
 
 // Added is a message that a transaction stores, or moves to another position on disk.
@@ -50,8 +50,8 @@ func (x *Index) Expect(added []Added, now int64) (e Expected) {
 
 // Publish puts the messages of a transaction on their timelines once the transaction is durable, except messages that another
 // transaction has detached or moved since. A message goes into the window if the timeline is loaded up to its position, or if
-// the message is due within the horizon and no message on disk lies between the two. Otherwise it is left on disk alone. From
-// now on the lease tokens that the transaction has reserved may be given out.
+// the message is due within the horizon and no message that is on disk alone comes before it. Otherwise it is left on disk alone.
+// From now on the lease tokens that the transaction has reserved may be given out.
 func (x *Index) Publish(e Expected, now int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -37,7 +37,8 @@ type Reserved struct {
 // ReserveResult has the messages that Reserve has reserved, and says what the claim does next.
 type ReserveResult struct {
 	Reserved []*Reserved
-	// Next is the next due time of the topic: now when more messages may be due, Never when there are none.
+	// Next is when the claim polls the topic next: now when more messages may be due, a millisecond after now when tokens are short,
+	// else the next due time of the topic. Next is Never when nothing is to become due, or deliveries are paused.
 	Next int64
 	// Load is the topic when its next due message is on disk alone and nothing was reserved; else nil.
 	Load *Topic
@@ -127,7 +128,7 @@ func (x *Index) Grant(reserved []*Reserved, length time.Duration, now int64) (gr
 
 // Confirm makes the leases that were granted, once the claim log has them. A lease that has run out by now is not made, and
 // neither is the lease of a message which a transaction has detached. For each of these, ended has what the caller writes to
-// the claim log instead: the lease before it, or a lease with attempt 0 if there was none.
+// the claim log instead: under the new token the lease before it, or a lease with attempt 0 if there was none.
 func (x *Index) Confirm(granted []*Reserved, now int64) (made []*Reserved, ended []record.Lease) {
 	made = make([]*Reserved, 0, len(granted))
 	x.mu.Lock()

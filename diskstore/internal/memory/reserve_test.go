@@ -6,8 +6,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// TestTokensAreNotGivenOutBeforeTheyMayBe: a claim takes no message for which there is no lease token (P4), says so, and
-// looks again a moment later.
+// TestTokensAreNotGivenOutBeforeTheyMayBe: Reserve reserves no message for which there is no lease token (P4). It says that tokens are
+// short, and has the claim poll again a millisecond later.
 func TestTokensAreNotGivenOutBeforeTheyMayBe(t *testing.T) {
 	x := New(1<<20, func(string, int64) {})
 	o := x.AddTopic("o", 1, settings(false))
@@ -16,7 +16,7 @@ func TestTokensAreNotGivenOutBeforeTheyMayBe(t *testing.T) {
 	if e.Tokens != 7+TokenBlock {
 		t.Errorf("a transaction reserves lease tokens up to %d, want a block", e.Tokens)
 	}
-	e.Tokens = 0 // as if it had not
+	e.Tokens = 0 // as if the transaction had reserved none
 	x.Publish(e, 5)
 	if result := x.Reserve("o", 10, 2); len(result.Reserved) != 0 || !result.TokensShort || result.Next != 11 {
 		t.Errorf("without tokens a claim reserved %+v", result)

@@ -15,8 +15,8 @@ type account struct {
 	reading int64 // kept free for what is being loaded
 }
 
-// bound is what messages in the window and pending messages may cost: the limit less what leased messages cost. Leases are
-// never refused, so a quarter of the limit is kept for the window and pending messages, whatever the leases cost.
+// bound is what messages in the window, pending messages and loads may cost: the limit less what reserved and leased messages cost.
+// Leases are never refused, so a quarter of the limit is kept for the others, whatever the leases cost.
 func (a *account) bound() int64 { return max(a.limit-a.leased, a.limit/4) }
 
 // used is what messages in the window and pending messages cost, with the room that is reserved for loads under way.
@@ -45,7 +45,8 @@ func (x *Index) makeRoom(n int64) {
 }
 
 // level is how many bytes each topic may keep in its window so that all topics together keep at most goal. For instance with
-// windows of 1, 5 and 9 bytes and a goal of 9 the level is 4. Called with mu held.
+// windows of 1, 5 and 9 bytes and a goal of 9 the level is 4. It is Never if all windows together cost no more than goal. Called with
+// mu held.
 func (x *Index) level(goal int64) int64 {
 	costs := make([]int64, len(x.inWindow.topics))
 	for i, t := range x.inWindow.topics {
@@ -65,7 +66,7 @@ func (x *Index) level(goal int64) int64 {
 // cut removes the latest messages of a topic's window from memory, so that the rest costs at most keep. The removed messages
 // are on disk and will be loaded again. Called with mu held.
 func (x *Index) cut(t *Topic, keep int64) {
-	slices.SortFunc(t.window, func(a, b *message) int { // sorted it is still a queue
+	slices.SortFunc(t.window, func(a, b *message) int { // the sorted window is still a heap of byTime
 		return cmp.Or(cmp.Compare(a.next, b.next), cmp.Compare(a.lease.At.Seq, b.lease.At.Seq))
 	})
 	n := 0

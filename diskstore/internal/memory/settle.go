@@ -21,11 +21,11 @@ type Settled struct {
 // which nothing is to be kept or told. If the call has any other settlement, Settle returns false and changes nothing,
 // because the items of a call take effect in their order. The caller writes the claim log before it answers.
 //
-// Settle needs no write lock. Whoever holds the write lock and acts on a message detaches it first, and learns from that
-// whether the message was acked meanwhile.
+// Settle needs no write lock. Whoever holds the write lock and ends or moves a message detaches the message first, and learns from
+// that whether it was acked meanwhile.
 //
-// What Settle answers follows lifecycle.Settle, which it does not call: that needs the record, and an ack without a record is
-// what makes acks cheap.
+// What Settle answers follows lifecycle.Settle. Settle does not call that function, because the function needs the record, and acks
+// are cheap because they read no record.
 func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -37,7 +37,7 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 	done.Errs = make([]error, len(ss))
 	for i := range ss {
 		st := &ss[i]
-		// No settlement here has follow-ups, to whose bodies alone the bound of CheckSettlement applies.
+		// The bound 0 of bodies does not matter, because it is for the bodies of follow-ups, and no settlement here has any.
 		if done.Errs[i] = storekit.CheckSettlement(st, 0); done.Errs[i] != nil {
 			continue
 		}
@@ -55,7 +55,8 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 			m.lease.Renewed++
 			byTime.Fix(m.topic.leases, m)
 			x.wake(m.topic, m.next)
-			// A copy: an ack may end the lease before the extension is in the claim log, and be lost in a kill itself.
+			// Extended has a copy of the lease, because an ack may end the lease before the extension is in the claim log, and a kill
+			// may then undo the ack.
 			done.Extended = append(done.Extended, m.lease)
 		}
 	}
@@ -84,7 +85,7 @@ func (t *Topic) writesAcks() bool {
 	return s.DedupeWindow != 0 || s.FinishedRetention != 0 || s.Emit&punctual.EventAcked != 0
 }
 
-// remembers tells whether the message of a settlement asks itself that its ID is remembered. Called with mu held.
+// remembers tells whether the message of a settlement says itself that its ID is to be remembered. Called with mu held.
 func (x *Index) remembers(st *punctual.Settlement) bool {
 	if x.remembering == 0 {
 		return false

@@ -28,8 +28,8 @@ type Topic struct {
 	diskNext record.Position // written by setDiskNext
 	evicted  int64           // how often the window was cut; a load that sees it change discards what it has read
 
-	// searches is how many searches are under way. published is the first message that was published meanwhile and is on
-	// disk alone.
+	// searches is how many searches are under way. published is the lowest position of the messages that were published meanwhile
+	// and are on disk alone; MaxPosition if there are none.
 	searches  int
 	published record.Position
 
@@ -43,8 +43,8 @@ func (t *Topic) Configure(settings *punctual.Settings) {
 	t.settings = settings
 }
 
-// Stored records that a topic, which has no messages in memory, has no message on disk below from either; loads then start at
-// from. any says whether the topic has messages on disk at all.
+// Stored records that a topic, which has no messages in memory yet, has no live message on disk below from, so that loads start at
+// from. any says whether the topic has live messages on disk at all.
 func (t *Topic) Stored(from record.Position, any bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -95,7 +95,7 @@ func (t *Topic) Drop() (acked int) {
 	return t.clear()
 }
 
-// Lowest is a lower bound of the positions of the topic's messages that are on disk and not dead; now if there are none. Called
+// Lowest is a lower bound of the positions of the topic's live messages on disk, acked ones included; now if there are none. Called
 // with the write lock held.
 func (t *Topic) Lowest(now int64) record.Position {
 	t.x.mu.Lock()

@@ -8,7 +8,7 @@ import (
 
 // View has the leases and acks of one topic that memory knows and the records on disk do not have.
 type View struct {
-	Leases map[uint64]Held // by number: leased messages, also those whose lease has run out
+	Leases map[uint64]Held // by number: leased messages, also those whose lease has run out, reserved or not
 	Acked  map[uint64]bool // by number: acked messages that are still on disk
 }
 
@@ -101,12 +101,14 @@ func (t *Topic) Stats() TopicStats {
 	return TopicStats{len(t.window), len(t.pending), len(t.reserved) + len(t.leases), len(t.acked), t.loaded, t.diskNext, t.evicted}
 }
 
-// Verify compares all counts, lists and heaps with the messages. It is meant for tests.
+// Verify compares the account, the lists and heaps of each topic, the table of leases, the counts of the index and the numbers of topics
+// in the lists of topics with the messages, and checks the order of the topics to load. Of account.reading it knows only that it is not
+// negative, because the loads under way are their callers'. It is meant for tests.
 func (x *Index) Verify() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var sum account
-	leased, inHand, inWindow, toLoad := 0, 0, 0, 0
+	leased, remembering, acked, inHand, inWindow, toLoad := 0, 0, 0, 0, 0, 0
 	for _, t := range x.topics {
 		if err := t.verify(&sum); err != nil {
 			return fmt.Errorf("topic %s: %w", t.Name, err)
@@ -116,8 +118,12 @@ func (x *Index) Verify() error {
 				if leased++; x.leased[m.lease.Token] != m {
 					return fmt.Errorf("topic %s: the token of message %v is that of another", t.Name, m.lease.At)
 				}
+				if m.remembers {
+					remembering++
+				}
 			}
 		}
+		acked += len(t.acked)
 		if len(t.messages) > len(t.window) {
 			inHand++
 		}
@@ -128,14 +134,22 @@ func (x *Index) Verify() error {
 			if toLoad++; x.toLoad[t.toLoadAt] != t {
 				return fmt.Errorf("topic %s is not where it is in the heap of the loader", t.Name)
 			}
+			if above := x.toLoad[max(0, t.toLoadAt-1)/2]; byDiskNext.Before(t, above) {
+				return fmt.Errorf("topic %s, whose next message on disk is %v, is to be loaded after topic %s, whose next is %v", t.Name, t.diskNext, above.Name, above.diskNext)
+			}
 		}
 	}
-	if a := &x.account; sum.window != a.window || sum.leased != a.leased || sum.pending != a.pending {
+	if a := &x.account; a.reading < 0 {
+		return fmt.Errorf("%d bytes are kept free for loads", a.reading)
+	} else if sum.window != a.window || sum.leased != a.leased || sum.pending != a.pending {
 		return fmt.Errorf("there are %d in the window, %d leased, %d not durable; the account says %d, %d, %d", sum.window, sum.leased, sum.pending, a.window, a.leased, a.pending)
 	}
 	if leased != len(x.leased) || inHand != len(x.inHand.topics) || inWindow != len(x.inWindow.topics) || toLoad != len(x.toLoad) {
 		return fmt.Errorf("%d leases, %d topics in hand, %d in the window, %d to load; the index has %d, %d, %d, %d",
 			leased, inHand, inWindow, toLoad, len(x.leased), len(x.inHand.topics), len(x.inWindow.topics), len(x.toLoad))
+	}
+	if acked != x.acked || remembering != x.remembering {
+		return fmt.Errorf("%d messages are acked, and %d leased ones are to be remembered; the index counts %d and %d", acked, remembering, x.acked, x.remembering)
 	}
 	return nil
 }

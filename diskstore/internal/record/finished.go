@@ -51,6 +51,9 @@ func DecodeFinished(b []byte) (punctual.Finished, error) {
 	if version != finishedVersion {
 		return punctual.Finished{}, errkind.Corruptf("finished record has version %d, this program reads %d", version, finishedVersion)
 	}
+	if flags&^flagDelivered != 0 {
+		return punctual.Finished{}, errkind.Corruptf("finished record has flags %#x, of which this program knows %#x", flags, flagDelivered)
+	}
 	f := punctual.Finished{
 		KeptUntil: storekit.FromMillis(Time(b)), Outcome: punctual.Outcome(d.String()),
 		At: storekit.FromMillis(d.Varint()), Created: storekit.FromMillis(d.Varint()),

@@ -16,8 +16,8 @@ type Lease struct {
 	Expired []punctual.Failure // earlier attempts whose leases ran out, which the record does not have yet
 }
 
-// AddTo adds the attempts and failures of the leases since the record was written. If there was no such lease, the token is 0
-// and AddTo changes nothing.
+// AddTo adds to r what the leases since r was written have changed: the attempts, the failures, and the token and the end of the
+// last lease. If there was no such lease, the token of l is 0 and AddTo changes nothing.
 func (l *Lease) AddTo(r *Record) {
 	if l.Token == 0 {
 		return

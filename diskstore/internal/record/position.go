@@ -29,7 +29,7 @@ var (
 // Less tells whether p comes before q.
 func (p Position) Less(q Position) bool { return p.Ms < q.Ms || p.Ms == q.Ms && p.Seq < q.Seq }
 
-// Next is the first position after p.
+// Next returns the first position after p. MaxPosition has none, so Next returns it unchanged.
 func (p Position) Next() Position {
 	switch {
 	case p.Seq < MaxPosition.Seq:
@@ -40,7 +40,7 @@ func (p Position) Next() Position {
 	return p
 }
 
-// Prev is the last position before p.
+// Prev returns the last position before p. MinPosition has none, so Prev returns it unchanged.
 func (p Position) Prev() Position {
 	switch {
 	case p.Seq > 0:

@@ -1,5 +1,6 @@
 // Package record is what the embedded store keeps of a message: its position in the order of its topic, its record, its
-// lease, and the bytes of all three. The package knows no files and no keys, and has no state.
+// lease, and its finished record. The package also has the bytes of all of these but leases, whose bytes are those of package
+// claimlog. The package knows no files and no keys, and has no state.
 package record
 
 import (
@@ -32,8 +33,8 @@ import (
 //	body                                              the rest
 //
 // The compatibility rules: a new field takes a new flag and stands before the ID, and directory.FormatVersion rises, because an older
-// program refuses a record with a flag that it does not know. The version of the record rises only when an older program would
-// misread the rest. Blocks of the database carry checksums, so the record has none of its own.
+// program takes a record with a flag that it does not know for damaged. The version of the record rises only for a change that no flag
+// can announce. Blocks of the database carry checksums, so the record has none of its own.
 type Record struct {
 	// The facts on which the life of the message depends. Token and LeaseUntil are not among the stored bytes, because the
 	// claim log has them: they are zero after Decode, until Lease.AddTo sets them.
@@ -41,7 +42,7 @@ type Record struct {
 	ID      string
 	Created int64 // Unix milliseconds
 	// Newest is the newest lease token whose effects are in the record. A lease of the claim log whose token is not above
-	// Newest is over. Newest never sinks, whereas Token becomes 0 whenever a lease ends.
+	// Newest is over. Newest never sinks, whereas Token becomes 0 when the message waits again or dies.
 	Newest int64
 	// Attributes is the block of the message's attributes, nil for none. The attribute Remember is in Message, too, because rules
 	// depend on it.
@@ -62,6 +63,8 @@ const (
 	flagFirstDue
 	flagRemember
 	flagAttributes
+	// knownFlags are all of these.
+	knownFlags = 1<<iota - 1
 )
 
 // Encode returns the bytes of the record.
@@ -122,8 +125,8 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Decode reads a record. The body aliases b, or is nil when empty; everything else is copied. The stored time of expiry is
-// not read, because it follows from the first due time.
+// Decode reads a record. The body aliases b, or is nil when empty; everything else is copied. Decode skips the stored time of
+// expiry, because it follows from FirstDue and ExpireAfter.
 func Decode(b []byte) (*Record, error) {
 	if len(b) < 2 {
 		return nil, errkind.Corruptf("message record of %d bytes is cut short", len(b))
@@ -131,6 +134,9 @@ func Decode(b []byte) (*Record, error) {
 	version, flags, d := b[0], b[1], Decoder{Rest: b[2:]}
 	if version != Version {
 		return nil, errkind.Corruptf("message record has version %d, this program reads %d", version, Version)
+	}
+	if flags&^knownFlags != 0 {
+		return nil, errkind.Corruptf("message record has flags %#x, of which this program knows %#x", flags, knownFlags)
 	}
 	r := new(Record)
 	r.Attempts, r.Newest, r.MaxAttempts = int(d.Uvarint()), int64(d.Uvarint()), int(d.Uvarint())
@@ -195,7 +201,7 @@ func (d *Decoder) Uvarint() uint64 {
 	return v
 }
 
-// Uint32 takes a number that has no more bits than that.
+// Uint32 takes a number as Uvarint does. A number that does not fit into 32 bits sets Bad.
 func (d *Decoder) Uint32() uint32 {
 	v := d.Uvarint()
 	if v > math.MaxUint32 {
@@ -240,7 +246,7 @@ func (d *Decoder) failures() (fs []punctual.Failure) {
 func (r *Record) Public(topic string) punctual.Message {
 	m := punctual.Message{ID: r.ID, Topic: topic, Body: r.Body, Headers: r.Headers, Created: storekit.FromMillis(r.Created)}
 	r.Fill(&m)
-	if a, err := storekit.ReadAttributes(r.Attributes); err == nil { // Decode has read the block before
+	if a, err := storekit.ReadAttributes(r.Attributes); err == nil { // there is no error, because Decode has read the same block
 		a.Set(&m)
 	}
 	return m

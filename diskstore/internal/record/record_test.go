@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// TestBytesOfARecord holds the stored bytes, which programs of other versions read: also the time of expiry, which this
-// program writes and computes.
+// TestBytesOfARecord compares the stored bytes, which programs of other versions read, with texts. They contain the time of
+// expiry, which this program writes, but computes when it reads a record.
 func TestBytesOfARecord(t *testing.T) {
 	const created = 1_700_000_000_000
 	at := storekit.FromMillis(created)
@@ -62,7 +62,8 @@ func TestBytesOfARecord(t *testing.T) {
 	}
 }
 
-// Before there were attributes, a record had its Remember by itself. Such a record is read, and rewritten with a block.
+// Before there were attributes, a record had Remember as a field of its own. Such a record can be read, and is rewritten with a
+// block of attributes.
 func TestRecordBeforeAttributes(t *testing.T) {
 	old, _ := hex.DecodeString("013702ac020980a0abfef962f0ceabfef962d0afabfef962e0fdabfef9628827e0d403016201016b0176010180a0abfef962026e6f")
 	r, err := Decode(old)
@@ -75,7 +76,7 @@ func TestRecordBeforeAttributes(t *testing.T) {
 	}
 }
 
-// The tags of a newer program survive a rewrite, and what is no block is damage.
+// TestAttributesOfARecord: the tags of a newer program survive a rewrite, and bytes that are no block are damage.
 func TestAttributesOfARecord(t *testing.T) {
 	r := Record{ID: "a", Attributes: []byte{1, 1, 5, 9, 1, 'x'}, Body: []byte("body")}
 	b := r.Encode()
@@ -101,8 +102,32 @@ func TestDeadNeedsAReason(t *testing.T) {
 	}
 }
 
-// TestALeaseIsAddedToItsRecord: also that its token is never lost to the record, which decides at the next start whether the
-// lease is over.
+// TestUnknownFlags: a flag may announce a field, so bytes with a flag that this program does not know cannot be read.
+func TestUnknownFlags(t *testing.T) {
+	b := (&Record{Message: lifecycle.Message{Due: 1, FirstDue: 1}, ID: "a", Body: []byte("x")}).Encode()
+	if _, err := Decode(b); err != nil {
+		t.Fatal(err)
+	}
+	b[1] |= 128
+	if r, err := Decode(b); !errors.Is(err, punctual.ErrCorrupt) {
+		t.Errorf("a record with a flag of another program is read as %+v, %v; want ErrCorrupt", r, err)
+	}
+	at := storekit.FromMillis(1)
+	finished := EncodeFinished(&punctual.Finished{Outcome: punctual.OutcomeAcked, At: at, Created: at, FirstDue: at, Due: at, KeptUntil: at})
+	if _, err := DecodeFinished(finished); err != nil {
+		t.Fatal(err)
+	}
+	for flag := byte(2); flag != 0; flag <<= 1 {
+		b := bytes.Clone(finished)
+		b[9] |= flag
+		if f, err := DecodeFinished(b); !errors.Is(err, punctual.ErrCorrupt) {
+			t.Errorf("a finished record with flag %d of another program is read as %+v, %v; want ErrCorrupt", flag, f, err)
+		}
+	}
+}
+
+// TestALeaseIsAddedToItsRecord: a lease brings its attempt, its failures and its end into the record, and its token also as
+// Newest, by which the next start decides whether the lease is over. A lease without a token changes nothing.
 func TestALeaseIsAddedToItsRecord(t *testing.T) {
 	ranOut := punctual.Failure{Attempt: 1, Error: storekit.LeaseRanOut}
 	r := Record{Message: lifecycle.Message{Attempts: 1}, Newest: 3}

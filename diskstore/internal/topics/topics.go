@@ -33,13 +33,14 @@ func (t *Topic) Configure(s punctual.Settings) {
 	t.Memory.Configure(&s)
 }
 
-// Copy returns settings that share nothing with others.
+// Copy returns a copy of s that shares no memory with s, with 1 partition if s has none.
 func Copy(s punctual.Settings) punctual.Settings {
-	s.Partitions = max(s.Partitions, 1) // older versions did not write it
+	s.Partitions = max(s.Partitions, 1) // older versions did not write Partitions
 	return s.Clone()
 }
 
-// Registry has the topics of a store by name. Its methods are safe for concurrent use; it changes with the write lock held.
+// Registry has the topics of a store by name. Its methods are safe for concurrent use. Add and Remove are called with the write lock
+// held, unless the store is being opened and nobody else uses it yet.
 type Registry struct {
 	index *memory.Index
 
@@ -76,8 +77,8 @@ func (r *Registry) Add(disk *database.Topic, s punctual.Settings) *Topic {
 	return t
 }
 
-// Remove removes a topic from the registry and from memory, with all its messages. finished is how many of them were finished
-// and still on disk.
+// Remove removes a topic from the registry and from memory, with all its messages. finished is how many of them were acked and
+// still on disk.
 func (r *Registry) Remove(t *Topic) (finished int) {
 	finished = t.Memory.Drop()
 	r.mu.Lock()

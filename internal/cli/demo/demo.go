@@ -34,8 +34,8 @@ type Promise struct {
 }
 
 // Play plays the story, which takes about 20 seconds, and returns what came of it. It opens the store twice, because the
-// story closes it in between; what one open stored the next has to find. Unless live is nil it says there what happens. An
-// error is one of the store, or the reason why ctx ended.
+// story closes it in between; the second store must have what the first one stored. Unless live is nil, Play shows there what
+// happens. An error is one of the store, or the reason why ctx ended.
 func Play(ctx context.Context, open func() (punctual.Store, error), live *term.Output) (*Report, error) {
 	l := newLedger()
 	stop := func() {}

@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 
-// told is the ledger of a story that went well, as each test of a rule starts with.
+// told is the ledger of a story that went well. The tests check it as it is, or spoil it first.
 func told() *ledger {
 	l := newLedger()
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
@@ -68,7 +68,7 @@ func TestAGoodStoryKeepsEveryPromise(t *testing.T) {
 	}
 }
 
-// Every promise can be seen broken.
+// Each promise is reported as broken when the ledger has something that breaks it.
 func TestEachBrokenPromiseIsSeen(t *testing.T) {
 	for _, c := range []struct {
 		promise string

@@ -22,7 +22,7 @@ type ledger struct {
 	reopens int               // guarded by mu
 	// occurrences are the deliveries of the schedule, in the order in which they came. Guarded by mu.
 	occurrences []occurrence
-	// others is how late the deliveries were that are not of orders. Guarded by mu.
+	// others is how late each delivery was that is not in orders: those to the groups and those of the schedule. Guarded by mu.
 	others []time.Duration
 }
 
@@ -251,8 +251,8 @@ func movedOnly(e entry) string {
 	return ""
 }
 
-// retriedOnTime allows a millisecond between failure and due time: the store rounds its clock
-// down for the history and due times up.
+// retriedOnTime allows a retry to be due a millisecond later than failure and backoff say, because the store rounds its clock down for
+// the history and due times up.
 func retriedOnTime(e entry) string {
 	for n := 1; n < len(e.visits); n++ {
 		v := e.visits[n]
@@ -309,7 +309,7 @@ func toldOnce(e entry) string {
 	return ""
 }
 
-// checkSchedule asks that every time of the schedule came once and none was left out.
+// checkSchedule checks that every time of the schedule came once and none was left out.
 func (l *ledger) checkSchedule() Promise {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// storyTopic carries one message for each unpaid order: close it.
+	// storyTopic has one message for each order, which closes the order unless it is paid before.
 	storyTopic = "order.close"
 	// payWithin is how long an order may stay unpaid: 30 minutes in a shop.
 	payWithin = 6 * time.Second
-	// storyMore is what the extended order gets on top, counted from when it asks.
+	// storyMore is how long the extended order may stay unpaid, counted from when it asks for more time.
 	storyMore = 10 * time.Second
 	// closedTopic tells of closed orders. Its messages are follow-ups of those of storyTopic, and each group gets a copy.
 	closedTopic = "order.closed"
-	// closedAfter is when the others are told of a closed order.
+	// closedAfter is how long after an order was closed the groups are told of it.
 	closedAfter = time.Second
 	// reportTopic has a schedule that comes storyReports times, every storyReportEvery.
 	reportTopic      = "shop.report"
@@ -32,8 +32,8 @@ const (
 	// storyAttempts is the limit of attempts of storyTopic.
 	storyAttempts = 3
 
-	// endWait bounds how long the story waits for its last message after its plan, endCheck is how often it counts what is
-	// left meanwhile.
+	// endWait bounds how long the story waits for its last message after its plan. endCheck is how long it waits before it counts
+	// the messages that are left once more.
 	endWait  = time.Minute
 	endCheck = 100 * time.Millisecond
 
@@ -61,7 +61,7 @@ const (
 	poison               // every attempt fails
 )
 
-// fateOf tells the fate of the n-th order.
+// fateOf tells the fate of the n-th order, counted from 0.
 func fateOf(n int) fate {
 	switch n {
 	case 2, 5, 8:
@@ -90,8 +90,8 @@ type step struct {
 	do func(context.Context) error
 }
 
-// story is one run of the demo. The goroutine that calls play uses it; the handler, which the worker calls, uses only the
-// ledger.
+// story is one run of the demo. Only the goroutine that calls play uses it, except that the handlers, which the worker calls, use
+// the ledger.
 type story struct {
 	open   func() (punctual.Store, error)
 	ledger *ledger
@@ -172,13 +172,13 @@ func (s *story) extend(ctx context.Context, o order) error {
 	return nil
 }
 
-// tooLate tells whether the order is being closed, or is closed.
+// tooLate tells whether err says that the order is being closed, or is closed.
 func tooLate(err error) bool {
 	return errors.Is(err, punctual.ErrLeased) || errors.Is(err, punctual.ErrNotFound)
 }
 
-// closeOrder is the handler: it closes an order that was not paid in time, and has the others told of it in one step with the
-// ack.
+// closeOrder is the handler of storyTopic. It closes an order that was not paid in time; the follow-up that tells the groups of it
+// is stored in one step with the ack.
 func (s *story) closeOrder(_ context.Context, o order, d *punctual.Delivery) error {
 	s.ledger.delivered(d)
 	err := fail(o, d.Attempt)
@@ -190,7 +190,7 @@ func (s *story) closeOrder(_ context.Context, o order, d *punctual.Delivery) err
 	return punctual.Follow(err, closed)
 }
 
-// told is the handler of a group: the group is told of a closed order.
+// told returns the handler of a group. It notes that the group was told of a closed order.
 func (s *story) told(group string) punctual.Handler {
 	return punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 		s.ledger.told(string(d.Body), group, d)

@@ -36,8 +36,7 @@ func showLive(out *term.Output, l *ledger) (stop func()) {
 	}
 }
 
-// repaint paints the table over itself until end is closed. It leaves nothing on the screen, because Show prints the table
-// once more.
+// repaint paints the table over itself until end is closed. At the end it erases the table, because Show prints it once more.
 func repaint(out *term.Output, l *ledger, end <-chan struct{}) {
 	ticker := time.NewTicker(repaintEvery)
 	defer ticker.Stop()

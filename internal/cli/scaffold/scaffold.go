@@ -1,5 +1,5 @@
-// Package scaffold is what punctual new writes: a small program that runs at once. The programs are in templates, word for word
-// as the documents show them.
+// Package scaffold is what punctual new writes: a small program that runs at once. The programs are in templates. The documents
+// show those of KindGo, KindPython and KindNode word for word.
 package scaffold
 
 import (
@@ -53,7 +53,7 @@ func (k Kind) Run(dir string) string {
 	return "go run -C " + quoted + " ."
 }
 
-// quote is a name as a shell takes it.
+// quote returns a name as it is typed into a shell, in quotes where it needs them.
 func quote(name string) string {
 	if plainName.MatchString(name) {
 		return name
@@ -77,7 +77,7 @@ var ErrNoClone = errors.New("no clone of " + Module)
 // ErrNotEmpty says that the directory of the program holds something, or is no directory.
 var ErrNotEmpty = errors.New("is not an empty directory")
 
-// Find looks for a clone of the module: in dir and the directories above, and beside each of them under the name punctual. It
+// Find looks for a clone of the module: whether it is dir or a directory above, or a directory called punctual in one of these. It
 // returns ErrNoClone when there is none.
 func Find(dir string) (string, error) {
 	for at := dir; ; at = filepath.Dir(at) {
@@ -92,7 +92,7 @@ func Find(dir string) (string, error) {
 	}
 }
 
-// IsClone reports whether dir has the module.
+// IsClone reports whether dir has a go.mod of the module.
 func IsClone(dir string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	return err == nil && moduleLine.FindString(string(text)) != ""
@@ -105,11 +105,12 @@ var (
 	namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
-// opening begins the first comment of main.go, which names the program.
+// opening is how the first comment of main.go begins. Write puts the name of the program there.
 const opening = "Command notify "
 
 // Write writes a program of the kind into dir, which it makes, and returns the names of the files. dir must be empty or not
-// exist: ErrNotEmpty otherwise, before anything is written. If a file cannot be written, Write removes what it has made.
+// exist: ErrNotEmpty otherwise, before anything is written. If a file cannot be written, Write removes those that it has written
+// before, and dir if it has made it.
 func Write(dir string, k Kind, from Source) (files []string, err error) {
 	made, err := makeEmpty(dir)
 	if err != nil {
@@ -132,7 +133,7 @@ func Write(dir string, k Kind, from Source) (files []string, err error) {
 		return nil, err
 	}
 	for _, f := range contents {
-		if err := os.WriteFile(filepath.Join(dir, f.name), []byte(f.text), 0o644); err != nil {
+		if err := writeNew(filepath.Join(dir, f.name), f.text); err != nil {
 			return files, fmt.Errorf("write the program: %w", err)
 		}
 		files = append(files, f.name)
@@ -140,7 +141,20 @@ func Write(dir string, k Kind, from Source) (files []string, err error) {
 	return files, nil
 }
 
-// makeEmpty makes dir unless it is there, and reports whether it did. A dir that holds something is ErrNotEmpty.
+// writeNew writes a file that does not exist yet. If it can write only a part, it removes the file.
+func writeNew(name, text string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
+}
+
+// makeEmpty makes dir unless it is there, and reports whether it did. A dir that holds something, or is a file, is ErrNotEmpty.
 func makeEmpty(dir string) (made bool, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -230,8 +244,8 @@ func modFiles(dir, name string, from Source) (mod, sum string, err error) {
 	return b.String(), string(sums), nil
 }
 
-// relative is the way from dir to the clone as a replace directive takes it. Symbolic links are followed first, because ".."
-// behind one leads elsewhere.
+// relative is the path from dir to the clone in the form of a replace directive. Symbolic links are followed first, because ".."
+// behind one leads elsewhere. It is absolute where no relative path exists.
 func relative(dir, clone string) (string, error) {
 	clone, err := filepath.Abs(clone)
 	if err != nil {

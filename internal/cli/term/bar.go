@@ -8,16 +8,16 @@ import (
 	"github.com/jedib0t/go-pretty/v6/progress"
 )
 
-// Bar shows on a terminal how far a long operation has come. The methods of a Bar without a terminal, such as the zero Bar,
-// do nothing. One goroutine uses it.
+// Bar shows on a terminal how far a long operation has come. A Bar without a terminal, such as the zero Bar, shows nothing; its
+// Print writes to the Output alone. One goroutine at a time may use a Bar.
 type Bar struct {
 	writer  progress.Writer
 	tracker *progress.Tracker
 	done    chan struct{} // closed when the writer's goroutine has ended
 }
 
-// NewBar starts a bar on o, if that is a terminal. A total of 0 is not known, so that no percentage is shown. The caller
-// must call Stop.
+// NewBar starts a bar on o, if that is a terminal. A total of 0 means that it is not known, and that no percentage is shown. The
+// caller must call Stop.
 func NewBar(o *Output, message string, total int64) *Bar {
 	if !o.IsTerminal() {
 		return &Bar{}

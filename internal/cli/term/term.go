@@ -30,7 +30,7 @@ func NewOutput(stream io.Writer, colours bool) *Output {
 	return &Output{stream: stream, colours: colours, terminal: IsTerminal(stream)}
 }
 
-// Write writes p unless an earlier write has failed; then it returns that error.
+// Write writes p, unless an earlier write has failed. In that case it writes nothing and returns the error of that write.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

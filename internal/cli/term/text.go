@@ -18,7 +18,7 @@ func Printable(s string) string {
 	}, s)
 }
 
-// OneLine is Printable text of at most n characters in one line, with single spaces in the place of line breaks.
+// OneLine is Printable text in one line of at most n columns, with single spaces in the place of line breaks and other white space.
 func OneLine(s string, n int) string {
 	s = strings.Join(strings.Fields(Printable(s)), " ")
 	return text.Snip(s, n, "…")

@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// change begins what a key changes: it asks first.
+// change begins the change that a key stands for, with a question. It does nothing for a key that changes nothing here.
 func (t *model) change(name string) {
 	r := t.chosen()
 	if p := t.page(); p.kind == pageMessage {
@@ -81,7 +81,7 @@ func (t *model) whenOf(a punctual.Amendment) string {
 	return "now"
 }
 
-// confirm asks, and does it when the answer is yes.
+// confirm asks a question, and calls do when the answer is yes.
 func (t *model) confirm(text string, do func()) {
 	t.asked = &question{text: term.OneLine(text, 200) + " [y/N] ", answer: func(string) { do() }}
 }
@@ -135,7 +135,7 @@ func (t *model) pause(topic string, pushes bool) {
 	})
 }
 
-// statsOf is what is known of a topic.
+// statsOf returns the statistics of a topic in the last overview, and whether that has any.
 func (t *model) statsOf(topic string) (punctual.TopicStats, bool) {
 	if t.o != nil {
 		for _, s := range t.o.Topics {

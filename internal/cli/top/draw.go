@@ -16,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// row is a row that can be chosen. What it is about can be changed; open is what Enter shows.
+// row is a row that can be chosen. topic and id name what keys change when it is chosen, and open is the page that Enter shows.
 type row struct {
 	text      string
 	colour    text.Color // 0 for the usual one
@@ -76,7 +76,7 @@ func (t *model) screen() []string {
 	return append(lines, t.noteLine(), paint(text.Faint, fit("j k move  Enter open  Esc back  g n|a|t|d go  / find  ? keys  q quit", t.width)))
 }
 
-// title says which page this is, of which store, and as of when.
+// title says which page this is, and when by the store's clock its numbers were counted.
 func (t *model) title() string {
 	p := t.page()
 	name := [...]string{"Now", "Ahead", "Topics", "Topic " + p.topic, "Message " + p.id, "Dead"}[p.kind]
@@ -91,7 +91,7 @@ func (t *model) title() string {
 	return fit(name, t.width-text.StringWidth(asOf)-2) + " " + asOf + " "
 }
 
-// noteLine is what is asked, else what the last action came to, else what is wrong.
+// noteLine is what is asked, else what the last action came to, else what is wrong, else which keys may follow g.
 func (t *model) noteLine() string {
 	switch {
 	case t.asked != nil:
@@ -108,7 +108,7 @@ func (t *model) noteLine() string {
 	return ""
 }
 
-// drawBody draws the page in so many lines, with the chosen row among them.
+// drawBody draws the page in about room lines, with the chosen row among them.
 func (t *model) drawBody(room int) []string {
 	b, p := t.body(), t.page()
 	lines := make([]string, 0, room)
@@ -189,7 +189,7 @@ func (t *model) nowBody() content {
 	return b
 }
 
-// hour draws the next 60 minutes as columns, with what is overdue left of them.
+// hour draws the next 60 minutes as columns, with the number of overdue messages left of them.
 func (t *model) hour(height int) []string {
 	a := t.o.Minutes.All
 	if a == nil {
@@ -221,7 +221,7 @@ func (t *model) hour(height int) []string {
 	return append(lines, fit(axis.String(), t.width))
 }
 
-// column is the part of a column that lies in a level of a picture of some height. What is not 0 is at least a sliver.
+// column is the part of a column that lies in a level of a picture of some height. A number above 0 has at least an eighth of a line.
 func column(n, most int64, height, level int) string {
 	eighths := int(float64(n) / float64(most) * float64(height*8))
 	if n > 0 {
@@ -289,7 +289,7 @@ func (t *model) aheadBody(s overview.Step) content {
 	return b
 }
 
-// ofTopics names the topics that have most in a step.
+// ofTopics names the first three of topics, at most, that have messages in step n, with how many. The largest topics come first.
 func ofTopics(topics []*overview.Ahead, n int) string {
 	var parts []string
 	for _, a := range topics {
@@ -348,7 +348,7 @@ func (t *model) deadBody() content {
 	return b
 }
 
-// until is when t is, seen from the store's clock: "in 5m", "3s ago".
+// until says when at is, seen from the store's clock: "in 5m", "3s ago".
 func (t *model) until(at time.Time) string {
 	switch d := at.Sub(t.o.AsOf); {
 	case at.IsZero():

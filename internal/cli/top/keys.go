@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// Keys is what ? shows: the keys, and what they do.
+// Keys is what ? shows: keys, and what they do. Second keys for the same, such as h for Esc, are not among them.
 func Keys() [][2]string {
 	return [][2]string{
 		{"j k ↓ ↑", "down, up; PgDn PgUp Home End in larger steps"},
@@ -29,7 +29,7 @@ func Keys() [][2]string {
 	}
 }
 
-// key is what a key does. Each change is asked about first.
+// key does what a key stands for. Before each change of the store it asks.
 func (t *model) key(k tea.KeyPressMsg) {
 	name := k.String()
 	switch {
@@ -50,7 +50,7 @@ func (t *model) key(k tea.KeyPressMsg) {
 	}
 }
 
-// jump is the second key after g.
+// jump does what the key after g stands for.
 func (t *model) jump(name string) {
 	switch name {
 	case "n":
@@ -80,7 +80,7 @@ func (t *model) move(name string) bool {
 	case "home":
 		p.cursor = 0
 	case "end":
-		p.cursor = 1 << 30 // the drawing keeps it within the rows
+		p.cursor = 1 << 30 // reduced to the last row below
 	default:
 		return false
 	}
@@ -88,7 +88,7 @@ func (t *model) move(name string) bool {
 	return true
 }
 
-// act is what the other keys do.
+// act does what the other keys stand for.
 func (t *model) act(name string) {
 	switch name {
 	case "q":

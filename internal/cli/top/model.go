@@ -28,16 +28,16 @@ const (
 	pageDead
 )
 
-// page is what top shows, and which row of it is chosen. Pages lie on a stack, from which Esc takes the top one.
+// page is what top shows, and which row of it is chosen. Pages lie on a stack, from which Esc takes the top one unless it is the last.
 type page struct {
 	kind      pageKind
 	topic, id string
-	// state is which messages of a topic are listed, step is how Ahead is counted.
+	// state says which messages of a topic are listed, and step in which steps of time Ahead counts.
 	state punctual.State
 	step  overview.Step
 	// from is where the list begins in time; zero is no bound.
 	from time.Time
-	// after is where the page of the list begins, before has the pages in front of it.
+	// after is the cursor at which the shown part of the list begins. before has the cursors of the parts in front of it.
 	after  string
 	before []string
 
@@ -49,7 +49,7 @@ type page struct {
 	err     error
 }
 
-// same reports whether o shows the same part of the same list as p, so that an answer for o may be shown on p.
+// same reports whether o shows the same message as p, or the same part of the same list, so that an answer for o may be shown on p.
 func (p *page) same(o page) bool {
 	return p.kind == o.kind && p.topic == o.topic && p.id == o.id && p.state == o.state && p.after == o.after && p.from.Equal(o.from)
 }
@@ -90,7 +90,7 @@ func newModel(i punctual.Inspector, s punctual.Store, r *overview.Reader, o Opti
 	return &model{readTime: o.ReadTime, inspector: i, store: s, reader: r, zone: o.Zone, width: 80, height: 24, pages: []page{{kind: pageNow}}}
 }
 
-// What comes back to Update.
+// The messages that Update gets of top itself.
 type (
 	// tickMsg says that it is time to read the store again.
 	tickMsg struct{}
@@ -169,7 +169,7 @@ func (t *model) goTo(p page) {
 	t.load()
 }
 
-// back shows the page before.
+// back shows the page before, if there is one.
 func (t *model) back() {
 	if len(t.pages) > 1 {
 		t.pages = t.pages[:len(t.pages)-1]
@@ -177,7 +177,7 @@ func (t *model) back() {
 	t.load()
 }
 
-// refresh reads what is shown anew, unless a reading is under way.
+// refresh reads the overview, and the list or message of the page, anew. What is being read already is not read twice.
 func (t *model) refresh() {
 	if !t.reading {
 		t.reading = true
@@ -189,11 +189,11 @@ func (t *model) refresh() {
 	t.load()
 }
 
-// callTimeout bounds each call to the store.
+// callTimeout bounds the calls to the store that one key or one page needs, all of them together.
 const callTimeout = 10 * time.Second
 
-// load reads the list or message of the page. While a reading is under way it does nothing, because Update calls load again
-// when that reading was for another page.
+// load reads the list or message of the page, if it has one. While such a reading is under way load does nothing, because Update calls
+// it again when that reading was for another page.
 func (t *model) load() {
 	p := *t.page()
 	if t.loading || p.kind != pageTopic && p.kind != pageMessage {
@@ -267,7 +267,7 @@ func findID(ctx context.Context, i punctual.Inspector, within, id string) ([]str
 	return view.TopicsWith(ctx, i, topics, id)
 }
 
-// failed is the note about something that did not work.
+// failed returns the note about what has failed with err.
 func failed(what string, err error) string {
 	if !punctual.Definite(err) {
 		return term.OneLine(what+": it may have happened or not: "+err.Error(), 200)

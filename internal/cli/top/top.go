@@ -30,8 +30,8 @@ type Options struct {
 	ReadTime func(string) (time.Time, error)
 }
 
-// Run shows the store until the user leaves it, or until ctx ends, with the reason for that. While it runs, nothing else may
-// write to the terminal.
+// Run shows the store until the user leaves it, or until ctx ends; it then returns the cause of that. While Run runs, nothing else
+// may write to the terminal.
 func Run(ctx context.Context, i punctual.Inspector, s punctual.Store, o Options) (err error) {
 	r, err := overview.New(s, &overview.Options{Zone: o.Zone})
 	if err != nil {
@@ -61,7 +61,7 @@ func Run(ctx context.Context, i punctual.Inspector, s punctual.Store, o Options)
 // interval is how often top reads the store. The reader itself reads less often when a reading takes long.
 const interval = time.Second
 
-// tickEach calls f at once and then each so often until ctx ends.
+// tickEach calls f at once, and again whenever the time each has passed, until ctx ends.
 func tickEach(ctx context.Context, each time.Duration, f func()) {
 	ticker := time.NewTicker(each)
 	defer ticker.Stop()

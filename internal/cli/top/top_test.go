@@ -93,7 +93,7 @@ func (r *rig) top() *screenOf {
 	return s
 }
 
-// send gives top a message, and what its work brings.
+// send gives top a message, and then the messages that come of it.
 func (s *screenOf) send(m tea.Msg) {
 	s.Update(m)
 	for len(s.results) > 0 {
@@ -109,7 +109,7 @@ func (s *screenOf) reread() {
 	s.send(tickMsg{})
 }
 
-// typed types keys: a word of one letter or the name of a key is a key, anything else is text.
+// typed types keys. The name of a key, such as enter, is that key; of any other text each character is a key.
 func (s *screenOf) typed(keys ...string) *screenOf {
 	s.r.t.Helper()
 	named := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "backspace": tea.KeyBackspace, "end": tea.KeyEnd, "home": tea.KeyHome, "pgdown": tea.KeyPgDown, "down": tea.KeyDown}
@@ -226,7 +226,7 @@ func TestTopShowsConsumers(t *testing.T) {
 	r.top().typed("g", "t", "enter").shows("no consumers")
 }
 
-// Nothing changes before the question was answered with yes.
+// A message is cancelled, rescheduled or requeued once the question about it is answered with yes. The answer no leaves it as it is.
 func TestTopChangesAfterAQuestion(t *testing.T) {
 	r := newRig(t)
 	r.pushed1("t", "a", "x", time.Hour)
@@ -286,7 +286,7 @@ func TestTopListsInParts(t *testing.T) {
 	s.typed("gt", "enter").shows("m000").typed("end").shows("m023", "] shows more").typed("]").shows("m024").hides("m023").typed("]", "[", "[").shows("m000")
 }
 
-// Letters in an ID that is typed are no keys, and q leaves only outside of it.
+// While an ID is typed, letters are a part of it and not keys, so q leaves top only when no ID is typed.
 func TestTopLeaves(t *testing.T) {
 	s := newRig(t).top()
 	if s.typed("/", "q", "g", "c").shows("ID: qgc"); s.leave {
@@ -312,7 +312,7 @@ func TestTopShowsOldValues(t *testing.T) {
 	s.typed("gt", "enter").shows("list: ")
 }
 
-// On every size of terminal the screen fits, whatever the messages hold.
+// On terminals of several sizes the screen fits, also with long names, wide characters and control characters in messages.
 func TestTopFits(t *testing.T) {
 	r := newRig(t)
 	long := strings.Repeat("世界 ", 200)

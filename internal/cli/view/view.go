@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Mark is the character and the colour of a severity. A word beside it serves those who see no colours.
+// Mark returns the character and the colour of a severity. The characters differ, for those who see no colours.
 func Mark(s punctual.Severity) (string, text.Color) {
 	switch s {
 	case punctual.SeverityGood:
@@ -38,7 +38,7 @@ func PausedWord(s punctual.Settings) string {
 	return "-"
 }
 
-// BodyText is a body for people, and a remark in place of one that is not text. The exact bytes come with --json.
+// BodyText returns a body for people, or a remark in place of a body that is not text. With --json commands print the exact bytes.
 func BodyText(body []byte) string {
 	if utf8.Valid(body) {
 		return string(body)
@@ -46,7 +46,7 @@ func BodyText(body []byte) string {
 	return fmt.Sprintf("(%d bytes that are not text: see --json)", len(body))
 }
 
-// Bar draws n as a bar, in room columns where most would fill all of them. A number above 0 is at least a sliver.
+// Bar draws n as a bar, at a scale at which most fills room columns. A number above 0 has at least an eighth of a column.
 func Bar(n, most int64, room int) string {
 	if n <= 0 {
 		return ""
