@@ -25,8 +25,8 @@ import (
 // repeat it with the same ID, or read the message with Get. Since a batch serves many callers, the values of a caller's
 // context do not reach the store.
 //
-// A Queue that is no longer used need not be closed, because Close does no more than refuse further calls and wait for those
-// under way.
+// A Queue that is no longer used need not be closed, because nothing of it is left once its calls have returned: Close only refuses
+// further calls and waits for those under way, or cuts these short when its context ends.
 type Queue struct {
 	store    Store
 	observer *Observer

@@ -9,6 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/claimlog"
 	"github.com/punctualmq/punctual/diskstore/internal/directory"
+	"github.com/punctualmq/punctual/diskstore/internal/examine"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -16,14 +17,11 @@ import (
 // leave the store there for good. Open refuses steps that no clock makes, in either direction, before the store's clock takes
 // them over. ResetClock makes the step to the right time.
 
-// maxClockStep is how far the machine's clock may be from the store's when the store is opened.
-const maxClockStep = 366 * 24 * time.Hour
-
-// checkClock refuses a machine's clock that is further than maxClockStep from passed. passed is what the store's clock has passed,
+// checkClock refuses a machine's clock that is further than examine.MaxClockStep from passed. passed is what the store's clock has passed,
 // zero if that is not known, as in a new store.
 func checkClock(machine, passed time.Time, dir string) error {
 	step := machine.Sub(passed)
-	if passed.IsZero() || step.Abs() <= maxClockStep {
+	if passed.IsZero() || step.Abs() <= examine.MaxClockStep {
 		return nil
 	}
 	how := "ahead of"

@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/examine"
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestAbsurdClock: a machine's clock that is further than maxClockStep from the store's is refused, in either direction, and the
+// TestAbsurdClock: a machine's clock that is further than examine.MaxClockStep from the store's is refused, in either direction, and the
 // store's clock stays where it was.
 func TestAbsurdClock(t *testing.T) {
 	dir, clock := t.TempDir(), storekit.NewManualClock(testStart)
 	closeStore(t, openAt(t, dir, &Options{Clock: clock}))
-	for _, step := range []time.Duration{10 * maxClockStep, maxClockStep + time.Hour, -maxClockStep - time.Hour} {
+	for _, step := range []time.Duration{10 * examine.MaxClockStep, examine.MaxClockStep + time.Hour, -examine.MaxClockStep - time.Hour} {
 		wrong := storekit.NewManualClock(testStart.Add(step))
 		s, err := Open(dir, &Options{Clock: wrong, Logger: quiet})
 		if err == nil {
@@ -47,7 +48,7 @@ func TestResetClock(t *testing.T) {
 	if _, err := ResetClock(dir, &Options{Clock: clock}); !errors.Is(err, punctual.ErrLocked) {
 		t.Errorf("of a store that is open: %v, want ErrLocked", err)
 	}
-	clock.Advance(10 * maxClockStep)
+	clock.Advance(10 * examine.MaxClockStep)
 	push(t, s, punctual.NewMessage{Topic: "o", ID: "now"})
 	var held punctual.Delivery
 	for _, d := range claim(t, s, "o", 10) {
@@ -64,7 +65,7 @@ func TestResetClock(t *testing.T) {
 		t.Fatalf("open ten years behind the store: %v, want ErrInvalid", err)
 	}
 	r, err := ResetClock(dir, &Options{Clock: clock})
-	if err != nil || !r.Reset || !r.Stored.Equal(testStart.Add(10*maxClockStep)) || !r.Machine.Equal(clock.Now()) || r.Leases != 1 {
+	if err != nil || !r.Reset || !r.Stored.Equal(testStart.Add(10*examine.MaxClockStep)) || !r.Machine.Equal(clock.Now()) || r.Leases != 1 {
 		t.Fatalf("reset: %+v, %v", r, err)
 	}
 	s = openAt(t, dir, &Options{Clock: clock})
@@ -107,7 +108,7 @@ func TestResetClockThatIsRight(t *testing.T) {
 	if r, err := ResetClock(dir, &Options{Clock: clock}); err != nil || r.Reset {
 		t.Errorf("of a clock that is right: %+v, %v", r, err)
 	}
-	clock.Advance(2 * maxClockStep)
+	clock.Advance(2 * examine.MaxClockStep)
 	if r, err := ResetClock(dir, &Options{Clock: clock}); err != nil || !r.Reset {
 		t.Errorf("of a store that was not used for two years: %+v, %v", r, err)
 	}

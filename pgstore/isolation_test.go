@@ -19,7 +19,7 @@ import (
 var stricter = []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable}
 
 // newPoolAt returns a pool whose sessions have an isolation level as their default, as a role or a database may give it to them. The test
-// fails when a transaction begins there that does not say its own level.
+// fails when a transaction of several statements begins there that does not say its own level.
 func newPoolAt(t testing.TB, s *pgrig.Server, level pgx.TxIsoLevel) *pgxpool.Pool {
 	t.Helper()
 	c, err := pgxpool.ParseConfig(s.URL("postgres"))

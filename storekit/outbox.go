@@ -41,9 +41,10 @@ type Reacher interface {
 const ForwardHeader = "punctual-forward"
 
 // Settle is s.Settle for those who make settlements for others: a Worker and a server. In a store that reaches only a family it
-// puts the follow-ups that are beyond reach into envelopes, and calls moved, if not nil, for each such settlement with how many
-// there are. The store refuses a settlement that is malformed, or whose envelopes are, as it refuses any other. In any other
-// store Settle changes nothing. ss is not changed.
+// puts the follow-ups that are beyond reach into envelopes. When the store has answered, Settle calls moved, if not nil, with the
+// number of envelopes for each such settlement that was made or may have been made. The store refuses a settlement that is
+// malformed, or whose envelopes are, as it refuses any other. To a store that reaches everywhere, or nothing, Settle passes the
+// settlements as they are. ss is not changed.
 //
 // A store that is a Reacher is asked which follow-ups are within reach. Any other store of a family is asked to settle first.
 // Where its answer is ErrUnsupported, the settlement is made with every follow-up in an envelope that is not surely within
@@ -52,7 +53,22 @@ func Settle(ctx context.Context, s punctual.Store, ss []punctual.Settlement, mov
 	if !slices.ContainsFunc(ss, func(x punctual.Settlement) bool { return len(x.Then) > 0 }) {
 		return s.Settle(ctx, ss)
 	}
-	p := postman{ids: newEnvelopeIDs(ctx), moved: moved}
+	p := postman{ids: newEnvelopeIDs(ctx), envelopes: make([]int, len(ss))}
+	answers, err := p.settle(ctx, s, ss)
+	for i, n := range p.envelopes {
+		answer := err
+		if err == nil {
+			answer = answers[i]
+		}
+		if n > 0 && moved != nil && (answer == nil || !punctual.Definite(answer)) {
+			moved(&ss[i], n)
+		}
+	}
+	return answers, err
+}
+
+// settle is Settle without moved.
+func (p *postman) settle(ctx context.Context, s punctual.Store, ss []punctual.Settlement) ([]error, error) {
 	if r, err := punctual.As[Reacher](s); err == nil {
 		ss = p.pack(ss, nil, func(x *punctual.Settlement, m *punctual.NewMessage) bool {
 			ok, err := r.Reaches(ctx, x.Topic, x.ID, m)
@@ -107,8 +123,9 @@ func surelyInReach(x *punctual.Settlement, m *punctual.NewMessage) bool {
 
 // postman puts follow-ups into envelopes.
 type postman struct {
-	ids   *envelopeIDs
-	moved func(*punctual.Settlement, int)
+	ids *envelopeIDs
+	// envelopes is how many envelopes each settlement has.
+	envelopes []int
 }
 
 // pack returns ss with each follow-up that is not reached in an envelope. Where answers are given it changes only the settlements
@@ -136,9 +153,7 @@ func (p *postman) pack(ss []punctual.Settlement, answers []error, reached func(*
 			continue
 		}
 		x.Then = then
-		if p.moved != nil {
-			p.moved(x, n)
-		}
+		p.envelopes[i] += n
 	}
 	return ss
 }

@@ -110,7 +110,7 @@ type writerFunc func([]byte) (int, error)
 // Write implements io.Writer.
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// backupJSON is what backup prints.
+// backupJSON is what backup prints with --json.
 type backupJSON struct {
 	Target string `json:"target"` // the directory, as an absolute path
 	Bytes  int64  `json:"bytes"`  // of the copy

@@ -52,7 +52,7 @@ func (a *app) showClock(r diskstore.ClockReset) error {
 	return nil
 }
 
-// clockJSON is what clock prints.
+// clockJSON is what clock prints with --json.
 type clockJSON struct {
 	Store   stamp `json:"store,omitzero"` // what the store's clock had reached
 	Machine stamp `json:"machine"`

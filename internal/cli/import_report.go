@@ -15,7 +15,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// importJSON is what import prints.
+// importJSON is what import prints with --json.
 type importJSON struct {
 	Kind   string `json:"kind"`
 	DryRun bool   `json:"dry_run"`

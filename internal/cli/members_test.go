@@ -322,9 +322,11 @@ func printBulks(t *testing.T, keep func(string, ...result)) {
 // printSchedules runs the commands about schedules.
 func printSchedules(t *testing.T, keep func(string, ...result)) {
 	r := newRig(t)
-	put := []string{"schedule", "put", "t", "rich", "0 9 1 * MON", "--json", "--zone", "Europe/Berlin", "--body", "x", "--header", "k=v", "--until", "2030-01-01T00:00:00Z",
+	put := []string{
+		"schedule", "put", "t", "rich", "0 9 1 * MON", "--json", "--zone", "Europe/Berlin", "--body", "x", "--header", "k=v", "--until", "2030-01-01T00:00:00Z",
 		"--from", "2026-01-01T00:00:00Z", "--except", "12-25", "--spread", "5m", "--overlap", "allow", "--missed", "all", "--grace", "2m", "--limit", "9", "--max-dead", "2",
-		"--max-attempts", "3", "--expire", "1h", "--drop-expired", "--remember", "1h"}
+		"--max-attempts", "3", "--expire", "1h", "--drop-expired", "--remember", "1h",
+	}
 	often := []string{"schedule", "put", "t", "often", "@every 1h", "--json"}
 	keep("schedule put", r.run(put...).ok(), r.run(often...).ok())
 	r.clock.Advance(2 * time.Hour)

@@ -105,7 +105,8 @@ func TestStagingMadeAtOnce(t *testing.T) {
 	}
 }
 
-// What a survey says of a table, what becomes of its rows, and that it changes nothing.
+// TestPostgresTable: a survey counts what would become of the rows of a table and changes nothing. The import that follows stores as many
+// messages as the survey said.
 func TestPostgresTable(t *testing.T) {
 	r := newRig(t)
 	r.exec(`insert into jobs (id, run_at, payload, state) values

@@ -113,8 +113,9 @@ func ItemProblem(err error) *Problem {
 	return &Problem{Status: kindOfCode(code).status, Detail: err.Error(), Code: code, Definite: punctual.Definite(err)}
 }
 
-// RemoteError is an error that a server reported. It wraps the error of package punctual that its code names, so that errors.Is,
-// punctual.ErrorCode and punctual.Definite return the same for it as on the server, but for the cases that Problem.Err names.
+// RemoteError is an error that a server reported. It wraps the one error of package punctual that its code names, so that
+// punctual.ErrorCode and punctual.Definite return the same for it as on the server, but for the cases that Problem.Err names. Where the
+// server's error wraps two, as an ErrIndeterminate of a store that has failed does, errors.Is finds the first of them alone.
 type RemoteError struct {
 	text string
 	kind error

@@ -4,7 +4,8 @@
 //
 //	length(4) crc32c(4) payload        little endian; length and checksum are of the payload
 //
-// and a payload is kind(1) and the rest, numbers as uvarint:
+// and a payload is kind(1) and the rest. Numbers are uvarints, and varint is the zigzag kind, both as encoding/binary writes them. seq
+// is the number of the message; due, until and at are Unix milliseconds:
 //
 //	kind 1, leases:   { topic seq due(varint) token renewals attempt until(varint) count { attempt at(varint) } }
 //	kind 2, settled:  { seq token }    the lease is over; the database knows the rest
@@ -12,6 +13,14 @@
 //	kind 4, durable:  number           the transactions up to this one were durable
 //	kind 5, clock:    ms(varint)       the store's clock had reached this
 //	kind 6, synced:   bytes            so many bytes after this frame were synced before older segments were deleted
+//
+// For example, this frame has the lease with token 1, for the first attempt, of message 1 in topic 2, which is due at 10:00 UTC on
+// 2026-11-20, until a minute later:
+//
+//	13000000 d32ad3c5             19 bytes follow, and their checksum
+//	01                            leases
+//	02 01 80b4b086bf68 01 00 01   topic, seq, due, token, renewals, attempt
+//	c0ddb786bf68 00               until, count
 //
 // Of several leases of one message the one with the highest token counts, and of those
 // the one renewed most often. A message that is not in the database, or whose record has this token or a

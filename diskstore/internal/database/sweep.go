@@ -177,7 +177,8 @@ func (s *ForgetSweep) Read() error {
 		if err != nil {
 			return errkind.JoinClose(err, s.it)
 		}
-		// If the condition is false, the ID was pushed again since, or has finished again and is kept longer.
+		// If the condition is false, the topic was deleted since, or the ID has finished again and is kept longer, or a remembered
+		// ID was pushed again.
 		if len(v) >= 8 && record.Time(v) <= s.now {
 			o.key = key
 		}

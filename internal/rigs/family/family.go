@@ -19,7 +19,7 @@ type Store struct {
 	store punctual.Store
 	// partitions is into how many the topics are divided, as far as follow-ups are concerned.
 	partitions uint32
-	// silent stores do not tell what they reach.
+	// silent stores do not tell which follow-ups are within reach (Reaches); their Abilities say ReachFamily as those of others do.
 	silent bool
 
 	mu sync.Mutex

@@ -27,7 +27,7 @@ type Wire struct {
 	mu    sync.Mutex
 	conns []net.Conn           // guarded by mu: all that were ever made
 	cuts  [2]chan struct{}     // guarded by mu: closed at the end of a cut, by direction; nil when there is none
-	held  [2]map[*carrier]bool // guarded by mu: who has something to carry in spite of a cut
+	held  [2]map[*carrier]bool // guarded by mu: who has something to carry that a cut holds up
 	moved [2]chan struct{}     // guarded by mu: closed when held or lost grows
 	// carriers are all that were ever made, and lost counts those of forgotten connections that had something to carry.
 	carriers []*carrier // guarded by mu

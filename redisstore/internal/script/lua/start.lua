@@ -100,9 +100,10 @@ local function write_clock()
   g[2] = now_text
 end
 
--- make_room must come before the first write of a script if that write adds something, because a server out of memory
--- refuses such a write. The server lets a script go on once the script has called a command that removes, even if
--- nothing was removed.
+-- make_room lets a script go on although the server is out of memory: the server refuses a command that adds something unless the
+-- script has called one that removes before, even if nothing was removed. So make_room must come before the first write of a script
+-- that has to succeed on a full server, such as a claim, a settlement or a cancel. Scripts that store messages or make topics do not
+-- call make_room, so that a full server refuses them.
 local function make_room() call('HDEL', G, '-') end
 
 -- lease_token returns the token of a compact lease and the time at which the lease began. Both are in its score, which is
