@@ -114,7 +114,7 @@ func fields() map[string]url.Values {
 		pathTopic + "/groups": {"do": {"add"}, "group": {"billing"}}, "/schedules/new": {"topic": {"order.close"}, "name": {"weekly"}, "was_spec": {""}, "spec": {"@daily"}},
 		pathSchedule + "/edit": {"was_spec": {"@hourly"}, "spec": {"@daily"}}, pathSchedule + "/pause": {}, pathSchedule + "/resume": {}, pathSchedule + "/run": {},
 		pathSchedule + "/skip": {}, pathSchedule + "/delete": {}, pathSchedule + "/backfill": {"from": {"2026-11-22T00:00:00Z"}, "to": {"2026-11-22T10:00:00Z"}},
-		pathTopic + "/push": {"body": {"b"}}, pathMessage + "/edit": {"body": {"b"}, "due": {"2026-11-22T13:00:00Z"}},
+		pathTopic + "/push": {"body": {"b"}}, pathMessage + "/edit": {"body": {"b"}, "due": {"2026-11-22T13:00:00Z"}, "was": {contentSum([]byte("body of order-001"), nil)}},
 		pathBulk: {"change": {"cancel"}}, pathBulkJob + "/run": {}, pathBulkJob + "/stop": {},
 		"/look": {}, "/logout": {}, "/login": {"token": {"wrong"}},
 	}

@@ -39,6 +39,13 @@ type bulkJobPage struct {
 	MayGoOn bool
 }
 
+// bulkChange is a bulk change of the console.
+type bulkChange struct {
+	punctual.Bulk
+	// Due is the instant of Bulk.When, which pages and the audit log show; zero for a change that gives no new due time.
+	Due time.Time
+}
+
 // bulkWait is how long the answer to a form waits for the end of the change, so that the page of a short change shows its result at once.
 const bulkWait = 2 * time.Second
 
@@ -86,7 +93,7 @@ func (c *call) deathReasons() (all []choice) {
 
 // readBulk reads a bulk change from the form. A delay becomes the instant that it means now, so that a change which is stopped and
 // continued later still gives all messages the same due time.
-func (c *call) readBulk(topic string) (b punctual.Bulk, err error) {
+func (c *call) readBulk(topic string) (b bulkChange, err error) {
 	b.Select = punctual.Selection{Topic: topic, Reason: punctual.DeathReason(c.get("reason")), Error: c.get("error"), IDPrefix: c.get("prefix")}
 	if b.Do, err = punctual.ParseBulkChange(c.get("change")); err != nil {
 		return b, err
@@ -116,7 +123,8 @@ func (c *call) readBulk(topic string) (b punctual.Bulk, err error) {
 	case punctual.BulkShift:
 		b.By, err = wire.ParseShift("by", c.get("by"))
 	case punctual.BulkRequeue, punctual.BulkReschedule:
-		b.When, err = c.bulkWhen(b.Do)
+		b.Due, err = c.bulkDue(b.Do)
+		b.When = punctual.At(b.Due)
 	}
 	return b, err
 }
@@ -129,24 +137,22 @@ func rateOf(text string) (int, error) {
 	return int(n), nil
 }
 
-// bulkWhen reads the new due time of a requeue or reschedule. A requeue without one is due now.
-func (c *call) bulkWhen(do punctual.BulkChange) (punctual.When, error) {
+// bulkDue reads the new due time of a requeue or reschedule. A requeue without one is due now.
+func (c *call) bulkDue(do punctual.BulkChange) (time.Time, error) {
 	due, delay, err := c.when()
 	switch {
-	case err != nil:
-		return punctual.When{}, err
-	case !due.IsZero():
-		return punctual.At(due), nil
+	case err != nil || !due.IsZero():
+		return due, err
 	case delay == 0 && do == punctual.BulkReschedule && c.get("in") == "":
-		return punctual.When{}, errNoTime
+		return due, errNoTime
 	}
 	now, err := c.now()
-	return punctual.At(now.Add(delay)), err
+	return now.Add(delay), err
 }
 
 // mayBulk returns an ErrForbidden unless the reader may make a bulk change: a delete needs access.Admin as a purge does, every other change
 // access.Amend.
-func (c *call) mayBulk(b *punctual.Bulk) error {
+func (c *call) mayBulk(b *bulkChange) error {
 	if b.Do == punctual.BulkDelete {
 		return c.may(access.Admin, b.Select.Topic)
 	}
@@ -184,7 +190,7 @@ func (c *call) runBulk() error {
 
 // startBulk starts a bulk change, waits at most bulkWait for its end, and leads to its page. before is the job whose page has the
 // form, or nil for a count.
-func (c *call) startBulk(b punctual.Bulk, before *bulkJob) error {
+func (c *call) startBulk(b bulkChange, before *bulkJob) error {
 	topic := b.Select.Topic
 	job, err := c.console.bulks.start(b, before, c.user(), c.recordBulk(&b))
 	if err != nil {
@@ -201,7 +207,7 @@ func (c *call) startBulk(b punctual.Bulk, before *bulkJob) error {
 }
 
 // recordBulk returns the recorder of a bulk change. A dry run is not entered into the audit log.
-func (c *call) recordBulk(b *punctual.Bulk) recorder {
+func (c *call) recordBulk(b *bulkChange) recorder {
 	if b.DryRun {
 		return func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error) { return do(ctx) }
 	}
@@ -209,7 +215,7 @@ func (c *call) recordBulk(b *punctual.Bulk) recorder {
 }
 
 // describe returns the facts of a bulk change in one line, for the audit log.
-func describe(b *punctual.Bulk) string {
+func describe(b *bulkChange) string {
 	var parts []string
 	for _, f := range bulkFacts(b, time.UTC) {
 		parts = append(parts, f.Name+" "+f.Value)
@@ -217,9 +223,9 @@ func describe(b *punctual.Bulk) string {
 	return strings.Join(parts, ", ")
 }
 
-// bulkFacts returns what a bulk change selects, by how much it moves due times, and how many changes it makes in a second. The kind of the
-// change and the new due time of a requeue or reschedule are not among them.
-func bulkFacts(b *punctual.Bulk, zone *time.Location) (f facts) {
+// bulkFacts returns what a bulk change selects, by how much it moves due times or which new one it gives, and how many changes it makes in a
+// second. The kind of the change is not among them.
+func bulkFacts(b *bulkChange, zone *time.Location) (f facts) {
 	s := &b.Select
 	f.add("state", s.State.String())
 	f.addTime("from", s.From, zone)
@@ -236,6 +242,7 @@ func bulkFacts(b *punctual.Bulk, zone *time.Location) (f facts) {
 	case b.By < 0:
 		f.add("by", "-"+notation.FormatDuration(-b.By))
 	}
+	f.addTime("due", b.Due, zone)
 	if b.Rate > 0 {
 		f.add("rate", thousands(int64(b.Rate)))
 	}

@@ -66,7 +66,12 @@ func TestBulk(t *testing.T) {
 		t.Errorf("a message of another campaign is due %v", m.Due)
 	}
 
-	r.run(r.bulk("t", url.Values{"change": {"requeue"}, "error": {"the bank"}, "in": {"10m"}}))
+	requeue := r.bulk("t", url.Values{"change": {"requeue"}, "error": {"the bank"}, "in": {"10m"}})
+	for _, page := range []string{requeue, r.run(requeue)} { // of the count, and of the change
+		if text := wordsOf(r.page(page)); !strings.Contains(text, "New due time 2026-11-22 12:10:00 UTC") {
+			t.Errorf("a page of the requeue does not say when the messages are due then: %s", text)
+		}
+	}
 	if m := r.message("t", "dead-2"); m.State != punctual.StateScheduled || !m.Due.Equal(noon.Add(10*time.Minute)) {
 		t.Errorf("requeued: %v, due %v", m.State, m.Due)
 	}
@@ -85,15 +90,18 @@ func TestBulk(t *testing.T) {
 	if s, err := r.store.Stats(t.Context(), "t"); err != nil || s.Dead != 0 || s.Live() != 120+110+2 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	for _, verb := range []string{"bulk shift", "bulk requeue", "bulk reschedule", "bulk cancel", "bulk delete"} {
+	for verb, detail := range map[string]string{
+		"bulk shift": "by +1h", "bulk requeue": "due 2026-11-22 12:10:00 UTC", "bulk reschedule": "due 2026-11-25 10:00:00 UTC",
+		"bulk cancel": "prefix b-01", "bulk delete": "state dead",
+	} {
 		n := 0
 		for _, e := range r.entries() {
-			if e.Verb == verb && e.Who == "ann" && e.Result == audit.Done && e.Changed > 0 && e.Detail != "" {
+			if e.Verb == verb && e.Who == "ann" && e.Result == audit.Done && e.Changed > 0 && strings.Contains(e.Detail, detail) {
 				n++
 			}
 		}
 		if n != 1 {
-			t.Errorf("%d entries of the audit log say %s", n, verb)
+			t.Errorf("%d entries of the audit log say %s with %q: %+v", n, verb, detail, r.entries())
 		}
 	}
 }
@@ -142,7 +150,7 @@ func TestRightsOfBulk(t *testing.T) {
 		t.Errorf("count of a delete: %d", a.Code)
 	}
 	job := r.countedBulk("t", punctual.BulkCancel)
-	del, err := r.console.bulks.start(punctual.Bulk{Do: punctual.BulkDelete, Select: punctual.Selection{Topic: "t", State: punctual.StateScheduled}, DryRun: true}, nil, "root", (&call{}).recordBulk(&punctual.Bulk{DryRun: true}))
+	del, err := r.console.bulks.start(bulkChange{Bulk: punctual.Bulk{Do: punctual.BulkDelete, Select: punctual.Selection{Topic: "t", State: punctual.StateScheduled}, DryRun: true}}, nil, "root", (&call{}).recordBulk(&bulkChange{Bulk: punctual.Bulk{DryRun: true}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,8 +248,8 @@ func TestBulksAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	below.push("t", "a", time.Hour)
-	record := (&call{}).recordBulk(&punctual.Bulk{DryRun: true})
-	cancel := punctual.Bulk{Do: punctual.BulkCancel, Select: punctual.Selection{Topic: "t"}}
+	record := (&call{}).recordBulk(&bulkChange{Bulk: punctual.Bulk{DryRun: true}})
+	cancel := bulkChange{Bulk: punctual.Bulk{Do: punctual.BulkCancel, Select: punctual.Selection{Topic: "t"}}}
 	var jobs []*bulkJob
 	for range mostBulks {
 		job, err := c.bulks.start(cancel, nil, "ann", record)

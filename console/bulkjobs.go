@@ -39,7 +39,7 @@ type bulks struct {
 // bulkJob is one bulk change, or the count before one.
 type bulkJob struct {
 	ID, Who string
-	Bulk    punctual.Bulk
+	Bulk    bulkChange
 	// Counted is how many messages the count before the change has found, 0 for a count itself.
 	Counted int64
 	ended   chan struct{} // closed when the change has ended
@@ -56,7 +56,7 @@ type bulkJob struct {
 // bulkView is a copy of the state of a job.
 type bulkView struct {
 	ID, Who string
-	Bulk    punctual.Bulk
+	Bulk    bulkChange
 	Counted int64
 	Report  punctual.BulkReport
 	// State is "running", "done", "stopped" or "failed".
@@ -85,7 +85,7 @@ func (b *bulks) close() {
 // start begins a bulk change, which record makes and enters into the audit log. before is the count that is carried out or the change
 // that is continued, or nil. If two people do that at the same time, the second gets the job of the first. While before itself is
 // under way, start returns before.
-func (b *bulks) start(bulk punctual.Bulk, before *bulkJob, who string, record recorder) (*bulkJob, error) {
+func (b *bulks) start(bulk bulkChange, before *bulkJob, who string, record recorder) (*bulkJob, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -121,7 +121,7 @@ func (b *bulks) start(bulk punctual.Bulk, before *bulkJob, who string, record re
 		defer stop(nil)
 		var report punctual.BulkReport
 		_, err := record(ctx, func(ctx context.Context) (n int64, err error) {
-			report, err = b.make(ctx, bulk)
+			report, err = b.make(ctx, bulk.Bulk)
 			if ctx.Err() != nil && err != nil {
 				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 			}

@@ -83,7 +83,7 @@ var (
 	hidden    = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 )
 
-// requeueForm returns the hidden fields of the form on a page that requeues the messages of the page's list.
+// requeueForm returns the hidden fields, but for the token against forged requests, of the form on a page that requeues the messages of the page's list.
 func requeueForm(t *testing.T, page string) url.Values {
 	t.Helper()
 	_, form, ok := strings.Cut(page, `/requeue">`)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -16,8 +17,9 @@ import (
 // editForm is the form that puts another body and other headers into a scheduled or dead message.
 type editForm struct {
 	Body, Headers string
-	// Due is the due time that the message had when the page was made. The form is refused once the message is due at another time.
-	Due string
+	// Due is the due time that the message had when the page was made, and Was a hash of its body and headers. The form is refused once
+	// they are others, so that it does not overwrite what somebody else has written since.
+	Due, Was string
 	// KeepHeaders is true if the headers cannot be written in lines. The form then leaves them as they are.
 	KeepHeaders bool
 }
@@ -28,7 +30,7 @@ func (c *call) editForm(m *punctual.Info) *editForm {
 	if m.State != punctual.StateScheduled && m.State != punctual.StateDead || c.console.options.HideBodies || len(m.Body) > shownBody || !utf8.Valid(m.Body) || strings.ContainsAny(string(m.Body), "\r\x00") {
 		return nil
 	}
-	e := &editForm{Body: string(m.Body), Headers: headerLines(m.Headers), Due: exact(m.Due)}
+	e := &editForm{Body: string(m.Body), Headers: headerLines(m.Headers), Due: exact(m.Due), Was: contentSum(m.Body, m.Headers)}
 	back, err := parseHeaders(e.Headers)
 	e.KeepHeaders = err != nil || len(back) != len(m.Headers)
 	for name, value := range m.Headers {
@@ -37,9 +39,16 @@ func (c *call) editForm(m *punctual.Info) *editForm {
 	return e
 }
 
-// editMessage puts the body and the headers of the form into a message in one step, unless the due time of the message has changed
-// since the page was made. A dead message is due at once afterwards, or after the delay in the form. A scheduled message keeps its due
-// time.
+// contentSum returns a hash of the body and the headers of a message.
+func contentSum(body []byte, headers map[string]string) string {
+	sum := storekit.SumOfPush([]punctual.NewMessage{{Body: body, Headers: headers}})
+	return hex.EncodeToString(sum[:])
+}
+
+// editMessage puts the body and the headers of the form into a message in one step, unless due time, body or headers of the message have
+// changed since the page was made. A dead message is due at once afterwards, or after the delay in the form. A scheduled message keeps its
+// due time, so the store cannot tell two edits apart: of two forms for one scheduled message that arrive at the same instant, both of
+// which find the message as it was, the later one counts.
 func (c *call) editMessage() error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -60,6 +69,8 @@ func (c *call) editMessage() error {
 		return fmt.Errorf("message %s is %s, or cannot be written as text: its body cannot be changed here: %w", id, m.State, punctual.ErrInvalid)
 	case due.IsZero() || !due.Equal(m.Due):
 		return fmt.Errorf("message %s is due at %s by now: %w", id, notation.FormatTime(m.Due), punctual.ErrChanged)
+	case c.get("was") != form.Was:
+		return fmt.Errorf("message %s has another body or other headers by now, see below: %w", id, punctual.ErrChanged)
 	}
 	next := punctual.NewMessage{
 		Topic: topic, ID: id, Body: []byte(c.field("body")), Headers: m.Headers, Due: m.Due, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired,

@@ -8,7 +8,7 @@ type fact struct{ Name, Value string }
 // facts are shown on a page, and written into the audit log, in the order in which they were added.
 type facts []fact
 
-// add adds a fact with a value that is safe to show, unless the value is empty.
+// add adds a fact, unless the value is empty. It makes what is invisible in the value visible, so that the value is safe to show.
 func (f *facts) add(name, value string) {
 	if value != "" {
 		*f = append(*f, fact{name, visible(value)})

@@ -164,7 +164,8 @@ func TestEditAndRequeue(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wantText("/topics/t/messages/d", "Edit and requeue", "body of d</textarea>")
-	due := url.Values{"due": {exact(r.message("t", "d").Due)}, "body": {"a\r\nb"}, "headers": {"tenant: shop-2\r\nnew: x"}, "in": {"5m"}}
+	due := r.editFormOf("/topics/t/messages/d")
+	due["body"], due["headers"], due["in"] = []string{"a\r\nb"}, []string{"tenant: shop-2\r\nnew: x"}, []string{"5m"}
 	if n := r.sent("/topics/t/messages/d/edit", due); !strings.HasPrefix(n, "d was changed, and is due 2026-11-22 12:05:00") {
 		t.Error(n)
 	}
@@ -175,12 +176,15 @@ func TestEditAndRequeue(t *testing.T) {
 	if a := r.post("/topics/t/messages/d/edit", due); a.Code != 409 || string(r.message("t", "d").Body) != "a\nb" {
 		t.Errorf("the same form again: %d", a.Code)
 	}
-	keeps := url.Values{"due": {exact(m.Due)}, "body": {"third"}, "headers": {"new: x\ntenant: shop-2"}}
+	keeps := r.editFormOf("/topics/t/messages/d")
+	keeps["body"], keeps["headers"] = []string{"third"}, []string{"new: x\ntenant: shop-2"}
 	r.sent("/topics/t/messages/d/edit", keeps)
 	if m := r.message("t", "d"); string(m.Body) != "third" || !m.Due.Equal(noon.Add(5*time.Minute)) {
 		t.Errorf("a scheduled message: %+v", m)
 	}
-	if a := r.post("/topics/t/messages/d/edit", url.Values{"due": {exact(m.Due)}, "body": {"x"}, "headers": {"no colon"}}); a.Code != 400 {
+	bad := r.editFormOf("/topics/t/messages/d")
+	bad["body"], bad["headers"] = []string{"x"}, []string{"no colon"}
+	if a := r.post("/topics/t/messages/d/edit", bad); a.Code != 400 {
 		t.Errorf("headers that are none: %d", a.Code)
 	}
 	r.push("t", "binary", time.Hour, func(m *punctual.NewMessage) { m.Body = []byte{0xff, 0} })

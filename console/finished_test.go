@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,28 +140,53 @@ type noKeeper struct {
 	punctual.Inspector
 }
 
-// noKeeperBehind is a store whose Finished answers as that of a remote store does whose server keeps no finished records. It lacks
-// ListFinished, so it is no punctual.FinishedKeeper, and the console does not call its Finished.
-type noKeeperBehind struct{ noKeeper }
+// noKeeperBehind is a store that answers as a remote store does whose server keeps no finished records: it is a punctual.FinishedKeeper, and
+// refuses every call with ErrUnsupported.
+type noKeeperBehind struct {
+	noKeeper
+	asked *atomic.Int64 // how many calls it has refused
+}
 
-func (noKeeperBehind) Finished(context.Context, string, string) (punctual.Finished, error) {
+func (n noKeeperBehind) Finished(context.Context, string, string) (punctual.Finished, error) {
+	n.asked.Add(1)
 	return punctual.Finished{}, fmt.Errorf("server: %w", punctual.ErrUnsupported)
+}
+
+func (n noKeeperBehind) ListFinished(context.Context, punctual.FinishedQuery) (punctual.FinishedPage, error) {
+	n.asked.Add(1)
+	return punctual.FinishedPage{}, fmt.Errorf("server: %w", punctual.ErrUnsupported)
 }
 
 func TestStoreWithoutFinishedMessages(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		r := newRig(t, nil)
+		var asked atomic.Int64
 		var over punctual.Store = noKeeper{r.store, r.store}
 		if elsewhere {
-			over = noKeeperBehind{noKeeper{r.store, r.store}}
+			over = noKeeperBehind{noKeeper{r.store, r.store}, &asked}
+		}
+		if _, err := punctual.As[punctual.FinishedKeeper](over); (err == nil) != elsewhere {
+			t.Fatalf("this shows nothing: that the store has the interface FinishedKeeper is %v; want %v", err == nil, elsewhere)
 		}
 		r = rigOver(t, over, r.store, r.clock, nil)
 		r.push("t", "m", time.Hour)
+		// wasAsked checks that the page before has asked the store if its server has to be asked.
+		wasAsked := func(page string) {
+			t.Helper()
+			if n := asked.Swap(0); n > 0 != elsewhere {
+				t.Errorf("%s: the store was asked %d times, elsewhere %v", page, n, elsewhere)
+			}
+		}
 		r.wantText("/topics/t/messages/m", "body of m")
+		wasAsked("a message")
 		r.wantText("/find?id=nobody", "This store keeps no finished messages")
+		wasAsked("a search")
 		if a := r.get("/topics/t/messages/nobody"); a.Code != 404 || !strings.Contains(a.text, "keeps no finished messages") {
 			t.Errorf("an ID that nobody has, elsewhere %v: %d %.300s", elsewhere, a.Code, a.text)
 		}
+		wasAsked("an ID that nobody has")
+		r.wantText("/topics/t/finished", "This store keeps no finished messages")
+		wasAsked("the finished messages of a topic")
 		if !elsewhere {
 			r.wantText("/topics/t/settings", "This store keeps no finished messages")
 		}

@@ -44,7 +44,7 @@ func TestHostileTextIsText(t *testing.T) {
 
 func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain\n\ttext é 漢": "plain\n\ttext é 漢", "a\u202Eb": `a\u202Eb`, "a\xffb": `a\xFFb`, "\uFFFD": "\uFFFD", "\x7f": `\u007F`, "": "",
+		"plain\n\ttext é 漢": "plain\n\ttext é 漢", "a\u202Eb": `a\u202Eb`, "a\xffb": `a\xFFb`, "\uFFFD": "\uFFFD", "\xef": `\xEF`, "\xef\xbf": `\xEF\xBF`, "\xef\uFFFD": `\xEF` + "\uFFFD", "\x7f": `\u007F`, "": "",
 	} {
 		if got := visible(in); got != want {
 			t.Errorf("visible(%q) is %q, want %q", in, got, want)

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// Both languages have the same keys, a text has {0} and {1} in both languages or in neither, and the source has every key or may make it of
-// parts.
+// Both languages have the same keys, a text has the same arguments, such as {0}, in both languages, and the source has every key or may make it
+// of parts.
 func TestLanguagesAgree(t *testing.T) {
 	languages, err := readLanguages()
 	if err != nil {
@@ -24,10 +25,8 @@ func TestLanguagesAgree(t *testing.T) {
 			if l.texts[key] == "" {
 				t.Errorf("%s lacks %s", l.code, key)
 			}
-			for _, arg := range []string{"{0}", "{1}"} {
-				if strings.Contains(text, arg) != strings.Contains(l.texts[key], arg) {
-					t.Errorf("%s: %s differs in %s", l.code, key, arg)
-				}
+			if want, got := argumentsOf(text), argumentsOf(l.texts[key]); !slices.Equal(want, got) {
+				t.Errorf("%s: %s has the arguments %v, and %v in English", l.code, key, got, want)
 			}
 		}
 		for key := range l.texts {
@@ -42,6 +41,13 @@ func TestLanguagesAgree(t *testing.T) {
 			t.Errorf("nothing uses %s", key)
 		}
 	}
+}
+
+// argumentsOf returns the arguments of a text, sorted, each once.
+func argumentsOf(text string) []string {
+	all := regexp.MustCompile(`\{[0-9]+\}`).FindAllString(text, -1)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // madeOfParts reports whether the source may make a key of parts: it has the beginning of the key as a string, or the key has one of the ends

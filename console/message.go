@@ -183,7 +183,8 @@ func (c *call) amendMessage() error {
 }
 
 // deleteMessage removes a dead message, of which the store then keeps no record. It reads the state of the message first and refuses one that
-// is not dead with ErrNotDead, because somebody may have requeued the message since the page was made.
+// is not dead with ErrNotDead, because somebody may have requeued the message since the page was made. A message that is requeued between
+// the read and the delete is due at another time, so that IfDue keeps it.
 func (c *call) deleteMessage() error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -198,7 +199,7 @@ func (c *call) deleteMessage() error {
 		if m.State != punctual.StateDead {
 			return 0, fmt.Errorf("%s in %s is %s: %w", id, topic, m.State, punctual.ErrNotDead)
 		}
-		rs, err := c.console.store.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeDelete, Topic: topic, ID: id}})
+		rs, err := c.console.store.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeDelete, Topic: topic, ID: id, IfDue: m.Due}})
 		if err != nil {
 			return 0, err
 		}

@@ -33,15 +33,18 @@ func (c *call) withQuery(name, value string) string {
 	return path + "?" + q.Encode()
 }
 
-// pagePath returns the path of the page that is shown. For a fragment that is the page which has the fragment. For a POST whose path has
-// parameters it is the path without its last segment: for a form that is posted to /topics/a/push it is the page /topics/a.
+// pagePath returns the path of the page that is shown. For a fragment that is the page which has the fragment, and for a POST the page which
+// has the form (route.page).
 func (c *call) pagePath() string {
 	path := strings.TrimPrefix(c.r.URL.EscapedPath(), c.console.options.Prefix)
 	if c.fragment {
 		path = strings.TrimPrefix(path, "/fragment")
 	}
-	if c.r.Method == http.MethodPost && c.path != nil {
+	if c.r.Method == http.MethodPost && c.route != nil {
 		path = path[:strings.LastIndexByte(path, '/')]
+		if c.route.page != "" || path == "" {
+			path += "/" + c.route.page
+		}
 	}
 	return c.console.options.Prefix + path
 }

@@ -146,7 +146,7 @@ func (r *rig) configure(topic string, change func(*punctual.Settings)) {
 // countedBulk counts a bulk change of all messages of a topic, and returns the job of the count, which can be carried out.
 func (r *rig) countedBulk(topic string, do punctual.BulkChange) *bulkJob {
 	r.t.Helper()
-	job, err := r.console.bulks.start(punctual.Bulk{Do: do, Select: punctual.Selection{Topic: topic}, DryRun: true}, nil, "ann", (&call{}).recordBulk(&punctual.Bulk{DryRun: true}))
+	job, err := r.console.bulks.start(bulkChange{Bulk: punctual.Bulk{Do: do, Select: punctual.Selection{Topic: topic}, DryRun: true}}, nil, "ann", (&call{}).recordBulk(&bulkChange{Bulk: punctual.Bulk{DryRun: true}}))
 	if err != nil {
 		r.t.Fatal(err)
 	}

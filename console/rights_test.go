@@ -54,6 +54,8 @@ func TestRights(t *testing.T) {
 						form[name] = []string{topic}
 					case "id":
 						form[name] = []string{"m"}
+					case "was":
+						form[name] = []string{contentSum([]byte("body of m"), nil)}
 					case "name":
 						form[name] = []string{"another"}
 					}

@@ -22,7 +22,10 @@ type route struct {
 	live bool
 	// form shows the page of a POST's form again, with the problem above it, when the handler has returned an error. With nil the error
 	// page is shown.
-	form   func(c *call) error
+	form func(c *call) error
+	// page is the last segment of the path of the page that has a POST's form; it takes the place of the last segment of path. With "" the
+	// page's path is path without its last segment: the form that is posted to /topics/a/push stands on the page /topics/a.
+	page   string
 	handle func(c *call) error
 }
 
@@ -43,7 +46,7 @@ func routes() []*route {
 	return []*route{
 		{method: get, path: "/assets/{name}", public: true, handle: (*call).sendAsset},
 		{method: get, path: "/login", public: true, handle: (*call).showLogin},
-		{method: post, path: "/login", public: true, form: (*call).showLogin, handle: (*call).logIn},
+		{method: post, path: "/login", public: true, form: (*call).showLogin, page: "login", handle: (*call).logIn},
 		{method: post, path: "/logout", anyPrincipal: true, handle: (*call).logOut},
 		{method: get, path: "/audit", action: access.Inspect, perTopic: true, handle: (*call).showAudit},
 
@@ -56,29 +59,29 @@ func routes() []*route {
 		{method: get, path: "/topics", action: access.Inspect, perTopic: true, live: true, handle: (*call).showTopics},
 		{method: get, path: "/schedules", action: access.Inspect, perTopic: true, live: true, handle: (*call).showSchedules},
 		{method: get, path: "/schedules/new", action: access.Inspect, perTopic: true, live: true, handle: (*call).showScheduleForm},
-		{method: post, path: "/schedules/new", action: access.Push, perTopic: true, form: (*call).showScheduleForm, handle: (*call).newSchedule},
+		{method: post, path: "/schedules/new", action: access.Push, perTopic: true, form: (*call).showScheduleForm, page: "new", handle: (*call).newSchedule},
 		{method: get, path: "/find", action: access.Inspect, perTopic: true, handle: (*call).showFind},
 		{method: get, path: "/dead", action: access.Inspect, perTopic: true, live: true, handle: (*call).showDead},
 		{method: get, path: "/try", action: access.Inspect, perTopic: true, live: true, handle: (*call).showTry},
-		{method: post, path: "/try", action: access.Push, perTopic: true, form: (*call).showTry, handle: (*call).push},
+		{method: post, path: "/try", action: access.Push, perTopic: true, form: (*call).showTry, page: "try", handle: (*call).push},
 
 		{method: get, path: pathTopic, action: access.Inspect, live: true, handle: (*call).showTopic},
 		{method: get, path: pathTopic + "/finished", action: access.Inspect, live: true, handle: (*call).showFinishedList},
 		{method: get, path: pathTopic + "/events", action: access.Inspect, live: true, handle: (*call).showEvents},
 		{method: get, path: pathTopic + "/consumers", action: access.Inspect, live: true, handle: (*call).showConsumers},
 		{method: get, path: pathTopic + "/settings", action: access.Inspect, handle: (*call).showSettings},
-		{method: post, path: pathTopic + "/configure", action: access.Admin, form: (*call).showSettings, handle: (*call).configureTopic},
-		{method: post, path: pathTopic + "/groups", action: access.Admin, form: (*call).showSettings, handle: (*call).changeGroups},
+		{method: post, path: pathTopic + "/configure", action: access.Admin, form: (*call).showSettings, page: "settings", handle: (*call).configureTopic},
+		{method: post, path: pathTopic + "/groups", action: access.Admin, form: (*call).showSettings, page: "settings", handle: (*call).changeGroups},
 		{method: post, path: pathTopic + "/push", action: access.Push, form: (*call).showTopic, handle: (*call).pushToTopic},
 		{method: post, path: pathTopic + "/pause", action: access.Admin, form: (*call).showTopic, handle: (*call).pauseTopic},
-		{method: post, path: pathTopic + "/purge", action: access.Admin, form: (*call).showSettings, handle: (*call).purgeTopic},
-		{method: post, path: pathTopic + "/delete", action: access.Admin, form: (*call).showSettings, handle: (*call).deleteTopic},
+		{method: post, path: pathTopic + "/purge", action: access.Admin, form: (*call).showSettings, page: "settings", handle: (*call).purgeTopic},
+		{method: post, path: pathTopic + "/delete", action: access.Admin, form: (*call).showSettings, page: "settings", handle: (*call).deleteTopic},
 		{method: post, path: pathTopic + "/amend", action: access.Amend, form: (*call).showTopic, handle: (*call).amendMany},
 		{method: post, path: pathTopic + "/requeue", action: access.Amend, handle: (*call).requeueDead},
 		{method: get, path: pathTopic + "/dead.ndjson", action: access.Inspect, handle: (*call).exportDead},
 
 		{method: get, path: pathBulk, action: access.Inspect, handle: (*call).showBulk},
-		{method: post, path: pathBulk, action: access.Amend, form: (*call).showBulk, handle: (*call).countBulk},
+		{method: post, path: pathBulk, action: access.Amend, form: (*call).showBulk, page: "bulk", handle: (*call).countBulk},
 		{method: get, path: pathBulkJob, action: access.Inspect, live: true, handle: (*call).showBulkJob},
 		{method: post, path: pathBulkJob + "/run", action: access.Amend, form: (*call).showBulkJob, handle: (*call).runBulk},
 		{method: post, path: pathBulkJob + "/stop", action: access.Amend, form: (*call).showBulkJob, handle: (*call).stopBulk},
@@ -86,7 +89,7 @@ func routes() []*route {
 		{method: get, path: pathTopic + "/schedules", action: access.Inspect, live: true, handle: (*call).showTopicSchedules},
 		{method: get, path: pathSchedule, action: access.Inspect, live: true, handle: (*call).showSchedule},
 		{method: get, path: pathSchedule + "/edit", action: access.Inspect | access.Push, handle: (*call).showScheduleEdit},
-		{method: post, path: pathSchedule + "/edit", action: access.Inspect | access.Push, form: (*call).showScheduleEdit, handle: (*call).editSchedule},
+		{method: post, path: pathSchedule + "/edit", action: access.Inspect | access.Push, form: (*call).showScheduleEdit, page: "edit", handle: (*call).editSchedule},
 		{method: post, path: pathSchedule + "/pause", action: access.Admin, form: (*call).showSchedule, handle: (*call).pauseSchedule},
 		{method: post, path: pathSchedule + "/resume", action: access.Admin, form: (*call).showSchedule, handle: (*call).resumeSchedule},
 		{method: post, path: pathSchedule + "/run", action: access.Admin, form: (*call).showSchedule, handle: (*call).runSchedule},

@@ -6,13 +6,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/httproute"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // Each route has an action, or is open to any principal or to everybody, because a route without any of these is refused to everybody. That is
@@ -169,16 +172,34 @@ func (r *rig) state() string {
 	return fmt.Sprint(all)
 }
 
+// routeOf returns the route for a method and a path; nil, with an error of the test, if there is none.
+func (r *rig) routeOf(method, path string) *route {
+	r.t.Helper()
+	segments, err := wire.SplitPath(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	rt, _, _, ok := r.console.routes.Find(method, segments)
+	if !ok {
+		r.t.Errorf("there is no route for %s %s", method, path)
+		return nil
+	}
+	return rt
+}
+
+// Each form that changes something is refused to a reader, to a page of another site and to somebody on another machine.
 func TestFormsAreRefused(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(readAll)})
 	r.fill()
 	before := r.state()
-	covered := 0
+	covered := make(map[string]bool) // the paths of routes
 	for path, form := range posts() {
 		if a := r.post(path, form); a.Code != http.StatusForbidden {
 			t.Errorf("read-only POST %s: %d", path, a.Code)
 		}
-		covered++
+		if rt := r.routeOf(http.MethodPost, path); rt != nil {
+			covered[rt.path] = true
+		}
 	}
 	for _, path := range pagePaths() {
 		if strings.HasSuffix(path, "/edit") {
@@ -190,14 +211,10 @@ func TestFormsAreRefused(t *testing.T) {
 			}
 		}
 	}
-	n := 0
 	for _, rt := range routes() {
-		if rt.method == http.MethodPost && rt.action != 0 {
-			n++
+		if rt.method == http.MethodPost && rt.action != 0 && !covered[rt.path] {
+			t.Errorf("no form of POST %s was tried", rt.path)
 		}
-	}
-	if covered < n {
-		t.Errorf("%d forms were tried, there are %d", covered, n)
 	}
 
 	open := newRig(t, nil)
@@ -225,6 +242,32 @@ func TestFormsAreRefused(t *testing.T) {
 	}
 	if open.state() != before {
 		t.Error("a form of another site changed something")
+	}
+}
+
+// When a form is refused, the page that shows it again leads back to that page: the look form names the path of a page that is made by the
+// same function.
+func TestFormsLeadBackToTheirPages(t *testing.T) {
+	r := newRig(t, &Options{Prefix: "/q"})
+	r.push("a/b", "m", time.Hour)
+	fill := strings.NewReplacer("{topic}", "a%2Fb", "{id}", "m%20%3F", "{name}", "n", "{job}", "j")
+	function := func(f func(*call) error) uintptr { return reflect.ValueOf(f).Pointer() }
+	for _, rt := range routes() {
+		if rt.method != http.MethodPost || rt.form == nil {
+			continue
+		}
+		c := &call{console: r.console, r: httptest.NewRequest(http.MethodPost, "/q"+fill.Replace(rt.path), nil)}
+		if done, err := c.findRoute(); done || err != nil {
+			t.Fatalf("%s: %v, %v", rt.path, done, err)
+		}
+		back, under := strings.CutPrefix((&frame{call: c}).Here(), "/q")
+		if page := r.routeOf(http.MethodGet, back); !under || page == nil || function(page.handle) != function(rt.form) {
+			t.Errorf("the page of the form %s leads back to %s, which is another page", rt.path, back)
+		}
+	}
+	a := r.post("/topics/a%2Fb/configure", url.Values{"lease": {"soon"}, "was_lease": {"30s"}})
+	if a.Code != http.StatusBadRequest || !strings.Contains(a.text, `name="back" value="/q/topics/a%2Fb/settings"`) {
+		t.Errorf("a refused form of the settings, %d, does not lead back to them", a.Code)
 	}
 }
 

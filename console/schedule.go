@@ -77,11 +77,15 @@ func (c *call) schedulePage() (*schedulePage, error) {
 	return p, nil
 }
 
-// scheduleFields returns the fields that are set in a schedule, except for its expression, zone, body, headers and DropExpired.
+// scheduleFields returns the fields that are set in a schedule, except for its expression, zone, body and headers. DropExpired stands with
+// the expiry.
 func (c *call) scheduleFields(s *punctual.Schedule) (f facts) {
 	text := scheduleTexts(s, c.look.zone)
 	f.add("overlap", c.look.language.text("overlap."+text["overlap"]))
 	f.add("missed", c.look.language.text("missed."+text["missed"]))
+	if text["expire"] != "" && s.DropExpired {
+		text["expire"] = c.look.language.text("schedule.expire.drop", text["expire"])
+	}
 	for _, name := range []string{"grace", "spread", "except", "limit", "max_dead", "max_attempts", "expire", "remember"} {
 		f.add(name, text[name])
 	}

@@ -123,6 +123,18 @@ type following struct {
 	punctual.AbilityReporter
 }
 
+// The page of a schedule says when its messages expire and what becomes of them then.
+func TestExpiryOfASchedule(t *testing.T) {
+	r := newRig(t, nil)
+	r.schedule(punctual.Schedule{Topic: "reports", Name: "kept", Spec: "@daily", ExpireAfter: 90 * time.Minute})
+	r.schedule(punctual.Schedule{Topic: "reports", Name: "dropped", Spec: "@daily", ExpireAfter: 90 * time.Minute, DropExpired: true})
+	for path, want := range map[string]string{"kept": "<dd>1h30m</dd>", "dropped": "<dd>1h30m, then it vanishes</dd>", "dropped?lang=zh-CN": "<dd>1h30m，届时消失</dd>"} {
+		if text := r.page("/topics/reports/schedules/" + path); !strings.Contains(text, want) {
+			t.Errorf("%s: the page lacks %q: %s", path, want, wordsOf(text))
+		}
+	}
+}
+
 // Each form on the page of a schedule does what it says and leads to a notice. Bad input is refused with the page of the form.
 func TestScheduleActions(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Everything())})

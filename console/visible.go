@@ -8,8 +8,7 @@ import (
 )
 
 // visible returns s with everything that could deceive a reader written as an escape: control characters, marks of text
-// direction, characters without a width, and bytes that are not UTF-8. Line feeds and tabs stay. A byte 0xEF that is not UTF-8
-// becomes U+FFFD.
+// direction, characters without a width, and bytes that are not UTF-8. Line feeds and tabs stay.
 func visible(s string) string {
 	if !strings.ContainsFunc(s, deceives) {
 		return s
@@ -17,7 +16,7 @@ func visible(s string) string {
 	var b strings.Builder
 	for i, r := range s {
 		switch {
-		case r == utf8.RuneError && s[i] != "\uFFFD"[0]:
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
 			fmt.Fprintf(&b, `\x%02X`, s[i])
 		case deceives(r) && r != utf8.RuneError:
 			fmt.Fprintf(&b, `\u%04X`, r)

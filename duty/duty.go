@@ -88,6 +88,7 @@ func Run(ctx context.Context, store punctual.Store, c *Config) error {
 		return names, err
 	}
 	r.Start = h.start
+	defer r.Close()
 	if err := r.Run(ctx); err != nil {
 		return fmt.Errorf("duties: %w", err)
 	}

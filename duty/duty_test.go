@@ -285,6 +285,15 @@ type forgetful struct {
 	*memstore.Store
 	topic  string
 	pushes atomic.Int64
+	// unread is how many calls of Get fail.
+	unread atomic.Int64
+}
+
+func (s *forgetful) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
+	if s.unread.Add(-1) >= 0 {
+		return punctual.Info{}, punctual.ErrUnreachable
+	}
+	return s.Store.Get(ctx, topic, id)
 }
 
 func (s *forgetful) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
@@ -309,6 +318,7 @@ func TestForwardedOnceThoughAnswersGetLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				s := &forgetful{Store: r.mem, topic: "u"}
+				s.unread.Store(1) // the first reading that asks whether it was stored fails
 				r.follow("t", "a", punctual.NewMessage{Topic: "u", ID: "next", IfExists: mode})
 				stop := r.runs(s, duty.Config{})
 				defer stop()
@@ -339,6 +349,9 @@ func TestForwardedOnceThoughAnswersGetLost(t *testing.T) {
 				}
 				if n := s.pushes.Load(); n != want {
 					t.Errorf("%d pushes; want %d", n, want)
+				}
+				if s.unread.Load() >= 0 {
+					t.Errorf("this shows nothing of a failed reading: %d were still to fail, and none succeeded", s.unread.Load())
 				}
 			})
 		})

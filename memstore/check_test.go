@@ -58,6 +58,39 @@ func TestCheckFindsDamage(t *testing.T) {
 	}
 }
 
+// Damage of a companion, and of the order of what is kept of finished messages, is found and named.
+func TestCheckFindsDamageOfCompanionsAndOrder(t *testing.T) {
+	for name, tt := range map[string]struct {
+		damage func(s *Store)
+		want   string
+	}{
+		"companion without its topic": {func(s *Store) { delete(s.topics, "orders") }, "topic orders@x: there is no topic orders"},
+		"partitions of a companion":   {func(s *Store) { s.topics["orders@x"].settings.Partitions = 2 }, "topic orders@x: it has 2 partitions, but not topic orders"},
+		"pushes to a companion":       {func(s *Store) { s.topics["orders@x"].settings.PushPaused = true }, "topic orders@x: pushes to a companion are paused"},
+		"order of IDs":                {func(s *Store) { s.topics["orders"].remembered.queue[0].until += 3600e3 }, "the ID of the finished b ends before the one above it"},
+		"order of records":            {func(s *Store) { s.topics["orders"].records.queue[0].until += 3600e3 }, "the record of the finished b ends before the one above it"},
+	} {
+		clock := storekit.NewManualClock(start)
+		s := New(&Options{Clock: clock})
+		remember := time.Hour
+		configure(t, s, punctual.SettingsPatch{DedupeWindow: &remember, FinishedRetention: &remember})
+		for _, id := range []string{"a", "b"} {
+			push(t, s, punctual.NewMessage{ID: id})
+			if err := settle(s, claim(t, s, 1)[0], punctual.SettleAck); err != nil {
+				t.Fatal(err)
+			}
+			clock.Advance(time.Minute)
+		}
+		push(t, s, punctual.NewMessage{ID: "c", Topic: "orders@x"})
+		wantSound(t, s)
+		tt.damage(s)
+		r, err := s.Check(t.Context(), nil)
+		if err != nil || !strings.Contains(strings.Join(r.Problems, "\n"), tt.want) {
+			t.Errorf("%s: Check = %q, %v; want a problem with %q", name, r.Problems, err, tt.want)
+		}
+	}
+}
+
 func TestCheckCounts(t *testing.T) {
 	s, _ := manual(t)
 	push(t, s, punctual.NewMessage{ID: "a"})

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -12,8 +13,9 @@ import (
 // A claim that waits while the store's clock is ahead of its source must return when the store's clock reaches the due time, not
 // when the source does.
 func TestClaimWaitsBehindAStepBack(t *testing.T) {
+	real := time.Now()
 	synctest.Test(t, func(t *testing.T) {
-		clock := &steppedClock{}
+		clock := newSteppedClock(real)
 		s := New(&Options{Clock: clock})
 		before := storeTime(t, s)
 		push(t, s, punctual.NewMessage{ID: "a", Delay: 10 * time.Second})
@@ -35,8 +37,9 @@ func TestClaimWaitsBehindAStepBack(t *testing.T) {
 
 // A step of the clock forward makes messages due at once. The waiting claim may return them 1 s (pollInterval) late.
 func TestClaimWaitsBehindAStepForward(t *testing.T) {
+	real := time.Now()
 	synctest.Test(t, func(t *testing.T) {
-		clock := &steppedClock{}
+		clock := newSteppedClock(real)
 		s := New(&Options{Clock: clock})
 		push(t, s, punctual.NewMessage{ID: "a", Delay: 24 * time.Hour})
 		got := make(chan int)
@@ -58,14 +61,50 @@ func TestClaimWaitsBehindAStepForward(t *testing.T) {
 	})
 }
 
-// steppedClock is the system clock shifted by step, as if somebody had set it. A wait that is under
-// way when step changes lasts as long as without the change. The store reads the clock with its mutex held.
-type steppedClock struct{ step time.Duration }
+// Time that has passed before somebody sets the clock back counts, by the monotonic clock: at half its speed, as behind any step back.
+func TestTimePassesBeforeAStepBack(t *testing.T) {
+	real := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		clock := newSteppedClock(real)
+		s := New(&Options{Clock: clock})
+		before := storeTime(t, s)
+		time.Sleep(10 * time.Second)
+		clock.step = -time.Hour
+		if got := storeTime(t, s).Sub(before); got != 5*time.Second {
+			t.Errorf("P8: by the store's clock %v have passed in 10s of real time, at whose end its source was set back, want 5s", got)
+		}
+	})
+}
 
-func (c *steppedClock) Now() time.Time { return time.Now().Add(c.step) }
+// steppedClock is a clock that somebody sets: step, in whole seconds, shifts what it shows, and not its monotonic reading, as with the clock
+// of a machine. A wait that is under way when step changes lasts as long as without the change. The store reads the clock with its mutex
+// held.
+type steppedClock struct {
+	step time.Duration
+	// real is a reading of the machine's clock, which has a monotonic reading, because times in a bubble of synctest have none; began is
+	// when it was taken, by the time of the bubble.
+	real, began time.Time
+}
+
+// newSteppedClock returns a clock for the bubble that calls it, which shows a whole second now. real is what time.Now has returned outside.
+func newSteppedClock(real time.Time) *steppedClock {
+	return &steppedClock{real: real.Add(-time.Duration(real.Nanosecond())), began: time.Now()}
+}
+
+func (c *steppedClock) Now() time.Time {
+	now := c.real.Add(time.Since(c.began))
+	set := now
+	// Add shifts both readings, and a Time has no method that shifts the wall clock alone. The first field of a Time with a monotonic reading
+	// has the seconds of the wall clock above 30 bits of nanoseconds.
+	*(*uint64)(unsafe.Pointer(&set)) += uint64(c.step/time.Second) << 30
+	if set.Sub(now) != 0 || set.Round(0).Sub(now.Round(0)) != c.step {
+		panic("steppedClock does not know the times of this release of Go")
+	}
+	return set
+}
 
 func (c *steppedClock) After(t time.Time) (<-chan time.Time, func()) {
-	return storekit.SystemClock{}.After(t.Add(-c.step))
+	return storekit.SystemClock{}.After(time.Now().Add(t.Sub(c.Now())))
 }
 
 func storeTime(t *testing.T, s *Store) time.Time {

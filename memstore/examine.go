@@ -8,11 +8,11 @@ import (
 )
 
 // Examine implements punctual.Examiner with the findings of the function Examine.
-func (s *Store) Examine(context.Context) ([]punctual.Finding, error) {
+func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, fmt.Errorf("examine: %w", punctual.ErrClosed)
+	if _, err := s.enter(ctx); err != nil {
+		return nil, fmt.Errorf("examine: %w", err)
 	}
 	return Examine(), nil
 }

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +93,7 @@ func TestDeleteTopic(t *testing.T) {
 	}
 }
 
-// Each method in the table refuses work after Close, and for a context that has ended.
+// Each method that has a context refuses work after Close, and for a context that has ended.
 func TestRefusals(t *testing.T) {
 	methods := map[string]func(ctx context.Context, s *Store) error{
 		"Push": func(ctx context.Context, s *Store) error { _, err := s.Push(ctx, nil); return err },
@@ -125,6 +126,23 @@ func TestRefusals(t *testing.T) {
 		},
 		"DeleteTopic": func(ctx context.Context, s *Store) error { _, err := s.DeleteTopic(ctx, "a"); return err },
 		"Check":       func(ctx context.Context, s *Store) error { _, err := s.Check(ctx, nil); return err },
+		"Examine":     func(ctx context.Context, s *Store) error { _, err := s.Examine(ctx); return err },
+		"Abilities":   func(ctx context.Context, s *Store) error { _, err := s.Abilities(ctx); return err },
+		"TopicNames": func(ctx context.Context, s *Store) error {
+			_, err := s.TopicNames(ctx, punctual.NameQuery{})
+			return err
+		},
+		"Finished": func(ctx context.Context, s *Store) error { _, err := s.Finished(ctx, "a", "b"); return err },
+		"ListFinished": func(ctx context.Context, s *Store) error {
+			_, err := s.ListFinished(ctx, punctual.FinishedQuery{Topic: "a"})
+			return err
+		},
+	}
+	withContext := reflect.TypeFor[context.Context]()
+	for m := range reflect.TypeFor[*Store]().Methods() {
+		if m.Type.NumIn() > 1 && m.Type.In(1) == withContext && methods[m.Name] == nil {
+			t.Errorf("the table lacks %s", m.Name)
+		}
 	}
 	for name, call := range methods {
 		s := New(nil)

@@ -115,7 +115,7 @@ type instant struct {
 
 func (i instant) time() time.Time { return storekit.FromMillis(i.ms) }
 
-// enter is the beginning of every method of the interfaces above but Close, Durability and Examine, with mu held: it returns
+// enter is the beginning of every method of the interfaces above but Close and Durability, with mu held: it returns
 // an error for a closed store or an ended context, and otherwise the time of the clock.
 func (s *Store) enter(ctx context.Context) (instant, error) {
 	if s.closed {

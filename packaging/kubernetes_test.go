@@ -143,6 +143,33 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// The chart takes the values that docs/containers.md installs it with.
+func TestChartOfTheDocuments(t *testing.T) {
+	page, err := os.ReadFile("../docs/containers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	installs := 0
+	for line := range strings.Lines(string(page)) {
+		command, found := strings.CutPrefix(strings.TrimSpace(line), "helm install punctual packaging/helm/punctual")
+		if !found {
+			continue
+		}
+		installs++
+		var values []string
+		for _, set := range strings.Split(command, "--set ")[1:] {
+			name, value, _ := strings.Cut(strings.TrimSpace(set), "=")
+			values = append(values, name+": "+value)
+		}
+		if _, err := rendered(t, "{"+strings.Join(values, ", ")+"}"); err != nil {
+			t.Errorf("%s: %v", strings.TrimSpace(line), err)
+		}
+	}
+	if installs == 0 {
+		t.Error("the page installs no chart")
+	}
+}
+
 // rendered returns the template of the chart, rendered with the values of the chart and those given, which take precedence.
 func rendered(t *testing.T, given string) (string, error) {
 	t.Helper()

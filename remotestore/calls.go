@@ -176,7 +176,7 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	}
 	for i := range errs {
 		if p.doubt && errors.Is(errs[i], punctual.ErrLeaseLost) {
-			errs[i] = fmt.Errorf("the server that was told first has ended: %w; now: %w", punctual.ErrIndeterminate, errs[i])
+			errs[i] = inDoubt(errs[i])
 		}
 	}
 	return errs, nil

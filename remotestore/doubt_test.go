@@ -21,15 +21,15 @@ import (
 
 // losing is a server that carries requests out and loses some of the answers to those for one path. It notes the headers of all requests.
 type losing struct {
-	*server.Server
 	path string
 
-	mu      sync.Mutex
-	loses   func(n int) bool                 // whether the answer to the n-th request for the path, from 0, gets lost; guarded by mu
-	instead func(w http.ResponseWriter) bool // answers the other requests for the path if it returns true; guarded by mu
-	seen    []http.Header                    // of the requests for the path; guarded by mu
-	at      []time.Time                      // when they came; guarded by mu
-	others  []http.Header                    // of the requests for other paths; guarded by mu
+	mu             sync.Mutex
+	*server.Server                                  // guarded by mu
+	loses          func(n int) bool                 // whether the answer to the n-th request for the path, from 0, gets lost; guarded by mu
+	instead        func(w http.ResponseWriter) bool // answers the other requests for the path if it returns true; guarded by mu
+	seen           []http.Header                    // of the requests for the path; guarded by mu
+	at             []time.Time                      // when they came; guarded by mu
+	others         []http.Header                    // of the requests for other paths; guarded by mu
 }
 
 func newLosing(t *testing.T, below punctual.Store, path string) (l *losing, url string) {
@@ -52,7 +52,7 @@ func (l *losing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != l.path {
 		l.others = append(l.others, r.Header)
 		l.mu.Unlock()
-		l.Server.ServeHTTP(w, r)
+		l.current().ServeHTTP(w, r)
 		return
 	}
 	n := len(l.seen)
@@ -63,10 +63,73 @@ func (l *losing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if lose {
-		l.Server.ServeHTTP(httptest.NewRecorder(), r)
+		l.current().ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler) // the connection ends without an answer
 	}
-	l.Server.ServeHTTP(w, r)
+	l.current().ServeHTTP(w, r)
+}
+
+func (l *losing) current() *server.Server {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Server
+}
+
+// refuse answers with the problem of an error.
+func refuse(t *testing.T, w http.ResponseWriter, err error) {
+	p := wire.ProblemOf(err)
+	data, eerr := wire.Encode(p)
+	if eerr != nil {
+		t.Error(eerr)
+	}
+	w.Header().Set("Content-Type", wire.ProblemType)
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(data)
+}
+
+// TestSettlementOfAServerThatEnded: the answer to an ack is lost with its server, and the server that follows, which does not know of the
+// ack, refuses it or answers until RetryFor is over that it cannot. The ack may have been made, so it is in doubt (P13).
+func TestSettlementOfAServerThatEnded(t *testing.T) {
+	for _, refusal := range []error{punctual.ErrForbidden, punctual.ErrOverloaded, punctual.ErrStoreFailed} {
+		below := closing(t, memstore.New(nil), nil)
+		l, url := newLosing(t, below, wire.PathSettle)
+		s := connect(t, &remotestore.Options{RetryFor: 100 * time.Millisecond}, url)
+		pushOne(t, s, "a")
+		d := claimOne(t, s)
+		second, err := server.New(below, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer second.Close()
+		l.loses = func(n int) bool { return n == 0 }
+		refused := 0
+		l.instead = func(w http.ResponseWriter) bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.Server != second { // the copy names the memory of the first server, so the second one asks for another copy
+				l.Server = second
+				return false
+			}
+			refused++
+			refuse(t, w, refusal)
+			return true
+		}
+		errs, err := s.Settle(t.Context(), ackOf(d))
+		if err == nil {
+			err = errs[0]
+		}
+		l.mu.Lock()
+		if len(l.seen) < 3 || refused == 0 {
+			t.Fatalf("%v: this shows nothing: %d copies, %d of them refused by the second server; %v", refusal, len(l.seen), refused, err)
+		}
+		l.mu.Unlock()
+		if _, gerr := below.Get(t.Context(), "t", d.ID); !errors.Is(gerr, punctual.ErrNotFound) {
+			t.Fatalf("this shows nothing: the message: %v; want it acked", gerr)
+		}
+		if !errors.Is(err, punctual.ErrIndeterminate) || punctual.Definite(err) {
+			t.Errorf("P13: the ack that was made and then refused with %v: %v; want it in doubt", refusal, err)
+		}
+	}
 }
 
 // TestCopiesEndInTime: no copy of a request may be carried out after the server has forgotten the answer to the first copy.
@@ -162,14 +225,7 @@ func TestRefusedCopies(t *testing.T) {
 		l, url := newLosing(t, closing(t, memstore.New(nil), nil), wire.PathPush)
 		l.loses = func(n int) bool { return n == 0 }
 		l.instead = func(w http.ResponseWriter) bool {
-			p := wire.ProblemOf(k.Err)
-			data, err := wire.Encode(p)
-			if err != nil {
-				t.Error(err)
-			}
-			w.Header().Set("Content-Type", wire.ProblemType)
-			w.WriteHeader(p.Status)
-			_, _ = w.Write(data)
+			refuse(t, w, k.Err)
 			return true
 		}
 		s := connect(t, &remotestore.Options{RetryFor: 100 * time.Millisecond}, url)
@@ -198,13 +254,7 @@ func TestPartsOfARequestInDoubt(t *testing.T) {
 	ms := []punctual.NewMessage{{Topic: "t", Delay: time.Hour}, {Topic: "t", Delay: time.Hour}}
 	below := closing(t, memstore.New(nil), nil)
 	tooLarge := func(w http.ResponseWriter) bool {
-		data, err := wire.Encode(wire.ProblemOf(punctual.ErrTooLarge))
-		if err != nil {
-			t.Error(err)
-		}
-		w.Header().Set("Content-Type", wire.ProblemType)
-		w.WriteHeader(wire.StatusOf("too_large"))
-		_, _ = w.Write(data)
+		refuse(t, w, punctual.ErrTooLarge)
 		return true
 	}
 	l, url := newLosing(t, below, wire.PathPush)

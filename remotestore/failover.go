@@ -110,6 +110,22 @@ func (s *Store) do(ctx context.Context, r *request) (*reply, error) {
 	if (r.again == keyed || r.again == anew) && r.key == "" {
 		r.key, r.own = s.newKey(), true
 	}
+	p, err := x.untilAnswered(ctx)
+	if err != nil && x.doubt && punctual.Definite(err) {
+		return nil, inDoubt(err)
+	}
+	return p, err
+}
+
+// inDoubt returns the error of a request that a server may have carried out whose answers nobody knows any more. err is what came of the
+// request after that, from servers that know nothing of it.
+func inDoubt(err error) error {
+	return fmt.Errorf("the server that was told first has ended: %w; now: %w", punctual.ErrIndeterminate, err)
+}
+
+// untilAnswered is do for a request that has its key.
+func (x *sending) untilAnswered(ctx context.Context) (*reply, error) {
+	s, r := x.Store, x.r
 	// Other calls may change preferred meanwhile, so it is read once. Otherwise a server could be asked twice, and another one not at all.
 	first, n := int(s.preferred.Load()), len(s.endpoints)
 	pause := firstPause

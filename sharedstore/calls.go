@@ -16,7 +16,16 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 
 // Claim implements punctual.Store.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	return do(ctx, s, func(f full, _ bool) ([]punctual.Delivery, error) { return f.Claim(ctx, c) }, true)
+	ds, err := do(ctx, s, func(f full, _ bool) ([]punctual.Delivery, error) { return f.Claim(ctx, c) }, true)
+	// A caller that has gone holds no lease, so its claim is not in doubt. What an owner may have leased runs out.
+	switch {
+	case !errors.Is(err, punctual.ErrIndeterminate):
+	case ctx.Err() != nil:
+		err = fmt.Errorf("claim: %w", ctx.Err())
+	case s.closing.Err() != nil:
+		err = errClosed()
+	}
+	return ds, err
 }
 
 // Settle implements punctual.Store.
@@ -25,7 +34,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 		errs, err := f.Settle(ctx, ss)
 		for i := range errs {
 			if anew && errors.Is(errs[i], punctual.ErrLeaseLost) {
-				errs[i] = fmt.Errorf("the owner of the directory that was told first has ended: %w; now: %w", punctual.ErrIndeterminate, errs[i])
+				errs[i] = inDoubt(errs[i])
 			}
 		}
 		return errs, err

@@ -12,7 +12,7 @@
 //   - A call that an owner has begun when it closes the store gets its answer, if the answer takes no longer than drainTime. A claim
 //     that waits goes on at the next owner.
 //   - A call that was sent to an owner that was killed fails with ErrIndeterminate. Claims and settlements are repeated at the next
-//     owner instead. Messages and leases survive as those of diskstore do.
+//     owner instead, and fail with ErrIndeterminate only if no owner answers them. Messages and leases survive as those of diskstore do.
 package sharedstore
 
 import (
@@ -99,8 +99,8 @@ func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
 }
 
 // Close ends waiting claims, waits for all calls under way, and gives the directory up if this process owns it. Calls under way in the
-// owner get their answers. In another process Close ends them: they return ErrClosed, and a push or amendment that the owner may have
-// carried out returns ErrIndeterminate as well. A second Close returns ErrClosed.
+// owner get their answers. In another process Close ends them: they return ErrClosed, and a call that changes something, other than a
+// claim, returns ErrIndeterminate as well if an owner may have carried it out. A second Close returns ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -169,38 +169,49 @@ func (s *Store) enter() (f full, owned *diskstore.Store, err error) {
 }
 
 // do calls the store. If the call did not reach an owner, do calls the next owner, until Options.RetryFor is over. With unsure, do also
-// repeats a call whose answer was lost. The argument anew is then true, because the call may have been carried out before.
+// repeats a call whose answer was lost. The argument anew is then true, because the call may have been carried out before. If do gives
+// such a call up, the error wraps ErrIndeterminate, whatever the last owner has said.
 func do[R any](ctx context.Context, s *Store, call func(f full, anew bool) (R, error), unsure bool) (R, error) {
-	anew := false
+	r, anew, err := untilAnswered(ctx, s, call, unsure)
+	if err == nil || !punctual.Definite(err) {
+		return r, err
+	}
+	if s.closing.Err() != nil {
+		err = errClosed()
+	}
+	if anew {
+		err = inDoubt(err)
+	}
+	return r, err
+}
+
+// untilAnswered makes the calls of do. anew reports that the answer to one of them was lost before the last one.
+func untilAnswered[R any](ctx context.Context, s *Store, call func(f full, anew bool) (R, error), unsure bool) (r R, anew bool, _ error) {
 	var until time.Time // when to give up; zero before the first failure
 	for {
 		f, owned, err := s.enter()
 		if err != nil {
-			var none R
-			return none, err
+			return r, anew, err
 		}
-		r, err := call(f, anew)
+		r, err = call(f, anew)
 		s.calls.Done()
 		lost := unsure && errors.Is(err, punctual.ErrIndeterminate)
 		switch {
 		case err == nil, owned != nil, ctx.Err() != nil:
-			return r, s.orClosed(err)
+			return r, anew, err
 		case !lost && !errors.Is(err, punctual.ErrUnreachable), !until.IsZero() && !time.Now().Before(until):
-			return r, s.orClosed(err)
+			return r, anew, err
 		case until.IsZero():
 			until = time.Now().Add(s.opt.RetryFor)
 		}
 		anew = anew || lost
 		if err := s.next(ctx); err != nil {
-			return r, s.orClosed(err)
+			return r, anew, err
 		}
 	}
 }
 
-// orClosed returns err, but ErrClosed in its place if the store was closed meanwhile and err is definite.
-func (s *Store) orClosed(err error) error {
-	if err != nil && s.closing.Err() != nil && punctual.Definite(err) {
-		return errClosed()
-	}
-	return err
+// inDoubt returns the error of a call that an earlier owner may have carried out. err is what came of the call after that.
+func inDoubt(err error) error {
+	return fmt.Errorf("the owner of the directory that was told first has ended: %w; now: %w", punctual.ErrIndeterminate, err)
 }

@@ -42,6 +42,10 @@ func TestConsumers(t *testing.T) {
 	dir := t.TempDir()
 	owner, other := open(t, dir), open(t, dir)
 	push(t, owner, "a", "b", "c")
+	until(t, "all messages are ready", func() bool { // a message that was pushed just now is due in the next millisecond
+		stats, err := owner.Stats(t.Context(), "t")
+		return err == nil && stats.Ready == 3
+	})
 	ds, err := claim(other, t.Context(), 2, 10*time.Second)
 	if err != nil || len(ds) != 2 {
 		t.Fatalf("%d messages, %v", len(ds), err)
@@ -164,24 +168,37 @@ func TestWaitingTakesOver(t *testing.T) {
 		ds  []punctual.Delivery
 		err error
 	}
-	got := make(chan result)
+	got := make(chan result, 1)
 	go func() {
 		ds, err := claim(b, t.Context(), 1, time.Minute)
 		got <- result{ds, err}
 	}()
-	rs, err := a.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: "later", Delay: 1500 * time.Millisecond}})
-	if err != nil || rs[0].Err != nil {
-		t.Fatal(rs, err)
-	}
+	until(t, "the claim waits at the first owner", func() bool {
+		c, err := a.Consumers(t.Context(), "t")
+		return err == nil && len(c.All) == 1 && c.All[0].Waiting == 1
+	})
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r := <-got
-	if r.err != nil || len(r.ds) != 1 {
-		t.Fatalf("the claim that waited through the end of the owner: %v, %v", r.ds, r.err)
+	until(t, "the claim makes its process the owner", b.Owner)
+	select {
+	case r := <-got:
+		t.Fatalf("the claim did not go on waiting: %v, %v", r.ds, r.err)
+	default:
 	}
-	if !b.Owner() || r.ds[0].Late() < 0 {
-		t.Errorf("owner: %v, late by %v", b.Owner(), r.ds[0].Late())
+	push(t, b, "later")
+	if r := <-got; r.err != nil || len(r.ds) != 1 || r.ds[0].ID != "later" {
+		t.Errorf("the claim that waited through the end of the owner: %v, %v", r.ds, r.err)
+	}
+}
+
+// until waits for a condition, at most half a minute.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for began := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("%s: not within half a minute", what)
+		}
 	}
 }
 

@@ -139,6 +139,30 @@ func TestSettleMovesNoMoreThanNeeded(t *testing.T) {
 	}
 }
 
+// TestSettleTellsOnlyOfWhatIsMoved: a settlement that the store refuses, or a call that does nothing, has moved no follow-up.
+func TestSettleTellsOnlyOfWhatIsMoved(t *testing.T) {
+	invoice := punctual.NewMessage{Topic: "invoice"}
+	for _, silent := range []bool{false, true} {
+		o := newOutbox(t, silent)
+		o.lease.Token++
+		if err := o.settle(t.Context(), invoice); !errors.Is(err, punctual.ErrLeaseLost) || o.moved != 0 {
+			t.Errorf("silent %v: a settlement that is answered with %v has moved %d follow-ups; want ErrLeaseLost and none", silent, err, o.moved)
+		}
+		o.lease.Token--
+		x := o.lease
+		x.Then = []punctual.NewMessage{invoice}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		answers, err := storekit.Settle(ctx, o.store, []punctual.Settlement{x}, func(_ *punctual.Settlement, n int) { o.moved += n })
+		if !errors.Is(err, context.Canceled) || o.moved != 0 {
+			t.Errorf("silent %v: a call that is answered with %v, %v has moved %d follow-ups; want the error of its context and none", silent, answers, err, o.moved)
+		}
+		if err := o.settle(t.Context(), invoice); err != nil || o.moved != 1 {
+			t.Errorf("silent %v: a settlement that is answered with %v has moved %d follow-ups; want 1", silent, err, o.moved)
+		}
+	}
+}
+
 // TestSettleRefusesWhatIsMalformed: a follow-up that can never be pushed is refused with the settlement and not when it is forwarded, and
 // the lease stays.
 func TestSettleRefusesWhatIsMalformed(t *testing.T) {

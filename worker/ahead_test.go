@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -200,7 +201,7 @@ func TestAheadIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBusy(t)
 		if n := b.leased(); n <= 4 || n > 4+4*8 {
-			t.Errorf("%d messages are leased when the handlers begin to hang; want some ahead of 4 slots, at most 32", n)
+			t.Errorf("%d messages are leased when the handlers begin to hang; want the 4 in slots and 1 to 32 ahead of them", n)
 		}
 		time.Sleep(60 * time.Millisecond)
 		if n := b.leased(); n != 4 {
@@ -242,6 +243,52 @@ func TestStopGivesBackAhead(t *testing.T) {
 		if n := b.leased(); n != 0 {
 			t.Errorf("%d messages are leased after Stop", n)
 		}
+	})
+}
+
+// Stop counts the handlers that run and no messages that were claimed ahead, which are not given back yet because a claim hangs.
+func TestStopCountsNothingAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		goOn, claimHangs := make(chan struct{}), make(chan struct{})
+		var handled, running atomic.Int64
+		var hangs atomic.Bool
+		r.store.spoil(func(c punctual.Claim) error {
+			if c.Max > 4 && handled.Load() > 500 && hangs.CompareAndSwap(false, true) {
+				close(claimHangs)
+			}
+			if hangs.Load() {
+				<-goOn
+			}
+			return nil
+		}, nil)
+		w := r.worker(worker.Config{Concurrency: 4})
+		w.Handle("t", handlerFunc(func(context.Context, *punctual.Delivery) error {
+			if handled.Add(1); hangs.Load() {
+				running.Add(1)
+				<-goOn
+			}
+			time.Sleep(time.Millisecond)
+			return nil
+		}))
+		for i := range 2000 {
+			r.push("t", fmt.Sprint(i))
+		}
+		r.runs(w)
+		<-claimHangs
+		time.Sleep(5 * time.Millisecond) // the handlers under way return, and those of the next messages hang
+		s, err := r.q.Stats(t.Context(), "t")
+		if err != nil || running.Load() != 4 || s.Leased <= 4 {
+			t.Fatalf("this test shows nothing: %d handlers run, %d messages are leased, %v", running.Load(), s.Leased, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		err = w.Stop(ctx)
+		if s, serr := r.q.Stats(t.Context(), "t"); serr != nil || err == nil || !strings.Contains(err.Error(), "running when its time was up: 4, not returned since: 4") {
+			t.Errorf("%v; want 4 handlers; %+v, %v", err, s, serr)
+		}
+		close(goOn)
+		r.stops(w)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -43,32 +44,46 @@ func HandleGroup[T any](w *Worker, t *punctual.Topic[T], group string, f func(ct
 
 // checkGroups returns an ErrInvalid if the worker handles the messages of a topic with groups itself, because these are for the
 // duty that copies them: a message that another handler acks never reaches the groups. checkGroups asks the store once for each
-// topic, for checkGroupsTime in all. A topic whose settings are not known by then passes.
-func (w *Worker) checkGroups(ctx context.Context) error {
+// topic, for checkGroupsTime in all. A topic whose settings are not known by then passes, also if the store ignores that its
+// context has ended. late waits for such calls.
+func (w *Worker) checkGroups(ctx context.Context) (late *sync.WaitGroup, err error) {
+	late = &sync.WaitGroup{}
 	asked := w.ungrouped()
 	if len(asked) == 0 {
-		return nil
+		return late, nil
 	}
 	inspector, err := punctual.As[punctual.Inspector](w.store)
 	if err != nil {
-		return nil // a store without settings has no groups
+		return late, nil // a store without settings has no groups
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkGroupsTime)
 	defer cancel()
 	errs := make(chan error, len(asked))
 	tokens := make(chan struct{}, groupsAtOnce)
 	for _, topic := range asked {
-		go func() {
-			tokens <- struct{}{}
-			errs <- checkGroupless(ctx, inspector, topic)
-			<-tokens
-		}()
+		late.Go(func() {
+			select {
+			case tokens <- struct{}{}:
+				errs <- checkGroupless(ctx, inspector, topic)
+				<-tokens
+			case <-ctx.Done():
+				errs <- nil
+			}
+		})
 	}
 	var found []error
 	for range asked {
-		found = append(found, <-errs)
+		select {
+		case err := <-errs:
+			found = append(found, err)
+		case <-ctx.Done():
+			for range len(errs) { // those that are there already
+				found = append(found, <-errs)
+			}
+			return late, errors.Join(found...)
+		}
 	}
-	return errors.Join(found...)
+	return late, errors.Join(found...)
 }
 
 // ungrouped returns the topics that must have no groups: all but companions and the topics of a duty. It returns none if the

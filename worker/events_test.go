@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,36 @@ func TestHandleEvents(t *testing.T) {
 		time.Sleep(time.Second)
 		seen.want(t, "acked orders/good ", "dead orders/bad discarded")
 		r.stops(w)
+	})
+}
+
+// TestHandleEventsOfGroups: what the groups of a topic tell of their copies reaches the handler of the events of the topic, and says of which
+// group it is.
+func TestHandleEventsOfGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.grouped()
+		emit := punctual.EventAcked | punctual.EventDead
+		for _, group := range []string{"billing", "mail"} {
+			r.configure(punctual.GroupTopic("orders", group), punctual.SettingsPatch{Emit: &emit})
+		}
+		w := worker.New(r.mem, r.config(worker.Config{}))
+		seen := &record{}
+		w.HandleGroup("orders", "billing", acks(&record{}))
+		w.HandleGroup("orders", "mail", handlerFunc(func(context.Context, *punctual.Delivery) error { return punctual.Discard(errBroken) }))
+		w.HandleEvents("orders", func(_ context.Context, e punctual.Event) error {
+			seen.add("%s %s/%s %s", e.Event, e.Topic, e.ID, e.Reason)
+			return nil
+		})
+		r.push("orders", "a")
+		r.runs(w)
+		time.Sleep(time.Minute)
+		r.stops(w)
+		got := seen.all()
+		slices.Sort(got)
+		if want := []string{"acked orders@g.billing/a ", "dead orders@g.mail/a discarded"}; !slices.Equal(got, want) {
+			t.Errorf("the events are %q, want %q", got, want)
+		}
 	})
 }
 

@@ -132,6 +132,47 @@ func TestWorkerPutsOffWhatIsRefusedForAWhile(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
+// TestWorkerPutsOffAtItsEnd: a worker with duties that stops puts off a message whose follow-up is refused by the backoff of its topic, as it
+// does while it runs, although its duties have ended.
+func TestWorkerPutsOffAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		settled := &record{}
+		o := &punctual.Observer{OnSettle: func(_ context.Context, s punctual.Settlement, _ time.Duration, err error) {
+			settled.add("%s %s", s.Verb, punctual.ErrorCode(err))
+		}}
+		w := worker.New(r.mem, r.config(worker.Config{Observer: o, Schedules: true}))
+		goOn := make(chan struct{})
+		w.Handle("pay", handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+			<-goOn
+			return punctual.Follow(nil, punctual.NewMessage{Topic: "invoice", ID: d.ID})
+		}))
+		r.configure("pay", punctual.SettingsPatch{Backoff: &punctual.Backoff{Base: time.Hour, Max: time.Hour}})
+		r.configure("invoice", punctual.SettingsPatch{PushPaused: ptr(true)})
+		r.push("pay", "a")
+		r.runs(w)
+		time.Sleep(2 * time.Second) // the duties run, and the handler
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			r.stops(w)
+		}()
+		time.Sleep(time.Second) // the duties have ended
+		select {
+		case <-stopped:
+			t.Fatal("this test shows nothing: the worker has stopped while a handler ran")
+		default:
+		}
+		close(goOn)
+		<-stopped
+		settled.want(t, "ack paused", "snooze ")
+		if i := r.get("pay", "a"); i.State != punctual.StateScheduled || i.Attempt != 0 || i.Due.Sub(r.start).Round(time.Minute) != time.Hour {
+			t.Errorf("%s, attempt %d, due after %v; want it put off by the hour of the topic's backoff", i.State, i.Attempt, i.Due.Sub(r.start))
+		}
+		r.wantLog("backoff of the topic", 0)
+	})
+}
+
 // TestWorkerRetriesWhatIsRefused: a follow-up that is refused for good never has its message acked. The message is retried, its
 // history has the reason, and it is dead when its attempts are used up.
 func TestWorkerRetriesWhatIsRefused(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,12 +133,12 @@ func TestGroupsRefuseAHandlerOfTheTopic(t *testing.T) {
 func TestGroupsOfAStoreThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		asked := 0
+		var asked atomic.Int64
 		w := worker.New(hangingSettings{r.store, r.mem, &asked}, r.config(worker.Config{}))
 		w.Handle("t", acks(&record{}))
 		r.runs(w)
-		if asked == 0 || r.since() != time.Second {
-			t.Errorf("Start asked %d times and took %v", asked, r.since())
+		if asked.Load() == 0 || r.since() != time.Second {
+			t.Errorf("Start asked %d times and took %v", asked.Load(), r.since())
 		}
 		r.stops(w)
 	})
@@ -147,13 +148,70 @@ func TestGroupsOfAStoreThatHangs(t *testing.T) {
 type hangingSettings struct {
 	*spyStore
 	punctual.Inspector
-	asked *int
+	asked *atomic.Int64
 }
 
 func (s hangingSettings) Settings(ctx context.Context, _ string) (punctual.Settings, error) {
-	*s.asked++
+	s.asked.Add(1)
 	<-ctx.Done()
 	return punctual.Settings{}, ctx.Err()
+}
+
+// TestGroupsOfAStoreThatIgnoresItsContext: a store whose Settings does not return keeps Start for no longer than a second, and what the store
+// has said of other topics by then counts. Stop waits for the calls, so that the store can be closed after it.
+func TestGroupsOfAStoreThatIgnoresItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.grouped()
+		store := stuckSettings{r.store, r.mem, "stuck", make(chan struct{}), &atomic.Int64{}}
+		w := worker.New(store, r.config(worker.Config{}))
+		for i := range 40 { // more than are asked at the same time
+			w.Handle(fmt.Sprint("stuck", i), acks(&record{}))
+		}
+		r.runs(w)
+		if r.since() != time.Second || store.underWay.Load() == 0 {
+			t.Errorf("Start took %v, with %d calls under way; want a second, and some", r.since(), store.underWay.Load())
+		}
+		refused := worker.New(store, r.config(worker.Config{}))
+		refused.Handle("orders", acks(&record{}))
+		refused.Handle("stuck", acks(&record{}))
+		began := time.Now()
+		if err := refused.Start(t.Context()); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "billing, mail") || time.Since(began) != time.Second {
+			t.Errorf("after %v: %v; want an ErrInvalid that names the groups, after a second", time.Since(began), err)
+		}
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			r.stops(w)
+		}()
+		time.Sleep(time.Minute)
+		select {
+		case <-stopped:
+			t.Errorf("Stop returned while %d calls of the store were under way", store.underWay.Load())
+		default:
+		}
+		close(store.answer)
+		<-stopped
+	})
+}
+
+// stuckSettings is a store whose Settings of topics with a prefix does not return before answer is closed, also when the context ends.
+type stuckSettings struct {
+	*spyStore
+	punctual.Inspector
+	prefix   string
+	answer   chan struct{}
+	underWay *atomic.Int64
+}
+
+func (s stuckSettings) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
+	if !strings.HasPrefix(topic, s.prefix) {
+		return s.Inspector.Settings(ctx, topic)
+	}
+	s.underWay.Add(1)
+	defer s.underWay.Add(-1)
+	<-s.answer
+	return punctual.DefaultSettings(), nil
 }
 
 // TestGroupsDrain: Drain copies what is due and handles the copies.

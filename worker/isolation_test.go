@@ -339,7 +339,8 @@ func TestWorkerMaxSlots(t *testing.T) {
 }
 
 // P11, P14: a claim hangs, as one does whose connection carries nothing any more. A worker with one topic does not wait for
-// it, be it the first claim, the second or the fifth. When the claim has returned after all, further messages are handled, too.
+// it, be it the first claim, the second or the fifth. When the claim returns after all, the message that it brings is handled in its
+// first attempt, whether there is a slot for it or it is given back, and so are further messages.
 func TestWorkerClaimsBesideAHungClaim(t *testing.T) {
 	for _, hangs := range []int32{1, 2, 5} {
 		for _, deaf := range []bool{false, true} {
@@ -369,11 +370,23 @@ func TestWorkerClaimsBesideAHungClaim(t *testing.T) {
 					if deaf == (s.hanging.Load() == 0) {
 						t.Errorf("after a minute %d claims hang; want one if it does not hear its context, and none else", s.hanging.Load())
 					}
+					want := []string{"x attempt 1"}
+					s.alone.Store(true)
+					time.Sleep(time.Second) // from now on only the claim that hangs finds something
+					if deaf {
+						r.push("t", "z")
+						want = append(want, "z attempt 1")
+					}
 					close(s.mended)
+					synctest.Wait()
+					if n := s.brought.Load(); (n == 1) != deaf {
+						t.Fatalf("the claim that hung brings %d messages, so this test shows nothing", n)
+					}
+					s.alone.Store(false)
 					time.Sleep(time.Second)
 					r.push("t", "y")
 					time.Sleep(isolated)
-					seen.want(t, "x attempt 1", "y attempt 1")
+					seen.want(t, append(want, "y attempt 1")...)
 					r.stops(w)
 				})
 			})
@@ -515,10 +528,17 @@ type hangsOnce struct {
 	deaf           bool
 	mended         chan struct{}
 	calls, hanging atomic.Int32
+	// brought is how many messages the claim that hung has brought in the end. While alone is set the other claims find nothing.
+	brought atomic.Int32
+	alone   atomic.Bool
 }
 
 func (s *hangsOnce) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if s.calls.Add(1) != s.nth {
+		if s.alone.Load() {
+			time.Sleep(c.Wait)
+			return nil, nil
+		}
 		return s.Store.Claim(ctx, c)
 	}
 	s.hanging.Add(1)
@@ -529,7 +549,9 @@ func (s *hangsOnce) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Del
 	}
 	select {
 	case <-s.mended:
-		return s.Store.Claim(context.WithoutCancel(ctx), punctual.Claim{Topics: c.Topics, Max: c.Max})
+		ds, err := s.Store.Claim(context.WithoutCancel(ctx), punctual.Claim{Topics: c.Topics, Max: c.Max})
+		s.brought.Add(int32(len(ds)))
+		return ds, err
 	case <-ended:
 		return nil, fmt.Errorf("claim: %w: %w", punctual.ErrIndeterminate, ctx.Err())
 	}

@@ -256,11 +256,16 @@ func (f *inflight) all() []*message {
 	return slices.Clone(f.held)
 }
 
-// count returns how many messages are in flight.
-func (f *inflight) count() int {
+// running returns how many handlers are running. Messages in flight whose handlers have not started do not count.
+func (f *inflight) running() (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.held)
+	for _, m := range f.held {
+		if m.started {
+			n++
+		}
+	}
+	return n
 }
 
 // endOf returns when the lease of m ends by local time.

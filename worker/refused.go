@@ -50,11 +50,7 @@ func (w *Worker) afterRefusal(m *message, o outcome, cause error) outcome {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), backoffTime)
 	defer cancel()
-	set, err := w.runner.Settings(ctx, m.lease.Topic)
-	if err != nil {
-		set = punctual.DefaultSettings()
-	}
-	by := duties.Postponed(m.delivery, set.Backoff)
+	by := duties.Postponed(m.delivery, w.runner.Backoff(ctx, m.lease.Topic))
 	w.log(m, slog.LevelWarn, "message put off, because its follow-ups could not be stored", "by", by.String(), "err", cause)
 	return outcome{Decision: punctual.Decision{Verb: punctual.SettleSnooze, Delay: by, Err: cause}}
 }

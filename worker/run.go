@@ -31,6 +31,8 @@ type session struct {
 	// running waits for the goroutines of slots, for settlements and releases beside them, for reads of the store's clock,
 	// and for the duties.
 	running sync.WaitGroup
+	// checks waits for the calls of checkGroups that the store has not answered in time.
+	checks *sync.WaitGroup
 	// claimsOver is closed when the poller will claim nothing more; a Drain, which has no poller, closes it at its beginning.
 	// finished is closed when all slots, the renewer and the watcher have ended.
 	claimsOver, finished chan struct{}
@@ -92,13 +94,15 @@ func (w *Worker) Start(ctx context.Context) error {
 }
 
 func (w *Worker) start(ctx context.Context) (*session, error) {
-	if err := w.checkGroups(ctx); err != nil {
+	checks, err := w.checkGroups(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("start worker: %w", err)
 	}
 	s, err := w.enter(ctx, context.WithoutCancel(ctx), false)
 	if err != nil {
 		return nil, fmt.Errorf("start worker: %w", err)
 	}
+	s.checks = checks
 	if len(w.topics) > w.cfg.Concurrency {
 		w.cfg.Logger.Info("there are fewer slots than topics: handlers that hang in one topic can hold up others",
 			"slots", w.cfg.Concurrency, "topics", len(w.topics))
@@ -123,6 +127,8 @@ func (w *Worker) poller(s *session) {
 	}
 	close(s.ready)
 	s.running.Wait()
+	s.checks.Wait()
+	w.runner.Close()
 }
 
 // Run starts the worker, waits for ctx to end and stops it, with Config.ShutdownTimeout for
@@ -173,7 +179,7 @@ func (w *Worker) Stop(ctx context.Context) error {
 
 // stopByForce ends the contexts of the running handlers and waits a little for them.
 func (w *Worker) stopByForce(ctx context.Context, s *session) error {
-	running := w.inflight.count()
+	running := w.inflight.running()
 	s.endHandlers(errorf(punctual.ErrClosed, "the worker stops and its time is up"))
 	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()
@@ -185,7 +191,7 @@ func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 	case <-timer.C:
 	}
 	err := fmt.Errorf("stop worker: handlers running when its time was up: %d, not returned since: %d: %w",
-		running, w.inflight.count(), contextError(ctx))
+		running, w.inflight.running(), contextError(ctx))
 	if running == 0 {
 		err = fmt.Errorf("stop worker: its time was up before everything was settled: %w", contextError(ctx))
 	}
@@ -208,9 +214,11 @@ func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 // Snooze(0), keeps Drain busy. Drain may be called again, but not while another Drain is under way, and not on a worker that was
 // started. A handler that ends its goroutine (as t.FailNow does) ends the goroutine that called Drain.
 func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
-	if err := w.checkGroups(ctx); err != nil {
+	checks, err := w.checkGroups(ctx)
+	if err != nil {
 		return 0, fmt.Errorf("drain: %w", err)
 	}
+	defer checks.Wait()
 	s, err := w.enter(ctx, ctx, true)
 	if err != nil {
 		return 0, fmt.Errorf("drain: %w", err)

@@ -81,7 +81,7 @@ func TestWorkerStopGivesBackUnstartedWork(t *testing.T) {
 		seen.want(t)
 		for _, id := range []string{"a", "b", "c"} {
 			if i := r.get("t", id); i.State != punctual.StateReady || i.Attempt != 0 || len(i.Failures) != 0 {
-				t.Errorf("L8: %s was not given back unused: %+v", id, i)
+				t.Errorf("%s was not given back unused: %+v", id, i)
 			}
 		}
 	})
@@ -124,7 +124,7 @@ func TestWorkerStopByForce(t *testing.T) {
 			t.Errorf("stop: %v", err)
 		}
 		if r.since() > 22*time.Second+time.Millisecond {
-			t.Errorf("L8: Stop returned after %v, want within 2 s of the end of its ctx", r.since())
+			t.Errorf("Stop returned after %v, want within 2 s of the end of its ctx", r.since())
 		}
 		seen.want(t, "polite: the worker stops and its time is up: closed")
 		want := map[string]string{
@@ -506,7 +506,7 @@ func TestStopDuringTheClaimOfADrain(t *testing.T) {
 		}
 		seen.want(t)
 		if i := r.get("t", "a"); i.State != punctual.StateReady || i.Attempt != 0 {
-			t.Errorf("L8: not given back unused: %+v", i)
+			t.Errorf("not given back unused: %+v", i)
 		}
 	})
 }
@@ -608,7 +608,7 @@ func TestWorkerStopDoesNotWaitForAClaimThatHangs(t *testing.T) {
 			t.Errorf("stop: %v, want DeadlineExceeded", err)
 		}
 		if r.since() > time.Minute+2*time.Second {
-			t.Errorf("L8: Stop returned after %v", r.since())
+			t.Errorf("Stop returned after %v, want within 2 s of the end of its ctx", r.since())
 		}
 		close(gate)
 	})

@@ -73,6 +73,8 @@ import (
 //   - the settler's (batch.Batcher.drain) while settlements are under way. The slots, settlements and releases wait for its
 //     answers.
 //   - the duties (Worker.runDuties), as long as the poller claims. It ends the workers that it starts. The poller waits for it.
+//   - a check for groups (Worker.checkGroups), one for each topic, at Start. It ends when the store answers. The poller waits
+//     for those that are late.
 
 // Config configures a Worker. The zero value is ready to use.
 type Config struct {

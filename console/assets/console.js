@@ -31,10 +31,7 @@
         return;
       }
       if (!answer.ok) throw new Error(String(answer.status));
-      const text = await answer.text();
-      const fresh = document.createElement("div");
-      fresh.append(...new DOMParser().parseFromString(text, "text/html").body.childNodes);
-      settle(live, fresh);
+      settle(live, parsed(await answer.text()));
       live.classList.toggle("old", live.querySelector(".asof.old") !== null);
     } catch (error) {
       live.classList.add("old"); // the part keeps its old values, and says as of when they are
@@ -55,13 +52,26 @@
   });
   later(every);
 
+  // parsed returns the body of a document with this text. The tag in front keeps the space with which the text begins; otherwise the parser
+  // would drop it, and the first child of live would find nothing like it.
+  function parsed(text) {
+    return new DOMParser().parseFromString("<body>" + text, "text/html").body;
+  }
+
   // settle makes the children of old like those of fresh. It changes elements in place, so that these keep focus, selection and scroll, and
   // also what was typed, ticked and opened in them.
   function settle(old, fresh) {
     const byId = new Map();
     for (const child of old.children) if (child.id) byId.set(child.id, child);
     let at = old.firstChild;
-    for (const next of [...fresh.childNodes]) {
+    const drop = () => {
+      const gone = at;
+      at = at.nextSibling;
+      gone.remove();
+    };
+    const all = [...fresh.childNodes];
+    for (const [i, next] of all.entries()) {
+      while (at && !all.slice(i).some((n) => alike(at, n))) drop(); // first of all, so that what stands behind it stays
       const known = next.id ? byId.get(next.id) : null;
       if (known && known !== at) old.insertBefore(known, at);
       const here = known || at;
@@ -72,11 +82,7 @@
         old.insertBefore(next, at);
       }
     }
-    while (at) {
-      const gone = at;
-      at = at.nextSibling;
-      gone.remove();
-    }
+    while (at) drop();
   }
 
   function alike(a, b) {
@@ -132,9 +138,7 @@
       try {
         const answer = await fetch(form.dataset.preview + "?" + fields, { headers: { Accept: "text/html" }, redirect: "manual" });
         if (!answer.ok || mine !== typed) return;
-        const fresh = document.createElement("div");
-        fresh.append(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
-        settle(live, fresh);
+        settle(live, parsed(await answer.text()));
       } catch {
         // the old preview stays; the button Preview of the form asks again
       }

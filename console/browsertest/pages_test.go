@@ -339,7 +339,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A page that is renewed keeps focus, what was typed, scroll, open details and an open dialog. It is not renewed while it is hidden.
+// A page that is renewed keeps focus, what was typed, selection, scroll, open details and an open dialog. It is not renewed while it is hidden.
 func TestRenewal(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.seed()
@@ -347,34 +347,52 @@ func TestRenewal(t *testing.T) {
 	r.do(chromedp.EmulateViewport(1000, 400))
 	r.run(`
 		document.querySelectorAll("#live details").forEach(d => d.open = true);
-		const h1 = document.querySelector("#live h1");
-		getSelection().selectAllChildren(h1);
 		document.getElementById("jump").focus();
 		document.getElementById("jump").value = "typed";
 		scrollTo(0, 300);
 		window.mark = document.querySelector("#live h1");
+		window.row = document.querySelector("#live .numbers-row");
+		window.gone = document.createElement("p"); // the renewed part does not have this paragraph
+		window.row.before(window.gone);
 	`)
 	scrolled := eval[float64](r, `scrollY`)
 	if scrolled == 0 {
 		t.Fatal("the page does not scroll, so this test shows nothing")
 	}
+	const first = `document.querySelector("#live .numbers-row dd").innerText`
+	total := eval[string](r, first)
 	r.push(punctual.NewMessage{Topic: "new", ID: "x", Delay: 30 * time.Minute}, punctual.NewMessage{Topic: "new", ID: "y", Delay: 30 * time.Minute})
-	r.until("the page is renewed", `document.querySelector("#live .numbers-row dd").textContent.includes("427") || document.querySelector("#live .numbers-row dd").innerText.replace(/\D/g, "") !== "425"`)
+	r.until("the page is renewed", fmt.Sprintf(first+` !== %q`, total))
 	for what, kept := range map[string]string{
 		"focus": `document.activeElement.id === "jump"`, "what was typed": `document.getElementById("jump").value === "typed"`,
 		"scroll": fmt.Sprintf(`Math.abs(scrollY - %f) < 40`, scrolled), "what is open": `[...document.querySelectorAll("#live details")].every(d => d.open)`,
-		"the elements": `window.mark.isConnected`,
+		"the elements": `window.mark.isConnected`, "what stands behind a paragraph that is gone": `!window.gone.isConnected && window.row.isConnected`,
 	} {
 		if !eval[bool](r, kept) {
 			t.Errorf("renewal loses %s", what)
 		}
 	}
-	r.run(`document.activeElement.blur()`)
+	// The field that had the focus had the selection as well, so a selection is tried by itself: it reaches over an element that is renewed.
+	total = eval[string](r, first)
+	r.run(`
+		document.activeElement.blur();
+		getSelection().setBaseAndExtent(window.mark, 0, document.querySelector("#live .numbers-row"), 2);
+		window.selected = getSelection().toString();
+	`)
+	if selected := eval[string](r, `window.selected`); !strings.Contains(selected, total) {
+		t.Fatalf("%q is selected, without the number %q, so this test shows nothing", selected, total)
+	}
+	r.push(punctual.NewMessage{Topic: "new", ID: "w", Delay: 30 * time.Minute})
+	r.until("the page is renewed below the selection", fmt.Sprintf(first+` !== %q`, total))
+	next := eval[string](r, first)
+	if selected := eval[string](r, `getSelection().toString()`); !strings.HasPrefix(selected, eval[string](r, `window.mark.innerText`)) || !strings.HasSuffix(strings.TrimSpace(selected), next) {
+		t.Errorf("renewal loses the selection: %q of %q", selected, eval[string](r, `window.selected`))
+	}
 	r.press("?")
 	r.until("the dialog is open", `document.getElementById("keys").open && document.getElementById("keys").contains(document.activeElement)`)
-	total := eval[string](r, `document.querySelector("#live .numbers-row dd").innerText`)
+	total = eval[string](r, first)
 	r.push(punctual.NewMessage{Topic: "new", ID: "z", Delay: 30 * time.Minute})
-	r.until("the page is renewed below the dialog", fmt.Sprintf(`document.querySelector("#live .numbers-row dd").innerText !== %q`, total))
+	r.until("the page is renewed below the dialog", fmt.Sprintf(first+` !== %q`, total))
 	if !eval[bool](r, `document.getElementById("keys").open && document.getElementById("keys").contains(document.activeElement)`) {
 		t.Error("renewal closes a dialog, or takes the focus from it")
 	}

@@ -25,7 +25,7 @@ func copying() Duty {
 			}
 			return ""
 		},
-		// The topic of a group that was removed stays, with its copies.
+		// It is asked, because the topic of a group that was removed stays, with its copies.
 		Needed: func(ctx context.Context, t *Tools, topic string) (bool, error) {
 			set, err := t.Settings(ctx, topic)
 			return len(set.Groups) > 0, err
@@ -79,7 +79,7 @@ func newCopies(d *punctual.Delivery, groups []string, life int) *copies {
 			Topic: punctual.GroupTopic(d.Topic, g), ID: id, Body: d.Body, Headers: d.Headers,
 			// Due may have moved, by a snooze of this duty. FirstDue is what the push asked for, or the last reschedule.
 			Due: d.FirstDue, MaxAttempts: d.MaxAttempts, DropExpired: d.DropExpired,
-			// No copy is taken for an earlier one, which has the ID of an earlier message.
+			// An earlier message may have had the same ID. Its copy must not be taken for the one of this message.
 			IfExists: punctual.IfExistsFail,
 		}
 		attributes.SetNew(&ms[i])
@@ -92,7 +92,7 @@ func newCopies(d *punctual.Delivery, groups []string, life int) *copies {
 }
 
 // copyID returns the ID of the copies, all of which have the same: in the first life that of the message, then that with "~"
-// and a number after it, so that the copies lie in the partition of the message.
+// and a number after it, so that the copies lie in the partition of the message. When that ID would be too long, copyID returns "".
 func copyID(d *punctual.Delivery, life int) string {
 	if life == 1 {
 		return d.ID

@@ -38,7 +38,7 @@ func Table() []Duty {
 	return []Duty{copying(), forwarding(), scheduling()}
 }
 
-// Handler is the handler of a duty. The method tells a Worker that it may have the messages of a topic with groups.
+// Handler is the handler of a duty. The method IsDuty tells a Worker that the handler may have the messages of a topic with groups.
 type Handler interface {
 	punctual.Handler
 	IsDuty()
@@ -87,8 +87,8 @@ func NewTools(store punctual.Store, logger *slog.Logger, look func()) *Tools {
 	return t
 }
 
-// Settings returns the settings that the topic has after the call began. Calls that wait for the store share what is read then,
-// so that a duty with a backlog does not read them once for each message. A store that is no Inspector has the defaults.
+// Settings returns the settings of the topic, read after the call began. Calls that wait for the store share one reading, so that
+// a duty with a backlog does not read the settings once for each message. For a store that is no Inspector it returns the defaults.
 func (t *Tools) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
 	if t.Inspector == nil {
 		return punctual.DefaultSettings(), nil
@@ -101,6 +101,16 @@ func (t *Tools) Settings(ctx context.Context, topic string) (punctual.Settings, 
 		return punctual.Settings{}, fmt.Errorf("settings of %s: %w", topic, err)
 	}
 	return s.Settings, nil
+}
+
+// Backoff returns the backoff of the topic. If that is not known, Backoff says so in the log and returns the default.
+func (t *Tools) Backoff(ctx context.Context, topic string) punctual.Backoff {
+	s, err := t.Settings(ctx, topic)
+	if err != nil {
+		t.Logger.Warn("the backoff of the topic is not known, so a message is put off by the default", "topic", topic, "err", err)
+		s = punctual.DefaultSettings()
+	}
+	return s.Backoff
 }
 
 // readSettings reads the settings of each topic once.
@@ -125,9 +135,9 @@ const (
 	mostRead = 64
 	// lateRead is how long that may take before the others are read without waiting, and each topic of the late ones by itself.
 	lateRead = 200 * time.Millisecond
-	// longestRead bounds the reading, so that a store that hangs does not keep the handlers.
+	// longestRead bounds the reading, so that a store that hangs does not keep the handlers waiting.
 	longestRead = 5 * time.Second
 )
 
-// Close waits for calls under way.
+// Close waits for the calls under way, at most until ctx ends. Further calls of Settings fail.
 func (t *Tools) Close(ctx context.Context) error { return t.settings.Close(ctx) }

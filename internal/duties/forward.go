@@ -14,8 +14,9 @@ import (
 
 // A store that reaches only a family of topics in one step puts other follow-ups into envelopes, in the companion T@out of the
 // message's topic (storekit.Settle). This duty pushes the follow-up in an envelope to its own topic and acks the envelope. The
-// follow-up has had its ID since the settlement, and the ID stays in use for a day after it has finished, so that a process which
-// dies between push and ack has it stored once all the same.
+// follow-up has had its ID since the settlement, and the ID stays in use for at least a day after the follow-up has finished. So a
+// follow-up is stored once although a process dies between push and ack, with one exception: a follow-up with IfExistsReplace that
+// has finished before the envelope comes again is stored a second time (docs/follow-ups.md).
 
 // forwarding is the duty of the topics T@out.
 func forwarding() Duty {
@@ -82,19 +83,17 @@ func (f *forwarder) Handle(ctx context.Context, d *punctual.Delivery) error {
 		return punctual.Discard(fmt.Errorf("not forwarded to %s: %w", m.Topic, err))
 	}
 	f.t.Logger.Warn("a follow-up waits to be forwarded", "topic", m.Topic, "id", m.ID, "envelope", d.ID, "err", err)
-	set, serr := f.t.Settings(ctx, d.Topic)
-	if serr != nil {
-		set = punctual.DefaultSettings()
-	}
-	return punctual.Snooze(Postponed(d, set.Backoff))
+	return punctual.Snooze(Postponed(d, f.t.Backoff(ctx, d.Topic)))
 }
 
 // forward pushes m, the follow-up in the envelope d, unless that has been done before.
 func (f *forwarder) forward(ctx context.Context, longest time.Duration, d *punctual.Delivery, m *punctual.NewMessage) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	if isAgain(d) && f.isStored(ctx, d, m) {
-		return nil
+	if isAgain(d) {
+		if there, err := f.isStored(ctx, d, m); err != nil || there {
+			return err
+		}
 	}
 	set, err := f.t.Settings(ctx, m.Topic)
 	if err != nil {
@@ -115,14 +114,22 @@ func (f *forwarder) forward(ctx context.Context, longest time.Duration, d *punct
 // off.
 func isAgain(d *punctual.Delivery) bool { return d.Attempt > 1 || !d.Due.Equal(d.FirstDue) }
 
-// isStored reports whether the topic has m from an earlier delivery of the envelope d. An ID that is in use is no proof,
-// because m may be to replace what has it, or to fail then.
-func (f *forwarder) isStored(ctx context.Context, d *punctual.Delivery, m *punctual.NewMessage) bool {
+// isStored reports whether the topic has m from an earlier delivery of the envelope d. An ID that is in use is no proof, because m may
+// be to replace what has it, or to fail then. If the store does not answer, the envelope has to wait for its next delivery, because
+// a push that fails if its ID is in use would take an earlier push of its own for that of somebody else. One who may not read
+// never learns it, so that the push decides.
+func (f *forwarder) isStored(ctx context.Context, d *punctual.Delivery, m *punctual.NewMessage) (bool, error) {
 	if f.t.Inspector == nil || m.Headers[storekit.AfterHeader] == "" {
-		return false
+		return false, nil
 	}
 	i, err := f.t.Inspector.Get(ctx, m.Topic, m.ID)
-	return err == nil && !i.Created.Before(d.Created) && i.Headers[storekit.AfterHeader] == m.Headers[storekit.AfterHeader]
+	switch {
+	case err == nil:
+		return !i.Created.Before(d.Created) && i.Headers[storekit.AfterHeader] == m.Headers[storekit.AfterHeader], nil
+	case errors.Is(err, punctual.ErrNotFound), errors.Is(err, punctual.ErrForbidden), errors.Is(err, punctual.ErrUnsupported):
+		return false, nil
+	}
+	return false, fmt.Errorf("find out whether %s in %s was forwarded before: %w", m.ID, m.Topic, err)
 }
 
 // refused reports whether an error of a push says that the message can never be stored as it is.

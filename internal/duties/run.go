@@ -16,7 +16,7 @@ import (
 const (
 	// LookEvery is how long a Runner waits before it looks again for topics that need a duty.
 	LookEvery = 10 * time.Second
-	// lookAgain is how long it waits at least, after a failure or when it is asked to look.
+	// lookAgain is how long it waits at least, also when it is asked to look, and how long it waits after a failure.
 	lookAgain = time.Second
 	// sideBySide is how many topics are asked at the same time whether they need a duty.
 	sideBySide = 16
@@ -63,8 +63,8 @@ func (r *Runner) Look() {
 	}
 }
 
-// Run has the duties done until ctx ends, and returns when nothing is under way any more. The error says that the store was
-// closed before, has failed or is damaged.
+// Run has the duties done until ctx ends, and returns when their workers have stopped. Call Close after Run. The error says that the
+// store was closed before, has failed or is damaged.
 func (r *Runner) Run(ctx context.Context) (err error) {
 	for failing := false; ctx.Err() == nil; {
 		if err = r.adjust(ctx); errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) {
@@ -80,8 +80,13 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 		r.end(&r.running[i])
 	}
 	r.stopping.Wait()
-	_ = r.tools.Close(context.WithoutCancel(ctx)) // without an end it has no error
 	return err
+}
+
+// Close waits for the calls of Backoff and of duties that read the settings of topics, which may go on after their callers have gone.
+// From then on the settings count as not known.
+func (r *Runner) Close() {
+	_ = r.tools.Close(context.Background()) // without an end it has no error
 }
 
 // sleep waits until it is time to look again.
@@ -159,7 +164,7 @@ func (r *Runner) topicsOf(ctx context.Context, d Duty, names, was []string) (top
 	return kept, err
 }
 
-// needed asks which of the topics need the duty, of some side by side.
+// needed asks which of the topics need the duty, up to sideBySide of them at the same time.
 func (r *Runner) needed(ctx context.Context, d Duty, topics []string) ([]bool, []error) {
 	needed, errs := make([]bool, len(topics)), make([]error, len(topics))
 	var asked atomic.Int64
@@ -183,8 +188,8 @@ func (r *Runner) end(w *running) {
 	*w = running{}
 }
 
-// Once looks for topics and calls do for each duty that some need, one after the other. It is for those who have no goroutine
-// running: not beside Run.
+// Once looks for topics, and calls do for one duty after the other that some topic needs. It is for callers that do not run the
+// Runner, and must not be called while Run runs.
 func (r *Runner) Once(ctx context.Context, do func(topics []string, h punctual.Handler, lease time.Duration) error) error {
 	names, err := r.Names(ctx)
 	if err != nil {
@@ -205,7 +210,7 @@ func (r *Runner) Once(ctx context.Context, do func(topics []string, h punctual.H
 	return nil
 }
 
-// Settings is Tools.Settings of the store.
-func (r *Runner) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
-	return r.tools.Settings(ctx, topic)
+// Backoff is Tools.Backoff of the store.
+func (r *Runner) Backoff(ctx context.Context, topic string) punctual.Backoff {
+	return r.tools.Backoff(ctx, topic)
 }
