@@ -108,7 +108,7 @@ latency-redis: deps ## Ask a server's latency log how long scripts take, whateve
 
 # What make bench measures: a regular expression; cd bench && go run . list names the scenarios.
 ONLY ?= .
-bench: ## Measure, and write docs/performance.md with its charts (30 minutes; ONLY=^redis: 15)
+bench: ## Measure, and write docs/performance.md with its charts (2 hours; ONLY=^redis: 15 minutes)
 	@tools/deps.sh tests bench
 	cd bench && go run . run -only '$(ONLY)' && go run . report
 testbench: deps ## Check and test the programs that measure, a module of their own (5 minutes)

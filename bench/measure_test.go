@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -259,6 +260,24 @@ func TestDiskUse(t *testing.T) {
 	}
 	if after, err := diskUse(dir); err != nil || after-before < 100_000 || after-before > 200_000 {
 		t.Errorf("a file of 100,000 bytes takes %d, %v", after-before, err)
+	}
+}
+
+// unreadable is a file whose size cannot be read.
+type unreadable struct {
+	fs.DirEntry
+	err error
+}
+
+func (u unreadable) Name() string               { return "x" }
+func (u unreadable) Info() (fs.FileInfo, error) { return nil, u.err }
+
+// A file that has vanished takes no room; one whose size cannot be read is an error.
+func TestFileUse(t *testing.T) {
+	for err, want := range map[error]error{fs.ErrNotExist: nil, fs.ErrPermission: fs.ErrPermission} {
+		if n, got := fileUse(unreadable{err: err}); n != 0 || !errors.Is(got, want) {
+			t.Errorf("a file whose Info returns %v takes %d bytes, %v; want 0, %v", err, n, got, want)
+		}
 	}
 }
 

@@ -44,13 +44,13 @@ func postgresScenarios() []scenario {
 	}
 	all = append(all,
 		scenario{
-			name: postgresDrain, about: "PostgreSQL: a backlog drained by 64 handlers, beside rows and River", maxRounds: 2,
+			name: postgresDrain, about: "PostgreSQL: a backlog drained by 64 handlers, beside rows, River, and River with " + commas(fastWorkers) + " workers", maxRounds: 2,
 			takes: func(z sizes) time.Duration {
 				return 20*time.Second + time.Duration(z.RedisBurst)*600*time.Microsecond
 			}, run: drainPostgres,
 		},
 		scenario{
-			name: postgresFleet, about: "PostgreSQL: a backlog drained by 8 processes with 64 handlers each, beside River", maxRounds: 2,
+			name: postgresFleet, about: "PostgreSQL: a backlog drained by 8 processes with 64 handlers each, beside River with " + commas(fastWorkers) + " workers each", maxRounds: 2,
 			takes: func(z sizes) time.Duration {
 				return 20*time.Second + time.Duration(z.RedisBurst)*300*time.Microsecond
 			}, run: drainPostgresByMany,

@@ -24,22 +24,26 @@ const (
 	// deleted with SKIP LOCKED when they are due. There is no claim: the delete is committed before the body is handled, so
 	// a consumer that dies in between loses it. Nobody is woken when a row becomes due.
 	sysRows = "rows"
-	// sysRiver is River as shipped, and sysRiverFast is River with a shorter cooldown, a shorter poll interval and a fetch
-	// limit of 1000.
+	// sysRiver is River as shipped, and sysRiverFast is River with a shorter cooldown, a shorter poll interval and fastWorkers
+	// workers in each process.
 	sysRiver     = "river"
 	sysRiverFast = "river-fast"
 )
 
 // How sysRiverFast fetches jobs. fastFetch is the least time between two fetches (by default 100 ms), and fastPoll the time between two
-// polls (by default 1 s). fastFetchLimit is how many workers it has: a fetch gets as many jobs as workers are free.
+// polls (by default 1 s). fastWorkers is how many workers each process has in the place of postgresHands, because a fetch gets as many
+// jobs as workers are free, and River has no other way to fetch more at once.
 const (
-	fastFetch      = time.Millisecond
-	fastPoll       = 10 * time.Millisecond
-	fastFetchLimit = 1000
+	fastFetch   = time.Millisecond
+	fastPoll    = 10 * time.Millisecond
+	fastWorkers = 1000
 )
 
-// postgresHands is how many messages a process handles at the same time. Only sysRiverFast may handle fastFetchLimit.
+// postgresHands is how many messages a process handles at the same time. Only sysRiverFast may handle more: fastWorkers.
 const postgresHands = 64
+
+// fastLabel is what the tables call sysRiverFast.
+func fastLabel() string { return fmt.Sprintf("River, tuned, %s workers", commas(fastWorkers)) }
 
 // postgresConsumer returns the name that a system on PostgreSQL has in a consumerTask, because names without that prefix are those
 // of systems on Redis.
@@ -74,7 +78,7 @@ func consumePostgres(ctx context.Context, system string, t consumerTask, ready f
 type postgresSystem interface {
 	system
 	// consume starts goroutines that pass the bodies of messages to handle until stop is called. They are at most postgresHands, or
-	// fastFetchLimit for sysRiverFast.
+	// fastWorkers for sysRiverFast.
 	consume(ctx context.Context, handle func(body []byte)) (stop func() error, err error)
 }
 
@@ -139,7 +143,8 @@ func (r *rowsSystem) push(ctx context.Context, _ int, ls []letter) error {
 }
 
 func (r *rowsSystem) pending(ctx context.Context) (n int64, err error) {
-	return n, r.pool.QueryRow(ctx, "select count(*) from rows").Scan(&n)
+	err = r.pool.QueryRow(ctx, "select count(*) from rows").Scan(&n)
+	return n, err
 }
 
 func (r *rowsSystem) close() error { return nil }
@@ -245,7 +250,8 @@ func (r *riverSystem) push(ctx context.Context, _ int, ls []letter) error {
 }
 
 func (r *riverSystem) pending(ctx context.Context) (n int64, err error) {
-	return n, r.pool.QueryRow(ctx, "select count(*) from river_job where state not in ('completed')").Scan(&n)
+	err = r.pool.QueryRow(ctx, "select count(*) from river_job where state not in ('completed')").Scan(&n)
+	return n, err
 }
 
 func (r *riverSystem) close() error { return nil }
@@ -256,7 +262,7 @@ func (r *riverSystem) consume(ctx context.Context, handle func(body []byte)) (fu
 	config := &river.Config{Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: postgresHands}}, Logger: warnings()}
 	if r.fast {
 		config.FetchCooldown, config.FetchPollInterval = fastFetch, fastPoll
-		config.Queues[river.QueueDefault] = river.QueueConfig{MaxWorkers: fastFetchLimit}
+		config.Queues[river.QueueDefault] = river.QueueConfig{MaxWorkers: fastWorkers}
 	}
 	client, err := river.NewClient(riverpgxv5.New(r.pool), config)
 	if err != nil {

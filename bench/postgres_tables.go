@@ -63,7 +63,7 @@ func postgresDrainTable(r run) string {
 		value("messages/s", "rate", digits),
 		value("rows/s", "rows_rate", digits),
 		value("River/s", "river_rate", digits),
-		value("River, tuned/s", "river_fast_rate", digits),
+		value(fastLabel()+"/s", "river_fast_rate", digits),
 		value("times River", "times_river", ratio),
 		othersColumn, roundsColumn)
 }
@@ -71,7 +71,7 @@ func postgresDrainTable(r run) string {
 // postgresCostTable has a row for each cost of a message in postgresDrain and a column for each system.
 func postgresCostTable(r run) string {
 	var b strings.Builder
-	b.WriteString("| per message | Punctual | rows | River | River, tuned |\n|---|--:|--:|--:|--:|\n")
+	b.WriteString("| per message | Punctual | rows | River | " + fastLabel() + " |\n|---|--:|--:|--:|--:|\n")
 	for _, x := range []struct{ what, value string }{
 		{"server's CPU µs, from push to ack", "server_us_per_message"},
 		{"CPU µs of the process that handles", "cpu_us_per_message"},

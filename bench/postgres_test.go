@@ -3,8 +3,18 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
+
+// The tables say that the tuned River has more workers than the others have handlers.
+func TestTunedRiverIsNamedByItsWorkers(t *testing.T) {
+	for _, table := range []string{postgresDrainTable(run{}), postgresCostTable(run{})} {
+		if !strings.Contains(table, "| River, tuned, 1,000 workers") {
+			t.Errorf("the table does not say how many workers River has:\n%s", table)
+		}
+	}
+}
 
 // A run of most scenarios on PostgreSQL at a tiny size has the values that the tables show. The rounds themselves check that every
 // message was delivered, and those of lateness and of the drain by processes also that Punctual delivered none early.

@@ -73,16 +73,26 @@ func diskUse(dir string) (bytes int64, err error) {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && err == nil {
-			bytes += st.Blocks * 512
-		}
+		n, err := fileUse(d)
+		bytes += n
 		return err
 	})
 	return bytes, err
+}
+
+// fileUse returns how many bytes a file takes on disk: none if it has vanished.
+func fileUse(d fs.DirEntry) (bytes int64, err error) {
+	info, err := d.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("size of %s on disk: %w", d.Name(), err)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		bytes = st.Blocks * 512
+	}
+	return bytes, nil
 }
 
 // freeSpace returns how many bytes the disk of a folder has free for a user who is not root.

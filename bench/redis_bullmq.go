@@ -126,7 +126,8 @@ func (b *bullmqSystem) answer() (a bullmqAnswer, err error) {
 	if err != nil {
 		return a, fmt.Errorf("the program of BullMQ gives no answer; what it wrote to standard error tells why: %w", err)
 	}
-	return a, json.Unmarshal(line, &a)
+	err = json.Unmarshal(line, &a)
+	return a, err
 }
 
 func (b *bullmqSystem) ask(r bullmqRequest) (bullmqAnswer, error) {

@@ -216,9 +216,9 @@ func runRedisIdle(ctx context.Context, e *env, system string, processes int) err
 			return err
 		}
 		each := c.took.Seconds() * float64(processes)
-		e.out.set("commands_per_s", float64(c.sent)/each)
+		e.out.set("commands_per_s", float64(c.calls)/each)
 		e.out.set("scripts_per_s", float64(c.scripts)/each)
-		e.out.set("script_commands_per_s", float64(c.inside)/each)
+		e.out.set("script_commands_per_s", float64(c.others)/each)
 		e.out.set("redis_cpu", c.cpu.Seconds()/c.took.Seconds())
 		e.out.set("all_cpu", c.cpu.Seconds()/c.took.Seconds()+cpu.Seconds()/time.Since(begun).Seconds())
 		if n := f.handled.Load(); n > 0 {

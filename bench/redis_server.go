@@ -190,25 +190,22 @@ func redisVersion() string {
 type serverCost struct {
 	took time.Duration
 	cpu  time.Duration
-	// sent counts the commands that clients sent, where a script is one command; inside counts the commands that scripts
-	// called. Which is which is told by sentOnly.
-	sent, inside int64
-	// scripts counts the sent commands that ran a script.
-	scripts int64
+	// scripts counts the scripts that clients ran. calls counts them together with the other commands of sentOnly. others counts
+	// all other commands, whether a script called them or a client sent them. Where no script runs, calls counts all commands.
+	scripts, calls, others int64
 }
 
-// sentOnly has the commands that no script of Punctual, asynq or BullMQ calls, so a client has sent them. INFO does not tell of
-// other commands whether a client or a script called them, and cost counts them as called by scripts. So a few commands that
-// clients send themselves are counted there too: for example the TIME, ZRANGE and HMGET by which Punctual looks for what is due next.
-// A subcommand counts as its command.
+// sentOnly has the commands that no script of Punctual, asynq or BullMQ calls, so a client has sent them. Of every other command the
+// server does not tell whether a client or a script called it: commandstats and total_commands_processed count both. For example, claims
+// of Punctual that wait look for what is due next by TIME, ZRANGE and HMGET without a script, and its scripts call these, too. A
+// subcommand counts as its command.
 var sentOnly = map[string]bool{
 	"eval": true, "evalsha": true, "script": true, "ping": true, "subscribe": true, "unsubscribe": true,
 	"hello": true, "client": true, "info": true, "config": true, "select": true, "auth": true,
 	"wait": true, "waitaof": true, "acl": true, "cluster": true, "command": true, "role": true,
 }
 
-// cost returns what the server did from one moment to another. If scripted is true, the commands that are not in sentOnly
-// count as called by scripts. Otherwise all commands count as sent.
+// cost returns what the server did from one moment to another. scripted tells whether scripts may have run.
 func cost(from, to serverUsage, scripted bool) serverCost {
 	c := serverCost{took: to.at.Sub(from.at), cpu: to.cpu - from.cpu}
 	for command, calls := range to.calls {
@@ -218,9 +215,9 @@ func cost(from, to serverUsage, scripted bool) serverCost {
 			n-- // the INFO by which the bench asked at the first moment
 		}
 		if scripted && !sentOnly[name] {
-			c.inside += n
+			c.others += n
 		} else {
-			c.sent += n
+			c.calls += n
 		}
 		if name == "eval" || name == "evalsha" {
 			c.scripts += n
@@ -231,13 +228,15 @@ func cost(from, to serverUsage, scripted bool) serverCost {
 
 // plus returns the sum of two costs.
 func (c serverCost) plus(o serverCost) serverCost {
-	return serverCost{c.took + o.took, c.cpu + o.cpu, c.sent + o.sent, c.inside + o.inside, c.scripts + o.scripts}
+	return serverCost{c.took + o.took, c.cpu + o.cpu, c.scripts + o.scripts, c.calls + o.calls, c.others + o.others}
 }
 
-// setCost notes what one of so many messages cost the server. The names of the values begin with prefix.
+// setCost notes what one of so many messages cost the server. The names of the values begin with prefix. Two of them are older than the
+// words of the tables, and stay as they are because files of results have them: commands_per_message are calls, and
+// script_commands_per_message are others.
 func (r *Result) setCost(prefix string, c serverCost, messages int64) {
 	n := float64(messages)
 	r.set(prefix+"redis_us_per_message", float64(c.cpu.Microseconds())/n)
-	r.set(prefix+"commands_per_message", float64(c.sent)/n)
-	r.set(prefix+"script_commands_per_message", float64(c.inside)/n)
+	r.set(prefix+"commands_per_message", float64(c.calls)/n)
+	r.set(prefix+"script_commands_per_message", float64(c.others)/n)
 }

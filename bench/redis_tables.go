@@ -38,7 +38,7 @@ const (
 	aimScheduleBare  = 0.65  // times the rate of the bare commands in a pipeline, with 64 callers
 	aimLoneTimes     = 1.0   // times the rate of asynq, with one caller
 	aimRedisMemory   = 470.0 // bytes for each pending message
-	aimCommands      = 0.08  // commands for each message, with 64 handlers
+	aimCalls         = 0.08  // script calls for each message, with 64 handlers
 	aimRedisLife     = 12.0  // µs of CPU time of the server for each message, with 64 handlers
 	aimRedisLate     = 5.0   // ms, p99 of how late handlers start, at 2,000/s with 1 and 8 processes
 	aimRedisLateMany = 6.0   // ms, the same with 32 processes
@@ -62,7 +62,7 @@ func redisAims() []goal {
 		{"the same", callers, "times_asynq", " times asynq", true, aimScheduleTimes},
 		{"schedule, 1 caller", one, "times_asynq", " times asynq", true, aimLoneTimes},
 		{"Redis CPU for a message's life under load, 64 handlers", lifeName(redisHands), "redis_us_per_message", " µs", false, aimRedisLife},
-		{"commands for a message's life under load, 64 handlers", lifeName(redisHands), "commands_per_message", "", false, aimCommands},
+		{"script calls for a message's life under load, 64 handlers", lifeName(redisHands), "commands_per_message", "", false, aimCalls},
 	}
 	late := func(what string, x redisLateness, limit float64) {
 		all = append(all, goal{fmt.Sprintf("lateness at %s, p99, %s", what, processes(x.processes)), x.name(), "start_p99_ms", " ms", false, limit})
@@ -211,7 +211,7 @@ func redisLatenessTable(r run) string {
 		value("pushed too late", "overdue_share", percent),
 		value("early", "early_share", percent),
 		value("by up to ms", "earliest_ms", digits),
-		value("commands per message", "commands_per_message", digits),
+		value("script calls per message", "commands_per_message", digits),
 		value("Redis CPU µs per message", "redis_us_per_message", digits),
 		value("consumers' CPU µs per message", "cpu_us_per_message", digits),
 		othersColumn, roundsColumn)
@@ -245,12 +245,12 @@ func redisCostTable(r run) string {
 	put("the same with chosen IDs, 64 callers one by one", push, "chosen_redis_us_per_message", digits, "", none, none)
 	put("the same with chosen IDs, batches of 1000", batch, "chosen_redis_us_per_message", digits, "", none, none)
 	put("Redis CPU µs, claim and ack, 1 process", drain, "redis_us_per_message", digits, "", "raw_", "asynq_fast_")
-	put("commands, push, 64 callers one by one", push, "commands_per_message", digits, "", "raw_", "asynq_")
-	put("commands, claim and ack, 1 process", drain, "commands_per_message", digits, "", "raw_", "asynq_fast_")
+	put("script calls, push, 64 callers one by one", push, "commands_per_message", digits, "", "raw_", "asynq_")
+	put("script calls, claim and ack, 1 process", drain, "commands_per_message", digits, "", "raw_", "asynq_fast_")
 	for _, slots := range lifeSlots {
 		life := fmt.Sprintf(", whole life under load, concurrency %d", slots)
-		put("commands"+life, lifeName(slots), "commands_per_message", digits, "", none, "asynq_")
-		put("commands inside scripts"+life, lifeName(slots), "script_commands_per_message", digits, "", none, "asynq_")
+		put("script calls"+life, lifeName(slots), "commands_per_message", digits, "", none, "asynq_")
+		put("other commands, in scripts or alone"+life, lifeName(slots), "script_commands_per_message", digits, "", none, "asynq_")
 		put("Redis CPU µs"+life, lifeName(slots), "redis_us_per_message", digits, "", none, "asynq_")
 	}
 	return b.String()
@@ -266,8 +266,8 @@ func redisIdleTable(r run) string {
 	}
 	return scenarioTable(r, "idle", rows,
 		value("scripts a second and process", "scripts_per_s", digits),
-		value("all commands sent", "commands_per_s", digits),
-		value("commands inside scripts", "script_commands_per_s", digits),
+		value("with PING and the like", "commands_per_s", digits),
+		value("other commands, in scripts or alone", "script_commands_per_s", digits),
 		value("Redis CPU, all processes, cores", "redis_cpu", digits),
 		value("with the processes' own, cores", "all_cpu", digits),
 		othersColumn)

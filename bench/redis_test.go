@@ -217,19 +217,20 @@ func TestUsage(t *testing.T) {
 	}
 	from := serverUsage{cpu: 250 * time.Millisecond, calls: map[string]int64{"evalsha": 2, "info": 2}}
 	c := cost(from, to, true)
-	// The 7 commands sent are 5 scripts and 2 of client|setinfo. The one INFO is that of the bench, which does not count.
-	if c.cpu != 500*time.Millisecond || c.sent != 7 || c.inside != 40 || c.scripts != 5 {
+	// The 7 calls are 5 scripts and 2 of client|setinfo. The one INFO is that of the bench, which does not count.
+	if c.cpu != 500*time.Millisecond || c.calls != 7 || c.others != 40 || c.scripts != 5 {
 		t.Errorf("with scripts the cost is %+v", c)
 	}
-	if c = cost(from, to, false); c.sent != 47 || c.inside != 0 {
+	if c = cost(from, to, false); c.calls != 47 || c.others != 0 {
 		t.Errorf("without scripts the cost is %+v", c)
 	}
-	if d := c.plus(c); d.cpu != time.Second || d.sent != 94 || d.scripts != 10 {
+	if d := c.plus(c); d.cpu != time.Second || d.calls != 94 || d.scripts != 10 {
 		t.Errorf("twice is %+v", d)
 	}
 }
 
-// cost counts three scripts of two commands on a real server as three commands sent and six in scripts.
+// cost counts three scripts of two commands on a real server as three calls and six other commands. A command that a client sends alone is
+// among the others, too.
 func TestCostOfAServer(t *testing.T) {
 	s := testRedis(t)
 	from, err := s.usage(t.Context())
@@ -241,12 +242,15 @@ func TestCostOfAServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := s.asks.Time(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
 	to, err := s.usage(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := cost(from, to, true); c.sent != 3 || c.scripts != 3 || c.inside != 6 {
-		t.Errorf("three scripts of two commands cost %+v", c)
+	if c := cost(from, to, true); c.calls != 3 || c.scripts != 3 || c.others != 7 {
+		t.Errorf("three scripts of two commands, and a TIME, cost %+v", c)
 	}
 }
 

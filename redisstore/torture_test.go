@@ -108,7 +108,7 @@ type killRun struct {
 	round     int                    // where the lines of this round begin in lines
 	kills     [][2]int64             // of this round: the times between which a server was killed, in ms
 	underWay  int                    // how many calls were under way during the kills of all rounds
-	stories   int                    // how many finished records were looked up that had to be there
+	records   int                    // how many finished records were looked up that had to be there
 	began     time.Time
 }
 
@@ -162,8 +162,8 @@ func (k *killRun) run(rounds int, fault func(i int)) {
 	if k.ledger.Deliveries == 0 || k.ledger.Acknowledged == 0 {
 		k.t.Error("the rounds were too short for anything to happen")
 	}
-	if rounds >= manyRounds && k.stories == 0 {
-		k.t.Error("this test shows nothing of stories: none had to be there")
+	if rounds >= manyRounds && k.records == 0 {
+		k.t.Error("this test shows nothing of finished records: none had to be there")
 	}
 	if k.ledger.UnderWay == 0 || k.underWay == 0 {
 		k.t.Error("this test shows nothing: no call was under way when a process was killed, or none when a server was")
@@ -278,8 +278,8 @@ func (k *killRun) look(process int64) error {
 	}
 	r := ledger.NewRecorder(s, process, nil, k.add)
 	err = r.Look(k.t.Context())
-	kept, err2 := k.ledger.LookAtStories(k.t.Context(), r)
-	k.stories += kept
+	kept, err2 := k.ledger.ReadRecords(k.t.Context(), r)
+	k.records += kept
 	return errors.Join(err, err2, s.Close())
 }
 
@@ -291,7 +291,7 @@ func (k *killRun) audit(client redis.UniversalClient) {
 		k.t.Error(err)
 	}
 	k.report()
-	k.t.Logf("%d processes killed, %d stories looked at that had to be there, in %v: %s", k.process, k.stories, time.Since(k.began).Round(time.Second), k.ledger)
+	k.t.Logf("%d processes killed, %d finished records read that had to be there, in %v: %s", k.process, k.records, time.Since(k.began).Round(time.Second), k.ledger)
 }
 
 func (k *killRun) report() {
@@ -320,7 +320,7 @@ func TestKillChild(t *testing.T) {
 	c.Say(ledger.Working)
 	w := &ledger.Workload{
 		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: ledger.Pause(),
-		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1, Stories: true,
+		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1, FinishedRecords: true,
 	}
 	w.Run(context.Background())
 }

@@ -426,8 +426,8 @@ func (s *harness) wantEmpty(topic, when string) {
 	}
 }
 
-// deleteTraceless: the ID of a deleted message is free at once, and no finished record is kept, whatever topic and message ask for.
-// An ID that is remembered stays remembered: there is no message to be deleted.
+// deleteTraceless: the ID of a deleted message is free at once, and no finished record of it is kept, whatever topic and message ask for.
+// The record of an earlier message with the ID stays. An ID that is remembered stays remembered: there is no message to be deleted.
 func deleteTraceless(s *harness) {
 	s.inspector()
 	s.eachSituation(func(s *harness, at situation, _ punctual.Delivery) {
@@ -458,6 +458,25 @@ func deleteTraceless(s *harness) {
 	bringAcked(t)
 	t.outcome(remove(orders, x), punctual.ErrNotFound, isAcked)
 	t.wantPush(t.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, "acked, remembered, and not there to be deleted")
+	if _, err := s.keeper(); err == nil {
+		deleteKeepsEarlierRecord(newHarness(s.T, s.promise, s.opener))
+	}
+}
+
+func deleteKeepsEarlierRecord(s *harness) {
+	s.keep(orders, time.Hour)
+	bringAcked(s)
+	earlier := s.record(x)
+	for _, bring := range []func(*harness) punctual.Delivery{bringReady, bringLeased, bringDead} {
+		s.advance(time.Second)
+		bring(s)
+		if r := s.amend(remove(orders, x)); r.Err != nil {
+			s.fail("delete of a message with a record of an earlier one: %v", r.Err)
+		}
+		s.wantState(orders, x, punctual.StateNone)
+		s.wantRecord(earlier, "of an acked message, after a later message with its ID was deleted")
+	}
+	s.checkSound()
 }
 
 func deleteLeased(s *harness) {

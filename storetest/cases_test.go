@@ -73,9 +73,9 @@ func (p plain) Configure(ctx context.Context, topic string, patch punctual.Setti
 	return p.Inspector.Configure(ctx, topic, patch)
 }
 
-// TestStoreWithoutStories shows that a store without finished records passes the groups finished, topics and close, and that one
+// TestStoreWithoutRecords shows that a store without finished records passes the groups finished, topics and close, and that one
 // fails which accepts FinishedRetention all the same.
-func TestStoreWithoutStories(t *testing.T) {
+func TestStoreWithoutRecords(t *testing.T) {
 	for _, lossy := range []bool{false, true} {
 		failed := 0
 		for _, g := range groups() {

@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -83,7 +85,7 @@ func (s *harness) inspectorCalls(in punctual.Inspector, calls map[string]func() 
 func closeTwice(s *harness) {
 	s.closeStore()
 	for range 2 {
-		if err := s.store.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
+		if err := s.callClose(); err != nil && !errors.Is(err, punctual.ErrClosed) {
 			s.fail("Close of a closed store: got error %v; want none or %v", err, punctual.ErrClosed)
 		}
 	}
@@ -91,11 +93,25 @@ func closeTwice(s *harness) {
 
 // closeUnderLoad closes while others push, claim and ack.
 func closeUnderLoad(s *harness) {
-	closeWhile(s, 4, func(client int) error { return useUntilClosed(s, client) })
+	closeWhile(s, 4, func(ctx context.Context, client, round int) error {
+		return s.pushClaimAck(ctx, fmt.Sprint(client, "-", round))
+	})
 }
 
-// closeUnderReaders closes while others read all that there is, which may last longer than anything
-// else. Close must end the reading, and each reader must soon get ErrClosed.
+// pushClaimAck pushes a message with the ID, claims up to two messages and acks the first one.
+func (s *harness) pushClaimAck(ctx context.Context, id string) error {
+	if _, err := s.store.Push(ctx, []punctual.NewMessage{order(id, 0)}); err != nil {
+		return err
+	}
+	ds, err := s.store.Claim(ctx, punctual.Claim{Topics: []string{orders}, Max: 2, Wait: time.Hour})
+	if err == nil && len(ds) > 0 {
+		_, err = s.store.Settle(ctx, []punctual.Settlement{ackOf(ds[0])})
+	}
+	return err
+}
+
+// closeUnderReaders closes while others read all that there is, again and again. Close may end a read that is under way or wait for its
+// end. But it must not wait for those that begin later, or it would never return here.
 func closeUnderReaders(s *harness) {
 	in := s.inspector()
 	for i := range 4 {
@@ -105,79 +121,70 @@ func closeUnderReaders(s *harness) {
 		}
 		s.pushAll(ms...)
 	}
-	reads := []func() error{
-		func() error {
-			_, err := in.List(s.ctx, punctual.ListQuery{Topic: orders, State: punctual.StateScheduled, Limit: 1000})
+	reads := []func(ctx context.Context) error{
+		func(ctx context.Context) error {
+			_, err := in.List(ctx, punctual.ListQuery{Topic: orders, State: punctual.StateScheduled, Limit: 1000})
 			return err
 		},
-		func() error { _, err := in.Topics(s.ctx); return err },
-		func() error {
-			_, err := in.Forecast(s.ctx, punctual.ForecastQuery{Step: time.Minute, Buckets: 100})
+		func(ctx context.Context) error { _, err := in.Topics(ctx); return err },
+		func(ctx context.Context) error {
+			_, err := in.Forecast(ctx, punctual.ForecastQuery{Step: time.Minute, Buckets: 100})
 			return err
 		},
 	}
 	if c, err := punctual.As[punctual.Checker](s.store); err == nil {
-		reads = append(reads, func() error { _, err := c.Check(s.ctx, nil); return err })
+		reads = append(reads, func(ctx context.Context) error { _, err := c.Check(ctx, nil); return err })
 	}
-	closeWhile(s, len(reads), func(client int) error {
-		for {
-			if err := reads[client](); errors.Is(err, punctual.ErrClosed) {
-				return nil
-			} else if err != nil {
-				return err
-			}
-		}
-	})
+	closeWhile(s, len(reads), func(ctx context.Context, client, _ int) error { return reads[client](ctx) })
 }
 
-// closeWhile closes the store while clients use it. use calls the store until a call returns an error, and returns nil if that is
-// ErrClosed, else that error, which fails the case. All clients must return within the waitLimit of the case.
-func closeWhile(s *harness, clients int, use func(client int) error) {
+// closeWhile closes the store while clients use it, each one round after the other. A round must succeed or return ErrClosed, and
+// ErrClosed if it began after Close had returned. Close and all clients must return within the waitLimit of the case.
+func closeWhile(s *harness, clients int, use func(ctx context.Context, client, round int) error) {
+	ctx, stop := context.WithCancel(s.ctx)
+	var closed atomic.Bool
 	var clientsDone sync.WaitGroup
 	failures := make(chan error, clients)
 	for c := range clients {
 		clientsDone.Go(func() {
-			if err := use(c); err != nil {
-				failures <- err
-			}
+			failures <- untilClosed(&closed, func(round int) error { return use(ctx, c, round) })
 		})
 	}
-	asleep()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		clientsDone.Wait()
 	}()
+	s.Cleanup(func() { // a case that has failed does not leave its clients behind
+		stop()
+		s.ends(done)
+	})
+	asleep()
 	s.closeStore()
-	timer := time.NewTimer(s.opener.waitLimit)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+	closed.Store(true)
+	if !s.ends(done) {
 		s.fail("calls under way when the store was closed have not returned")
 	}
-	close(failures)
-	for err := range failures {
-		s.fail("while the store was closed: %v", err)
+	for range clients {
+		if err := <-failures; err != nil {
+			s.fail("while the store was closed: %v", err)
+		}
 	}
 }
 
-// useUntilClosed pushes, claims and acks until a call returns ErrClosed. It returns any other error of a call.
-func useUntilClosed(s *harness, client int) error {
-	for i := 0; ; i++ {
-		_, err := s.store.Push(s.ctx, []punctual.NewMessage{order(fmt.Sprint(client, "-", i), 0)})
-		if err == nil {
-			var ds []punctual.Delivery
-			ds, err = s.store.Claim(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 2, Wait: time.Hour})
-			if err == nil && len(ds) > 0 {
-				_, err = s.store.Settle(s.ctx, []punctual.Settlement{ackOf(ds[0])})
-			}
-		}
-		if errors.Is(err, punctual.ErrClosed) {
+// untilClosed makes one round after the other until one returns ErrClosed. It returns any other error of a round, and an error if a round
+// that began after Close had returned succeeds.
+func untilClosed(closed *atomic.Bool, use func(round int) error) error {
+	for round := 0; ; round++ {
+		late := closed.Load()
+		err := use(round)
+		switch {
+		case errors.Is(err, punctual.ErrClosed):
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
+		case late:
+			return errors.New("a call that began after Close had returned succeeded")
 		}
 	}
 }

@@ -464,11 +464,14 @@ func (s *harness) wait(ctx context.Context, c punctual.Claim) *waiter {
 }
 
 // over reports whether the claim returned within the waitLimit of the case.
-func (w *waiter) over() bool {
-	timer := time.NewTimer(w.s.opener.waitLimit)
+func (w *waiter) over() bool { return w.s.ends(w.done) }
+
+// ends reports whether done is closed within the waitLimit of the case.
+func (s *harness) ends(done <-chan struct{}) bool {
+	timer := time.NewTimer(s.opener.waitLimit)
 	defer timer.Stop()
 	select {
-	case <-w.done:
+	case <-done:
 		return true
 	case <-timer.C:
 		return false

@@ -405,7 +405,21 @@ func waitClose(s *harness) {
 func (s *harness) closeStore() {
 	s.Helper()
 	s.closed = true
-	if err := s.store.Close(); err != nil {
+	if err := s.callClose(); err != nil {
 		s.fail("Close: unexpected error: %v", err)
 	}
+}
+
+// callClose returns what Close of the store returns. The case fails when Close does not return within its waitLimit.
+func (s *harness) callClose() (err error) {
+	s.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = s.store.Close()
+	}()
+	if !s.ends(done) {
+		s.fail("Close has not returned after %v", s.opener.waitLimit)
+	}
+	return err
 }

@@ -1,9 +1,8 @@
 package ledger
 
 import (
-	"reflect"
-
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest/compare"
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
@@ -84,7 +83,7 @@ func (l *Ledger) toldSettings(c *call) {
 	for _, x := range l.history(c.Facts[0].Topic).during(c.from, c.to) {
 		set := *x
 		set.Partitions = told.Partitions
-		if reflect.DeepEqual(told, set) {
+		if compare.EqualSettings(told, set) {
 			return
 		}
 	}

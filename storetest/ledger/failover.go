@@ -156,7 +156,7 @@ func (o *op) confirmed(in *intern, s *state, next []*state) []*state {
 			if changed {
 				n.undo = s
 			}
-		case opGet, opStory, opCount:
+		case opGet, opFinished, opCount:
 			n.undo = s.undo
 		case opPush, opAmend, opPurge, opDelete:
 			named := o.kind == opPush || o.kind == opAmend

@@ -67,10 +67,10 @@ const (
 	CallClaim     = "claim"
 	CallSettle    = "settle"
 	CallAmend     = "amend"
-	CallGet       = "get"   // Get of one message, or what a List has found
-	CallStory     = "story" // the finished record of an ID
-	CallLook      = "look"  // all messages of all topics, read while nothing else was done
-	CallStats     = "stats" // one fact: the counts of a topic
+	CallGet       = "get"      // Get of one message, or what a List has found
+	CallFinished  = "finished" // the finished record of an ID
+	CallLook      = "look"     // all messages of all topics, read while nothing else was done
+	CallStats     = "stats"    // one fact: the counts of a topic
 	CallSettings  = "settings"
 	CallConfigure = "configure"
 	CallPurge     = "purge"  // one fact: topic, state and bounds; the answer has the count

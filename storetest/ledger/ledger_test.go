@@ -170,14 +170,14 @@ func (s *script) stats(counts ...int64) {
 	s.write(Line{Call: CallStats, N: n, Answer: true, Facts: []Fact{{Counts: counts}}, Settings: &x})
 }
 
-// keepStories has the topic keep finished records.
-func (s *script) keepStories() {
-	s.configure(func(x *punctual.Settings) { x.FinishedRetention = workloadStories })
+// keepRecords has the topic keep finished records.
+func (s *script) keepRecords() {
+	s.configure(func(x *punctual.Settings) { x.FinishedRetention = recordRetention })
 }
 
-// story writes a read of the finished record of an ID, which says how the message ended; "" says that there is no record.
-func (s *script) story(id string, how punctual.Outcome) {
-	s.call(CallStory, Fact{ID: id}, Fact{Topic: scriptTopic, ID: id, Status: string(how)})
+// record writes a read of the finished record of an ID, which says how the message ended; "" says that there is no record.
+func (s *script) record(id string, how punctual.Outcome) {
+	s.call(CallFinished, Fact{ID: id}, Fact{Topic: scriptTopic, ID: id, Status: string(how)})
 }
 
 // soundSoFar notes that the lines so far break no promise, and the next ones do.
@@ -221,41 +221,41 @@ var soundHistories = map[string]func(s *script){
 		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
 		s.reads(missing("m"))
 	},
-	"ends leave stories where the topic keeps them, and a purge none": func(s *script) {
+	"ends leave records where the topic keeps them, and a purge none": func(s *script) {
 		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
-		s.story("m", "")
-		s.keepStories()
-		s.story("m", "")
+		s.record("m", "")
+		s.keepRecords()
+		s.record("m", "")
 		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
-		s.story("m", punctual.OutcomeAcked)
+		s.record("m", punctual.OutcomeAcked)
 		s.push(message("m"))
-		s.story("m", punctual.OutcomeAcked)
+		s.record("m", punctual.OutcomeAcked)
 		s.call(CallPurge, Fact{}, Fact{Count: 1})
-		s.story("m", punctual.OutcomeAcked)
+		s.record("m", punctual.OutcomeAcked)
 		s.push(message("m"))
 		s.amend("m", punctual.ChangeCancel, "cancelled")
-		s.story("m", punctual.OutcomeCancelled)
+		s.record("m", punctual.OutcomeCancelled)
 		s.configure(func(*punctual.Settings) {})
 		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
-		s.story("m", punctual.OutcomeCancelled)
+		s.record("m", punctual.OutcomeCancelled)
 		s.call(CallDelete, Fact{}, Fact{})
-		s.story("m", "")
+		s.record("m", "")
 	},
-	"an ack of which nobody knows has left a story": func(s *script) {
-		s.keepStories()
+	"an ack of which nobody knows has left a record": func(s *script) {
+		s.keepRecords()
 		d := s.claim(s.push(message("m")), 1)
 		s.begin(CallSettle, Fact{ID: "m", Token: d.Token, Verb: punctual.SettleAck})
 		s.gone()
-		s.story("m", punctual.OutcomeAcked)
+		s.record("m", punctual.OutcomeAcked)
 		s.reads(missing("m"))
 	},
-	"what expired has a story when it is gone": func(s *script) {
-		s.keepStories()
+	"what expired has a record when it is gone": func(s *script) {
+		s.keepRecords()
 		m := message("m")
 		m.ExpireAfter, m.Drop = 1, true
 		s.push(m)
 		s.call(CallClaim, Fact{Delay: scriptLease})
-		s.story("m", punctual.OutcomeExpired)
+		s.record("m", punctual.OutcomeExpired)
 		s.reads(missing("m"))
 	},
 	"a claim that began before the push delivers under an ID that the push never told": func(s *script) {
@@ -727,27 +727,27 @@ var brokenHistories = map[string]struct {
 		m.Failures = "1 lease ran out"
 		s.claim(m, 1)
 	}},
-	"an end has left no story": {promise.P13, func(s *script) {
-		s.keepStories()
+	"an end has left no record": {promise.P13, func(s *script) {
+		s.keepRecords()
 		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
 		s.soundSoFar()
-		s.story("m", "")
+		s.record("m", "")
 	}},
-	"a story tells of another end": {promise.P13, func(s *script) {
-		s.keepStories()
+	"a record says that the message ended otherwise": {promise.P13, func(s *script) {
+		s.keepRecords()
 		s.push(message("m"))
 		s.amend("m", punctual.ChangeCancel, "cancelled")
 		s.soundSoFar()
-		s.story("m", punctual.OutcomeAcked)
+		s.record("m", punctual.OutcomeAcked)
 	}},
-	"a story tells of a message that is there": {promise.P13, func(s *script) {
-		s.keepStories()
+	"there is a record of a message that is stored": {promise.P13, func(s *script) {
+		s.keepRecords()
 		s.push(message("m"))
 		s.soundSoFar()
-		s.story("m", punctual.OutcomeAcked)
+		s.record("m", punctual.OutcomeAcked)
 	}},
-	"an ack that left a story is taken back by a power cut": {promise.P1, func(s *script) {
-		s.keepStories()
+	"an ack that left a record is taken back by a power cut": {promise.P1, func(s *script) {
+		s.keepRecords()
 		d := s.claim(s.push(message("m")), 1)
 		s.settle(d, punctual.SettleAck, "ok")
 		s.soundSoFar()

@@ -26,14 +26,18 @@ var unseenByLedger = map[string]string{
 	"shortens what is due too far away":                               "the workload asks for nothing malformed",
 	"delivers at once what has a negative delay":                      "the workload asks for nothing malformed",
 	"lets one bad item stop the others":                               "the workload asks for nothing malformed",
+	"pushes although the context has ended":                           notEnded,
+	"claims although the context has ended":                           notEnded,
+	"settles although the context has ended":                          notEnded,
+	"amends although the context has ended":                           notEnded,
 	"rounds due times down":                                           "the workload asks for whole milliseconds",
-	"keeps no story of what is cancelled":                             noStories,
-	"forgets when a lease began":                                      noStories,
-	"tells what was long forgotten":                                   noStories,
-	"keeps a story only of those that remember IDs":                   noStories,
-	"lists finished messages of any outcome":                          noStories,
-	"loses a finished record between two pages":                       noStories,
-	"lists finished messages from the other end":                      noStories,
+	"keeps no record of what is cancelled":                            noRecords,
+	"forgets when a lease began":                                      noRecords,
+	"tells what was long forgotten":                                   noRecords,
+	"keeps a record only of those that remember IDs":                  noRecords,
+	"lists finished messages of any outcome":                          noRecords,
+	"loses a finished record between two pages":                       noRecords,
+	"lists finished messages from the other end":                      noRecords,
 	"deletes as a cancel does":                                        "the workload deletes nothing; it is for the cases of group amend and for random histories",
 	"remembers as the topic asks when that is longer":                 noRemember,
 	"remembers as the message asks only where the topic has a window": noRemember,
@@ -46,7 +50,9 @@ var unseenByLedger = map[string]string{
 
 const noRemember = "the workload's messages ask for no window of their own; that is for the cases of group duplicate and for random histories"
 
-const noStories = "the workload keeps no stories"
+const noRecords = "the workload keeps no finished records"
+
+const notEnded = "the contexts of the workload's calls end while the calls are under way; it is for the cases of groups badinput and claim"
 
 // seenAs has another promise that a bug may break for the callers. For example, where a message was lost, a push of its ID finds the ID
 // free, which breaks P7.

@@ -294,13 +294,13 @@ func (r *Recorder) Get(ctx context.Context, topic, id string) (out punctual.Info
 	return out, err
 }
 
-// Story reads the finished record of an ID, and writes down how the message ended. The store has to keep finished records.
-func (r *Recorder) Story(ctx context.Context, topic, id string) error {
+// ReadRecord reads the finished record of an ID, and writes down how the message ended. The store has to keep finished records.
+func (r *Recorder) ReadRecord(ctx context.Context, topic, id string) error {
 	k, err := punctual.As[punctual.FinishedKeeper](r.store)
 	if err != nil {
 		return err
 	}
-	r.do(Line{Call: CallStory, Facts: []Fact{{Topic: topic, ID: id}}}, func(answer *Line) error {
+	r.do(Line{Call: CallFinished, Facts: []Fact{{Topic: topic, ID: id}}}, func(answer *Line) error {
 		var f punctual.Finished
 		f, err = k.Finished(ctx, topic, id)
 		if errors.Is(err, punctual.ErrNotFound) {

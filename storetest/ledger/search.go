@@ -56,7 +56,7 @@ const (
 	opRefuse // a follow-up for which a settlement was refused
 	opAmend
 	opGet
-	opStory
+	opFinished
 	opPurge
 	opDelete
 	opCount // Stats, which counted the ID or not
@@ -84,9 +84,9 @@ func (l *Ledger) items(c *call, touched map[name]*track) {
 		l.claimed(c, touched)
 	case CallGet, CallLook:
 		l.read(c, touched)
-	case CallStory:
+	case CallFinished:
 		if c.answer != nil {
-			l.asked(c, opStory, touched)
+			l.asked(c, opFinished, touched)
 		}
 	}
 }

@@ -152,7 +152,7 @@ func (s *state) String() string {
 		fmt.Fprintf(&b, ", failures %s", s.failures)
 	}
 	if s.told != "" {
-		fmt.Fprintf(&b, ", with a story that says %s", s.told)
+		fmt.Fprintf(&b, ", with a finished record that says %s", s.told)
 	}
 	if s.undo != nil {
 		b.WriteString(", may be undone by a power cut or a failover")

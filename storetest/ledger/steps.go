@@ -33,8 +33,8 @@ func (o *op) step(in *intern, s *state) ([]*state, string) {
 		return o.amend(in, s)
 	case opGet:
 		return o.get(in, s)
-	case opStory:
-		return o.story(s)
+	case opFinished:
+		return o.record(s)
 	case opPurge, opDelete:
 		return o.remove(in, s)
 	case opCut:
@@ -592,11 +592,11 @@ func (o *op) get(in *intern, s *state) ([]*state, string) {
 	return []*state{in.of(n)}, ""
 }
 
-// story is a read of the finished record of the ID. The store writes it in the same step that ends a message, so a record says what
+// record is a read of the finished record of the ID. The store writes it in the same step that ends a message, so a record says what
 // has happened, and no end lacks one where the topic keeps records.
-func (o *op) story(s *state) ([]*state, string) {
+func (o *op) record(s *state) ([]*state, string) {
 	if told := punctual.Outcome(o.got.Status); told != s.told {
-		return fails("%s: the story of the ID says %q, it should say %q: %v", promise.P13, told, s.told, s)
+		return fails("%s: the finished record of the ID says %q, it should say %q: %v", promise.P13, told, s.told, s)
 	}
 	return []*state{s}, ""
 }

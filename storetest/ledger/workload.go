@@ -38,12 +38,12 @@ type Workload struct {
 	BigBodies bool
 	// Deadlines has some calls end early.
 	Deadlines bool
-	// ClaimTopics is how many topics a plain claim names at most, 0 for all there are. The queue pushes to no more of the worker's topics
-	// either. Where a store claims from each topic by itself, a claim of many may lease messages that it gives back.
+	// ClaimTopics is how many topics a claim names at most, 0 for all there are. So the worker handles no more of its topics either, and
+	// the queue pushes to those alone. Where a store claims from each topic by itself, a claim of many may lease messages that it gives back.
 	ClaimTopics int
-	// Stories has some of the rare topics, and the first topic of the worker, keep finished records, and reads
+	// FinishedRecords has some of the rare topics, and the first topic of the worker, keep finished records, and reads
 	// them. The store has to keep finished records.
-	Stories bool
+	FinishedRecords bool
 	// PurgeLive has some purges remove all that is not dead. The ledger takes such a purge to meet every message in its state at one
 	// instant, so the store must do so.
 	PurgeLive bool
@@ -537,9 +537,9 @@ func (w *Workload) Inspect(_ context.Context, r *rand.Rand) error {
 	rare := rareTopic(someRare(r))
 	var err error
 	switch n := r.IntN(40); {
-	case n < 6 && w.Stories:
+	case n < 6 && w.FinishedRecords:
 		x := w.some(r, name{topic: rare})
-		err = w.rec.Story(ctx, x.topic, x.id)
+		err = w.rec.ReadRecord(ctx, x.topic, x.id)
 	case n < 14:
 		x := w.some(r, name{topic: w.someTopic(r)})
 		_, err = w.rec.Get(ctx, x.topic, x.id)
@@ -585,7 +585,7 @@ func (w *Workload) purgeSome(ctx context.Context, r *rand.Rand) error {
 	return err
 }
 
-// someSettings returns a patch for a rare topic that sets all that wholePatch sets.
+// someSettings returns a patch for a rare topic that sets all that wholePatch sets. Groups stay none, because nobody copies for them here.
 func (w *Workload) someSettings(r *rand.Rand) punctual.SettingsPatch {
 	s := punctual.DefaultSettings()
 	s.Lease = []time.Duration{30 * time.Second, 50 * time.Millisecond, 200 * time.Millisecond}[r.IntN(3)]
@@ -596,20 +596,22 @@ func (w *Workload) someSettings(r *rand.Rand) punctual.SettingsPatch {
 	s.DeadRetention = []time.Duration{0, 0, 60 * time.Millisecond, time.Hour}[r.IntN(4)]
 	s.DedupeWindow = []time.Duration{0, 0, 40 * time.Millisecond, time.Hour}[r.IntN(4)]
 	s.PushPaused, s.DeliveryPaused = r.IntN(10) == 0, r.IntN(10) == 0
-	if w.Stories {
-		s.FinishedRetention = []time.Duration{0, workloadStories, workloadStories}[r.IntN(3)]
+	if w.FinishedRecords {
+		s.FinishedRetention = []time.Duration{0, recordRetention, recordRetention}[r.IntN(3)]
 	}
+	s.LateAfter = []time.Duration{10 * time.Second, time.Second, time.Hour}[r.IntN(3)]
 	return wholePatch(s)
 }
 
-// workloadStories is for how long finished records are kept: longer than any run takes.
-const workloadStories = 30 * 24 * time.Hour
+// recordRetention is for how long finished records are kept: longer than any run takes.
+const recordRetention = 30 * 24 * time.Hour
 
-// wholePatch returns a patch that sets every setting as in s, except Partitions, Groups and LateAfter, which a workload never changes.
+// wholePatch returns a patch that sets every setting as in s, except Partitions, which are fixed once the topic exists.
 func wholePatch(s punctual.Settings) punctual.SettingsPatch {
 	return punctual.SettingsPatch{
 		Lease: &s.Lease, MaxAttempts: &s.MaxAttempts, Backoff: &s.Backoff, DeadRetention: &s.DeadRetention,
-		DedupeWindow: &s.DedupeWindow, FinishedRetention: &s.FinishedRetention, Emit: &s.Emit, EmitKeep: &s.EmitKeep, PushPaused: &s.PushPaused, DeliveryPaused: &s.DeliveryPaused,
+		DedupeWindow: &s.DedupeWindow, FinishedRetention: &s.FinishedRetention, Emit: &s.Emit, EmitKeep: &s.EmitKeep,
+		PushPaused: &s.PushPaused, DeliveryPaused: &s.DeliveryPaused, Groups: &s.Groups, LateAfter: &s.LateAfter,
 	}
 }
 
@@ -618,9 +620,9 @@ func wholePatch(s punctual.Settings) punctual.SettingsPatch {
 const workerLease = 300 * time.Millisecond
 
 func (w *Workload) work(ctx context.Context) {
-	if w.Stories {
+	if w.FinishedRecords {
 		s := punctual.DefaultSettings()
-		s.FinishedRetention = workloadStories
+		s.FinishedRetention = recordRetention
 		// Where this fails, the next process configures the topic.
 		_, _ = w.rec.Configure(ctx, workerTopic(0), wholePatch(s))
 	}
@@ -635,7 +637,7 @@ func (w *Workload) work(ctx context.Context) {
 			Concurrency: 8, Lease: workerLease, Logger: slog.New(slog.DiscardHandler), ShutdownTimeout: 5 * time.Second,
 		})
 	}
-	for i := range workerTopics {
+	for i := range w.handledTopics() {
 		runner.Handle(workerTopic(i), w.rec.Handler(punctual.HandlerFunc(handle)))
 	}
 	if err := runner.Start(context.Background()); err != nil {
@@ -658,7 +660,8 @@ func (w *Workload) work(ctx context.Context) {
 	_ = queue.Close(stop)
 }
 
-func (w *Workload) workerTopics() int {
+// handledTopics returns how many of the worker's topics the worker handles and the queue pushes to: the first ones.
+func (w *Workload) handledTopics() int {
 	if w.ClaimTopics > 0 {
 		return min(w.ClaimTopics, workerTopics)
 	}
@@ -669,7 +672,7 @@ func (w *Workload) workerTopics() int {
 func (w *Workload) enqueue(r *rand.Rand, q *punctual.Queue) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	topic, id := workerTopic(r.IntN(w.workerTopics())), "q"+strconv.Itoa(r.IntN(300))
+	topic, id := workerTopic(r.IntN(w.handledTopics())), "q"+strconv.Itoa(r.IntN(300))
 	var err error
 	switch r.IntN(6) {
 	case 0:

@@ -82,8 +82,9 @@ func Record(name string, f func(r *Recorder)) []string {
 	return r.reported()
 }
 
-// Bug has the functions that a mutant calls instead of the methods of memstore. A method whose function is nil has no bug. story may
-// change what Finished has returned, list stands for ListFinished, and remove for DeleteTopic.
+// Bug has the functions that a mutant calls instead of the methods of memstore. A method whose function is nil has no bug. record
+// may change what Finished has returned, list stands for ListFinished, and remove for DeleteTopic. late is the name of the method that
+// carries calls out although their contexts have ended.
 type Bug struct {
 	push   func(*mutant, []punctual.NewMessage) ([]punctual.PushResult, error)
 	claim  func(*mutant, context.Context, punctual.Claim) ([]punctual.Delivery, error)
@@ -91,9 +92,10 @@ type Bug struct {
 	amend  func(*mutant, []punctual.Amendment) ([]punctual.Amended, error)
 	now    func(*mutant) time.Time
 	stats  func(*mutant, string) (punctual.TopicStats, error)
-	story  func(*mutant, *punctual.Finished, error) error
+	record func(*mutant, *punctual.Finished, error) error
 	list   func(*mutant, punctual.FinishedQuery) (punctual.FinishedPage, error)
 	remove func(*mutant, string) (int64, error)
+	late   string
 }
 
 // mutant is memstore with a bug.
@@ -110,29 +112,37 @@ type mutant struct {
 	told   punctual.Finished // the last finished record that was returned; guarded by mu
 }
 
+// context returns the context with which a method of memstore is called.
+func (m *mutant) context(ctx context.Context, method string) context.Context {
+	if m.late == method && ctx.Err() != nil {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
 func (m *mutant) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
-	if m.push == nil {
+	if ctx = m.context(ctx, "Push"); m.push == nil || ctx.Err() != nil {
 		return m.Store.Push(ctx, ms)
 	}
 	return m.push(m, slices.Clone(ms))
 }
 
 func (m *mutant) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	if m.claim == nil {
+	if ctx = m.context(ctx, "Claim"); m.claim == nil {
 		return m.Store.Claim(ctx, c)
 	}
 	return m.claim(m, ctx, c)
 }
 
 func (m *mutant) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
-	if m.settle == nil {
+	if ctx = m.context(ctx, "Settle"); m.settle == nil || ctx.Err() != nil {
 		return m.Store.Settle(ctx, ss)
 	}
 	return m.settle(m, slices.Clone(ss))
 }
 
 func (m *mutant) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
-	if m.amend == nil {
+	if ctx = m.context(ctx, "Amend"); m.amend == nil || ctx.Err() != nil {
 		return m.Store.Amend(ctx, as)
 	}
 	return m.amend(m, slices.Clone(as))
@@ -154,8 +164,8 @@ func (m *mutant) Stats(ctx context.Context, topic string) (punctual.TopicStats, 
 
 func (m *mutant) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
 	f, err := m.Store.Finished(ctx, topic, id)
-	if m.story != nil {
-		err = m.story(m, &f, err)
+	if m.record != nil {
+		err = m.record(m, &f, err)
 	}
 	return f, err
 }
@@ -423,6 +433,10 @@ var All = map[string]struct {
 			return m.each(ms, func(n *punctual.NewMessage) { n.Delay = max(n.Delay, 0) })
 		},
 	}},
+	"pushes although the context has ended":  {Promise: promise.P13, Groups: []string{"badinput"}, Bug: Bug{late: "Push"}},
+	"claims although the context has ended":  {Promise: promise.P13, Groups: []string{"claim"}, Bug: Bug{late: "Claim"}},
+	"settles although the context has ended": {Promise: promise.P13, Groups: []string{"badinput"}, Bug: Bug{late: "Settle"}},
+	"amends although the context has ended":  {Promise: promise.P13, Groups: []string{"badinput"}, Bug: Bug{late: "Amend"}},
 	"lets one bad item stop the others": {Promise: promise.P13, Groups: []string{"push"}, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			for i := range ms {
@@ -480,8 +494,8 @@ var All = map[string]struct {
 			return st, err
 		},
 	}},
-	"keeps no story of what is cancelled": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
-		story: func(_ *mutant, f *punctual.Finished, err error) error {
+	"keeps no record of what is cancelled": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
+		record: func(_ *mutant, f *punctual.Finished, err error) error {
 			if f.Outcome == punctual.OutcomeCancelled {
 				return storekit.NoFinishedRecordError(f.Topic, f.ID)
 			}
@@ -489,13 +503,13 @@ var All = map[string]struct {
 		},
 	}},
 	"forgets when a lease began": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
-		story: func(_ *mutant, f *punctual.Finished, err error) error {
+		record: func(_ *mutant, f *punctual.Finished, err error) error {
 			f.Delivered = time.Time{}
 			return err
 		},
 	}},
 	"tells what was long forgotten": {Promise: promise.P13, Groups: []string{"finished"}, Bug: Bug{
-		story: func(m *mutant, f *punctual.Finished, err error) error {
+		record: func(m *mutant, f *punctual.Finished, err error) error {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if err == nil {
@@ -506,8 +520,8 @@ var All = map[string]struct {
 			return err
 		},
 	}},
-	"keeps a story only of those that remember IDs": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
-		story: func(m *mutant, f *punctual.Finished, err error) error {
+	"keeps a record only of those that remember IDs": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
+		record: func(m *mutant, f *punctual.Finished, err error) error {
 			if set, _ := m.Settings(context.Background(), f.Topic); err == nil && set.DedupeWindow == 0 {
 				return storekit.NoFinishedRecordError(f.Topic, f.ID)
 			}

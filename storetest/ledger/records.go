@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// LookAtStories reads the finished record of each ID of which one may be kept, through a recorder whose lines the
+// ReadRecords reads the finished record of each ID of which one may be kept, through a recorder whose lines the
 // ledger takes. Nobody may change the store meanwhile. It returns of how many IDs a record must be there.
-func (l *Ledger) LookAtStories(ctx context.Context, r *Recorder) (kept int, err error) {
+func (l *Ledger) ReadRecords(ctx context.Context, r *Recorder) (kept int, err error) {
 	l.check(false)
 	var all []name
 	for _, topic := range l.topicNames() {
@@ -24,7 +24,7 @@ func (l *Ledger) LookAtStories(ctx context.Context, r *Recorder) (kept int, err 
 		}
 	}
 	for _, n := range all {
-		err = errors.Join(err, r.Story(ctx, n.topic, n.id))
+		err = errors.Join(err, r.ReadRecord(ctx, n.topic, n.id))
 	}
 	return kept, err
 }
