@@ -70,10 +70,11 @@ func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Li
 		idle.changed(c, state)
 		open.changed(c, state)
 	}
+	encrypted := hs.TLSConfig != nil // read before the first Serve, which fills the field in
 	failed := make(chan error, len(listeners))
 	var serving sync.WaitGroup
 	for _, l := range listeners {
-		bounded := &boundedListener{Listener: l, count: open, speaksTLS: hs.TLSConfig != nil && l.Addr().Network() != "unix"}
+		bounded := &boundedListener{Listener: l, count: open, speaksTLS: encrypted && l.Addr().Network() != "unix"}
 		serving.Go(func() {
 			var err error
 			if bounded.speaksTLS {
