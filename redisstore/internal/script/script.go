@@ -32,7 +32,7 @@ const MoreMark = "PUNCTUAL_MORE"
 
 // FinishedKeysMark begins the error of a script that needs the keys of the finished records as well. The script has done nothing,
 // and is to be sent again with these keys.
-const FinishedKeysMark = "PUNCTUAL_STORIES"
+const FinishedKeysMark = "PUNCTUAL_FINISHED"
 
 // EventKeysMark begins the error of a script that needs the keys of the companion events as well, because its topic or that of a
 // follow-up emits events (Settings.Emit). The script has done nothing, and is to be sent again with these keys.

@@ -69,7 +69,7 @@ local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 
 
 -- A caller names h and u only after it has learned that the topic may have finished records. This error is how it
 -- learns: it sends the call again with these keys.
-if g[10] and not H then return redis.error_reply('PUNCTUAL_STORIES there may be stories: give their keys, too') end
+if g[10] and not H then return redis.error_reply('PUNCTUAL_FINISHED there may be finished records: give their keys, too') end
 
 if g[1] then whole(g[1], 'version') end
 
