@@ -385,24 +385,27 @@ func TestTxIsolation(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true, pollEvery: time.Hour})
 	pushOrders(t, s, 1, time.Hour) // the topic is there
-	claimOrders(t, s, time.Millisecond)
-	notices := func() (n int) { // how often claims of orders would have been woken, now that one has waited
+	notices := func() (n int) {    // how often claims of orders would have been woken, now that one has waited
 		t.Helper()
-		waitUntil(t, "no poll is under way", func() bool {
+		waitUntil(t, "a poll has ended, and none is under way", func() bool {
+			claimOrders(t, s, 10*time.Millisecond) // a wait that ends early may have had no poll
 			s.waits.mu.Lock()
 			defer s.waits.mu.Unlock()
+			if s.waits.topics["orders"] == nil || s.waits.polls == 0 || s.waits.polling > 0 {
+				return false
+			}
 			n = s.waits.topics["orders"].notices
-			return s.waits.polls > 0 && s.waits.polling == 0
+			return true
 		})
 		return n
 	}
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		for _, commit := range []bool{false, true} {
+			id, before := fmt.Sprint(level, commit), notices()
 			tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 			if err != nil {
 				t.Fatal(err)
 			}
-			id, before := fmt.Sprint(level, commit), notices()
 			pushTx(t, s, Pgx(tx), message(id))
 			if commit {
 				err = tx.Commit(t.Context())
@@ -412,13 +415,12 @@ func TestTxIsolation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := notices() - before; n > 0 && !commit {
-				t.Errorf("%s: a push that was rolled back has woken claims %d times", level, n)
-			}
 			if _, err := s.Get(t.Context(), "orders", id); errors.Is(err, punctual.ErrNotFound) == commit {
 				t.Errorf("%s: Get after the end, committed %v: %v", level, commit, err)
 			}
-			claimOrders(t, s, time.Millisecond) // a wait, so that the topic stays known
+			if n := notices() - before; n > 0 && !commit {
+				t.Errorf("%s: a push that was rolled back has woken claims %d times", level, n)
+			}
 		}
 	}
 }
