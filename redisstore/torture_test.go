@@ -123,6 +123,7 @@ func newKillRun(t *testing.T, d ledger.Durable, url, class string) *killRun {
 		rng: rand.New(rand.NewPCG(ledger.TortureSeed(t), 0)), began: time.Now(),
 	}
 	k.ledger.GivesBack = true
+	k.ledger.Anew = killReadTimeout.Milliseconds()
 	k.ledger.Earlier = 1000 // because attempts that are late hand what they have leased to a later claim
 	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "overloaded", "unreachable"}
 	return k

@@ -185,6 +185,10 @@ type Ledger struct {
 	// claim that has returned by the time of the answer, and hand the answer to the next claim of the same process. With 0 a lease
 	// begins within its claim.
 	Earlier int64
+	// Anew is for stores that ask a server again when no answer to a claim has come for so long, in ms. Both copies may lease messages.
+	// What the first copy has leased is given back when its answer comes, so the ledger assumes that a claim which took so long
+	// may have leased and given back any message. With 0 nobody asks again.
+	Anew int64
 	// GivesBack is for stores where a claim whose context ended may have leased messages. The store gives them back, and
 	// where it never learns what the claim had leased, the leases run out.
 	GivesBack bool
@@ -358,9 +362,9 @@ func (c *call) open() *call {
 // has to stand still once more, and the ledger has more states to follow.
 const mostGivenBack = 4
 
-// givenBack returns copies of a claim that took longer than its leases last. There is one for each time that it may have
-// leased messages and given them back because the leases had run out meanwhile. It may have done so after its
-// answer. The ledger treats each copy as a claim whose answer nobody saw.
+// givenBack returns copies of a claim that took longer than its leases last, or than Anew. There is one for each time that the claim may
+// have leased messages and given them back, because the leases had run out meanwhile or because a later copy was answered first. The
+// claim may have done so after its answer. The ledger treats each copy as a claim whose answer nobody saw.
 func (l *Ledger) givenBack(c *call) (copies []*call) {
 	if c.Call != CallClaim || l.TellsGivenBack {
 		return nil
@@ -373,6 +377,9 @@ func (l *Ledger) givenBack(c *call) (copies []*call) {
 				lease = min(lease, lengths.lo)
 			}
 		}
+	}
+	if l.Anew > 0 {
+		lease = min(lease, l.Anew)
 	}
 	for range min((c.end-c.At)/max(lease, 1), mostGivenBack) {
 		other := *c

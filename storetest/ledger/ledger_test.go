@@ -949,6 +949,35 @@ func TestLedgerKnowsRepeatedPolls(t *testing.T) {
 	}
 }
 
+// TestLedgerKnowsClaimsMadeAnew: a claim that took longer than Anew may have leased and given back a message that it did not return. Without
+// Anew, or in a shorter claim, nobody can have leased the message, so its earlier lease cannot be told as one that ran out.
+func TestLedgerKnowsClaimsMadeAnew(t *testing.T) {
+	for _, c := range []struct {
+		anew, length int64
+		sound        bool
+	}{{2000, 3000, true}, {2000, 1000, false}, {0, 3000, false}} {
+		s := newScript()
+		m := s.push(message("m"))
+		s.claim(m, 1)
+		s.sleep(2 * scriptLease)
+		other := s.push(message("other"))
+		n := s.begin(CallClaim, Fact{Delay: 100 * scriptLease})
+		s.sleep(c.length)
+		s.end(CallClaim, n, s.leased(other, 1))
+		back := read(m, punctual.StateReady)
+		back.Attempt, back.Failures = 1, "1 lease ran out"
+		s.reads(back)
+		l := New(KeepsAll)
+		l.Anew = c.anew
+		for _, e := range s.lines {
+			l.Add(e)
+		}
+		if problems := l.Problems(); (len(problems) == 0) != c.sound {
+			t.Errorf("a claim of %d ms, Anew %d: %q", c.length, c.anew, problems)
+		}
+	}
+}
+
 // TestLedgerKnowsKilledServers: a killed server that lost its answers explains a lease or an extension that nobody saw. Without the kill
 // the ledger reports the same lines.
 func TestLedgerKnowsKilledServers(t *testing.T) {
