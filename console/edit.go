@@ -24,8 +24,9 @@ type editForm struct {
 	KeepHeaders bool
 }
 
-// editForm returns the form for a message, or nil if the message cannot be changed with it: the message is neither scheduled nor dead, or
-// its body is hidden, larger than shownBody, not text, or has characters that a browser would not send back as they are.
+// editForm returns the form for a message, or nil if the message cannot be changed with a form. That is so if the message is neither
+// scheduled nor dead, or if its body is hidden, larger than shownBody, not text, or has characters that a browser would not send
+// back as they are.
 func (c *call) editForm(m *punctual.Info) *editForm {
 	if m.State != punctual.StateScheduled && m.State != punctual.StateDead || c.console.options.HideBodies || len(m.Body) > shownBody || !utf8.Valid(m.Body) || strings.ContainsAny(string(m.Body), "\r\x00") {
 		return nil

@@ -20,16 +20,12 @@ import (
 // checkClock refuses a machine's clock that is further than examine.MaxClockStep from passed. passed is what the store's clock has passed,
 // zero if that is not known, as in a new store.
 func checkClock(machine, passed time.Time, dir string) error {
-	step := machine.Sub(passed)
-	if passed.IsZero() || step.Abs() <= examine.MaxClockStep {
+	tooFar := examine.ClockTooFar(machine, passed)
+	if passed.IsZero() || tooFar == "" {
 		return nil
 	}
-	how := "ahead of"
-	if step < 0 {
-		how = "behind"
-	}
-	return fmt.Errorf("the machine's clock says %s, which is %d days %s the store's %s: %w; set the machine's clock right, or if it is right run 'punctual clock %s'",
-		machine.UTC().Format(time.RFC3339), step.Abs()/(24*time.Hour), how, passed.UTC().Format(time.RFC3339), punctual.ErrInvalid, dir)
+	return fmt.Errorf("the machine's clock says %s, which is %s %s: %w; set the machine's clock right, or if it is right run 'punctual clock %s'",
+		machine.UTC().Format(time.RFC3339), tooFar, passed.UTC().Format(time.RFC3339), punctual.ErrInvalid, dir)
 }
 
 // ClockReset is what ResetClock has found and done.

@@ -405,15 +405,8 @@ func (f *following) lookUp(ctx context.Context, seen map[string]mismatch) map[st
 
 // notSent returns the error of a call, or of one of its settlements, that was not sent because a lookup of a topic of its follow-ups
 // failed with err.
-func notSent(err error) error { return unsent("a topic of its follow-ups", err) }
-
-// unsent returns the error of a call that was not sent because what could not be looked up, or made. err is why. A definite err says
-// enough.
-func unsent(what string, err error) error {
-	if punctual.Definite(err) {
-		return err
-	}
-	return fmt.Errorf("not sent, because %s could not be looked up: %w (%v)", what, punctual.ErrUnreachable, err)
+func notSent(err error) error {
+	return route.Unsent("a topic of its follow-ups could not be looked up", err)
 }
 
 // makeEvents makes the companion for the events of p's topic, after a script in partition p had an event to add and found no
@@ -427,7 +420,7 @@ func (s *Store) makeEvents(ctx context.Context, p keys.Partition, seen int64, tr
 		_, err = s.topics.Present(ctx, topic)
 	}
 	if err != nil {
-		return unsent(topic+", where its events are stored,", err)
+		return route.Unsent(topic+", where its events are stored, could not be looked up", err)
 	}
 	return nil
 }

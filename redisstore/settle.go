@@ -54,15 +54,17 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 	some := false // some settlements have an answer
 	for len(items) > 0 {
 		wave := f.wave(items)
-		answered, err := s.settleWave(ctx, ss, slices.Clone(wave), results, key, f)
+		answered, err := s.settleWave(ctx, ss, wave, results, key, f)
 		some = some || answered
 		if err != nil && !some {
 			return nil, err
 		}
-		items = items[len(wave):]
+		if items = items[len(wave):]; len(items) == 0 {
+			break
+		}
 		if err = cmp.Or(err, unknown(results, wave)); err != nil {
 			for _, i := range items {
-				results[i] = settleError(&ss[i], route.NotSent(err))
+				results[i] = settleError(&ss[i], route.UnsentBehind(err))
 			}
 			break
 		}

@@ -73,9 +73,9 @@ type Store struct {
 // under one, or unix:PATH. All of them have to serve the same store; a request that does not reach one of them goes to the next. Open
 // asks them in turn until one answers, and takes over what it says of its limits and its durability.
 //
-// Errors: ErrInvalid for a malformed URL, token or name, and for an answer that no Punctual server gives; ErrUnreachable when no server
-// answers; ErrUnsupported for a server that is too old; the error of a server that refuses, such as ErrUnauthenticated; the error of ctx
-// if it ends first.
+// Open returns ErrInvalid for a malformed URL, token or name, and for an answer that no Punctual server gives. ErrUnreachable says that no
+// server answers, ErrUnsupported that a server is too old. Besides, Open returns the error of a server that refuses, such as
+// ErrUnauthenticated, and that of ctx if it ends first.
 func Open(ctx context.Context, urls []string, o *Options) (*Store, error) {
 	s := &Store{sender: rand.Text()[:16]}
 	if o != nil {

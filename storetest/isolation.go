@@ -22,12 +22,14 @@ func isolationCases() []testCase {
 // crowd is how many messages make a topic large here.
 const crowd = 5000
 
-// What otherTopicIsNotDelayed goes by: how much longer the slowest call of a round may take than the slowest call of the same round on
-// an undisturbed store (P14), how many rounds it makes where the disturbance does not end by itself, and how often it tries.
+// The measures of otherTopicIsNotDelayed.
 const (
-	delayLimit  = time.Second
+	// delayLimit is how much longer the slowest call of a round may take than the slowest call of the same round on an undisturbed
+	// store (P14).
+	delayLimit = time.Second
+	// delayRounds is how many rounds are made where the disturbance does not end by itself.
 	delayRounds = 20
-	delayTries  = 3
+	delayTries  = 3 // how often the comparison is tried
 )
 
 // otherTopicWorks pushes to mails, claims and acks, and returns how long the slowest of the three calls took. All three together may

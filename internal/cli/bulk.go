@@ -220,10 +220,7 @@ func (a *app) bulk(ctx context.Context, s punctual.Store, b punctual.Bulk, k bul
 	}
 	switch {
 	case err != nil && r.Looked > 0:
-		if r.Done == 0 {
-			return fmt.Errorf("%w (done before that: 0; the same command goes on)", err)
-		}
-		return afterChanges(err, "done before that: %d; the same command goes on", r.Done)
+		return soFar(err, r.Done > 0, "done before that: %d; the same command goes on", r.Done)
 	case err == nil && r.Failed > 0:
 		return &failure{
 			code: codeSomeFailed, exit: exitError, cause: r.Failure,

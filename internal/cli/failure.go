@@ -118,19 +118,20 @@ func unwishedf(code, format string, args ...any) error {
 	return &failure{code: code, exit: exitUnwished, definite: true, text: fmt.Sprintf(format, args...)}
 }
 
-// lateError is an error that came when the command had changed something already.
-type lateError struct {
-	err  error
-	note string // says how far the command had come
+// cutShort is an error that ended a command in the middle of its work.
+type cutShort struct {
+	err     error
+	changed bool   // the command had changed something before
+	note    string // says how far the command had come
 }
 
-func (e *lateError) Error() string { return fmt.Sprintf("%v (%s)", e.err, e.note) }
-func (e *lateError) Unwrap() error { return e.err }
+func (e *cutShort) Error() string { return fmt.Sprintf("%v (%s)", e.err, e.note) }
+func (e *cutShort) Unwrap() error { return e.err }
 
-// afterChanges returns err, which came when the command had changed something already, with a note of how far it had come. The error
-// returned is not definite, and its exit code is not exitUsage, which says that nothing was changed.
-func afterChanges(err error, format string, args ...any) error {
-	return &lateError{err, fmt.Sprintf(format, args...)}
+// soFar returns err with a note of how far the command had come. If the command had changed something by then, the error returned is not
+// definite, and its exit code is not exitUsage, which says that nothing was changed.
+func soFar(err error, changed bool, format string, args ...any) error {
+	return &cutShort{err, changed, fmt.Sprintf(format, args...)}
 }
 
 func outputError(err error) error {
@@ -193,7 +194,7 @@ func (a *app) prefix() string {
 // describe returns the code, the exit code and the text of any error, and whether it is definite.
 func describe(err error) failure {
 	f := describeKind(err)
-	if errors.As(err, new(*lateError)) {
+	if e := (*cutShort)(nil); errors.As(err, &e) && e.changed {
 		f.definite = false
 		if f.exit == exitUsage {
 			f.exit = exitError

@@ -254,13 +254,10 @@ type tally struct {
 
 // cutShort returns err, which ended the run before its last ID, with the number of IDs that were done by then.
 func (t *tally) cutShort(err error) error {
-	switch {
-	case t.changed > 0:
-		return afterChanges(err, "IDs done before that: %d", t.done)
-	case t.done > 0:
-		return fmt.Errorf("%w (IDs done before that: %d)", err, t.done)
+	if t.changed+t.done == 0 {
+		return err
 	}
-	return err
+	return soFar(err, t.changed > 0, "IDs done before that: %d", t.done)
 }
 
 func (t *tally) add(d amended) {

@@ -176,7 +176,7 @@ func (p *linePusher) cutShort(err error) error {
 	if p.stored == 0 {
 		return err
 	}
-	return afterChanges(err, "messages stored before that: %d", p.stored)
+	return soFar(err, true, "messages stored before that: %d", p.stored)
 }
 
 // push stores one batch. It prints a line for each message that was stored, in the order of the input, and reports the others.

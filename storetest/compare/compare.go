@@ -145,9 +145,9 @@ func Keeper(ctx context.Context, s punctual.Store) (punctual.FinishedKeeper, err
 	return k, nil
 }
 
-// FinishedList reads all pages of a list of finished records, from q.After on. It returns an error that names the query of the page when
-// a page cannot be read or is malformed: too large, out of order, with a record that q does not select, with an ID that came before,
-// or with a cursor that came before. No message of the topic may finish meanwhile, because it could bring its ID a second time.
+// FinishedList reads all pages of a list of finished records, from q.After on. It returns an error that names the query of a page that
+// cannot be read or is malformed. A page is malformed if it is too large or out of order, has a record that q does not select, or has
+// an ID or a cursor that came before. No message of the topic may finish meanwhile, because it could bring its ID a second time.
 func FinishedList(ctx context.Context, k punctual.FinishedKeeper, q punctual.FinishedQuery) (all []punctual.Finished, err error) {
 	limit := cmp.Or(q.Limit, 100)
 	seen, cursors := make(map[string]bool), make(map[string]bool)

@@ -36,6 +36,19 @@ const (
 // MaxClockStep is how far the machine's clock may be from the store's, ahead or behind. A store whose clock is further away refuses to open.
 const MaxClockStep = 366 * 24 * time.Hour
 
+// ClockTooFar returns how far the machine's clock is from the store's, in words such as "400 days ahead of the store's", if that is further
+// than MaxClockStep, and otherwise "".
+func ClockTooFar(machine, store time.Time) string {
+	step, how := machine.Sub(store), "ahead of"
+	if step < 0 {
+		how = "behind"
+	}
+	if step.Abs() <= MaxClockStep {
+		return ""
+	}
+	return fmt.Sprintf("%d days %s the store's", step.Abs()/(24*time.Hour), how)
+}
+
 // Fsyncs is how often the trial file is synced. The median of the times counts.
 const Fsyncs = 5
 
@@ -383,16 +396,12 @@ func (x *examination) clock() []punctual.Finding {
 	if x.opt.Open != nil {
 		x.passed = x.opt.Open.Now()
 	}
-	behind := x.passed.Sub(now)
+	behind, tooFar := x.passed.Sub(now), ClockTooFar(now, x.passed)
 	switch {
 	case x.passed.IsZero():
 		return nil
-	case behind.Abs() > MaxClockStep:
-		how := "behind"
-		if behind < 0 {
-			how = "ahead of"
-		}
-		return []punctual.Finding{storekit.Bad("clock", fmt.Sprintf("%d days %s the store's, which says %s", behind.Abs()/(24*time.Hour), how, x.passed.UTC().Format(time.RFC3339)),
+	case tooFar != "":
+		return []punctual.Finding{storekit.Bad("clock", fmt.Sprintf("%s, which says %s", tooFar, x.passed.UTC().Format(time.RFC3339)),
 			"opening the store is refused: set the machine's clock right, or if it is right run 'punctual clock "+x.dir+"' while nobody has the store open")}
 	case behind > clockBehind:
 		return []punctual.Finding{storekit.Warning("clock", fmt.Sprintf("%v behind the store's", behind.Round(time.Second)),

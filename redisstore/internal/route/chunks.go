@@ -128,7 +128,7 @@ func (g *Chunks[N]) runQueue(ctx context.Context, c *Chunk[N], late func()) {
 		take, err := g.Ask(ctx, c, args)
 		call.End(err == nil)
 		if err = g.end(c, take, err); err != nil {
-			failed = NotSent(err)
+			failed = UnsentBehind(err)
 		}
 	}
 }
@@ -175,12 +175,16 @@ func (g *Chunks[N]) leave() {
 	}
 }
 
-// NotSent is the error of what was not sent because something before it in the call failed with err. The result is definite.
-func NotSent(err error) error {
+// UnsentBehind is Unsent for an item that was not sent because something before it in the call failed with err.
+func UnsentBehind(err error) error { return Unsent("what stood before it got no answer", err) }
+
+// Unsent returns the error of what was not sent because something else failed with err, which why says in words. The result is
+// definite. An err that is definite itself says enough, so Unsent returns it as it is.
+func Unsent(why string, err error) error {
 	if punctual.Definite(err) {
 		return err
 	}
-	return fmt.Errorf("not sent, because what stood before it got no answer: %w (%v)", punctual.ErrUnreachable, err)
+	return fmt.Errorf("not sent, because %s: %w (%v)", why, punctual.ErrUnreachable, err)
 }
 
 // Worst returns the error of a whole call in which a and b happened: the one that is not definite if the other is definite, and
