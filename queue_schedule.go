@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"time"
 
 	"github.com/punctualmq/punctual/internal/cron"
@@ -16,8 +17,13 @@ import (
 // ErrUnsupported. QueueConfig.Prepare is not called for schedules and their occurrences, whether a duty stores them or RunSchedule
 // and Backfill do.
 
-// editTries is how often an edit reads a schedule at most, because somebody else has changed it between its reading and its storing.
-const editTries = 20
+const (
+	// editTries is how often an edit reads a schedule at most, because somebody else has changed it between its reading and its storing.
+	editTries = 20
+	// editPause is how long an edit that met another one waits at most before it reads again. The time is random, so that of several
+	// edits that began together one cannot lose each time.
+	editPause = 5 * time.Millisecond
+)
 
 // PutSchedule stores a schedule, or gives the one with this topic and name another definition. It returns PushStored for a new
 // schedule, PushReplaced for a changed one, and PushDuplicate when the schedule was like this already, so that a program may
@@ -496,7 +502,9 @@ func (q *Queue) editSchedule(ctx context.Context, topic, name string, zones *cro
 			return p.Status, nil
 		case errors.Is(err, ErrDuplicate):
 			remembered = p.Existing == StateNone
-		case !errors.Is(err, ErrChanged):
+		case errors.Is(err, ErrChanged):
+			pause(ctx, rand.N(editPause))
+		default:
 			return PushNone, fmt.Errorf("schedule %s in %s: %w", name, topic, err)
 		}
 	}
