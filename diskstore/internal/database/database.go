@@ -89,6 +89,10 @@ type DB struct {
 	largeFrom int64 // LargeTopic, but in tests
 	// remembered are the finished IDs, finished the finished records.
 	remembered, finished kept
+	// entries and ordered are memory that putInOrder uses again, guarded by the write lock.
+	orderFrom int // manyWrites, but in tests
+	entries   []entry
+	ordered   []ordered
 	// changes are the IDs that transactions have changed lately.
 	changes changes
 	// remembering counts, from 1 on, how often nothing was remembered in any topic. It changes with the write lock held.
@@ -105,7 +109,7 @@ type DB struct {
 // or when the store has failed meanwhile, because then the engine may hang, or be stopped. A panic of the engine on what it reads is
 // taken for damage.
 func Open(dir string, o Options) (*DB, error) {
-	db := &DB{opt: o, dir: dir, state: o.State, large: make(map[*Topic]struct{}), largeFrom: LargeTopic, changes: newChanges()}
+	db := &DB{opt: o, dir: dir, state: o.State, large: make(map[*Topic]struct{}), largeFrom: LargeTopic, orderFrom: manyWrites, changes: newChanges()}
 	db.remembering.Store(1)
 	db.remembered.ids, db.remembered.ends = keyFinished, keyForget
 	db.finished.ids, db.finished.ends = keyRecord, keyRecordEnd

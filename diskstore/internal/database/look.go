@@ -95,22 +95,23 @@ func (l *Looks) Close() {
 // LookUp looks IDs up. It needs no lock.
 func (db *DB) LookUp(asks []Ask) (*Looks, error) {
 	l := &Looks{db: db, each: make([]Look, len(asks))}
+	order := inOrder(asks)
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	work := func() {
 		for failed.Load() == nil {
 			end := int(next.Add(lookShare))
 			from := end - lookShare
-			if from >= len(asks) {
+			if from >= len(order) {
 				return
 			}
-			if err := l.share(asks, from, min(end, len(asks))); err != nil {
+			if err := l.share(asks, order[from:min(end, len(order))]); err != nil {
 				failed.CompareAndSwap(nil, &err)
 			}
 		}
 	}
 	var others sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), (len(asks)+lookShare-1)/lookShare) - 1 {
+	for range min(runtime.GOMAXPROCS(0), (len(order)+lookShare-1)/lookShare) - 1 {
 		others.Go(work)
 	}
 	work()
@@ -125,15 +126,12 @@ func (db *DB) LookUp(asks []Ask) (*Looks, error) {
 	return l, nil
 }
 
-// share looks up the IDs of asks[from:end].
-func (l *Looks) share(asks []Ask, from, end int) (err error) {
+// share looks up the IDs of some of the asks.
+func (l *Looks) share(asks []Ask, which []ordered) (err error) {
 	r := lookReader{db: l.db, seen: l.db.applied.Load()}
 	defer func() { err = l.db.state.ReadError("look an ID up", errors.Join(err, r.close())) }()
-	for i := from; i < end; i++ {
-		a := &asks[i]
-		if a.Topic == nil {
-			continue
-		}
+	for _, o := range which {
+		a := &asks[o.at]
 		k := Look{topic: a.Topic, seen: r.seen}
 		if a.New {
 			err = r.lookNew(a, &k)
@@ -143,7 +141,7 @@ func (l *Looks) share(asks []Ask, from, end int) (err error) {
 		if err != nil {
 			return err
 		}
-		l.each[i] = k
+		l.each[o.at] = k
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func TestSlowModel(t *testing.T) {
 		r := &run{T: t, fs: vfs.NewCrashableMem(), handles: make(map[string]*Topic), looks: make(map[*Topic]*Looks), now: model{topics: make(map[string]*modelTopic), clock: 1000}}
 		r.then = []model{r.now.clone()}
 		r.db, _ = openIn(t, r.fs, 0)
-		r.db.largeFrom = 2
+		r.db.largeFrom, r.db.orderFrom = 2, 2
 		defer func() { r.close() }()
 		t.Repeat(map[string]func(*rapid.T){
 			"transaction": func(t *rapid.T) { r.T = t; r.transaction() },
@@ -637,7 +637,7 @@ func (r *run) powerCut() {
 	var c Contents
 	r.fs = clone
 	r.db, c = openIn(r.T, clone, durable)
-	r.db.largeFrom = 2
+	r.db.largeFrom, r.db.orderFrom = 2, 2
 	kept := int(r.db.LastTxn() - durable)
 	if kept < 0 || kept >= len(models) {
 		r.Fatalf("after a power cut %d transactions are there, %d of them waited for, %d were made", r.db.LastTxn(), durable, int(durable)+len(models)-1)

@@ -84,6 +84,7 @@ func (tx *Tx) Apply(tokens int64) error {
 		db.limit += NumberBlock
 		tx.set([]byte(metaSeq), binary.BigEndian.AppendUint64(nil, db.limit))
 	}
+	tx.putInOrder()
 	if err := db.kv.ApplyNoSyncWait(tx.b, pebble.Sync); err != nil {
 		return err
 	}

@@ -508,11 +508,6 @@ func (tx *Tx) Clear(t *topics.Topic, c *database.Clear, of database.Order) int64
 func (tx *Tx) DeleteAcked() (more bool) {
 	done, more := tx.w.opt.Index.DetachAcked(deleteAcked)
 	tx.detached += len(done)
-	// Neighbours on disk are written one after the other, which is several times cheaper (docs/decisions/0006).
-	slices.SortFunc(done, func(a, b memory.Detached) int {
-		p, q := a.Lease, b.Lease
-		return cmp.Or(cmp.Compare(p.Topic, q.Topic), cmp.Compare(p.At.Ms, q.At.Ms), cmp.Compare(p.At.Seq, q.At.Seq))
-	})
 	for _, d := range done {
 		tx.Remove(d, d.ID)
 	}
