@@ -65,12 +65,13 @@ type Schedule struct {
 	// MaxHeaderBytes less 1 KiB, and no name begins with "punctual-".
 	Body    []byte
 	Headers map[string]string
-	// MaxAttempts, ExpireAfter, DropExpired and Remember are those of the occurrences; see NewMessage. ExpireAfter counts from
-	// the time at which an occurrence is due, so that one which makes up for a missed time can have expired.
+	// MaxAttempts, ExpireAfter, DropExpired, Remember and Timeout are those of the occurrences; see NewMessage. ExpireAfter counts
+	// from the time at which an occurrence is due, so that one which makes up for a missed time can have expired.
 	MaxAttempts int
 	ExpireAfter time.Duration
 	DropExpired bool
 	Remember    time.Duration
+	Timeout     time.Duration
 }
 
 // Limits of schedules.
@@ -177,7 +178,7 @@ func (s *Schedule) definition() (schedule.Definition, error) {
 		Overlap: storedOverlaps[s.Overlap], Missed: storedMissed[s.Missed], Grace: millisUp(grace),
 		Limit: s.Limit, MaxDead: s.MaxDead,
 		Headers: maps.Clone(s.Headers), MaxAttempts: s.MaxAttempts, Expire: millisUp(s.ExpireAfter), DropExpired: s.DropExpired,
-		Remember: millisUp(s.Remember),
+		Remember: millisUp(s.Remember), Timeout: millisUp(s.Timeout),
 	}
 	if len(d.Headers) == 0 {
 		d.Headers = nil
@@ -227,6 +228,8 @@ func (s *Schedule) check(grace time.Duration) error {
 		return s.errorf(ErrInvalid, "expiry %v is negative: use 0 for none", s.ExpireAfter)
 	case s.Remember < 0 || s.Remember > MaxFinishedRetention:
 		return s.errorf(ErrInvalid, "ID remembered for %v: use at most %v, or 0 for the topic's window", s.Remember, MaxFinishedRetention)
+	case s.Timeout < 0 || s.Timeout > MaxTimeout:
+		return s.errorf(ErrInvalid, "a timeout of %v: use at most %v, or 0 for that of the handler", s.Timeout, MaxTimeout)
 	case s.From.After(MaxDue) || s.Until.After(MaxDue):
 		return s.errorf(ErrInvalid, "a bound is after %s", MaxDue.Format(time.RFC3339))
 	}
@@ -246,7 +249,7 @@ func scheduleOf(topic, name string, d *schedule.Definition) Schedule {
 		Overlap: Overlap(max(slices.Index(storedOverlaps[:], d.Overlap), 0)), Missed: Missed(max(slices.Index(storedMissed[:], d.Missed), 0)),
 		Grace: time.Duration(d.Grace) * time.Millisecond, Limit: d.Limit, MaxDead: d.MaxDead,
 		Body: d.Body(), Headers: d.Headers, MaxAttempts: d.MaxAttempts, ExpireAfter: time.Duration(d.Expire) * time.Millisecond,
-		DropExpired: d.DropExpired, Remember: time.Duration(d.Remember) * time.Millisecond,
+		DropExpired: d.DropExpired, Remember: time.Duration(d.Remember) * time.Millisecond, Timeout: time.Duration(d.Timeout) * time.Millisecond,
 	}
 }
 
@@ -405,6 +408,7 @@ func occurrence(topic, name, id string, d *schedule.Definition, at, due int64, m
 	return NewMessage{
 		Topic: topic, ID: id, Body: d.Body(), Headers: headers, Due: timeOf(due), MaxAttempts: d.MaxAttempts,
 		ExpireAfter: time.Duration(d.Expire) * time.Millisecond, DropExpired: d.DropExpired, Remember: time.Duration(d.Remember) * time.Millisecond,
+		Timeout: time.Duration(d.Timeout) * time.Millisecond,
 	}
 }
 

@@ -138,7 +138,7 @@ func TestScheduleStoresItsOccurrences(t *testing.T) {
 	r := newCronRig(t)
 	r.put(punctual.Schedule{
 		Topic: "reports", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin", Spread: 5 * time.Minute, Body: []byte("make it"), Headers: map[string]string{"tenant": "acme"},
-		MaxAttempts: 3, ExpireAfter: time.Hour, DropExpired: true, Remember: time.Minute,
+		MaxAttempts: 3, ExpireAfter: time.Hour, DropExpired: true, Remember: time.Minute, Timeout: 90 * time.Second,
 	})
 	due := r.get("reports", "daily").Next[0].Due
 	if nine := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC); due.Before(nine) || !due.Before(nine.Add(5*time.Minute)) {
@@ -157,7 +157,7 @@ func TestScheduleStoresItsOccurrences(t *testing.T) {
 	if string(m.Body) != "make it" || m.Headers["tenant"] != "acme" || m.Headers[punctual.HeaderSchedule] != "daily" || m.Headers[punctual.HeaderOccurrence] != "2026-11-23T08:00:00Z" || m.Headers[punctual.HeaderManual] != "" {
 		t.Errorf("%q %v", m.Body, m.Headers)
 	}
-	if !m.Due.Equal(due) || m.MaxAttempts != 3 || !m.Expires.Equal(due.Add(time.Hour)) || !m.DropExpired || m.Remember != time.Minute {
+	if !m.Due.Equal(due) || m.MaxAttempts != 3 || !m.Expires.Equal(due.Add(time.Hour)) || !m.DropExpired || m.Remember != time.Minute || m.Timeout != 90*time.Second {
 		t.Errorf("%+v", m)
 	}
 	r.handle("reports", punctual.SettleAck)
@@ -234,6 +234,8 @@ func TestBadSchedules(t *testing.T) {
 		`schedule daily in reports: spread 25h0m0s: use 0 to 24h0m0s`:                               func(s *punctual.Schedule) { s.Spread = 25 * time.Hour },
 		`schedule daily in reports: limit -1 is negative`:                                           func(s *punctual.Schedule) { s.Limit = -1 },
 		`schedule daily in reports: pause after 11 dead occurrences: use 1 to 10`:                   func(s *punctual.Schedule) { s.MaxDead = 11 },
+		`schedule daily in reports: a timeout of -1s: use at most 720h0m0s`:                         func(s *punctual.Schedule) { s.Timeout = -time.Second },
+		`schedule daily in reports: a timeout of 720h0m1s: use at most`:                             func(s *punctual.Schedule) { s.Timeout = punctual.MaxTimeout + time.Second },
 		`schedule daily in reports: overlap 7`:                                                      func(s *punctual.Schedule) { s.Overlap = 7 },
 		`schedule daily in reports: missed 7`:                                                       func(s *punctual.Schedule) { s.Missed = 7 },
 		`schedule da~ly in reports: byte 3 of the name is not one of`:                               func(s *punctual.Schedule) { s.Name = "da~ly" },
@@ -386,7 +388,7 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
-// dropsNine stores each pushed message but the one of nine o'clock, whose answer it loses.
+// dropsNine stores each pushed message, and answers for the one of nine o'clock that there is no space.
 type dropsNine struct {
 	*memstore.Store
 }
@@ -413,7 +415,7 @@ func TestBackfillOfWhichOneFails(t *testing.T) {
 	}
 }
 
-// Schedules yields the schedules of all topics, of one topic, or those that Select selects, in the order in which they come.
+// Schedules yields the schedules of all topics, of one topic, or those that Select selects, topic by topic in the order in which they come.
 func TestListSchedules(t *testing.T) {
 	r := newCronRig(t)
 	r.put(punctual.Schedule{Topic: "b", Name: "late", Spec: "0 11 * * *"})
@@ -535,8 +537,8 @@ func TestEditsAtOnce(t *testing.T) {
 	}
 }
 
-// While the topic refuses pushes, its times wait. Afterwards they count as missed when they are late, and the schedule goes on. The
-// schedules of a topic that is deleted go with it.
+// While the topic refuses pushes, its times wait. Afterwards those that are late are missed, of which the latest is stored, and the schedule
+// goes on. The schedules of a topic that is deleted go with it.
 func TestTopicsThatTakeNothing(t *testing.T) {
 	r := newCronRig(t)
 	ctx := t.Context()

@@ -86,7 +86,7 @@ func (c *call) scheduleFields(s *punctual.Schedule) (f facts) {
 	if text["expire"] != "" && s.DropExpired {
 		text["expire"] = c.look.language.text("schedule.expire.drop", text["expire"])
 	}
-	for _, name := range []string{"grace", "spread", "except", "limit", "max_dead", "max_attempts", "expire", "remember"} {
+	for _, name := range []string{"grace", "spread", "except", "limit", "max_dead", "max_attempts", "expire", "remember", "timeout"} {
 		f.add(name, text[name])
 	}
 	f.addTime("from", s.From, c.look.zone)

@@ -70,7 +70,7 @@ func scheduleTexts(s *punctual.Schedule, zone *time.Location) map[string]string 
 		"spec": s.Spec, "zone_name": s.Zone, "overlap": s.Overlap.String(), "missed": s.Missed.String(), "grace": duration(s.Grace),
 		"spread": duration(s.Spread), "from": instant(s.From), "until": instant(s.Until), "except": strings.Join(s.Except, ", "),
 		"limit": count(s.Limit), "max_dead": count(int64(s.MaxDead)), "max_attempts": count(int64(s.MaxAttempts)), "expire": duration(s.ExpireAfter),
-		"drop": "", "remember": duration(s.Remember), "body": string(s.Body), "headers": headerLines(s.Headers),
+		"drop": "", "remember": duration(s.Remember), "timeout": duration(s.Timeout), "body": string(s.Body), "headers": headerLines(s.Headers),
 	}
 	if s.DropExpired {
 		texts["drop"] = "true"
@@ -108,6 +108,7 @@ func (c *call) changeSchedule(s *punctual.Schedule) (err error) {
 		{"expire", durationInto(&s.ExpireAfter)},
 		{"drop", func(v string) error { s.DropExpired = v != ""; return nil }},
 		{"remember", durationInto(&s.Remember)},
+		{"timeout", durationInto(&s.Timeout)},
 		{"headers", func(v string) (err error) { s.Headers, err = parseHeaders(v); return err }},
 	} {
 		text := strings.TrimSpace(c.field(f.name))

@@ -12,8 +12,8 @@ import (
 func TestSchedules(t *testing.T) {
 	r := newRig(t, nil)
 	const path = "/v1/topics/reports/schedules/daily"
-	item := `{"spec":"0 9 * * MON-FRI","zone":"Europe/Berlin","body":{"report":"daily"},"headers":{"tenant":"acme"},"spread":"5m","missed":"all","overlap":"allow","except":["12-25"],"expire":"1h","remember":"1d"}`
-	r.ask("PUT "+path, item).want(t, http.StatusCreated, `"result":"stored"`, `"words":"at 09:0`, `on Monday to Friday (Europe/Berlin)"`, `"next":[{"id":"daily~`, `"grace":"1m"`)
+	item := `{"spec":"0 9 * * MON-FRI","zone":"Europe/Berlin","body":{"report":"daily"},"headers":{"tenant":"acme"},"spread":"5m","missed":"all","overlap":"allow","except":["12-25"],"expire":"1h","remember":"1d","timeout":"5m"}`
+	r.ask("PUT "+path, item).want(t, http.StatusCreated, `"result":"stored"`, `"remember":"1d"`, `"timeout":"5m"`, `"words":"at 09:0`, `on Monday to Friday (Europe/Berlin)"`, `"next":[{"id":"daily~`, `"grace":"1m"`)
 	r.ask("PUT "+path, item).want(t, http.StatusOK, `"result":"duplicate"`)
 	r.ask("PUT "+path, strings.Replace(item, "5m", "6m", 1)).want(t, http.StatusOK, `"result":"replaced"`)
 	got := decode[wire.Schedule](t, r.ask("GET "+path, "").want(t, http.StatusOK))

@@ -94,6 +94,7 @@ type scheduleFlags struct {
 	maxDead          int
 	maxAttempts      int
 	expire, remember durationFlag
+	timeout          durationFlag
 	dropExpired      bool
 }
 
@@ -111,6 +112,7 @@ func (f *scheduleFlags) register(a *app, cmd *cobra.Command) {
 	flags.Var(&f.expire, "expire", "stop delivering a message this long after its due time")
 	flags.BoolVar(&f.dropExpired, "drop-expired", false, "drop a message when it expires, instead of keeping it among the dead")
 	flags.Var(&f.remember, "remember", "for how long after a message has finished its ID is remembered (default: the duplicate window of the topic)")
+	flags.Var(&f.timeout, "timeout", "how long a handler may work on a message (default: as the handler says)")
 	completeFlag(cmd, "overlap", "skip", "allow", "replace")
 	completeFlag(cmd, "missed", "latest", "all", "none")
 }
@@ -119,7 +121,7 @@ func (f *scheduleFlags) register(a *app, cmd *cobra.Command) {
 func (f *scheduleFlags) schedule(a *app, topic, name, spec string) (s punctual.Schedule, err error) {
 	s = punctual.Schedule{
 		Topic: topic, Name: name, Spec: spec, Grace: f.grace.or(0), Limit: f.limit, MaxDead: f.maxDead, MaxAttempts: f.maxAttempts,
-		ExpireAfter: f.expire.or(0), DropExpired: f.dropExpired, Remember: f.remember.or(0),
+		ExpireAfter: f.expire.or(0), DropExpired: f.dropExpired, Remember: f.remember.or(0), Timeout: f.timeout.or(0),
 	}
 	f.set(&s)
 	if s.Overlap, err = punctual.ParseOverlap(f.overlap); err != nil {

@@ -21,7 +21,7 @@ import (
 //	 "spec":"0 9 * * MON-FRI", "zone":"Europe/Berlin", "from":…, "until":…, "except":["12-25"],
 //	 "spread":300000, "overlap":"replace", "missed":"all", "grace":60000, "limit":10, "max_dead":3,
 //	 "body":"…" (or "body64" in base64, see SetBody), "headers":{"name":"value"},
-//	 "max_attempts":5, "expire":3600000, "drop_expired":true, "remember":3600000,
+//	 "max_attempts":5, "expire":3600000, "drop_expired":true, "remember":3600000, "timeout":300000,
 //	 "state":{"created":…, "changed":…, "revision":7,
 //	  "next":{"at":…, "offset":3600},                 the earliest time that is not decided; absent: there is none
 //	  "mark":{"at":…, "offset":3600},                 the latest time that is decided
@@ -90,6 +90,7 @@ type Definition struct {
 	Expire      int64             `json:"expire,omitempty"`
 	DropExpired bool              `json:"drop_expired,omitempty"`
 	Remember    int64             `json:"remember,omitempty"`
+	Timeout     int64             `json:"timeout,omitempty"`
 }
 
 // SetBody sets the body of the occurrences. The body is kept as text where it is UTF-8 and the text is not longer in JSON
@@ -125,7 +126,8 @@ func (d *Definition) Body() []byte {
 func (d *Definition) Equal(e *Definition) bool {
 	return d.Timing.equal(e.Timing) && d.Spread == e.Spread && d.Overlap == e.Overlap && d.Missed == e.Missed && d.Grace == e.Grace &&
 		d.Limit == e.Limit && d.MaxDead == e.MaxDead && d.Text == e.Text && bytes.Equal(d.Base64, e.Base64) && maps.Equal(d.Headers, e.Headers) &&
-		d.MaxAttempts == e.MaxAttempts && d.Expire == e.Expire && d.DropExpired == e.DropExpired && d.Remember == e.Remember
+		d.MaxAttempts == e.MaxAttempts && d.Expire == e.Expire && d.DropExpired == e.DropExpired && d.Remember == e.Remember &&
+		d.Timeout == e.Timeout
 }
 
 // State is how far a schedule has come. The stored form at Version says what its members mean.

@@ -37,7 +37,7 @@ func ScheduleItemOf(s *punctual.Schedule) ScheduleItem {
 		Spread: Given(DurationText(s.Spread)), Overlap: Given(s.Overlap.String()), Missed: Given(s.Missed.String()), Grace: Given(DurationText(s.Grace)),
 		Limit: s.Limit, MaxDead: s.MaxDead, Body: BodyOf(s.Body), Headers: HeadersOf(s.Headers),
 		MaxAttempts: s.MaxAttempts, Expire: Given(DurationText(s.ExpireAfter)), DropExpired: s.DropExpired,
-		Attributes: attributesOf(storekit.Attributes{Remember: s.Remember}),
+		Attributes: attributesOf(storekit.Attributes{Remember: s.Remember, Timeout: s.Timeout}),
 	}
 }
 
@@ -81,7 +81,7 @@ func (i *ScheduleItem) Schedule(topic, name string) (s punctual.Schedule, err er
 		return s, inField("missed", err)
 	}
 	a, err := i.read()
-	s.Remember = a.Remember
+	s.Remember, s.Timeout = a.Remember, a.Timeout
 	return s, err
 }
 

@@ -204,7 +204,7 @@ func (b *cronBench) takes(verb punctual.Verb) {
 func putAndTick(b *cronBench) {
 	b.put(punctual.Schedule{
 		Body: []byte("make it \x00\xff"), Headers: map[string]string{"tenant": "acme"}, MaxAttempts: 3,
-		ExpireAfter: time.Hour, DropExpired: true, Remember: time.Minute, Spread: 5 * time.Minute,
+		ExpireAfter: time.Hour, DropExpired: true, Remember: time.Minute, Timeout: 90 * time.Second, Spread: 5 * time.Minute,
 	})
 	next := b.info().Next
 	if len(next) != 10 || next[0].ID != b.id(1) || !next[0].At.Equal(b.hour.Add(time.Hour)) {
@@ -225,7 +225,7 @@ func putAndTick(b *cronBench) {
 		m.Headers[punctual.HeaderOccurrence] != b.hour.Add(time.Hour).UTC().Format(time.RFC3339) || m.Headers[punctual.HeaderManual] != "" {
 		b.Errorf("%q %v", m.Body, m.Headers)
 	}
-	if !m.Due.Equal(next[0].Due) || m.MaxAttempts != 3 || !m.Expires.Equal(m.Due.Add(time.Hour)) || !m.DropExpired || m.Remember != time.Minute {
+	if !m.Due.Equal(next[0].Due) || m.MaxAttempts != 3 || !m.Expires.Equal(m.Due.Add(time.Hour)) || !m.DropExpired || m.Remember != time.Minute || m.Timeout != 90*time.Second {
 		b.Errorf("%+v", m)
 	}
 	b.takes(punctual.SettleAck)
@@ -671,7 +671,8 @@ func leftOutTold(b *cronBench) {
 		}
 	}
 	b.wantCounts(2, 4, 2)
-	// An event that nobody takes is dropped when its time is over, although no further event of that kind comes.
+	// An event that nobody takes is dropped when its time is over and a later event of a schedule comes, although the store itself tells of
+	// nothing here.
 	b.at(9)
 	b.clock.Set(hour(9).Add(25 * time.Hour))
 	b.tick()
@@ -771,8 +772,8 @@ func randomHours(b *cronBench) (problems []string) {
 	return told.Judge(info, b.clock.Now())
 }
 
-// twoProcesses: two processes do the duties of a store by the real clock, over wrappers that lose some answers, and a consumer acks
-// what they store. Each second of a schedule must be stored once.
+// twoProcesses: two runs of package duty, as of two processes, do the duties of a store by the real clock, over wrappers that lose some
+// answers, and a consumer acks what they store. Each second of a schedule must be stored once.
 func twoProcesses(b *bench) {
 	var told ledger.Occurrences
 	s := punctual.Schedule{Topic: b.topic, Name: "each", Spec: "* * * * * *", Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow}
