@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -27,6 +28,9 @@ import (
 type Config struct {
 	// Topics, if any, are the only topics whose duties are done, with those of their companions. Default all topics.
 	Topics []string
+	// WithoutSchedules leaves out the duty that stores the occurrences of schedules. Their times then wait for another process that
+	// does this duty.
+	WithoutSchedules bool
 	// Concurrency is how many messages each duty handles at the same time, 1 to punctual.MaxClaim. Default 64, because the handlers
 	// of duties mostly wait for the store.
 	Concurrency int
@@ -79,13 +83,11 @@ func Run(ctx context.Context, store punctual.Store, c *Config) error {
 	r := duties.NewRunner(store, h.config.Logger, c.Observer)
 	r.Names = func(ctx context.Context) ([]string, error) {
 		names, err := namer.TopicNames(ctx, punctual.NameQuery{})
-		if len(c.Topics) > 0 {
-			names = slices.DeleteFunc(names, func(name string) bool {
-				parent, _ := storekit.Companion(name)
-				return !slices.Contains(c.Topics, parent)
-			})
-		}
-		return names, err
+		return slices.DeleteFunc(names, func(name string) bool {
+			parent, _ := storekit.Companion(name)
+			return len(c.Topics) > 0 && !slices.Contains(c.Topics, parent) ||
+				c.WithoutSchedules && strings.HasSuffix(name, punctual.ScheduleSuffix)
+		}), err
 	}
 	r.Start = h.start
 	defer r.Close()

@@ -81,7 +81,8 @@ func TestEmptyArguments(t *testing.T) {
 	}
 }
 
-// An empty value in a configuration is refused, because such a file is often made from a template, whose variables may be unset.
+// An empty value in a configuration is refused, unless the command line or the environment gives another one, because such a file is often
+// made from a template, whose variables may be unset.
 func TestEmptyKeys(t *testing.T) {
 	for _, text := range []string{"tls-cert: ''\n", "hosts: ['']\n", "hosts: ''\n"} {
 		if err := newConfigured().apply(t, nil, nil, text); err == nil || !strings.Contains(err.Error(), "is empty") || !strings.Contains(err.Error(), ":1: ") {
@@ -90,12 +91,16 @@ func TestEmptyKeys(t *testing.T) {
 	}
 }
 
-// A line of NDJSON may say drop_expired, and at in place of due.
+// A line of NDJSON may say drop_expired, also against the command line, and at in place of due.
 func TestNDJSONNames(t *testing.T) {
 	r := newRig(t)
 	r.runInput(`{"id":"a","body":"","at":"2026-11-21T10:00:00Z","expire":"1h","drop_expired":true}`+"\n", "push", "t", "--ndjson").ok()
 	if m := r.get("t", "a"); !m.DropExpired || !m.Due.Equal(start.Add(24*time.Hour)) {
 		t.Errorf("%+v", m)
+	}
+	r.runInput(`{"id":"b","body":"","drop_expired":false}`+"\n"+`{"id":"c","body":""}`+"\n", "push", "t", "--ndjson", "--expire", "1h", "--drop-expired").ok()
+	if b, c := r.get("t", "b"), r.get("t", "c"); b.DropExpired || !c.DropExpired {
+		t.Errorf("b %v, c %v; want c alone to be dropped", b.DropExpired, c.DropExpired)
 	}
 	r.runInput(`{"body":"","at":"2026-11-21T10:00:00Z","due":"2026-11-21T10:00:00Z"}`+"\n", "push", "t", "--ndjson").exits(exitError, "both given")
 }

@@ -79,7 +79,7 @@ func withParents(topics []string) []string {
 // ownDuties does the duties of the topics, or of those whose companions they are, until ctx ends, unless a server in front of the store
 // does them. It is for a run with --count, whose worker cannot do them itself: its store is the quota, in which copies would count as
 // deliveries. With schedules, and in a store whose follow-ups reach a family, each topic needs that; else only the topics of groups do.
-// duty.Run does all duties of a topic, so that where it runs it stores the occurrences of schedules although schedules is false.
+// The occurrences of schedules are stored with schedules alone.
 func (a *app) ownDuties(ctx context.Context, s punctual.Store, topics []string, schedules bool) error {
 	reporter, err := punctual.As[punctual.AbilityReporter](s)
 	if err != nil {
@@ -99,7 +99,7 @@ func (a *app) ownDuties(ctx context.Context, s punctual.Store, topics []string, 
 	if len(parents) == 0 {
 		return nil
 	}
-	return duty.Run(ctx, s, &duty.Config{Topics: parents, Logger: a.logger()})
+	return duty.Run(ctx, s, &duty.Config{Topics: parents, WithoutSchedules: !schedules, Logger: a.logger()})
 }
 
 // groupTopics returns the topic, and behind it the topics of all groups that it has. If the store can name its topics, those of groups

@@ -47,7 +47,8 @@ func TestConsumeRefusesTheTopicOfGroups(t *testing.T) {
 	r.run("consume", "plain", "--group", "mail").exits(exitUsage, "but none")
 }
 
-// Before a message is due, one cancel is enough for all groups. Once there are copies, --group all cancels each of them.
+// Before a message is due, one cancel is enough for all groups. Once there are copies, --group all cancels each of them that nobody works
+// on.
 func TestCancelInGroups(t *testing.T) {
 	r := newRig(t)
 	r.grouped()
@@ -87,6 +88,7 @@ func TestConsumeStoresSchedulesWhenAsked(t *testing.T) {
 	}{
 		{"orders@g.billing", true, false, 0},
 		{"orders@g.billing", true, true, 0},
+		{"orders@g.billing", true, false, 1000},
 		{"orders@g.billing", true, true, 1000},
 		{"orders", false, false, 0},
 		{"orders", false, true, 0},

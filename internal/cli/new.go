@@ -95,7 +95,7 @@ func (a *app) writeProgram(dir string, k scaffold.Kind, clone string) error {
 	}
 	run := k.Run(dir)
 	if from.Version != "" {
-		run = "go mod tidy -C " + dir + " && " + run
+		run = "go mod tidy -C " + scaffold.Quote(dir) + " && " + run
 	}
 	if a.json {
 		return a.out.writeJSON(newJSON{dir, k, files, run})

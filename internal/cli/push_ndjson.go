@@ -40,7 +40,7 @@ const (
 type lineJSON struct {
 	Topic         *string         `json:"topic"`
 	ID            *string         `json:"id"`
-	Body          json.RawMessage `json:"body"` // text, or any other JSON value, which is kept as it is written
+	Body          json.RawMessage `json:"body"` // text, or any other JSON value except null, which is kept as it is written
 	BodyBase64    []byte          `json:"body_base64,omitempty"`
 	In            *string         `json:"in"`
 	Due           *string         `json:"due"`
@@ -336,6 +336,9 @@ func parseLine(text []byte, topic string, options []punctual.PushOption) (m punc
 	if err != nil {
 		return m, err
 	}
+	if l.DropExpired != nil { // after Compose, because no option takes --drop-expired back
+		m.DropExpired = *l.DropExpired
+	}
 	return m, storekit.CheckPush(&m, punctual.DefaultMaxBody)
 }
 
@@ -484,9 +487,6 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 			return nil, fmt.Errorf("\"due\": %w", err)
 		}
 		o = append(o, punctual.Expire(max(time.Millisecond, time.Time(*l.Expires).Sub(at))))
-	}
-	if l.DropExpired != nil && *l.DropExpired {
-		o = append(o, punctual.DropExpired())
 	}
 	if l.ID != nil {
 		o = append(o, punctual.ID(*l.ID))

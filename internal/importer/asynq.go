@@ -14,12 +14,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// asynqQueues is the set of the names of asynq's queues. Asynq keeps the IDs of a queue's tasks in sorted sets, with scores in
-// seconds, and each task in a hash of its own.
+// asynqQueues is the set of the names of asynq's queues. Asynq keeps the IDs of a queue's scheduled and retried tasks in sorted sets, with
+// scores in seconds, and each task in a hash of its own.
 const asynqQueues = "asynq:queues"
 
-// What a task carries that a message does not is kept in headers with these names. A task's own
-// headers keep theirs.
+// What a task carries that a message does not is kept in headers with these names, except what
+// only asynq can use, such as its unique lock. A task's own headers keep theirs.
 const (
 	asynqHeaderType    = "asynq-type"
 	asynqHeaderQueue   = "asynq-queue"

@@ -6,9 +6,11 @@
 // A message is moved in three steps, and a run may be killed between any two of them:
 //
 //  1. take: one atomic step on the source's server removes the message from the other system and puts it into staging, a
-//     hash or table beside it. So no consumer of the other system can have it as well.
+//     hash or table beside it. So no consumer of the other system that takes a message in one step can have it as well. With
+//     Options.Leave the run keeps away from messages that other consumers may be working on.
 //  2. push: the message is stored under an ID that is made from the message itself. A second push of the same message
-//     finds that ID in use and changes nothing.
+//     finds that ID in use and changes nothing, as long as the topic remembers it. Where the topic may have forgotten the ID,
+//     Options.Uncertain decides.
 //  3. finish: the message is removed from staging.
 //
 // A run begins with the messages that earlier runs left in staging. See docs/importing.md for the layouts of the other
@@ -27,7 +29,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Kind names a system from which messages can be imported.
+// Kind names a system from which messages can be imported, or, with BullMQ, schedules alone.
 type Kind string
 
 // The systems from which messages can be imported.
@@ -46,17 +48,19 @@ const (
 	River Kind = "river"
 )
 
-// DefaultDedupeWindow is the least duplicate window of the topics that messages were imported into.
+// DefaultDedupeWindow is the least duplicate window of the topics that messages are imported into, unless Options.DedupeWindow names
+// another.
 const DefaultDedupeWindow = 7 * 24 * time.Hour
 
-// Decision says what to do with a staged message of which nobody can know whether an earlier run has stored it.
+// Decision says what to do with a staged message of which nobody can know whether an earlier run has stored it. A message whose record
+// in staging cannot be read stays there, whatever the decision is.
 type Decision string
 
 // The decisions about such a message.
 const (
 	// LeaveUncertain leaves the message in staging and reports it.
 	LeaveUncertain Decision = "leave"
-	// PushUncertain stores the message, which may then be delivered a second time.
+	// PushUncertain stores the message, which may then be delivered a second time. If the message cannot be read, it stays in staging.
 	PushUncertain Decision = "push"
 	// DropUncertain removes the message, which is lost if no earlier run stored it.
 	DropUncertain Decision = "drop"
@@ -76,7 +80,7 @@ type Options struct {
 	Parts []string
 	// Topic is the topic that everything is imported into, if not empty.
 	Topic string
-	// Topics has the topics of some names; each other name is imported into the topic of the same name.
+	// Topics has the topics of some names. Unless Topic or ByType is set, each other name is imported into the topic of the same name.
 	Topics map[string]string
 	// ByType makes the type of an Asynq task, or the kind of a River job, its topic.
 	ByType bool
@@ -96,8 +100,8 @@ type Options struct {
 	// Spread delivers messages whose due time has passed evenly over this time from now on.
 	// 0 delivers them at once.
 	Spread time.Duration
-	// Follow makes the run go on until the context ends. Once a second it imports what was added meanwhile to the sets and
-	// tables that it found at its beginning.
+	// Follow makes the run go on until the context ends, the limit is reached or there is an error. A second after each round it
+	// imports what was added meanwhile to the sets and tables that it found at its beginning.
 	Follow bool
 	// Limit is the number of taken messages after which the run ends. 0 is no limit.
 	Limit int64
@@ -106,7 +110,8 @@ type Options struct {
 	DedupeWindow time.Duration
 	// Uncertain says what to do with uncertain messages. LeaveUncertain by default.
 	Uncertain Decision
-	// Target names the target store, so that a run does not push messages that were staged for another store.
+	// Target names the target store, so that a run does not push messages that were staged for another store, unless Uncertain is
+	// PushUncertain.
 	Target string
 	// Rejected, if not nil, is called once with each message that cannot be imported and is left where it is. Its error ends
 	// the run.
@@ -226,7 +231,7 @@ func (o *Options) check() error {
 }
 
 func (o *Options) checkTopics() error {
-	if o.Topic != "" && (o.ByType || len(o.Topics) > 0) {
+	if o.Topic != "" && (o.ByType || len(o.Topics) > 0) || o.ByType && len(o.Topics) > 0 {
 		return invalidf("say where the messages go in one way: one topic for all, topics by name, or by type")
 	}
 	if o.ByType && o.Kind != Asynq && o.Kind != River {
@@ -264,7 +269,7 @@ func (o *Options) topicOf(name string) (string, error) {
 	return topic, nil
 }
 
-// invalidf is an error of the caller; nothing was changed.
+// invalidf returns an ErrInvalid with a text: what the caller should do in another way.
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
 }

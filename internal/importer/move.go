@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// passes bounds how often a run reads a set from its beginning. A pass does not see what is added behind the place that
+	// passes bounds how often moveSet reads a set from its beginning. A pass does not see what is added behind the place that
 	// it has reached, so another pass follows. The bound is for a set that is added to all the time, which has no end.
 	passes = 3
 	// batchTime bounds how long one batch may take from its take to its finish. A run that is
 	// interrupted ends the batch under way first.
 	batchTime = time.Minute
-	// pushTries is how often a batch is pushed if the outcome is unknown, or the store is overloaded or cannot be reached.
+	// pushTries bounds how often a batch is pushed while the outcome is unknown, or the store is overloaded or cannot be reached.
 	pushTries = 5
 	pushPause = 100 * time.Millisecond
 	// followPause is how long Follow waits before it reads the source again.
@@ -39,16 +39,16 @@ type mover struct {
 	store  punctual.Store
 	topics punctual.Inspector
 	report *Report
-	// remember is the duplicate window that each topic had before this run, and prepared has the topics whose window this
-	// run has set.
+	// remember is the duplicate window that each topic had when this run first asked, and prepared has the topics whose window this
+	// run has found long enough or has lengthened.
 	remember map[string]time.Duration
 	prepared map[string]bool
 	left     int64 // of the limit
 }
 
 // Move imports into store: first what earlier runs left in staging, then what is in the sources. When ctx ends, Move finishes the
-// batch under way and returns ctx's error; with Options.Follow the end of ctx is no error. The report is returned in any case,
-// and says what was done until then.
+// batch under way and returns ctx's error; with Options.Follow the end of ctx is no error once the sources are counted. The report is
+// returned in any case, and says what was done until then.
 //
 // A message that cannot be read, or that the store refuses as invalid or too large, does not end the run; see Options.Rejected.
 func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, error) {
@@ -135,13 +135,13 @@ func (m *mover) countAgain(ctx context.Context, sources []*source) error {
 	return nil
 }
 
-// moveSet moves a set in passes, until one finds nothing to take.
+// moveSet moves a set in passes, until one finds nothing to take or there were as many as passes allows.
 func (m *mover) moveSet(ctx context.Context, s *source, r *SetReport) error {
 	for range passes {
 		before := r.Stored + r.Duplicates + r.Gone
 		visit := func(ctx context.Context, es []*entry) ([]bool, error) { return m.visit(ctx, s, r, es) }
 		for _, walk := range m.im.from.walks(s) {
-			r.Left = 0 // each walk comes to all of them
+			r.Left = 0 // the last walk comes to all of them
 			if err := walk(ctx, s, visit); err != nil {
 				return err
 			}
@@ -195,7 +195,7 @@ func (m *mover) movable(s *source, r *SetReport, e *entry, now time.Time) (bool,
 		return false, m.im.reject(s, r, e, e.problem)
 	}
 	if m.im.seen[s.identity(e)] {
-		return false, nil // the store refused it already
+		return false, nil // it was reported already, for instance because the store refused it
 	}
 	if m.im.opt.Leave > 0 && e.message.Due.Before(now.Add(m.im.opt.Leave)) {
 		r.Left++
@@ -259,8 +259,8 @@ func (m *mover) takeUnlocked(ctx context.Context, s *source, es []*entry) ([]int
 
 // How a batch came to be in staging.
 const (
-	fresh   = true  // this run has just taken it: nobody else can have pushed it
-	adopted = false // another run took it, and may have pushed it
+	fresh   = true  // this run has just taken it, and has not pushed it before
+	adopted = false // it was in staging already: the run that took it may have pushed it
 )
 
 // deliver pushes a batch that is in staging and finishes it. It returns the entries that were put
@@ -280,7 +280,7 @@ func (m *mover) deliver(ctx context.Context, s *source, r *SetReport, es []*entr
 	var failure error
 	for i, e := range es {
 		if res := &results[i]; errors.Is(res.Err, punctual.ErrDuplicate) && res.Existing == punctual.StateDead {
-			res.Status, res.Err = punctual.PushDuplicate, nil // an earlier run pushed it, and it has died since
+			res.Status, res.Err = punctual.PushDuplicate, nil // a message with this ID was stored before, and has died since
 		}
 		p, err := m.classify(ctx, e, results[i], isFresh && sure)
 		if err == nil && p == nil {
@@ -318,8 +318,8 @@ func count(r *SetReport, s punctual.PushStatus) {
 	}
 }
 
-// deliverFailed handles a push that failed or whose outcome is unknown. Only messages that were certainly never pushed may go
-// back to the source.
+// deliverFailed handles a push that failed or whose outcome is unknown. Only messages that certainly no push of this
+// run or an earlier one has stored may go back to the source.
 func (m *mover) deliverFailed(ctx context.Context, s *source, r *SetReport, es []*entry, never bool, cause error) (map[*entry]bool, error) {
 	if !never {
 		m.report.Unfinished += int64(len(es))
@@ -329,8 +329,8 @@ func (m *mover) deliverFailed(ctx context.Context, s *source, r *SetReport, es [
 	return returned, errors.Join(fmt.Errorf("push into the store: %w", cause), err)
 }
 
-// classify decides what a push result means. Without problem and error the message is stored. A problem leaves this one
-// message in the source, and an error ends the run.
+// classify decides what a push result means. Without problem and error the store has the message, or has had it. A problem leaves this
+// one message in the source or in staging, and an error ends the run.
 func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult, sure bool) (*problem, error) {
 	if errors.Is(res.Err, punctual.ErrInvalid) || errors.Is(res.Err, punctual.ErrTooLarge) {
 		return problemf(Refused, "the store refused it: %v", res.Err), nil
@@ -345,7 +345,8 @@ func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult,
 	if res.Status != punctual.PushDuplicate || !sure || res.Existing == punctual.StateNone {
 		return nil, nil
 	}
-	// This run has not pushed it before. So the stored message is either the same one, because the source was set back, or another one.
+	// No earlier push of this run has stored it. So the stored message is either the same one, for instance because the source was
+	// set back, or another one.
 	there, err := m.topics.Get(ctx, e.message.Topic, e.message.ID)
 	if errors.Is(err, punctual.ErrNotFound) {
 		return nil, nil
@@ -413,7 +414,8 @@ func (m *mover) push(ctx context.Context, es []*entry) (results []punctual.PushR
 	}
 }
 
-// prepareTopics lengthens the duplicate windows of the topics where they are too short, before anything is taken.
+// prepareTopics lengthens the duplicate windows of the topics where they are too short, before the messages are taken, or
+// are pushed from staging.
 func (m *mover) prepareTopics(ctx context.Context, es []*entry) error {
 	for _, e := range es {
 		if m.prepared[e.message.Topic] {
@@ -437,7 +439,7 @@ func (m *mover) prepareTopics(ctx context.Context, es []*entry) error {
 	return nil
 }
 
-// remembers returns the duplicate window that a topic had when this run began.
+// remembers returns the duplicate window that a topic had when this run first asked for it.
 func (m *mover) remembers(ctx context.Context, topic string) (time.Duration, error) {
 	if d, known := m.remember[topic]; known {
 		return d, nil

@@ -128,8 +128,9 @@ func (r *rig) killed(o Options, step string, nth int) {
 // A run that is killed between any two steps and begun again delivers each message exactly once. It
 // does so also where what it had pushed was delivered and finished in between.
 func TestKilledAtEachStep(t *testing.T) {
-	// The second run begins with what the first one left, so it pushes once more. Then it comes to the batch that the
-	// first one had not begun, and takes and finishes only that one.
+	// The number says at which step of this name the second run is killed: at that of the batch which the first run had not begun. A
+	// first run that was killed behind its push has left a batch that the second run pushes again, so the second push is that of the
+	// new batch. Nothing is taken twice, and a first run that was killed behind its finish has left nothing to finish.
 	second := map[string]int{"taken": 1, "pushed": 2, "finished": 1}
 	for _, k := range allKinds() {
 		for step, nth := range second {
@@ -309,7 +310,7 @@ func TestOneRefused(t *testing.T) {
 			return append([]punctual.PushResult{{Err: fmt.Errorf("too much: %w", punctual.ErrTooLarge)}}, res...), err
 		})
 		s := r.move(options(k)).Sets[0]
-		// The pages grow, so that all five come in one batch; the refused one is not tried again.
+		// The first page has room for all five, so they come in one batch; the refused one is not tried again.
 		if s.Stored != 4 || s.Rejected[Refused] != 1 || s.Remaining != 1 || s.StillStaged != 0 || s.Returned != 1 {
 			t.Errorf("%s: %+v, want 4 stored and 1 refused and back", k, s)
 		}
@@ -338,8 +339,8 @@ func TestOneRefusedWhileResuming(t *testing.T) {
 	}
 }
 
-// Messages that a push without an answer may have stored do not go back, whatever a second push of them is answered. Those that
-// the second push does not settle stay in staging until a later run finds them in the store.
+// Messages that a push without an answer may have stored do not go back, also when a second push refuses one or all of them. Those
+// that the second push does not settle stay in staging until a later run finds them in the store.
 func TestRefusedAfterPushWithoutAnswer(t *testing.T) {
 	tooMuch := fmt.Errorf("too much: %w", punctual.ErrTooLarge)
 	second := map[string]struct {
@@ -392,7 +393,7 @@ func TestRefusedAfterPushWithoutAnswer(t *testing.T) {
 	}
 }
 
-// A message that a push without an answer has stored counts as this run's, also if somebody has rescheduled it since.
+// A message that a push without an answer has stored is a duplicate and no conflict, also if somebody has rescheduled it since.
 func TestRescheduledAfterPushWithoutAnswer(t *testing.T) {
 	for _, k := range allKinds() {
 		r := newRig(t)
@@ -487,7 +488,7 @@ func TestScoreThatChanges(t *testing.T) {
 	}
 }
 
-// A run that goes on stores what the first run had decided, though its own flags say otherwise.
+// A run that goes on keeps the topic and the due time that the first run had decided, though its own flags say otherwise.
 func TestResumeKeepsWhatWasDecided(t *testing.T) {
 	r := newRig(t)
 	now := r.now()
@@ -699,7 +700,8 @@ func TestOldConsumersRun(t *testing.T) {
 	}
 }
 
-// An entry that another run has adopted can be finished and put back by that run alone.
+// The run that took an entry can neither finish it nor put it back after another run has adopted it, and a third run that read the old
+// record cannot adopt it.
 func TestAdopted(t *testing.T) {
 	for _, k := range kinds() {
 		r := newRig(t)
@@ -827,11 +829,12 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// The same member with another time is another message, also long after the first one was moved and
+// The same member with another time is another message, also after the first one was moved and
 // done. With the same time it is the same message.
 func TestMemberAddedAgain(t *testing.T) {
 	r := newRig(t)
-	for _, due := range []int64{r.now() - 5, r.now() - 4, r.now() - 4} {
+	now := r.now()
+	for _, due := range []int64{now - 5, now - 4, now - 4} {
 		r.zadd("jobs", "user 42", float64(due))
 		r.move(options(ZSet))
 		r.consume("t")
@@ -917,7 +920,8 @@ func TestUncertain(t *testing.T) {
 	}
 }
 
-// Everything works on Redis Cluster, where a script may touch one slot only.
+// Imports of a plain sorted set, Redisson and asynq work on Redis Cluster, where a script may touch one slot only. BeeDelayQueue is
+// refused there.
 func TestSlowCluster(t *testing.T) {
 	c := redisrig.StartCluster(t, 1, 0)
 	for _, k := range []Kind{ZSet, Redisson, Asynq} {
@@ -941,7 +945,7 @@ func TestSlowCluster(t *testing.T) {
 	}
 }
 
-// The topic remembers finished IDs before anything is taken, and the report says so.
+// The report of the first run says that the topic remembers finished IDs for longer now. A second run changes nothing there.
 func TestRemember(t *testing.T) {
 	r := newRig(t)
 	r.good(ZSet, "jobs", 1)
@@ -955,7 +959,7 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-// Another message has the ID of one that is imported: it stays, even if all but the time is the same.
+// Another message has the ID of one that is imported: it stays, even if only its times differ.
 func TestConflict(t *testing.T) {
 	r := newRig(t)
 	r.good(BeeDelayQueue, "jobs", 2)

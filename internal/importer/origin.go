@@ -8,8 +8,8 @@ import (
 // origin is the other system that messages are taken from. An implementation knows how that system keeps its messages, and in
 // which hash or table taken messages are staged.
 //
-// take, adopt, finish and putBack each take effect in one atomic step, for all entries or none when they return an error.
-// The same call twice does the same as once.
+// take, adopt, finish and putBack each take effect in one atomic step. After an error it is not known whether the step took effect.
+// The same call twice changes no more than once.
 type origin interface {
 	// now returns the time of the source's clock. The other system judges due times by it, and so does the import.
 	now(ctx context.Context) (time.Time, error)

@@ -20,7 +20,7 @@ const pgStaging = "punctual_import"
 type pgOrigin struct {
 	conn  *pgx.Conn
 	opt   *Options
-	table *pgTable // set by expect, which comes first
+	table *pgTable // set by describe, which is called before it is used
 }
 
 // pgTable describes the table that is imported from. Its texts are parts of SQL statements, in which the alias of the table is t.
@@ -30,11 +30,12 @@ type pgTable struct {
 	columns []string // the columns that can be written
 	// id is the column that names a row, idType its type; id is unique.
 	id, idType string
-	// due is the due time of a row in milliseconds since 1970; count is the due time in the unit of the column.
+	// due is the due time of a row in milliseconds since 1970; count is the due time in the unit of the column, for a
+	// timestamp in seconds.
 	due, count string
 	counted    bool // the column is a number
 	body       string
-	extra      string // the other columns that the system needs, as jsonb
+	extra      string // the other columns that the system needs, as JSON, or null
 	pending    func(s *source) string
 }
 
@@ -63,6 +64,9 @@ func DialPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
 func NewPostgres(conn *pgx.Conn, o Options) (*Importer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
+	}
+	if !o.Kind.InPostgres() {
+		return nil, invalidf("%s is in Redis: use New", o.Kind)
 	}
 	o.setDefaults()
 	return newImporter(&pgOrigin{conn: conn, opt: &o}, &o), nil
@@ -512,7 +516,8 @@ func query[T any](ctx context.Context, o *pgOrigin, statement string, args ...an
 	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
 
-// pgFault returns err with a text in front: what could not be done on the source, and what to do about that.
+// pgFault returns err with a text in front: what could not be done on the source, and what to do about that
+// where it is known.
 func pgFault(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	var refused *pgconn.PgError

@@ -7,7 +7,7 @@ import (
 
 // Columns names the columns of a program's table.
 type Columns struct {
-	// ID is unique, Due a timestamp or a number, Body of any type: bytes as they are, or its text.
+	// ID is unique, Due a timestamp, a date or a number, Body of any type: bytes as they are, or its text.
 	ID, Due, Body string
 }
 

@@ -200,6 +200,9 @@ func TestPostgresRefuses(t *testing.T) {
 	if _, err := NewPostgres(r.db, Options{Kind: River, ByType: true, Topic: "t"}); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("both by type and into one topic: %v", err)
 	}
+	if _, err := NewPostgres(r.db, Options{Kind: Asynq}); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("a system that is in Redis: %v", err)
+	}
 }
 
 // A row that an old consumer works on stays its own, also when it is finished later; one that it changes is not taken.
@@ -249,7 +252,8 @@ func TestPostgresOldConsumer(t *testing.T) {
 	}
 }
 
-// A row with the ID of one that was imported and finished is another one: it stays where it is and is reported.
+// A row with the ID of one that was imported and finished is another one: because the topic remembers the ID, the row is put back into
+// the table and reported.
 func TestPostgresSameIDAgain(t *testing.T) {
 	r := newRig(t)
 	r.good(Postgres, "jobs", 1)

@@ -9,13 +9,13 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// record is the value of a staged message. It has everything that the run which took the message decided about it, so that
-// another run stores exactly the same message. Staging also keeps the member, for asynq the hash of the task and for PostgreSQL
-// the row, as they were.
+// record is the value of a staged message. It has what the run which took the message decided about it, except the unit and the codec
+// with which it was read. So another run with the same options stores exactly the same message. Staging also keeps the
+// member, for asynq the hash of the task and for PostgreSQL the row, as they were.
 type record struct {
 	// Version is 1.
 	Version int `json:"v"`
-	// Run names the run that is working on the message.
+	// Run names the run that took the message or was the last to adopt it.
 	Run string `json:"run"`
 	// Taken is when the message was taken, by the source's clock, in Unix ms.
 	Taken int64 `json:"taken"`

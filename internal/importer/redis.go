@@ -15,9 +15,9 @@ type redisOrigin struct {
 	opt    *Options
 }
 
-// ownKey matches the keys in which redisstore keeps a topic, behind any prefix; see
-// docs/format-redis.md. An import from such a key would damage the store.
-var ownKey = regexp.MustCompile(`\{[^{}]*#[0-9]+\}(@[A-Za-z0-9._-]+)?:[a-z]$`)
+// ownKey matches the sorted sets in which redisstore keeps a topic, behind any prefix, and that of the names of all topics behind the
+// default prefix; see docs/format-redis.md. An import from such a key would damage the store.
+var ownKey = regexp.MustCompile(`\{[^{}]*#[0-9]+\}(@[A-Za-z0-9._-]+)?:[a-z]$|^punctual:topics$`)
 
 // now returns the time of the source's server, by which the other system judges due times.
 func (o *redisOrigin) now(ctx context.Context) (time.Time, error) {
@@ -70,8 +70,8 @@ func (o *redisOrigin) scan(ctx context.Context, prefix string, name func(key str
 	return names, nil
 }
 
-// expect returns an error if a key of a source has another type than the other system gives it, or is one of Punctual's own. A
-// key need not exist.
+// expect returns an error if the set or the list of a source has another type than the other system gives it, or if the set is one of
+// Punctual's own. Neither need exist.
 func (o *redisOrigin) expect(ctx context.Context, s *source) error {
 	if err := o.expectType(ctx, s.set, "zset"); err != nil {
 		return err
@@ -177,7 +177,7 @@ func (o *redisOrigin) note(ctx context.Context, s *source, r *SetReport) error {
 	return nil
 }
 
-// noteOrphans adds to the report the elements of Redisson's list that are not in its set, and so never fall due.
+// noteOrphans adds to the report how many more elements Redisson's list has than its set. Those never fall due.
 func (o *redisOrigin) noteOrphans(ctx context.Context, s *source, r *SetReport) error {
 	listed, err := o.client.LLen(ctx, s.list).Result()
 	if err != nil {

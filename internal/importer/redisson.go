@@ -74,8 +74,8 @@ func readRedisson(e *entry, queue string, c Codec) (m punctual.NewMessage, p *pr
 //	random (8 bytes) length (8 bytes, little-endian) value
 //
 // which Redisson has the server pack, so that the length is a C long of the server: 8 bytes on
-// every 64-bit system. The first form is tried first, because the second one fits it only by an
-// accident of its random bytes.
+// every 64-bit Unix. The first form is tried first, because the second one fits it only when its
+// first random byte is 8 and its value is a single zero byte.
 func unpack(member string) (value string, ok bool) {
 	if v, ok := lengthFirst(member, 9); ok && member[0] == 8 {
 		return v, true

@@ -22,7 +22,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// shared and postgres are the servers of all tests. Each test begins with an empty Redis, and with a database of its own.
+// shared and postgres are the servers that the tests share. Each rig begins with an empty Redis, and with a database of its own when it
+// first needs one.
 var (
 	shared   *redisrig.Server
 	postgres *pgrig.Server
@@ -175,7 +176,7 @@ func (r *rig) eachOnce(want []string) {
 	}
 }
 
-// everything returns all that the source's server holds as a text, to compare.
+// everything returns all values in Redis, and what tables returns if the rig has a database, as a text, to compare.
 func (r *rig) everything() string {
 	r.t.Helper()
 	ctx := r.t.Context()

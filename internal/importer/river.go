@@ -16,7 +16,8 @@ import (
 // riverTable is where River keeps its jobs, in the schema that it was migrated in.
 const riverTable = "river_job"
 
-// What a job carries that a message does not is kept in headers with these names.
+// What a job carries that a message does not is kept in headers with these names, except what only River can use, such as its unique
+// key.
 const (
 	riverHeaderKind     = "river-kind"
 	riverHeaderQueue    = "river-queue"

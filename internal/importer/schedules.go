@@ -57,7 +57,7 @@ type schedules struct {
 	opt      *ScheduleOptions
 	all      []punctual.Schedule
 	problems []ScheduleProblem
-	// taken has the names of the schedules, with their topics, and how often each was wanted by another schedule.
+	// taken has the names of the schedules, with their topics, and for each the last number that was tried behind it, from 1.
 	taken map[string]int
 }
 
@@ -441,7 +441,7 @@ func (r *schedules) bullOptions(where string, s *punctual.Schedule, text string)
 		case "backoff":
 			r.note(where, "backoff %s is a setting of the topic here: punctual topic set %s --backoff …", value, s.Topic)
 		case "removeOnComplete", "removeOnFail", "keepLogs", "stackTraceLimit", "sizeLimit":
-			// What is kept of finished jobs is a setting of the topic here, and nothing of the schedule.
+			// What is kept of jobs, and how large they may be, is nothing of the schedule here.
 		default:
 			r.note(where, "option %s of its jobs, %s, has no counterpart here", name, value)
 		}

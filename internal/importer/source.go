@@ -51,20 +51,20 @@ type entry struct {
 	text   string // the stored form of record
 }
 
-// Reason says in one word why a message is left in the other system.
+// Reason says in one word why a message is left in the other system or in staging.
 type Reason string
 
-// The reasons for which a message is left in the other system.
+// The reasons for which a message is left in the other system or in staging.
 const (
 	// BadScore: the score is not a plausible time.
 	BadScore Reason = "score"
-	// BadLayout: the member is not what the other system writes.
+	// BadLayout: the member is not what the other system writes, or has something that no message can take over.
 	BadLayout Reason = "layout"
-	// BadBody: the body is too large, or not what the codec says.
+	// BadBody: the body is too large or not what the codec says, or no message can have these headers.
 	BadBody Reason = "body"
 	// BadTopic: no topic can have that name.
 	BadTopic Reason = "topic"
-	// Conflict: the topic has another message with the same ID.
+	// Conflict: the topic has another message with the same ID, or remembers the ID of a row's finished one (Postgres).
 	Conflict Reason = "conflict"
 	// Refused: the store refuses the message.
 	Refused Reason = "refused"
@@ -89,7 +89,7 @@ type Reject struct {
 	Set, Member string
 	Score       float64
 	Reason      Reason
-	// Text says what is wrong, and what can be done.
+	// Text says what is wrong, and for some reasons what can be done.
 	Text string
 }
 
@@ -148,8 +148,8 @@ func (im *Importer) newSource(name, part string) *source {
 	return s
 }
 
-// plausible is the earliest due time that is accepted, 2001-09-09T01:46:40Z. A score before it is in another unit, and its
-// message would be delivered at once.
+// plausible is the earliest due time that is accepted, 2001-09-09T01:46:40Z. A score before it is most likely in another
+// unit, and its message would be delivered at once.
 const plausible = 1e12
 
 // dueOf returns the due time that a score stands for, rounded up to whole milliseconds.

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A walk reads firstPage members at first, and then pages of twice as many each time, up to maxPage members or until a page has
-// pageBytes.
+// A walk reads firstPage members at first, and then pages of twice as many each time, up to maxPage members. After a page of more than
+// pageBytes it reads fewer.
 const (
 	firstPage = 16
 	maxPage   = 500

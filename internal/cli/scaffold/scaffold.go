@@ -43,18 +43,18 @@ func (k Kind) NeedsServer() bool { return k != KindGo }
 
 // Run is the command that runs the program in dir.
 func (k Kind) Run(dir string) string {
-	quoted := quote(dir)
+	quoted := Quote(dir)
 	switch k {
 	case KindPython:
-		return "python3 " + quote(filepath.Join(dir, "worker.py"))
+		return "python3 " + Quote(filepath.Join(dir, "worker.py"))
 	case KindNode:
-		return "node " + quote(filepath.Join(dir, "worker.mjs"))
+		return "node " + Quote(filepath.Join(dir, "worker.mjs"))
 	}
 	return "go run -C " + quoted + " ."
 }
 
-// quote returns a name as it is typed into a shell, in quotes where it needs them.
-func quote(name string) string {
+// Quote returns a name as it is typed into a shell, in quotes where it needs them.
+func Quote(name string) string {
 	if plainName.MatchString(name) {
 		return name
 	}
