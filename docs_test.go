@@ -255,7 +255,8 @@ func receiver(f *ast.FuncDecl) string {
 	}
 }
 
-// Each Chinese page has the same blocks of code, links, names of tests, headings and rows of tables as the English page.
+// Each Chinese page has the same blocks of code, links and names of tests as the English page, and its headings and rows of tables follow
+// each other as there.
 func TestTranslationsAgree(t *testing.T) {
 	pairs := 0
 	for _, page := range pages(t) {

@@ -59,8 +59,8 @@ var (
 	// ErrOverloaded: too much is under way already, such as calls, bytes or another copy of the store; nothing was changed. Try
 	// again later.
 	ErrOverloaded = errors.New("overloaded")
-	// ErrUnreachable: no server answers. Nothing was changed, because the call was never sent or only reads. Try again
-	// later.
+	// ErrUnreachable: no server answers, or those that answer cannot carry the call out for now. Nothing was changed, because the call
+	// was not carried out or only reads. Try again later.
 	ErrUnreachable = errors.New("server cannot be reached")
 	// ErrUnauthenticated: the server asks for credentials and got none that are valid; nothing was changed.
 	ErrUnauthenticated = errors.New("not authenticated")
@@ -69,7 +69,7 @@ var (
 	// ErrNoSpace: the storage is nearly full, so the store refuses pushes, while acks and cancels still pass. PostgreSQL
 	// may refuse any change, also a claim. Nothing was changed.
 	ErrNoSpace = errors.New("no space left")
-	// ErrLocked: another process owns the store; nothing was changed.
+	// ErrLocked: another process, or another Store of this process, owns the store; nothing was changed.
 	ErrLocked = errors.New("store is in use")
 	// ErrCorrupt: stored data is damaged. The store neither skipped nor repaired what it could not read.
 	ErrCorrupt = errors.New("store is damaged")

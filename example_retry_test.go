@@ -14,7 +14,7 @@ import (
 )
 
 // A payment notice is sent again after 2, 10, 10 minutes, 1, 2, 6 and 15 hours, until the
-// shop answers.
+// shop answers or all attempts have failed.
 func ExampleRetryDelays() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))

@@ -139,10 +139,10 @@ func (o spreadOption) applyPush(m *NewMessage) error {
 }
 
 // ID names the message, with 1 to 128 printable ASCII bytes, instead of a generated ID. It makes the push idempotent (P7):
-// while the topic holds a message with this ID, a further push keeps that message, unless Replace or FailIfExists is given.
-// If the stored message is dead, so that it would not be delivered, the further push fails with ErrDuplicate unless Replace
-// or ReplaceDead is given. Once the message has finished, a further push stores a new one, unless the ID is still remembered
-// because of Remember or Settings.DedupeWindow.
+// while the topic holds a message with this ID, a further push keeps that message, unless Replace, ReplaceIfDue or FailIfExists is
+// given. If the stored message is dead, so that it would not be delivered, the further push fails with ErrDuplicate unless Replace,
+// ReplaceIfDue or ReplaceDead is given. Once the message has finished, a further push stores a new one, unless the ID is still
+// remembered because of Remember or Settings.DedupeWindow.
 func ID(s string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.ID = s

@@ -26,7 +26,7 @@ import (
 // context do not reach the store.
 //
 // A Queue that is no longer used need not be closed, because nothing of it is left once its calls have returned: Close only refuses
-// further calls and waits for those under way, or cuts these short when its context ends.
+// further pushes and amendments and waits for those under way, or cuts these short when its context ends.
 type Queue struct {
 	store    Store
 	observer *Observer
@@ -48,11 +48,11 @@ type QueueConfig struct {
 	// single messages may hold as much again. A call beyond it fails with ErrOverloaded (P10), unless nothing else is under
 	// way. Default 64 MiB.
 	MaxPendingBytes int64
-	// Observer, if not nil, is called for every push and amendment.
+	// Observer, if not nil, is told of pushes and amendments, as its OnPush and OnAmend say.
 	Observer *Observer
-	// Prepare, if not nil, is called with each message before it is pushed, on the caller's goroutine and with its context.
-	// It may change m, for example add the headers of a trace; m.Headers is a map of this message alone and not nil. An error
-	// refuses the message, and in a PushMany all messages of the call. Prepare is called from many goroutines at once.
+	// Prepare, if not nil, is called with each message of a Push or PushMany before it is sent, on the caller's goroutine and with its
+	// context. It may change m, for example add the headers of a trace; m.Headers is a map of this message alone and not nil. An
+	// error refuses the message, and in a PushMany all messages of the call. Prepare is called from many goroutines at once.
 	Prepare func(ctx context.Context, m *NewMessage) error
 }
 
@@ -144,7 +144,8 @@ func (q *Queue) Push(ctx context.Context, topic string, body []byte, opts ...Pus
 	return q.pushOne(ctx, m)
 }
 
-// pushOne sends m with the next batch. m.Body must not change, even after return.
+// pushOne sends m with the next batch. If ctx can end, m.Body must not change even after the return, because the store may still read
+// it then.
 func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
 	if err := q.refused(); err != nil {
 		return notPushed(m, err), err
@@ -171,7 +172,7 @@ func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
 // PushMany stores many messages, in order, and returns a result for each, in the same order. The result of a refused message
 // has its Err set; the other messages are stored all the same.
 //
-// The error is nil only if every message was stored or kept. Otherwise it is a *BatchError that says how many were not, or, if
+// The error is nil only if every message was stored or kept. Otherwise it wraps a *BatchError that says how many were not, or, if
 // the Queue refuses the call as a whole, because it is closed or Prepare has failed, the error that says so, with nil results.
 // More than QueueConfig.MaxBatch messages, or 4 MiB, are sent in several calls of the store, and a call that fails does not stop
 // the next one.
@@ -374,9 +375,9 @@ func (q *Queue) amendMany(ctx context.Context, c Change, topic string, ids []str
 	return rs, err
 }
 
-// Close refuses further calls with ErrClosed and waits for the calls under way. It does not close the store. When ctx ends
-// first, Close also refuses the calls for single messages that have not been sent yet, and returns an error that wraps
-// ctx's. Close may be called again.
+// Close refuses further pushes and amendments with ErrClosed and waits for those under way. It does not close the store, so calls
+// such as Get and Configure still reach it. When ctx ends first, Close also refuses the calls for single messages that have not
+// been sent yet, and returns an error that wraps ctx's. Close may be called again.
 func (q *Queue) Close(ctx context.Context) error {
 	if q == nil || q.pushes == nil {
 		return q.refused()

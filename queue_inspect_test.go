@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The methods of a zero or nil Queue or Topic return ErrInvalid and do not panic.
+// The methods of a zero or nil Queue or Topic that return an error return ErrInvalid and do not panic.
 func TestZeroQueueAndTopic(t *testing.T) {
 	ctx := t.Context()
 	for name, q := range map[string]*punctual.Queue{"zero": {}, "nil": nil} {

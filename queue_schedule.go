@@ -26,8 +26,8 @@ const (
 )
 
 // PutSchedule stores a schedule, or gives the one with this topic and name another definition. It returns PushStored for a new
-// schedule, PushReplaced for a changed one, and PushDuplicate when the schedule was like this already, so that a program may
-// declare its schedules whenever it starts.
+// schedule, PushReplaced for a changed one or one whose message was dead, and otherwise PushDuplicate when the schedule was like
+// this already, so that a program may declare its schedules whenever it starts.
 //
 // A new schedule comes for the first time after the store's clock. A changed one keeps its counters and its pause. The times of
 // the former definition that have come and are not stored yet still count, so that none is lost between a change and a duty.
@@ -457,7 +457,8 @@ func (q *Queue) changeSchedule(ctx context.Context, topic, name string, change f
 }
 
 // editSchedule reads a schedule, has edit change it, and stores what edit returns in its place, unless somebody has changed it
-// meanwhile: then it begins anew. edit gets nil when there is no such schedule, and returns nil to leave it as it is.
+// meanwhile: then it begins anew. edit gets nil when there is no such schedule, and returns nil to leave it as it is; only one whose
+// message is dead is then stored again.
 func (q *Queue) editSchedule(ctx context.Context, topic, name string, zones *cron.Zones, edit func(r *schedule.Record, now int64) (*schedule.Record, error)) (PushStatus, error) {
 	about := Schedule{Topic: topic, Name: name}
 	if err := q.canFollow(ctx, &about); err != nil {

@@ -25,9 +25,9 @@ type Reconciliation struct {
 	List func(ctx context.Context, after string) (page []NewMessage, next string, err error)
 	// Unwanted, if not nil, returns those of the IDs, of which it gets at most 1000, that should not be pending, say of orders
 	// that are paid. Their messages are cancelled. Unwanted must return only IDs that it knows, because an order that is not
-	// in the table may just not be committed yet. With Unwanted each pass also lists the whole topic.
+	// in the table may just not be committed yet. With Unwanted each pass also lists all ready and scheduled messages of the topic.
 	Unwanted func(ctx context.Context, ids []string) ([]string, error)
-	// Window is the least Settings.DedupeWindow of the topic; each pass raises a shorter one. It keeps a message that
+	// Window is the least Settings.DedupeWindow of the topic; each pass but a DryRun raises a shorter one. It keeps a message that
 	// finishes between its listing and its push from being delivered again. A page may take half of Window, from the call of
 	// List until its messages are pushed. Default 10 min, at least 1 s.
 	Window time.Duration
@@ -196,7 +196,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // turn waits, for Every at most, until this process gets the lease of the pass, and then makes the pass and reports it. The
 // error is one of the store while turn waits. With passed it is that of the pass, after which no other pass can succeed because q
-// was closed.
+// or the store was closed.
 func (r *Reconciliation) turn(ctx context.Context, q *Queue) (passed bool, err error) {
 	if err := r.keepTurn(ctx, q); err != nil {
 		return false, err

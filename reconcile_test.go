@@ -144,7 +144,7 @@ func deliverAll(t *testing.T, s punctual.Store, orders *table) {
 	}
 }
 
-// 30 % of all pushes are lost, those of Reconcile as well. Every order is closed all the same: once, not early, and at most a second
+// About 30 % of all pushes are lost, those of Reconcile as well. Every order is closed all the same: once, not early, and at most a second
 // after its time.
 func TestSlowReconcileWhenPushesAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -95,7 +95,7 @@ func (t *Topic[T]) PushMany(ctx context.Context, vs []T, options func(v T) []Pus
 	return t.queue.PushMany(ctx, ms)
 }
 
-// refused returns why the Topic cannot work at all, or nil. Because every method asks it first, the zero Topic
+// refused returns why the Topic cannot work at all, or nil. Because every method that uses the queue asks it first, the zero Topic
 // returns an error instead of a panic.
 func (t *Topic[T]) refused() error {
 	if t == nil || t.codec == nil {

@@ -104,8 +104,8 @@ func (b *browser) logIn(token string) answer {
 	return b.send(http.MethodPost, "/login", url.Values{"token": {token}, "csrf": {csrf}})
 }
 
-// fields returns the fields of the form of each POST route, by the path of the route. A test that meets a route which is not among them
-// fails.
+// fields returns the fields of the form of each POST route, by the path of the route. TestEveryRouteForEveryRole and TestRights fail when
+// they meet a route that is not among them.
 func fields() map[string]url.Values {
 	return map[string]url.Values{
 		"/try": {"topic": {"order.close"}, "in": {"1s"}, "body": {"b"}}, pathTopic + "/configure": {"lease": {"1h"}}, pathTopic + "/pause": {"what": {"push"}, "pause": {"true"}},
@@ -233,8 +233,8 @@ func TestAuditLogIsRead(t *testing.T) {
 	}
 }
 
-// Without Options.Authenticate the console is for this machine alone. It refuses requests under another name, because by DNS rebinding a page
-// of another site can reach the console under its own name. It refuses requests of a proxy, because they may come from other machines.
+// Without Options.Authenticate the console is for this machine alone. Over TCP it refuses requests under another name, because by DNS rebinding
+// a page of another site can reach the console under its own name. It refuses requests of a proxy, because they may come from other machines.
 func TestThisMachine(t *testing.T) {
 	r := newRig(t, nil)
 	for _, c := range []struct {

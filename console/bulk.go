@@ -42,7 +42,7 @@ type bulkJobPage struct {
 // bulkChange is a bulk change of the console.
 type bulkChange struct {
 	punctual.Bulk
-	// Due is the instant of Bulk.When, which pages and the audit log show; zero for a change that gives no new due time.
+	// Due is the instant of Bulk.When, which pages and the audit log show; zero unless the change is a requeue or a reschedule.
 	Due time.Time
 }
 

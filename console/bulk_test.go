@@ -27,7 +27,7 @@ func (r *rig) bulk(topic string, form url.Values) string {
 	return a.Header().Get("Location")
 }
 
-// run sends the form that carries a counted change out or continues a stopped one, and returns the path of the page of the new job.
+// run sends the form that carries a counted change out or continues a stopped one, and returns the path of the page of the job.
 func (r *rig) run(counted string) string {
 	r.t.Helper()
 	a := r.post(counted+"/run", nil)
@@ -175,7 +175,7 @@ func TestRightsOfBulk(t *testing.T) {
 // gated is a store whose amendments wait until the test lets them pass.
 type gated struct {
 	*memstore.Store
-	pass  chan struct{} // one amendment passes for each value
+	pass  chan struct{} // one amendment passes for each value, and every one when it is closed
 	began chan struct{} // has a value for each amendment that has begun
 }
 

@@ -113,8 +113,8 @@ const (
 	chartHeight = 132.0
 	// sideWidth is the width of each of the columns Overdue and Beyond, sideGap the space between them and the others, in percent.
 	sideWidth, sideGap = 4.0, 1.5
-	// besideSide is the distance in percent from either side within which a tick has no text, because it would overlap the name of Overdue or
-	// Beyond in a narrow chart.
+	// besideSide is how near a tick may be to either end of the columns between Overdue and Beyond, in percent of their width. A nearer tick
+	// has no text, because the text would overlap the name of Overdue or Beyond in a narrow chart.
 	besideSide = 8.0
 	// breakBelow is how far the gap of a broken bar is below the top of the bar at its right side, breakSlope how much lower the gap is at
 	// the left side.

@@ -45,7 +45,7 @@ func TestConsumersOfATopic(t *testing.T) {
 	}
 }
 
-// A console that is mounted in a program shows which leases the program's own handlers hold, once its Observer is told of their deliveries.
+// A console that is mounted in a program shows how many leases the program's own handlers hold, once its Observer is told of their deliveries.
 func TestConsumersOfThisProgram(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "a", time.Hour)

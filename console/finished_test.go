@@ -141,7 +141,7 @@ type noKeeper struct {
 }
 
 // noKeeperBehind is a store that answers as a remote store does whose server keeps no finished records: it is a punctual.FinishedKeeper, and
-// refuses every call with ErrUnsupported.
+// refuses every call of that interface with ErrUnsupported.
 type noKeeperBehind struct {
 	noKeeper
 	asked *atomic.Int64 // how many calls it has refused

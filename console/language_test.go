@@ -86,7 +86,8 @@ func sourceText(t *testing.T) string {
 // missingText is what a key without a text looks like on a page.
 var missingText = regexp.MustCompile(`\[[a-z]+\.[a-z0-9_. ]+\]`)
 
-// Each page has a text for every key that it uses, in each language, and so do all errors and findings.
+// Each page has a text for every key that it uses, in each language. So do all errors and findings, except for findings of the store, which
+// are shown in its own words.
 func TestEveryTextIsThere(t *testing.T) {
 	r := newRig(t, nil)
 	r.fill()

@@ -66,7 +66,7 @@ func TestDeleteOfARequeuedMessage(t *testing.T) {
 	}
 }
 
-// editFormOf returns the fields that the form of a message's page would send if nobody changed them.
+// editFormOf returns the hidden fields and texts that the form of a message's page would send if nobody changed them.
 func (r *rig) editFormOf(path string) url.Values {
 	r.t.Helper()
 	text := r.page(path)

@@ -13,7 +13,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Each picture has the same numbers as its table, also in a zone of half hours and on a logarithmic scale.
+// In the pictures of the pages Now and Ahead each step has the same number as in the table, also in a zone of half hours and on a
+// logarithmic scale.
 func TestPictureEqualsItsTable(t *testing.T) {
 	r := newRig(t, nil)
 	for i := range 40 {

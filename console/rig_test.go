@@ -64,7 +64,7 @@ type answer struct {
 	text string
 }
 
-// do sends a request from this machine, with the cookie of the browser testBrowser.
+// do sends a request with the cookie of the browser testBrowser, from this machine unless the request has another address.
 func (r *rig) do(req *http.Request) answer {
 	r.t.Helper()
 	req.AddCookie(&http.Cookie{Name: cookieBrowser, Value: testBrowser})
@@ -122,7 +122,7 @@ func (r *rig) post(path string, form url.Values) answer {
 	return r.do(req)
 }
 
-// push stores a message that is due after the time in.
+// push stores a message that is due after the time in, unless a change gives it another due time.
 func (r *rig) push(topic, id string, in time.Duration, change ...func(*punctual.NewMessage)) {
 	r.t.Helper()
 	m := punctual.NewMessage{Topic: topic, ID: id, Delay: in, Body: []byte("body of " + id)}
@@ -143,7 +143,7 @@ func (r *rig) configure(topic string, change func(*punctual.Settings)) {
 	}
 }
 
-// countedBulk counts a bulk change of all messages of a topic, and returns the job of the count, which can be carried out.
+// countedBulk counts a bulk change of a topic that selects by nothing else, and returns the job of the count, which can be carried out.
 func (r *rig) countedBulk(topic string, do punctual.BulkChange) *bulkJob {
 	r.t.Helper()
 	job, err := r.console.bulks.start(bulkChange{Bulk: punctual.Bulk{Do: do, Select: punctual.Selection{Topic: topic}, DryRun: true}}, nil, "ann", (&call{}).recordBulk(&bulkChange{Bulk: punctual.Bulk{DryRun: true}}))
@@ -162,7 +162,8 @@ func (r *rig) schedule(s punctual.Schedule) {
 	}
 }
 
-// kill pushes messages with these IDs, claims and discards them, so that they are dead with this error.
+// kill pushes messages with these IDs, claims and discards them, so that they are dead with this error. It claims as many messages as there
+// are IDs, so no other message of the topic should be due.
 func (r *rig) kill(topic, reason string, ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {

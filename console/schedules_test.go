@@ -117,13 +117,13 @@ func TestManySchedules(t *testing.T) {
 	}
 }
 
-// following is a store whose calls are counted and that has the abilities of the store below, follow-ups among them.
+// following is a counted store that has the abilities of the store below, follow-ups among them.
 type following struct {
 	*counted
 	punctual.AbilityReporter
 }
 
-// The page of a schedule says when its messages expire and what becomes of them then.
+// The page of a schedule says when its messages expire, and if they are dropped then, that they vanish.
 func TestExpiryOfASchedule(t *testing.T) {
 	r := newRig(t, nil)
 	r.schedule(punctual.Schedule{Topic: "reports", Name: "kept", Spec: "@daily", ExpireAfter: 90 * time.Minute})
@@ -135,7 +135,8 @@ func TestExpiryOfASchedule(t *testing.T) {
 	}
 }
 
-// Each form on the page of a schedule does what it says and leads to a notice. Bad input is refused with the page of the form.
+// Each form on the page of a schedule does what it says and leads to a notice, except for the dry run of a backfill, which is shown on its
+// page. Bad input is refused with the page of the form.
 func TestScheduleActions(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Everything())})
 	r.schedule(punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *", Body: []byte("report")})
@@ -205,8 +206,8 @@ func TestScheduleActions(t *testing.T) {
 	}
 }
 
-// A schedule is previewed before it is saved. An expression that is wrong is refused with the place of the mistake. A change leaves the
-// fields that were not changed in the form as they are in the store.
+// A schedule can be previewed before it is saved. An expression that is wrong is refused with the mistake. A change leaves the fields that
+// were not changed in the form as they are in the store.
 func TestScheduleForm(t *testing.T) {
 	r := newRig(t, nil)
 	form := url.Values{"topic": {"reports"}, "name": {"daily"}, "was_spec": {""}, "spec": {"0 9 1 * MON"}, "was_zone_name": {"UTC"}, "zone_name": {"Europe/Berlin"}, "do": {"preview"}}

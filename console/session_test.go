@@ -236,7 +236,8 @@ func TestBackIsInside(t *testing.T) {
 	}
 }
 
-// The names of cookies contain the port, because two consoles on one machine may differ in their ports alone and would share cookies.
+// The names of cookies contain the port, if the address has one, because two consoles on one machine may differ in their ports alone and would
+// share cookies.
 func TestCookiesOfPorts(t *testing.T) {
 	for host, want := range map[string]string{"localhost:7878": "c_7878", "localhost": "c", "[::1]:80": "c_80", "x:80;y": "c", "x:": "c_"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -68,9 +68,10 @@ func TestSlowManyAcksAreDeletedInSteps(t *testing.T) {
 	mustTake("Close", openAt(t, "store", memOptions(closed)), 2)
 }
 
-// TestSlowKilledWhileAcksAreDeleted copies the files before each change of one while a store with many acked messages is closed and
-// opened again, as a kill and as a power cut would leave them. The store on each copy is sound, so no watermark lies above a message
-// that is still on disk. It has the message that was not acked, and after a kill no other.
+// TestSlowKilledWhileAcksAreDeleted copies the files before each change of the logs while a store with many acked messages is closed,
+// and while the same store is opened that was killed instead. The copies are as a kill and as a power cut would leave the files. The
+// store on each copy is sound, so no watermark lies above a message that is still on disk. It has the message that was not acked, and
+// after a kill no other.
 func TestSlowKilledWhileAcksAreDeleted(t *testing.T) {
 	const n = 10_000
 	mem := vfs.NewCrashableMem()

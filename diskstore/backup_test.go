@@ -85,14 +85,14 @@ func (c *chain) run(ctx context.Context, s *Store, stop <-chan struct{}) error {
 	}
 }
 
-// copied is a copy, with how many works, acks and notes each chain had done before it, and how many works after it.
+// copied is a copy, with how many works, acks and notes each chain had done before it, and how many works when the copy was there.
 type copied struct {
 	dir                         string
 	pushed, acked, noted, after map[*chain]int
 }
 
-// A copy that is made while others push, claim and ack is the store at one instant of the copying. It has all whose push was
-// reported before the copy, nothing that was acked before it, and no note or receipt without what was done before.
+// A copy that is made while others push, claim and ack is the store at one instant of the copying. It has each work whose push was
+// reported before the copy, or its receipt, no work that was acked before the copy, and no note without what was done before the note.
 func TestBackupUnderLoad(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "store"), &Options{Logger: quiet, claimLimit: 8 << 10}) // segments are replaced often meanwhile
 	chains := make([]*chain, 4)
@@ -208,7 +208,7 @@ func TestBackupKeepsLeases(t *testing.T) {
 	}
 }
 
-// A copy into a directory that is not empty, into the store's own, or onto a file is refused, and nothing is added there. A
+// A copy into a directory that is not empty, into the store's own, or onto a file is refused, and nothing is added to the first. A
 // copy whose context has ended leaves no directories behind.
 func TestBackupRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
@@ -263,7 +263,7 @@ func TestBackupOneAtATime(t *testing.T) {
 	}
 }
 
-// A copy that was cut short is not taken for a store, after whichever of its files it was cut.
+// A copy that was cut short is not taken for a store, before whichever of its files it was cut.
 func TestBackupCutShort(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "store"), &Options{Logger: quiet})
 	push(t, s, punctual.NewMessage{Topic: "jobs", ID: "1"})
@@ -306,7 +306,8 @@ func TestBackupCutShort(t *testing.T) {
 	}
 }
 
-// When a change of a file in the directory of the copy fails, the copy fails and the store goes on.
+// When a change of a file in the directory of the copy fails, the copy fails and the store goes on. Only a link that fails does no
+// harm, because the file is copied instead.
 func TestBackupFails(t *testing.T) {
 	for _, kind := range []string{"mkdir", "create", "write", "sync", "link"} {
 		t.Run(kind, func(t *testing.T) {

@@ -104,7 +104,7 @@ func mustBeAttempt(t *testing.T, ds []punctual.Delivery, want int) {
 
 // TestClaimLogIsReplacedDuringAClaim: the new segment is written between the two steps of a
 // claim, then the process is killed. The attempt that was handed out must count, and not the earlier
-// lease of the message, with which the new segment begins.
+// lease of the message, if it had one, with which the new segment begins.
 func TestClaimLogIsReplacedDuringAClaim(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})

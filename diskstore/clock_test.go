@@ -56,8 +56,8 @@ func clockOf(t *testing.T, files *vfs.MemFS, now time.Time) time.Time {
 	return at
 }
 
-// TestClockAfterPowerCut: after a power cut the clock is not behind a change that was durable, and at most
-// watermarkInterval behind any other time that was given out.
+// TestClockAfterPowerCut: after a power cut the clock is not behind a change that was durable, and once maintenance has run
+// it is at most watermarkInterval behind any other time that was given out.
 func TestClockAfterPowerCut(t *testing.T) {
 	mem, clock := vfs.NewCrashableMem(), storekit.NewManualClock(testStart)
 	s := openAt(t, "store", &Options{fs: mem, Clock: clock, Logger: quiet})

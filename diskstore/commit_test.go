@@ -73,7 +73,7 @@ func TestPushesShareAnFsync(t *testing.T) {
 
 // TestWatermark: the watermark of a topic, below which nothing is searched, is raised past finished messages. It stops
 // before a leased message, and is lowered when a message is pushed below it. Without the watermark each search would
-// begin with all keys that were ever deleted.
+// begin with all deleted keys that no compaction has dropped.
 func TestWatermark(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, t.TempDir(), &Options{Clock: clock})

@@ -44,7 +44,7 @@ func classOf(name string) string {
 	return name // LOCK, FORMAT-1
 }
 
-// damage is a way to damage a file: do changes its bytes from some place on, and a nil do stands for removing the file.
+// damage is a way to damage a file: do changes bytes of it, the first of them at a given place, and a nil do stands for removing the file.
 type damage struct {
 	name string
 	do   func(data []byte, from int) []byte

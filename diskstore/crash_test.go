@@ -23,7 +23,7 @@ import (
 const crashClones = 100
 
 // TestSlowPowerCut cuts the power of a machine that works on a store. Each clone of its files, with any part of what was
-// not synced missing, must open and hold all that was acknowledged.
+// not synced missing, must open and hold all that was acknowledged, but for what a power cut may take (doc.go).
 func TestSlowPowerCut(t *testing.T) {
 	t.Parallel()
 	seed := tortureSeed(t)

@@ -80,7 +80,7 @@ func pushAll(t *testing.T, s *Store, name string, n int) (ids []string) {
 	return ids
 }
 
-// mustHold fails the test unless the store is sound and its live messages are exactly these, in topic o.
+// mustHold fails the test unless the store is sound, has as many live messages as there are IDs, and has each of these in topic o.
 func mustHold(t *testing.T, s *Store, ids []string) {
 	t.Helper()
 	if r := mustBeSound(t, s); r.Live != int64(len(ids)) {
@@ -138,7 +138,7 @@ func (f lockless) Unwrap() vfs.FS { return f.FS }
 func (lockless) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // TestTwoOwners takes the lock of an open store away and lets a second store open its directory. The
-// first must notice that before it reports anything more, and what either has reported is kept.
+// first must notice that before it reports a change or a lease, and what either has reported is kept.
 func TestTwoOwners(t *testing.T) { alone(t, twoOwners) }
 
 func twoOwners(t *testing.T) {

@@ -156,7 +156,8 @@ func (r *rig) workload(s *Store, process int64, seed uint64) *ledger.Workload {
 }
 
 // script is a short life of a store: it is opened, used, maintained and closed, which flushes the database, and then all that once
-// more. It ends early when the store cannot be opened. complete tells whether the life came to its end without an error.
+// more. It ends early when the store cannot be opened, or when Close hangs. complete tells whether the life came to its end without an
+// error.
 func (r *rig) script(what string) (complete bool) {
 	complete = true
 	for part := range 2 {
@@ -225,7 +226,7 @@ func (r *rig) checkError(what string, s *Store, err error) {
 	}
 }
 
-// mustStayFailed checks that a failed store takes no call of any kind, and says that none has happened.
+// mustStayFailed checks that a failed store takes none of the calls of callsOf, and says that none has happened.
 func (r *rig) mustStayFailed(what string, s *Store) {
 	var held punctual.Settlement
 	within(r.t, what+": a look for a lease after the failure", func() { held = anyLease(s) })
@@ -248,8 +249,8 @@ func anyLease(s *Store) punctual.Settlement {
 	return punctual.Settlement{Topic: "t0", ID: "x", Token: 1, Verb: punctual.SettleAck}
 }
 
-// callsOf returns a call of each method that a failed store refuses. A store that has not failed takes each of them without
-// an error while the lease of held is current. So what refuses the call is the state of the store, not a check of the
+// callsOf returns a call of each method that a failed store refuses, but for Backup. A store that has not failed takes each of them
+// without an error while the lease of held is current. So what refuses the call is the state of the store, not a check of the
 // arguments before it.
 func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string]func() error {
 	topic, id, attempts := held.Topic, held.ID, 3
@@ -361,7 +362,7 @@ func failedStoreTakesNoCall(t *testing.T) {
 }
 
 // TestOrderOfChecks makes each call with a context that has ended: on a store that is open the call ends with the context's error, and
-// on one that is closed with ErrClosed. Both are definite, and a message and its lease stay as they were.
+// on one that is closed with ErrClosed. Both are definite, and on the open store the lease stays in memory.
 func TestOrderOfChecks(t *testing.T) {
 	_, s, _, d := leasedStore(t)
 	defer closeStore(t, s)
@@ -450,8 +451,8 @@ func isLog(op fsOp) bool {
 	return strings.HasSuffix(op.name, ".log") && !strings.HasPrefix(op.name, "claims-")
 }
 
-// TestSlowFailedSyncOfTheLog fails one fsync of the log, each of the first 25 in turn, while
-// several callers wait for it. A later fsync would succeed; no caller may take that for their own.
+// TestSlowFailedSyncOfTheLog fails one fsync of the log, each of the first 25 after Open in turn, while
+// several callers use the store. A later fsync would succeed; no caller may take that for their own.
 func TestSlowFailedSyncOfTheLog(t *testing.T) { alone(t, failedSyncOfTheLog) }
 
 func failedSyncOfTheLog(t *testing.T) {
@@ -657,8 +658,8 @@ func openWhenFree(t *testing.T, o *Options) *Store {
 	}
 }
 
-// TestSlowHangingDisk lets one kind of call to the disk hang until the end: the store's calls must end all the same, and
-// so must Close.
+// TestSlowHangingDisk lets one kind of call to the disk hang until the end, or every call: the store's calls must end all the
+// same, and so must Close.
 func TestSlowHangingDisk(t *testing.T) {
 	t.Parallel()
 	alone(t, hangingDisk)

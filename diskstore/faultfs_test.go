@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// hookFS asks a hook before the calls that change files, and before a directory is opened, and fails the call with what the
-// hook returns. The hook may also wait, or copy the file system. Pebble's errorfs would
+// hookFS asks a hook before the calls that change files, other than Lock and Preallocate, and before a directory is opened. It fails
+// the call with what the hook returns. The hook may also wait, or copy the file system. Pebble's errorfs would
 // do, but for its ReuseForWrite, which returns a file without faults.
 type hookFS struct {
 	vfs.FS
@@ -187,7 +187,7 @@ type faults struct {
 	count int                         // guarded by mu: calls so far
 	rule  func(n int, op fsOp) error  // guarded by mu: the error of a call, by its number, or nil
 	wait  func(op fsOp) chan struct{} // guarded by mu: what a call waits for, or nil
-	hits  int                         // guarded by mu: how many calls got an error or had to wait so far
+	hits  int                         // guarded by mu: how often a call got an error or had to wait so far
 	last  fsOp                        // guarded by mu: the last of these calls
 }
 

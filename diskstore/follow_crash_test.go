@@ -19,8 +19,8 @@ import (
 // TestCrashLeavesSettlementsWhole cuts the power, or kills the process, while goroutines settle messages with follow-ups. In what
 // is left each settlement has happened with all its follow-ups or not at all. Three structures show that:
 //
-//   - A tree: whoever acks a node stores its children with the ack. So a node is there if and only if its parent is not, unless the
-//     node was settled itself. The topic of a node depends on its depth: "tree", its companion "tree@next", or "wood".
+//   - A tree: whoever acks a node stores its children with the ack. So a node below a root is there if and only if the ack of its
+//     parent has happened, and its own has not. The topic of a node depends on its depth: "tree", its companion "tree@next", or "wood".
 //   - The events of topic tree: it tells of each of its nodes that was stored, and of each that was acked, once.
 //   - A tick, as schedules have them: its ack stores an occurrence, and the tick itself anew with the next number.
 func TestCrashLeavesSettlementsWhole(t *testing.T) {
@@ -42,7 +42,7 @@ func TestCrashLeavesSettlementsWhole(t *testing.T) {
 	}
 }
 
-// sightings counts settlements with follow-ups that were under way in a crash: which had happened, which had not.
+// sightings counts settlements of nodes with children that were under way in a crash: which had happened, which had not.
 type sightings struct{ Happened, NotHappened int }
 
 func (s *sightings) enough() bool { return s.Happened > 0 && s.NotHappened > 0 }
@@ -112,7 +112,7 @@ func children(id string) []string { return []string{id + ".1", id + ".2"} }
 
 var crashTopics = []string{"tree", "tree@next", "wood", "tick"}
 
-// work lets goroutines settle until all trees are done.
+// work lets goroutines settle until all trees are done, and more than five ticks.
 func (c *crashRun) work(t *testing.T) {
 	s, err := Open("store", &Options{fs: hookFS{c.mem, c.hook}, Logger: quiet, claimLimit: 16 << 10})
 	if err != nil {

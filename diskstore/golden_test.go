@@ -142,7 +142,7 @@ func writeGolden(t *testing.T, golden string) {
 }
 
 // readGolden checks what a golden store has. finished says that it has finished records, remember that it has messages with a
-// Remember; the first golden stores have neither.
+// Remember; format-1 has neither, and format-1-finished no Remember.
 func readGolden(t *testing.T, s *Store, finished, remember bool) {
 	if r := mustBeSound(t, s); r.Live != 4 || r.Dead != 1 || r.Topics != 2 {
 		t.Errorf("holds %d topics, %d live and %d dead messages; want 2, 4 and 1", r.Topics, r.Live, r.Dead)

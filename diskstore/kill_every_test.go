@@ -24,7 +24,7 @@ import (
 // the parts that its step names.
 func TestSlowKillAtEveryChange(t *testing.T) {
 	k := playAndCopy(t)
-	each := 4 // of so many kills after a step, one is followed by kills during recovery
+	each := 4 // one copy of so many is followed by kills during recovery, unless it was made during a step
 	if !ledger.Tortured() {
 		each = 10
 	}
@@ -684,7 +684,7 @@ func (p *player) extend(i int) string {
 }
 
 // compareRest compares what both stores deliver in 12 rounds in which every attempt fails, what they have in the end, and what they
-// answer to pushes of finished IDs.
+// answer to pushes of the IDs r and s, which the history finishes in a topic that remembers them.
 func compareRest(disk, model *player) (problems []string) {
 	highest := make(map[string]int64)
 	for _, d := range disk.leases {
@@ -709,7 +709,7 @@ func compareRest(disk, model *player) (problems []string) {
 	return problems
 }
 
-// pushAgain pushes an ID in topic r, which remembers finished IDs.
+// pushAgain pushes an ID in topic r, which remembers finished IDs from the first step to its deletion.
 func (p *player) pushAgain(id string) string {
 	rs, err := p.store.Push(p.t.Context(), []punctual.NewMessage{{Topic: "r", ID: id, Due: testStart}})
 	p.must(err)

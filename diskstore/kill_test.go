@@ -91,7 +91,7 @@ type killRun struct {
 	lines  []ledger.Line // the last lines of the history
 }
 
-// cycle runs a child and kills it: mostly some time after its first acknowledgement, sometimes
+// cycle runs a child and kills it: mostly some time after it has opened the store, sometimes
 // soon after it began to open the store.
 func (k *killRun) cycle(i int) {
 	early := i%5 == 4
@@ -137,7 +137,7 @@ func (k *killRun) cycle(i int) {
 	}
 }
 
-// linesKept is about how many lines are kept, to find out later what broke a promise.
+// linesKept is about how many lines are kept at most, to find out later what broke a promise. Then all are dropped.
 const linesKept = 500_000
 
 // TestKillChild is the process that TestSlowKill starts and kills; by itself it does nothing.

@@ -17,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestNumbersAtTheirEdges starts every counter shortly before a place where a narrower or signed number would wrap,
+// TestNumbersAtTheirEdges starts the counters of the database shortly before a place where a narrower or signed number would wrap,
 // and takes a store past that place, and also starts counters near their last numbers. Messages, leases and acks are still told apart,
 // also after a kill.
 func TestNumbersAtTheirEdges(t *testing.T) {
@@ -115,8 +115,8 @@ func acrossAnEdge(t *testing.T, meta map[string]uint64) {
 // lastTopic is the last number that a topic gets which is no companion of events.
 const lastTopic = math.MaxUint32 - database.SpareTopics - 1
 
-// TestTopicNumbersRunOut: when all numbers of topics are given out, a new topic is refused, because it
-// would get the number of another one. Topics that exist go on.
+// TestTopicNumbersRunOut: when only the spare numbers are left (database.SpareTopics), a new topic is refused, because those are kept
+// for companions of events, which cannot be refused. Topics that exist go on, and such a companion still comes into being.
 func TestTopicNumbersRunOut(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	closeStore(t, openAt(t, "store", &Options{fs: mem}))

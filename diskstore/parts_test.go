@@ -58,9 +58,9 @@ func settleAll(t *testing.T, s *Store, ds []punctual.Delivery, verb punctual.Ver
 	}
 }
 
-// TestSlowNoTransactionIsLarge: a call that writes much makes several transactions, whatever it does, so that
-// each of them has a bounded size. Beyond 4 GiB the database panics; long before that the heap grows, and other calls
-// wait too long.
+// TestSlowNoTransactionIsLarge: a call for many messages that writes much makes several transactions, whatever it does to the
+// messages, so that each transaction has a bounded size. Beyond 4 GiB the database panics; long before that the heap grows, and
+// other calls wait too long.
 func TestSlowNoTransactionIsLarge(t *testing.T) {
 	const n = 30
 	clock := storekit.NewManualClock(testStart)
@@ -367,7 +367,7 @@ func panicWithTheWriteLockHeld(t *testing.T) {
 	}
 }
 
-// TestMaxBodyHasABound: a body that the database cannot take in one change is refused when the store opens.
+// TestMaxBodyHasABound: a MaxBody that is negative, or larger than maxMaxBody, is refused when the store opens.
 func TestMaxBodyHasABound(t *testing.T) {
 	for _, size := range []int{-1, maxMaxBody + 1} {
 		if _, err := Open("store", &Options{fs: vfs.NewMem(), MaxBody: size}); !errors.Is(err, punctual.ErrInvalid) {

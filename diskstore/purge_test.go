@@ -25,8 +25,8 @@ type mixed struct {
 }
 
 // newMixed opens a store and pushes as many messages as messages says. Three of them die, one of which asks for its ID to be
-// remembered. One is acked and still on disk, and one is leased. Half of the rest is scheduled, half ready. Beside them a finished
-// ID is remembered.
+// remembered. One is acked and still on disk, and one is leased. About half of the rest is scheduled, the others are ready. Beside
+// them a finished ID is remembered.
 func newMixed(t *testing.T, messages int) *mixed {
 	t.Helper()
 	m := &mixed{clock: storekit.NewManualClock(testStart), live: int64(messages) - 4}
@@ -119,8 +119,8 @@ func (m *mixed) wantLeft(t *testing.T, live, dead int64) {
 	}
 }
 
-// TestPurgeOfAllIsOneTransaction: a purge of all live messages of a topic takes one transaction however many they are, and the dead
-// messages that stay keep their IDs.
+// TestPurgeOfAllIsOneTransaction: a purge of all live messages of a topic takes one transaction when they are purgeStep or more, however
+// many, and the dead messages that stay keep their IDs.
 func TestPurgeOfAllIsOneTransaction(t *testing.T) {
 	for _, n := range []int{2 * purgeStep, 4 * purgeStep} {
 		m := newMixed(t, n)

@@ -236,7 +236,7 @@ func TestSweepLetsOthersIn(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestSweepMeetsChanges changes messages in the middle of a step that is about to remove them.
+// TestSweepMeetsChanges changes messages, their retention or their topic in the middle of a step that is about to remove the messages.
 func TestSweepMeetsChanges(t *testing.T) {
 	again := punctual.NewMessage{Topic: "o", ID: "5", Delay: time.Hour, IfExists: punctual.IfExistsReplace}
 	for _, c := range []struct {
@@ -316,8 +316,8 @@ func TestSweepOfFinishedMeetsChanges(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestSweepOfFinishedRecordsDuringChanges finishes a message with the same ID in the middle of a step that deletes the finished record
-// of the first.
+// TestSweepOfFinishedRecordsDuringChanges finishes a second message with an ID in the middle of a step that deletes the finished record
+// of the first one.
 func TestSweepOfFinishedRecordsDuringChanges(t *testing.T) {
 	r := newSweepRig(t)
 	r.keepFinished(t)

@@ -62,8 +62,8 @@ func TestClocksStandAtOneTime(t *testing.T) {
 	}
 }
 
-// P8: no process sees the clock behind what it has heard, or behind what another one has written down. That holds for everything that reads
-// the clock.
+// P8: no process sees the clock behind what it has heard, or behind what another one has written down. That holds for Now, pushes, claims
+// and Get.
 func TestClockNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

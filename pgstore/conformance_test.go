@@ -39,8 +39,8 @@ func onePool(t *testing.T) (storetest.Open, storetest.Reopen) {
 	t.Cleanup(pool.Close)
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		t.Helper()
-		// A connection that listens costs the server more than most cases. So only the cases of waiting claims and of the clock have one,
-		// unless faults are asked for.
+		// A connection that listens costs the server more than most cases. So only the cases of waiting claims and of the clock have one, and
+		// stores that a case opens again, unless make torture runs the cases.
 		listen := strings.Contains(t.Name(), "/wait/") || strings.Contains(t.Name(), "/clock/") || ledger.Tortured()
 		return openStore(t, pool, &Options{Schema: emptySchema(t, pool), clock: clock, NoListen: !listen})
 	}

@@ -323,7 +323,8 @@ func TestPushBreaksHalfWay(t *testing.T) {
 	}
 }
 
-// Each connection that the server ends is made again: a claim that waits goes on, and the store listens again.
+// Each connection that the server ends is made again: a claim that waits, or that is made again if it fails, gets its message, and the store
+// listens again.
 func TestTerminatedBackends(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "fsync=off")

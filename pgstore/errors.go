@@ -60,7 +60,7 @@ type inUse struct{ error }
 func (i inUse) Unwrap() error { return i.error }
 
 // noPrepared is the remedy where a pooler, such as pgbouncer before 1.21, gives each transaction another connection, which lacks the
-// statements that were prepared on the one before.
+// statements that were prepared on the one before, or has one of the same name from another client.
 const noPrepared = "a pooler is in between that carries no prepared statements: add default_query_exec_mode=cache_describe to the pool's URL"
 
 // explain says in the vocabulary of errors what an error of the driver means; unknown is the kind of error of a lost answer. An error

@@ -46,8 +46,8 @@ func claimN(t *testing.T, s *Store, n int) []punctual.Delivery {
 	return ds
 }
 
-// A claim leases as many messages as it asks for and no more, whatever plan the server makes of stale statistics, and reads no more of the
-// table than it needs.
+// A claim leases as many messages as it asks for and no more, whichever kind of step the server's plan by stale statistics has to avoid, and
+// reads no more of the table than it needs.
 func TestClaimUnderForcedPlans(t *testing.T) {
 	t.Parallel()
 	for _, off := range []string{"enable_hashjoin", "enable_nestloop", "enable_indexscan", "enable_tidscan", "enable_sort", "enable_material"} {

@@ -208,7 +208,8 @@ func (c *settling) settleOwn(ctx context.Context, lockWait time.Duration, part [
 	return unknown, err
 }
 
-// errIDTaken has a transaction begin anew because another one has taken the ID of a follow-up since the locks.
+// errIDTaken says that another transaction has taken the ID of a follow-up since the locks. A transaction of the store's own then begins
+// anew, up to tries times. In a transaction of the caller's settleWithin gives up with this error.
 var errIDTaken = fmt.Errorf("somebody pushes the ID of a follow-up again and again; try again: %w", punctual.ErrOverloaded)
 
 // lockAndDecide locks the messages of a part and what has the IDs of its follow-ups, and decides about all of them. x holds the statements

@@ -18,11 +18,11 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// shared is the server of all tests that neither stop it nor change its settings. Each store has a schema of its own there.
+// shared is the server of all tests that neither stop it nor change its settings. Each test has schemas or a database of its own there.
 var shared *pgrig.Server
 
 func TestMain(m *testing.M) {
-	if ledger.IsChild() { // the child uses the server of its parent; a server of its own would stay behind when the child is killed
+	if ledger.IsChild() { // the child uses the server of its parent, and needs none of its own
 		os.Exit(m.Run())
 	}
 	os.Exit(pgrig.Run(m, &shared, func() error { return goleak.Find() }, "fsync=off", "max_connections=400"))

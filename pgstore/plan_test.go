@@ -47,8 +47,9 @@ var inOrder = map[string][]access{
 // readsAll are statements that read all messages or finished records of a topic, or of all topics.
 var readsAll = []string{"check", "check_coded", "check_finished", "forecast", "stats", "survey"}
 
-// TestPlans: whatever the server believes about the size of the tables, the plan that it keeps leads to each row by an index, unless the
-// statement is one that readsAll names. So the cost of no statement grows with the tables, or with the square of its batch.
+// TestPlans: whatever the server believes about the size of the tables, the plan that it keeps leads to each message and finished record by
+// an index or by its place, unless the statement is one that readsAll names. So the cost of no other statement grows with all that is in
+// these tables, or with the square of its batch.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -90,7 +91,7 @@ func TestPlans(t *testing.T) {
 }
 
 // TestPlansInCallersTransaction: in a caller's transaction the statements have the plans of TestPlans, too. After each call the caller's
-// settings are what they were before, also after one whose context has ended half way.
+// settings, but for synchronous_commit, are what they were before, also after one whose context has ended half way.
 func TestPlansInCallersTransaction(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})

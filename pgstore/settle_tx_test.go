@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A settlement and its follow-ups take effect exactly if the caller's transaction commits.
+// A settlement and its follow-ups take effect exactly if the caller's transaction commits, and has not gone back to a savepoint before them.
 func TestSettleTx(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {

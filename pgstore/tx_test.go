@@ -52,7 +52,7 @@ func sqlTx(t *testing.T, s *Store) (Tx, func(string) error, func(bool) error) {
 	}
 }
 
-// A message exists exactly if the transaction that pushed it commits.
+// A message exists exactly if the transaction that pushed it commits, and has not gone back to a savepoint before the push.
 func TestTx(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {

@@ -101,9 +101,10 @@ type writer struct {
 }
 
 // see records which transactions a poll has seen. If one that at least two polls had seen has ended, see returns a time before which that
-// transaction has written nothing, in ms; otherwise never. A transaction that only one poll has seen was short. What it has pushed for
-// the time of the push is not before a scan start, because scan starts stay 2 s behind the clock. What it has pushed with an earlier due
-// time is left to whole scans.
+// transaction has written nothing, in ms; otherwise never. A transaction that only one poll has seen was short, as long as polls
+// follow each other each second. What it has pushed for the time of the push is not before a scan start, because scan starts stay 2 s
+// behind the clock. What it has pushed with an earlier due time is left to whole scans, and so is a longer transaction that polls have
+// missed because some of them failed or came late.
 func (x *writers) see(poll int, asked int64, seen []string) (since int64) {
 	since = never
 	if poll <= x.poll { // an earlier poll that was late

@@ -49,7 +49,7 @@ func TestDeletedTopicLeavesNothing(t *testing.T) {
 	wantTTL(0)
 }
 
-// P1, P4: a topic is deleted, all keys that it has left are removed, and it is made again with another number of partitions. A
+// P1, P4: a topic is deleted, the settings that it has left are removed, and it is made again with another number of partitions. A
 // process that knew the old topic finds the IDs of the new one where they are now, and tokens go on growing.
 func TestTopicComesAgainWhenAllIsForgotten(t *testing.T) {
 	server := redisrig.Start(t)

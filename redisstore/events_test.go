@@ -44,7 +44,7 @@ func toldOf(t testing.TB, s *Store, topic string) []string {
 	return out
 }
 
-// Z15: with a key of a wrong type in the companion, a change that is told of fails before its first write.
+// Z15: with a wrong type of a key of the companion that adding an event needs, a change that is told of fails before its first write.
 func TestEventsWithWrongTypes(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	for n := range keys.Count {
@@ -184,7 +184,7 @@ func TestSlowKilledWithEvents(t *testing.T) {
 }
 
 // The companion is deleted in front of any script of an ack that is told of. The ack succeeds and is told of in a companion that
-// is there, or was deleted with it.
+// is there.
 func TestEventsWhileTheirCompanionIsDeleted(t *testing.T) {
 	for n := 1; ; n++ {
 		prefix := fresh()
@@ -257,7 +257,7 @@ func TestFastPathsBesideEvents(t *testing.T) {
 		s := openStore(t, connect(t, server), &Options{Prefix: fresh(), clock: storekit.NewManualClock(time.UnixMilli(1_800_000_000_007)), checkEvery: time.Hour})
 		push(t, s, punctual.NewMessage{ID: "before", Delay: time.Hour})
 		tells(t, s, c.on)
-		ack(t, s, held(t, s, "warm")[0]) // asks for the keys of events, and makes the companion
+		ack(t, s, held(t, s, "warm")[0]) // asks for the keys of events, and makes the companion where acks are told of
 		counts := func() (evals, cards int) {
 			n := commandCounts(t, server)
 			return n["evalsha"], n["zcard"]

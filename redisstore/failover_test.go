@@ -88,8 +88,8 @@ func TestSentinelFailover(t *testing.T) {
 	})
 }
 
-// Behind Sentinel the class is volatile, even if each server syncs each change, because a failover may lose the latest changes. An
-// examination names the class that would keep them.
+// Behind Sentinel the class is volatile unless class replicated was asked for, even if each server syncs each change, because a failover
+// may lose the latest changes. An examination names class replicated, which would keep them.
 func TestSentinelDurability(t *testing.T) {
 	sentinel := redisrig.StartSentinel(t, "--appendfsync", "always")
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})

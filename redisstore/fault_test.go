@@ -98,7 +98,7 @@ func changes(s *Store, held punctual.Delivery) map[string]func(context.Context) 
 // always has no script take its fast path.
 func always() bool { return true }
 
-// Z15: a key of a wrong type, wherever it is, makes every change fail before its first write.
+// Z15: without fast paths a key of a wrong type, wherever it is, makes each of the changes fail before its first write.
 func TestClassic_Z15_WrongTypes(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	s := openStore(t, connect(t, server), &Options{general: always})

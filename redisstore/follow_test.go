@@ -109,7 +109,7 @@ func TestSlowFollowUpsOnACluster(t *testing.T) {
 }
 
 // A follow-up that is not in the hash slot of the settled message is not supported, and then nothing has changed: one in another topic,
-// in a companion of another topic, or with an ID of another partition. An ID with the same stem is always in reach.
+// in a companion of another topic, or with an ID of another partition. In the topic and its companions an ID with the same stem is in reach.
 func TestFollowUpsOutOfReach(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4})
 	d := held(t, s, "A")[0]

@@ -80,7 +80,7 @@ type tokensGrow struct {
 	tokens []int64
 }
 
-// use pushes, claims and releases the message n times, and cancels it. The clock stands still, so nothing
+// use pushes the message, claims and releases it n times, and cancels it. The clock stands still, so nothing
 // but the counters of its partitions makes a token greater.
 func (x *tokensGrow) use(s *Store, n int) {
 	x.t.Helper()

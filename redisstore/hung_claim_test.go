@@ -47,7 +47,7 @@ func TestHungClaimAndOtherClaims(t *testing.T) {
 		case d := <-found:
 			t.Logf("%d claims: found after %v", n, d.Late())
 		case <-time.After(5 * time.Second): // the connection that hangs is given up after 10 s
-			t.Errorf("P11, P14: of %d claims one hangs, and none finds the message; want that within a second", n)
+			t.Errorf("P11, P14: of %d claims one hangs, and none finds the message; want that within 5 s", n)
 		}
 		held.Resume()
 		end()

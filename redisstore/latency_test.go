@@ -61,7 +61,7 @@ func (r *latencyRun) state(t *testing.T, name string, run func(t *testing.T)) {
 	})
 }
 
-// goFirst gives the server priority over all other processes, where chrt is there and may do so. Otherwise the server waits
+// goFirst gives the server priority over all ordinary processes, where chrt is there and may do so. Otherwise the server waits
 // for a core as long as any of them on a busy machine.
 func (r *latencyRun) goFirst() {
 	pid := regexp.MustCompile(`process_id:(\d+)`).FindStringSubmatch(do(r.t, r.server, "INFO", "server"))[1]

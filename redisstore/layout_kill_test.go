@@ -29,8 +29,8 @@ func kill(t *testing.T, p *process, n int, behind bool, call func(ctx context.Co
 	return died
 }
 
-// survivors are the processes that go on after another one has died: one that knew the topic before and
-// one that did not.
+// survivors are the processes that go on after another one has died: one that knew the topic before, if it was
+// there, and one that did not.
 type survivors struct {
 	t          *testing.T
 	old, young *Store
@@ -227,8 +227,8 @@ func TestKilledDeletionOfTopicMadeAnew(t *testing.T) {
 	}
 }
 
-// One process deletes a topic again and again while another one pushes to it. No call fails, and every
-// message that was pushed after the last deletion is delivered.
+// One process deletes a topic again and again while another one pushes to it. No call fails, but that a
+// deletion may find no topic, and every message that was pushed after the last deletion is delivered.
 func TestDeletionsUnderLoad(t *testing.T) {
 	prefix := fresh()
 	open := func() *Store { return openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: 3}) }

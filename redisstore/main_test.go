@@ -17,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// shared is the server for all tests that do not steer their server; each store has a prefix of
+// shared is the server for all tests that do not steer their server; each test has prefixes of
 // its own there.
 var shared *redisrig.Server
 
@@ -27,7 +27,7 @@ func runTests(m *testing.M) int {
 	if ledger.IsChild() {
 		return m.Run() // on the server of its parent
 	}
-	// A pool that could not dial goes on trying for up to a second after it was closed.
+	// The goroutine of a pool that could not dial sleeps for a second between its tries, so it may end that much after the pool was closed.
 	dialling := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 	return redisrig.Run(m, &shared, func() error { return goleak.Find(dialling) })
 }

@@ -102,7 +102,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// persist claims, whatever goes wrong, until it has a message.
+// persist claims until it has a message, also behind errors that are definite or ErrIndeterminate. Any other error, and that of a
+// closed store, fails the test.
 func persist(t *testing.T, s *Store) <-chan punctual.Delivery {
 	got := make(chan punctual.Delivery, 1)
 	go func() {
@@ -123,7 +124,7 @@ func persist(t *testing.T, s *Store) <-chan punctual.Delivery {
 	return got
 }
 
-// A server that loads a long file refuses all calls until it has loaded it, with a definite error.
+// A server that loads a long file refuses calls until it has loaded it, with a definite error.
 func TestLoading(t *testing.T) {
 	server := redisrig.Start(t, "--appendfsync", "always", "--key-load-delay", "50") // µs per command; it answers after each 1024
 	s := openStore(t, connect(t, server), nil)

@@ -92,7 +92,7 @@ func openReplicated(t *testing.T, c redis.UniversalClient, o *Options) *Store {
 	}
 }
 
-// stopped halts a replica: it is still there for its primary, and confirms nothing.
+// stopped halts a server. A replica is then still there for its primary, and confirms nothing.
 func stopped(t *testing.T, s *redisrig.Server) {
 	t.Helper()
 	if err := s.Stop(); err != nil {
@@ -107,7 +107,7 @@ func goOn(t *testing.T, s *redisrig.Server) {
 	}
 }
 
-// All calls work with class replicated. The suite is not run with it, because the scripts do the same
+// Calls of each kind work with class replicated. The suite is not run with it, because the scripts do the same
 // as without, and it would only wait for disks.
 func TestReplicated(t *testing.T) {
 	primary, _ := pair(t)
@@ -180,7 +180,7 @@ func TestReplicatedClaimsDoNotWait(t *testing.T) {
 	goOn(t, replica)
 }
 
-// A server out of memory refuses pushes, and lets calls pass, confirmed, that free memory.
+// A server out of memory refuses pushes, and lets calls pass that free memory: a cancel, which is confirmed, and an ack.
 func TestReplicatedOutOfMemory(t *testing.T) {
 	primary, _ := pair(t)
 	s := openReplicated(t, connect(t, primary), &replicated)
@@ -308,7 +308,7 @@ func pushUntil(ctx context.Context, s *Store, stored chan<- string) {
 	}
 }
 
-// On a cluster each change waits for the replicas of its own node.
+// On a cluster a push waits for the replicas of the node that has its topic.
 func TestReplicatedCluster(t *testing.T) {
 	cluster := redisrig.StartCluster(t, 3, 1, "--appendfsync", "always")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})

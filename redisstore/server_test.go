@@ -228,8 +228,8 @@ func TestRightsAreTried(t *testing.T) {
 	}
 }
 
-// A user who lacks one of these rights is refused when the store is opened, with the name of the right.
-// A user who only lacks the rights to notifications is not refused.
+// A user who lacks a right that the calls need is refused when the store is opened, with the name of the right.
+// A user who only lacks a right to notifications, or to CONFIG GET, is not refused.
 func TestLackingRights(t *testing.T) {
 	server := redisrig.Start(t)
 	commands := map[string]bool{"ping": true, "info": true, "time": true, "evalsha": true, "eval": true}

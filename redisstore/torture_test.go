@@ -37,9 +37,9 @@ const timedOut byte = 't'
 // one and give them back when another is slow. The ledger cannot tell those leases from leases that nobody made.
 const killPartitions = 1
 
-// TestSlowKill has processes work on one server. In each round the server is killed, hangs or cuts all connections, or its network
-// carries nothing in one direction, and then the processes are killed. The ledger compares the answers that they got with what they
-// and a read of everything find.
+// TestSlowKill has processes work on one server. In each round the server is killed, hangs or cuts all connections but those of
+// notifications, or its network carries nothing in one direction, and then the processes are killed. The ledger compares the answers
+// that they got with what they and a read of everything find.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	server := redisrig.Start(t, "--appendfsync", "always")

@@ -28,7 +28,7 @@ func (a *able) Abilities(context.Context) (punctual.Abilities, error) {
 	return punctual.Abilities{}, fmt.Errorf("asking: %w", punctual.ErrUnreachable)
 }
 
-// Abilities asks the server at most once a minute, and an error is not kept.
+// Abilities keeps the answer of the server for a minute, and does not keep an error.
 func TestAbilities(t *testing.T) {
 	below := &able{Store: closing(t, memstore.New(nil), nil)}
 	below.reach.Store(-1)

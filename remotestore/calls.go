@@ -279,7 +279,7 @@ func (s *Store) claimPart(ctx context.Context, c punctual.Claim) ([]punctual.Del
 	return wire.DecodeClaimAnswer(p.form, p.body)
 }
 
-// abandon returns the error of a claim that ended without an answer. If the caller has gone, a goroutine releases the messages that the
+// abandon returns the error of a claim that has failed. If the caller has gone, a goroutine releases the messages that the
 // claim may have leased nevertheless, so that they need not wait for the end of those leases. Close waits for that goroutine. Nothing
 // is released when the store is closing already, or when the caller gave the key.
 func (s *Store) abandon(ctx context.Context, r *request, err error) error {

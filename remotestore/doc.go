@@ -5,7 +5,7 @@
 //
 // A fault of the network is returned as a fault of the store:
 //
-//   - ErrUnreachable when no server could be reached, so that the call was never sent.
+//   - ErrUnreachable when no server could be reached, or those that answered could not carry the call out for now. So it was not carried out.
 //   - When the answer is lost for good: ErrIndeterminate for a call that changes something, ErrUnreachable for one that only reads.
 //
 // Before it returns one of them, the Store sends the request again to each of its servers in turn, for Options.RetryFor. Every push,

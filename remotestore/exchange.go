@@ -96,7 +96,7 @@ func (x *sentCopy) fail(err error) error {
 // send sends the copy. As long as the server says that it ended the connection without having begun the request, send sends the copy again
 // on another one, unless the connection was new. The caller closes the body of the answer.
 func (x *sentCopy) send(client *http.Client, header http.Header, body []byte) (*http.Response, error) {
-	// When the transport asks for a second connection, the server has not begun the request on the first one.
+	// When the transport asks for a second connection, the server has not begun the request on the first one, unless the request only reads.
 	trace := &httptrace.ClientTrace{
 		GetConn: func(string) { x.connected.Store(false) },
 		GotConn: func(got httptrace.GotConnInfo) { x.connected.Store(true); x.reused.Store(got.Reused) },

@@ -182,14 +182,14 @@ func (x *sending) try(ctx context.Context, e *endpoint) (*reply, error) {
 	return nil, nil
 }
 
-// When no server has answered, do waits before it asks all of them again: firstPause at first, and each time twice as long, up to
+// When no server has answered, do waits before it asks them again: firstPause at first, and each time twice as long, up to
 // lastPause. A random part of up to a half of the pause is added or subtracted, so that many clients do not ask at the same moment.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
 )
 
-// sleep waits for d. It returns false when ctx has ended, or the store was closed, before that.
+// sleep waits for d. It returns false when ctx has ended before that, or the store was closed and somebody waits for the answer.
 func (s *Store) sleep(ctx context.Context, r *request, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -107,7 +107,7 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer.Body.Bytes()) // the client may have gone
 }
 
-// losing makes the next n answers to a path get lost.
+// losing makes the next n answers of success to a path get lost.
 func (f *faulty) losing(n int, path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,7 +150,8 @@ func ackOf(d punctual.Delivery) []punctual.Settlement {
 	return []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}}
 }
 
-// TestLostAnswers: each call whose answer is lost, once or thrice, is carried out once and answered in the end.
+// TestLostAnswers: each call whose answer is lost, once or thrice, is answered in the end. A call that changes something is carried out
+// once; one that only reads is carried out again each time.
 func TestLostAnswers(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		f := newFaulty(t)
@@ -321,7 +322,7 @@ func TestNoServer(t *testing.T) {
 	pushOne(t, s, "b")
 }
 
-// TestFailover: servers of one store end and are started again, and calls succeed at a server that is there.
+// TestFailover: one of two servers of a store ends and is started again, then the other one ends. Calls succeed at the server that is there.
 func TestFailover(t *testing.T) {
 	below := closing(t, memstore.New(nil), nil)
 	a, b := serve(t, below, ""), serve(t, below, "")
@@ -429,7 +430,8 @@ func TestSomebodyElsesServer(t *testing.T) {
 	}
 }
 
-// TestToken: the token comes from a file, which is read again when the server refuses the token. The token is in no log or error.
+// TestToken: the token comes from a file, which is read again when the server refuses the token. The token is neither in the log nor in the
+// error of a push that is refused.
 func TestToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {

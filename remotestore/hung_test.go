@@ -105,8 +105,8 @@ func (p *holdingProxy) answer(front, back net.Conn) {
 }
 
 // TestHungConnection: one connection hangs with a request that the server has carried out. The client's other calls go on, on other
-// connections, a claim that waits among them. The call ends with its context and says that it may have happened. When a claim ends in this
-// way, the messages that it has leased are released.
+// connections, a claim that waits among them. A push that hangs ends with its context and says that it may have happened. A claim that hangs
+// ends with its context, and the messages that it has leased are released.
 //
 // The server speaks HTTP/1.1 alone here, where each call under way has a connection to itself. Where it speaks HTTP/2 as well and says no
 // farewell, the pushes and amendments of a client share one connection, and those beside a push that hangs wait until the transport gives the

@@ -25,7 +25,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// How many rounds the tests make on a directory, and with two servers, unless PUNCTUAL_TORTURE_CYCLES asks for another number.
+// How many rounds the tests make at least, on a directory and with two servers, unless PUNCTUAL_TORTURE_CYCLES asks for another number.
 const (
 	killRounds           = 2
 	killRoundsTwoServers = 1
@@ -53,7 +53,8 @@ func TestSlowKillServer(t *testing.T) {
 }
 
 // TestSlowKillOneOfTwoServers kills one of two servers over one Redis, in turn and about a second apart, while processes work through both.
-// The other server knows what became of the requests, so the ledger need not be told of kills.
+// In every other round it kills one of them once more while that starts. The other server knows what became of the requests, so the ledger
+// need not be told of kills.
 func TestSlowKillOneOfTwoServers(t *testing.T) {
 	t.Parallel()
 	rs := redisrig.Start(t, "--appendfsync", "always")
@@ -107,10 +108,10 @@ type killRun struct {
 	ledger  *ledger.Ledger
 	rng     *rand.Rand
 	process int64
-	lines   []ledger.Line // the latest lines, about linesKept of them
-	// kills are the kills of this round. killed, loaded and starting count all kills of servers, those with calls under way, and those of
-	// servers that were starting; clients counts the kills of clients. underWay counts the calls that were under way at a kill; answered,
-	// doubtful and rests count them by what became of them.
+	lines   []ledger.Line // the latest lines, about linesKept of them at most
+	// kills are the kills of this round. killed, loaded and starting count the kills of servers beside working clients: all of them, those
+	// with calls under way, and those of servers that were starting; clients counts the kills of clients. underWay counts the calls that were
+	// under way at a kill; answered, doubtful and rests count them by what became of them.
 	kills                               []interval
 	killed, loaded, starting, clients   int
 	underWay, answered, doubtful, rests int
@@ -160,7 +161,7 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// run makes that many rounds, or as many as PUNCTUAL_TORTURE_CYCLES says, and then up to ten times as many until enough returns true,
+// run makes that many rounds, or as many as PUNCTUAL_TORTURE_CYCLES says, and up to ten times as many in all until enough returns true,
 // because some faults happen only by chance.
 func (k *killRun) run(rounds int, enough func() bool) {
 	t := k.t
@@ -232,7 +233,7 @@ func (k *killRun) String() string {
 // auditProcess is the number of the process of the audit. The readings at the end of the rounds have the numbers after it.
 const auditProcess = 1 << 20
 
-// linesKept is about how many lines are kept, so that they can be read when a promise was broken.
+// linesKept is about how many lines are kept at most, so that they can be read when a promise was broken.
 const linesKept = 200_000
 
 // killsPerRound is how often servers are killed in a round before all are. In every other round a server is also killed while it starts.

@@ -77,7 +77,7 @@ func (p *roughProxy) accept() {
 	}
 }
 
-// enter notes the two ends of a connection, unless the proxy has stopped.
+// enter notes the two ends of a connection, and closes them if the proxy has stopped.
 func (p *roughProxy) enter(ends ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,7 +33,8 @@ type Options struct {
 	// Default 10 s.
 	Timeout time.Duration
 	// RetryFor is how long a call is repeated while no server answers, counted from the first failure. Each server is asked once before
-	// that counts, so with less than zero each of them is asked just once. Default 15 s.
+	// that counts, so with less than zero each of them is asked just once, or again at once if it says that it was started anew.
+	// Default 15 s.
 	RetryFor time.Duration
 	// Logger gets what happens outside of calls. Default slog.Default.
 	Logger *slog.Logger
@@ -50,7 +51,7 @@ type Options struct {
 type Store struct {
 	opt       Options
 	endpoints []*endpoint
-	preferred atomic.Int32 // the index of the endpoint that last answered with success; the next request goes there first
+	preferred atomic.Int32 // the index of the endpoint that last answered a call with success; the next call goes there first
 	sender    string       // the prefix of all keys that this store makes
 	requests  atomic.Uint64
 	token     token
@@ -73,9 +74,9 @@ type Store struct {
 // under one, or unix:PATH. All of them have to serve the same store; a request that does not reach one of them goes to the next. Open
 // asks them in turn until one answers, and takes over what it says of its limits and its durability.
 //
-// Open returns ErrInvalid for a malformed URL, token or name, and for an answer that no Punctual server gives. ErrUnreachable says that no
-// server answers, ErrUnsupported that a server is too old. Besides, Open returns the error of a server that refuses, such as
-// ErrUnauthenticated, and that of ctx if it ends first.
+// Open returns ErrInvalid for a malformed URL, token or name, and for an answer that no Punctual server gives, unless its status is 500 or
+// more, as that of a proxy. ErrUnreachable says that no server can answer at the moment, ErrUnsupported that a server is too old. Besides,
+// Open returns the error of a server that refuses, such as ErrUnauthenticated, and that of ctx if it ends first.
 func Open(ctx context.Context, urls []string, o *Options) (*Store, error) {
 	s := &Store{sender: rand.Text()[:16]}
 	if o != nil {
@@ -239,8 +240,9 @@ func (s *Store) hangUp() {
 // behind the server does not report it.
 func (s *Store) Durability() punctual.Durability { return s.durability }
 
-// Repeats implements storekit.Repeater. The request of a call whose context has a storekit.Request has the key of that. If the call is
-// sent in several requests, the others have keys that ofPart makes from it.
+// Repeats implements storekit.Repeater. The request of a call whose context has a storekit.Request has the key of that. If a push,
+// settlement or amendment is sent in several requests, the others have keys that ofPart makes from it. The requests of a claim all have the
+// same key, because no answer is kept of a claim that found nothing.
 func (s *Store) Repeats() time.Duration { return s.repeats }
 
 // newKey returns a key that no other request has.

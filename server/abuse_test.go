@@ -19,8 +19,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// These tests send malformed, slow and endless requests over real sockets. Each of them gets an answer of 4xx, or of 501 for an
-// unknown transfer coding, or its connection ends, in time, and nothing in the store is changed.
+// Most of these tests send malformed, slow and endless requests over real sockets. Such a request gets an answer of 4xx, or of 501 for an
+// unknown transfer coding, or its connection ends, in time. It changes nothing in the store, unless its beginning is a whole request.
 
 // waitLimit is how long a test waits for something that has to happen before it fails.
 const waitLimit = time.Minute

@@ -18,7 +18,7 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// The examples of docs/server.md, run in a shell, print what the page says.
+// The examples of docs/server.md, but for those of the command punctual, print in a shell what the page says.
 func TestDocsExamples(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Fatalf("the examples need curl: install it (%v)", err)

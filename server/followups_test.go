@@ -50,7 +50,7 @@ var endsWithFollowUps = []struct {
 	state punctual.State
 }{{"ack", punctual.StateNone}, {"snooze", punctual.StateScheduled}, {"discard", punctual.StateDead}}
 
-// settle sends a settlement of A-17 in orders, either as the request for one message or among many.
+// settle sends a settlement of A-17 in orders, either by the request for one message or by the one for many.
 func (r *rig) settle(many bool, verb string, token int64, then string, headers ...string) answer {
 	r.Helper()
 	in := map[string]string{"snooze": "1h"}[verb]

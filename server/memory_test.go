@@ -16,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// These tests show that the server counts the memory that requests and answers take, and not only their bytes on the network.
+// Most of these tests show that the server counts the memory that requests and answers take, and not only their bytes on the network.
 
 // TestRightBeforeBody: a client that has the right of a route on no topic is refused before a byte of the body is read.
 func TestRightBeforeBody(t *testing.T) {

@@ -92,8 +92,8 @@ func (s *slowNamer) TopicNames(ctx context.Context, q punctual.NameQuery) ([]str
 	return s.Store.TopicNames(ctx, q)
 }
 
-// TestTopicsOfSlowStore: a store that does not name its topics delays one request by a second. Meanwhile the limit counts only what clients
-// make; it counts all topics once the store names them.
+// TestTopicsOfSlowStore: a store that does not name its topics delays requests by a second, at most once in recountAfter. Meanwhile the limit
+// counts only what clients make; it counts all topics once the store names them.
 func TestTopicsOfSlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(nil)

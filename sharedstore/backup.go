@@ -19,7 +19,7 @@ func (s *Store) Backup(ctx context.Context, dir string, progress func(written, t
 
 // Archive implements punctual.Backuper.
 func (s *Store) Archive(ctx context.Context, w io.Writer, size func(total int64)) error {
-	var begun error // why a copy ended when w already had a part of it, after which nothing else can be written to w
+	var begun error // why a copy ended when w may have had a part of it already, after which nothing else can be written to w
 	_, err := do(ctx, s, func(f full, _ bool) (struct{}, error) {
 		if begun != nil {
 			return struct{}{}, begun

@@ -19,7 +19,7 @@ import (
 	"github.com/punctualmq/punctual/sharedstore"
 )
 
-// losing is an owner of a directory that carries out each request which changes something and then loses its answer.
+// losing is an owner of a directory that carries out each request which changes something and then loses its answer, until lose is closed.
 type losing struct {
 	disk   *diskstore.Store
 	server *server.Server
@@ -28,7 +28,7 @@ type losing struct {
 	carriedOut sync.WaitGroup
 	// lose is closed by the test: the answers are lost then, and the server answers later requests again.
 	lose chan struct{}
-	// again has a value for each request that comes after that.
+	// again has a value for each request that comes after that to change something.
 	again chan struct{}
 }
 
@@ -124,7 +124,7 @@ func (l *losing) settlements(t *testing.T) (all []change) {
 	return all
 }
 
-// changes returns the other calls that change something.
+// changes returns the calls that change something, other than claims and settlements.
 func (l *losing) changes(t *testing.T) []change {
 	t.Helper()
 	push(t, l.disk, "cancelled")

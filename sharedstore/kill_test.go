@@ -27,7 +27,7 @@ const (
 // becameOwner is what a child says when it owns the directory.
 const becameOwner byte = 'O'
 
-// TestSlowKillOwner kills the owner of a directory again and again while other processes call it. Each time one of these becomes the next
+// TestSlowKillOwner kills the owner of a directory again and again while other processes call it. Each time another process becomes the next
 // owner. The ledger compares the answers that all processes got with the messages that are in the store after each round.
 func TestSlowKillOwner(t *testing.T) {
 	t.Parallel()
@@ -68,7 +68,7 @@ type killRun struct {
 	running      map[*ledger.ChildProcess]int64 // the processes that run, with their numbers
 	owner        *ledger.ChildProcess           // nil until a process is known to own the directory
 	kills        []ownerKill                    // those of this round
-	// killed is how many owners were killed in all rounds, loaded how many of them with calls of other processes under way.
+	// killed is how many owners killOwner has killed in all rounds, loaded how many of them with calls of other processes under way.
 	killed, loaded int
 	lines          []ledger.Line // those of this round
 }

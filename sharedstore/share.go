@@ -18,8 +18,8 @@ import (
 )
 
 // Share lets other processes use the store that this process has opened in dir, until stop is called. Call stop before you close the
-// store: stop ends waiting claims, and waits at most 5 seconds until the requests under way are answered. A Store of this package
-// shares its directory without a call of Share.
+// store: stop waits at most 5 seconds until the connections that others have made are accepted, ends waiting claims, and waits at most
+// 5 seconds more until the requests under way are answered. A Store of this package shares its directory without a call of Share.
 func Share(s *diskstore.Store, dir string, log *slog.Logger) (stop func() error, err error) {
 	_, stop, err = share(s, dir, log)
 	return stop, err

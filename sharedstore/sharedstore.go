@@ -11,8 +11,9 @@
 //   - A call that had not reached the owner before the owner ended is carried out by the next owner.
 //   - A call that an owner has begun when it closes the store gets its answer, if the answer takes no longer than drainTime. A claim
 //     that waits goes on at the next owner.
-//   - A call that was sent to an owner that was killed fails with ErrIndeterminate. Claims and settlements are repeated at the next
-//     owner instead, and fail with ErrIndeterminate only if no owner answers them. Messages and leases survive as those of diskstore do.
+//   - A call that changes something, and that was sent to an owner that was killed, fails with ErrIndeterminate. Claims and settlements are
+//     repeated at the next owner instead. They fail with ErrIndeterminate if no owner answers them or the next one refuses them, as with
+//     ErrLeaseLost. Messages and leases survive as those of diskstore do.
 package sharedstore
 
 import (

@@ -202,7 +202,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestManyUseIt: four stores push and claim while one owner after the other ends. Each message is handled once.
+// TestManyUseIt: three stores push and a fourth one claims, while one owner after the other ends. Each message is handled once.
 func TestManyUseIt(t *testing.T) {
 	dir := t.TempDir()
 	const n = 300

@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The bytes of a block are in the formats of all stores, so they never change.
+// The bytes of a block are in the formats of stores, so they never change.
 func TestAttributesHaveOneForm(t *testing.T) {
 	for _, c := range []struct {
 		attributes Attributes

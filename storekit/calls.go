@@ -51,7 +51,7 @@ func (c *Calls) End() { c.underWay.Done() }
 // Go runs f in a goroutine that Wait waits for. Only a call that is under way may call Go.
 func (c *Calls) Go(f func()) { c.underWay.Go(f) }
 
-// Fail stops the store for good, because of err. Further calls are refused with that error. If the store has stopped already, the
+// Fail stops the store for good, because of err. Begin refuses further calls with that error. If the store has stopped already, the
 // first cause stays. Fail returns the cause.
 func (c *Calls) Fail(err error) error {
 	c.mu.Lock()

@@ -18,7 +18,7 @@ func callsOf(log *bytes.Buffer) *Calls {
 	return &Calls{Name: "test store", Logger: slog.New(slog.NewTextHandler(log, nil))}
 }
 
-// The errors of Call name the method, and those of work the subject, too. A plain error has neither in front.
+// The errors of check and work get the name of the method in front, and those of work the subject, too. A plain error gets neither.
 func TestCallErrors(t *testing.T) {
 	broke := fmt.Errorf("broke: %w", punctual.ErrUnreachable)
 	for _, tt := range []struct {

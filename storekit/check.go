@@ -163,8 +163,8 @@ func CheckBatch(n int) error {
 }
 
 // ReadLimit is about how many messages a store reads for one page of a list by reason (ListQuery.Reason), and how many records
-// for one page of finished records (FinishedQuery). A store that has read that many returns what it has found, with a cursor, so
-// that one call stays short where few of them are selected.
+// for one page of finished records (FinishedQuery), unless it has them in memory or an index of those selected. A store that has
+// read that many returns what it has found, with a cursor, so that one call stays short where few of them are selected.
 const ReadLimit = 10_000
 
 // CheckList returns q with the default Limit filled in, or an ErrInvalid that says what is wrong with the query.

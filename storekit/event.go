@@ -22,7 +22,7 @@ func EventTopic(topic string) string {
 func EventID(home string, number int64) string { return fmt.Sprintf("%s~%016x", home, number) }
 
 // EventBody returns the body of the message that tells of e. All stores write the same bytes for one event, which docs/format.md
-// describes: the members of the object have a fixed order, there are no spaces, and only the bytes " and \ of an ID are escaped,
+// describes: the members of the object have a fixed order, there are no spaces between them, and only the bytes " and \ of an ID are escaped,
 // each by a \ in front.
 func EventBody(e *punctual.Event) []byte {
 	b := make([]byte, 0, 256)

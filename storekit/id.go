@@ -16,8 +16,8 @@ func NewID(now time.Time) string {
 	return ulid.MustNew(uint64(ms), rand.Reader).String()
 }
 
-// IDOfKey returns the ID that a store makes for the n-th message, from 0, of a push whose Request has this key. Every copy of the
-// push gets the same ID, whichever process carries it out. The ID is a ULID that, unlike one of NewID, does not tell the time.
+// IDOfKey returns an ID for the n-th message, from 0, of a push whose Request has this key. A store that makes its IDs so gives every
+// copy of the push the same ID, whichever process carries it out. The ID is a ULID that, unlike one of NewID, does not tell the time.
 func IDOfKey(key string, n int) string {
 	sum := sha256.Sum256([]byte("id " + strconv.Itoa(n) + " " + key))
 	return ulid.ULID(sum[:16]).String()

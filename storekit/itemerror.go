@@ -36,7 +36,7 @@ func SettleError(x *punctual.Settlement, kind error) error {
 }
 
 // AmendError returns the error of an amendment that fails with kind: ErrLeased, ErrNotFound or ErrNotDead. The text names the
-// message and says what the error means for the change asked for.
+// message and, beside ErrLeased and ErrNotDead, says what the error means for the change asked for.
 func AmendError(a *punctual.Amendment, kind error) error {
 	var note string
 	switch {

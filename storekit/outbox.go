@@ -129,7 +129,8 @@ type postman struct {
 }
 
 // pack returns ss with each follow-up that is not reached in an envelope. Where answers are given it changes only the settlements
-// that were refused with ErrUnsupported. A settlement that is malformed stays as it is.
+// that were refused with ErrUnsupported. A settlement that is malformed stays as it is, and so does a follow-up that goes to the
+// OutTopic itself, or whose times JSON cannot have.
 func (p *postman) pack(ss []punctual.Settlement, answers []error, reached func(*punctual.Settlement, *punctual.NewMessage) bool) []punctual.Settlement {
 	ss = slices.Clone(ss)
 	for i := range ss {

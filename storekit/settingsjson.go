@@ -37,9 +37,9 @@ func EncodeSettings(s punctual.Settings) ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// DecodeSettings is the inverse of EncodeSettings. A setting that this program does not know is an ErrUnsupported, because this
-// program would lose it with the next change. Any other text that cannot be read, or that breaks the rules of ApplySettings, is
-// an ErrCorrupt. A store that decodes settings often uses a SettingsReader.
+// DecodeSettings is the inverse of EncodeSettings. A text that cannot be read, or that breaks the rules of ApplySettings, is an
+// ErrCorrupt. A setting that this program does not know is otherwise an ErrUnsupported, because this program would lose it with
+// the next change. A store that decodes settings often uses a SettingsReader.
 func DecodeSettings(text []byte) (punctual.Settings, error) {
 	s, newer, err := decodeSettings(text)
 	switch {

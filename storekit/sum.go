@@ -100,8 +100,8 @@ func HashAmend(to hash.Hash, as []punctual.Amendment) {
 	_ = h.Flush()
 }
 
-// summer writes the fields of a call to a hash, each with its length or in a fixed size, so that no two calls give the same
-// bytes. Its buffer joins the fields, most of which are short, into longer writes.
+// summer writes the fields of a call to a hash, each with its length or in a fixed size, so that neighbouring fields do not run
+// together. Its buffer joins the fields, most of which are short, into longer writes.
 type summer struct{ *bufio.Writer }
 
 func newSummer(to hash.Hash, call string, items int) summer {

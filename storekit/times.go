@@ -36,9 +36,9 @@ func WholeMillis(d time.Duration) time.Duration {
 	return time.Duration(CeilDuration(d)) * time.Millisecond
 }
 
-// DueAt returns the due time to store: due if it is not zero, else delay after now, rounded up to whole milliseconds (P2). now is
-// the store's clock in the resolution that it has, because a delay that counted from a rounded clock could end too early. A due
-// time in the past stays as it is. A due time after MaxDue, or before the year 1, is an ErrInvalid (P9).
+// DueAt returns the due time to store: due if it is not zero, else delay after now, each rounded up to whole milliseconds (P2). now
+// is the store's clock in the resolution that it has, because a delay that counted from a clock rounded down could end too early. A
+// due time in the past is not replaced by now. A due time after MaxDue, or before the year 1, is an ErrInvalid (P9).
 func DueAt(now, due time.Time, delay time.Duration) (time.Time, error) {
 	var ms int64
 	if due.IsZero() {

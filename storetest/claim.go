@@ -335,7 +335,7 @@ func (c *jumpingClock) jumpAfter(n int) {
 	c.toJump = n
 }
 
-// stay has the clock jump no more, and returns what the last reading returned and whether the clock has jumped.
+// stay has the clock jump no more, and returns what the last reading that counts returned and whether the clock has jumped.
 func (c *jumpingClock) stay() (seen time.Time, jumped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -43,7 +43,7 @@ func duplicateKeep(s *harness) { s.duplicateKept(punctual.IfExistsKeep) }
 
 func duplicateReplaceDead(s *harness) { s.duplicateKept(punctual.IfExistsReplaceDead) }
 
-// duplicateKept pushes orders/x again in every situation. A message that is not dead stays. A dead one is replaced with
+// duplicateKept pushes orders/x in every situation. A message that is not dead stays. A dead one is replaced with
 // IfExistsReplaceDead; with IfExistsKeep the push fails, and the error says what to do.
 func (s *harness) duplicateKept(how punctual.IfExists) {
 	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
@@ -232,7 +232,7 @@ func (s *harness) wantBody(body string) {
 	s.none(orders, "after the only message with this ID was acked")
 }
 
-// finishes are the ways in which a message ends that a topic remembers.
+// finishes are ways in which a message ends that a topic remembers.
 func finishes() map[string]func(s *harness) {
 	return map[string]func(s *harness){
 		"acked":     func(s *harness) { bringAcked(s) },

@@ -216,8 +216,8 @@ func eventEndings(s *harness) {
 	}
 }
 
-// eventsNot: a topic that tells of endings alone tells of nothing that leaves a message stored, and of no end that is no event: a
-// replacing push, a delete, a purge, and the end of the retention of dead messages.
+// eventsNot: a topic that tells of endings alone tells of nothing that leaves a message scheduled, ready or leased, and of no end that
+// is no event: a replacing push, a delete, a purge, and the end of the retention of dead messages.
 func eventsNot(s *harness) {
 	s.tells(endings)
 	s.configure(orders, punctual.SettingsPatch{DeadRetention: ptr(time.Hour)})
@@ -271,7 +271,7 @@ func eventsNot(s *harness) {
 	nothing("the end of the time for which a dead message is kept")
 }
 
-// eventsOnRequest: pushes and retries are told of only where the topic asks for it.
+// eventsOnRequest: a topic that asks for pushes and retries tells of these, and of nothing else.
 func eventsOnRequest(s *harness) {
 	s.tells(punctual.EventPushed | punctual.EventRetried)
 	bad := order("bad", -1)

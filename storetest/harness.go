@@ -101,7 +101,7 @@ func (s *harness) now() time.Time {
 	return t
 }
 
-// reopen closes the store and opens its data again, or skips the case.
+// reopen ends the store and opens its data again (Reopen), or skips the case.
 func (s *harness) reopen() {
 	s.Helper()
 	if s.opener.reopen == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// isolationCases: does a topic delay another one that has a backlog, a waiting claim or a purge under way?
+// isolationCases: does a topic that has a backlog, a waiting claim or a purge under way delay another one?
 func isolationCases() []testCase {
 	return []testCase{
 		{"beside a claim that waits", p14, isolatedFromWait},
@@ -64,7 +64,7 @@ func (s *harness) otherTopicWorks(id, beside string) (slowest time.Duration) {
 // otherTopicIsNotDelayed works with mails while something disturbs the store. disturb begins the disturbance and returns a channel that
 // receives a value when it has ended; for a disturbance that does not end by itself the channel is nil, and delayRounds rounds are made.
 // Each round is compared with the same round on a store of its own that nothing disturbs. On a loaded machine both are slow, and one may
-// be slower by chance, so the case fails only when there is a delay in each of delayTries disturbances.
+// be slower by chance, so a delay fails the case only when there is one in each of delayTries disturbances.
 func (s *harness) otherTopicIsNotDelayed(beside string, disturb func() <-chan error) {
 	s.Helper()
 	undisturbed := newHarness(s.T, s.promise, s.opener)

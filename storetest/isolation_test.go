@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/internal/mutants"
 )
 
-// heldUp is memstore on a machine where each call takes a while, and in which a call may hold the others up.
+// heldUp is memstore on a machine where each push, claim, settlement and purge may take a while, and may hold the others of these up.
 type heldUp struct {
 	*memstore.Store
 	each, purge time.Duration // how long a push, claim or settlement keeps the other calls out, and how long a purge does

@@ -43,8 +43,8 @@ import (
 // Close must not fail the test.
 type Open func(t *testing.T, clock storekit.Clock) punctual.Store
 
-// Reopen closes old, which reads its time from clock, and opens the same data again
-// on the same clock, as a restarted process would.
+// Reopen ends old, which reads its time from clock, and opens the same data again on the same clock, as a restarted process would. It
+// closes old, or leaves old as a kill would leave it. For a client of a server it may end the server in place of old, and return old.
 type Reopen func(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store
 
 // Option adjusts a suite to a store.
@@ -62,8 +62,8 @@ type Options struct {
 	LossyClaims bool
 }
 
-// WithReopen tells the suite how to reopen a durable store. Run then adds the cases of group
-// "reopen", and random.Run reopens in the middle of its histories.
+// WithReopen tells the suite how to reopen a durable store. Without it Run skips the cases of group "reopen" and what other
+// cases check of a store that was opened anew. With it random.Run reopens in the middle of its histories.
 func WithReopen(r Reopen) Option {
 	return func(o *Options) { o.Reopen = r }
 }
@@ -136,7 +136,8 @@ func reopenIn(t *testing.T, r Reopen) func(punctual.Store, storekit.Clock) punct
 	return func(old punctual.Store, clock storekit.Clock) punctual.Store { return r(t, old, clock) }
 }
 
-// groups lists the cases by the question that a reader has; each group is one file.
+// groups lists the cases by the question that a reader has. Each group is one file, and finished_list.go and survey.go have further
+// cases of the groups finished and inspect.
 func groups() []group {
 	return []group{
 		{"push", pushCases()},

@@ -17,7 +17,7 @@ import (
 
 type contextKey struct{}
 
-// derive returns contexts that a handler may make of its own.
+// derive returns the context of a handler, and contexts that the handler may derive from it.
 func derive(ctx context.Context) map[string]context.Context {
 	withCancel, cancel := context.WithCancel(ctx)
 	withTimeout, cancelTimeout := context.WithTimeout(context.WithValue(ctx, contextKey{}, "own"), 24*time.Hour)

@@ -238,7 +238,7 @@ func TestWorkerLosesNoFollowUpWithAnAnswer(t *testing.T) {
 	})
 }
 
-// TestWorkerSendsLargeFollowUpsInParts: the follow-ups of the settlements of one call have at most 4 MiB, however many wait.
+// TestWorkerSendsLargeFollowUpsInParts: the follow-ups of several settlements in one call have at most 4 MiB, however many wait.
 func TestWorkerSendsLargeFollowUpsInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

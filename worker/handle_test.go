@@ -399,7 +399,7 @@ func TestWorkerBearsAStoreThatGivesTooMany(t *testing.T) {
 	})
 }
 
-// generousStore gives five times as many messages as it is asked for.
+// generousStore gives up to five times as many messages as it is asked for.
 type generousStore struct{ *spyStore }
 
 func (s *generousStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
@@ -467,7 +467,7 @@ func TestWorkerGivesUpSettlingWhenTheLeaseEnds(t *testing.T) {
 	}
 }
 
-// hangingStore does not answer a Settle before until, except by the end of ctx.
+// hangingStore does not answer a Settle that begins before until, except by the end of ctx.
 type hangingStore struct {
 	*spyStore
 	until time.Time

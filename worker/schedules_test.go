@@ -13,7 +13,7 @@ import (
 )
 
 // TestSchedulesOption: a worker stores the occurrences of the schedules of its topics when told to, and only then. Two of them
-// share the work, and the observer hears of each time once.
+// share the work, and their observers together hear of each time once.
 func TestSchedulesOption(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -99,8 +99,8 @@ func TestWorkerSurvivesManyGoexits(t *testing.T) {
 	})
 }
 
-// TestWorkerSettlesOnceThoughAnswersGetLost: the first try took effect and its answer got lost. Another try gets a
-// definite error, which says nothing about the first. A later ErrLeaseLost shows that the first try took effect.
+// TestWorkerSettlesOnceThoughAnswersGetLost: the first try took effect and its answer got lost. In one case the next try gets a
+// definite error, which says nothing about the first. An ErrLeaseLost after that shows that the first try took effect.
 func TestWorkerSettlesOnceThoughAnswersGetLost(t *testing.T) {
 	for name, second := range map[string]error{"at once": nil, "after a definite error": punctual.ErrOverloaded} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // Ack says what became of a message that a listener got. With true the message is finished. With false it is delivered again
 // at once; when its retries are used up it is discarded, so that it is dead with punctual.ReasonDiscarded.
 //
-// Ack may be called until the message is delivered again, also after the listener has returned, and by another controller or
+// Ack may be called until the message is delivered again or given up, also after the listener has returned, and by another controller or
 // process. As in the original it has no result, so errors are logged; Settle returns them.
 func (p *DelayQueueController) Ack(msg DelayMsg, tf bool) {
 	if err := p.Settle(msg, tf); err != nil {

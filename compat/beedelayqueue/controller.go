@@ -30,7 +30,8 @@ type RedisConfig struct {
 // controllers, in one process or in many, share topics without a lock. All methods are safe for
 // concurrent use, also from a listener, except that Close waits for listeners.
 //
-// Methods without a context return within about ten seconds. If Redis has not answered by then, they return an error that says so.
+// Methods without a context return within about ten seconds. If Redis has not answered by then, they return an error that says so, or
+// log it where they have no result.
 type DelayQueueController struct {
 	connect func(ctx context.Context) (*connection, error)
 	// connected is set once: by NewDelayQueueControllerOnStore, or by the goroutine whose element is in connecting, which has room
@@ -164,9 +165,9 @@ func (p *DelayQueueController) checkOpen() error {
 func errClosed() error { return fmt.Errorf("the controller: %w", punctual.ErrClosed) }
 
 // Close ends the consuming of all topics, waits for the listeners that run, and lets go of Redis. What is not
-// acknowledged by then is delivered again once its retryTime is over. When ctx ends first, Close waits no longer and
-// returns an error that says how many listeners and claims still run. A second Close returns ErrClosed. A listener that
-// calls Close waits for itself, until ctx ends.
+// acknowledged by then is delivered again once its retryTime is over, while it has retries left. When ctx ends first, Close
+// waits no longer and returns an error that says how many listeners and claims still run. A second Close returns ErrClosed.
+// A listener that calls Close waits for itself, until ctx ends.
 //
 // The original has no such method: its goroutines end with the process.
 func (p *DelayQueueController) Close(ctx context.Context) error {

@@ -23,9 +23,9 @@
 // Each topic is a topic of Punctual, and each message one of its messages. Whatever Punctual has,
 // from the command line to a Worker, works on them. The time until a retry is the lease of a topic,
 // the number of retries its MaxAttempts less one. Nothing renews a lease: a message that is not
-// acknowledged within it is delivered again. One that has been given up is dead, and "punctual dead
-// list --on DAY" shows those of a day.
+// acknowledged within it is delivered again while it has retries left. One that has been given up is
+// dead, and "punctual dead list --on DAY" shows those of a day.
 //
-// For each topic with a listener one goroutine claims messages (consume, in listen.go), and each message has a goroutine that calls the
-// listener. Close ends the claims and waits for all of these goroutines.
+// For each created topic with a listener one goroutine claims messages (consume, in listen.go), and each message has a goroutine that
+// calls the listener. Close ends the claims and waits for all of these goroutines.
 package BeeDelayQueue

@@ -15,9 +15,10 @@ import (
 // original's spelling of message.
 type MassageListener interface {
 	// OnMassage handles a message and calls Ack, before or after it returns. It is called in a goroutine of its own, of which
-	// there are at most a thousand for each topic and controller. As in the original its result means nothing: only Ack
-	// counts. A message that is not acknowledged within the topic's retry time is delivered again, even if OnMassage still
-	// runs. A panic is logged, and the message is delivered again when that time is over.
+	// there are at most a thousand for each topic and controller; those that still run when the topic is created anew do not
+	// count. As in the original its result means nothing: only Ack counts. A message that is not acknowledged within the topic's
+	// retry time is delivered again while it has retries left, even if OnMassage still runs. A panic is logged, and the message is
+	// delivered again when that time is over, or discarded at once when its retries are used up.
 	OnMassage(msg *DelayMsg) bool
 }
 
@@ -196,8 +197,8 @@ func (p *DelayQueueController) giveBackUnstarted(d *punctual.Delivery) {
 	}
 }
 
-// hear calls the listener. When it panics, the message is given back for when its lease would end.
-// So a panic is as good as no Ack, but stands in the message's history.
+// hear calls the listener. When it panics, the message is given back for when its lease would end, or
+// discarded when it has had its retries. So a panic is much like no Ack, but stands in the message's history.
 func (p *DelayQueueController) hear(d *punctual.Delivery, claimed time.Time) {
 	msg := messageOf(d)
 	kept := *msg // a copy, because the listener may change its message

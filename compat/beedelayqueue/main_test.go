@@ -98,7 +98,7 @@ func (h *hearing) next(t *testing.T) *DelayMsg {
 	}
 }
 
-// none fails the test if a message was delivered.
+// none fails the test if a message was delivered that next has not returned.
 func (h *hearing) none(t *testing.T) {
 	t.Helper()
 	select {
@@ -142,7 +142,7 @@ func get(t *testing.T, p *DelayQueueController, topic, id string) punctual.Info 
 	return m
 }
 
-// gone fails the test unless the message is finished and not dead either.
+// gone fails the test if the message is still there, be it dead.
 func gone(t *testing.T, p *DelayQueueController, topic, id string) {
 	t.Helper()
 	if m, err := inspect(t, p).Get(t.Context(), topic, id); !errors.Is(err, punctual.ErrNotFound) {

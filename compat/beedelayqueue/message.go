@@ -12,8 +12,9 @@ import (
 
 // DelayMsg is a message as a listener gets it. Its JSON is that of the original, with Token added.
 type DelayMsg struct {
-	// Id names the message within its topic, as in 20210826-042-1629936000123456-0001. It is made of the local date,
-	// the last three digits of the pushing process's number, Unix microseconds, and four digits that count.
+	// Id names the message within its topic. An ID that Push has made, as in 20210826-042-1629936000123456-0001, consists of the local
+	// date, the last three digits of the pushing process's number, Unix microseconds, and four digits that count. A message that
+	// "punctual import" has taken over keeps the ID that it had, or gets a hash of it if no message can have that ID.
 	Id string `json:"id"`
 	// Topic is the topic of the message.
 	Topic string `json:"topic"`
@@ -104,7 +105,7 @@ func dueAt(execTime int64) (punctual.When, error) {
 
 // Remove takes back a message that was pushed. The readme of the original promises that, but its code has no such call. Nil
 // means that the message will never be delivered. punctual.ErrLeased means that a listener has the message, which will not be
-// delivered again. punctual.ErrNotFound means that there is no such message, or that it was discarded.
+// delivered again. punctual.ErrNotFound means that there is no such message, or that it was given up.
 func (p *DelayQueueController) Remove(topic, id string) error {
 	ctx, end := context.WithTimeout(context.Background(), callTimeout)
 	defer end()

@@ -18,7 +18,7 @@ type topic struct {
 	mistake error
 	// configured is set once the store has the settings. Guarded by DelayQueueController.mu.
 	configured bool
-	// end ends the goroutine that consumes; nil when there is none. Guarded by
+	// end ends the goroutine that consumes; nil before there is one, and after stop. Guarded by
 	// DelayQueueController.mu.
 	end context.CancelFunc
 }

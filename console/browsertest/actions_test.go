@@ -56,7 +56,8 @@ func (r *rig) accepted(what string) {
 	}
 }
 
-// Each page shows something of what is in the store. The bars of the page Ahead lead to topics, and those to messages.
+// Each page shows its own text, which for most pages is something of what is in the store. The rows of the table below a picture of the page
+// Ahead lead to topics, and those to messages.
 func TestPages(t *testing.T) {
 	overStores(t, func(t *testing.T, s punctual.Store) {
 		r := newRig(t, s, nil)
@@ -85,8 +86,8 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// Messages are pushed, rescheduled and cancelled with the console's forms in the browser, one by one and several at once. The test then reads
-// them from the store.
+// A message is pushed with the console's forms in the browser, and messages are rescheduled and cancelled, one by one and several at once. The
+// test then reads them from the store.
 func TestActionsOnMessages(t *testing.T) { overStores(t, actionsOnMessages) }
 
 func actionsOnMessages(t *testing.T, s punctual.Store) {

@@ -44,8 +44,8 @@ func newAxe(t *testing.T) axe {
 	return axe(text)
 }
 
-// check opens all details of the page that is shown and has axe-core examine the page. Each violation fails the test, and so does a page that is
-// wider than the screen.
+// check opens all details in the main part of the page that is shown and has axe-core examine the page. Each violation fails the test, and so
+// does a page that is wider than the screen.
 func (a axe) check(r *rig, what string, width int64) {
 	r.t.Helper()
 	r.run(`document.querySelectorAll("main details").forEach(d => d.open = true)`)

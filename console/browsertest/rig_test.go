@@ -90,7 +90,8 @@ type rig struct {
 	asked int      // guarded by mu: how many requests the browser has made
 }
 
-// newRig opens a console with these options over a store, and an empty tab. What the browser complains of fails the test at its end.
+// newRig opens a console with these options over a store, and an empty tab. What the browser complains of fails the test at its
+// end, unless forgive has removed it.
 func newRig(t *testing.T, s punctual.Store, o *console.Options) *rig {
 	t.Helper()
 	if o == nil {

@@ -218,7 +218,7 @@ func (s *shop) attempts() {
 	}
 }
 
-// ahead pushes the messages that are due from now on, and seven that are leased now.
+// ahead pushes the messages that are due from now on, a report of today that may be due already, and seven messages that are leased now.
 func (s *shop) ahead() {
 	s.t.Helper()
 	s.clock.Set(s.now.Add(-10 * time.Minute))

@@ -25,7 +25,8 @@ var (
 	postgres *pgrig.Server
 )
 
-// stores returns the kinds of store over which the tests run. A test of something that is the same over every store uses the first kind.
+// stores returns the kinds of store over which the tests run. A test of something that is the same over every store uses the
+// first kind, or a store in memory.
 func stores() []string {
 	if *storeFlag == "all" {
 		return []string{"mem", "disk", "redis", "postgres"}
@@ -140,7 +141,7 @@ func newTroubled(s punctual.Store) *troubled {
 	return &troubled{Store: s, Inspector: must(punctual.As[punctual.Inspector](s))}
 }
 
-// set makes calls slow, or makes them fail, from now on.
+// set says how slow calls are, and whether they fail, from now on.
 func (s *troubled) set(slow time.Duration, fails bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +155,7 @@ func (s *troubled) called() int {
 	return s.calls
 }
 
-// pass counts a call, waits as long as the store is slow, and returns errTrouble if the store fails.
+// pass counts a call, waits for the duration slow, and returns errTrouble if the store fails.
 func (s *troubled) pass(ctx context.Context) error {
 	s.mu.Lock()
 	slow, fails := s.slow, s.fails

@@ -75,7 +75,7 @@ func writeFile(t *tar.Writer, f File, alive func() error) (err error) {
 // block is the unit of a tar archive. A file has one block for its header, and whole blocks for its content.
 const block = 512
 
-// step is how many bytes are written between two calls of alive.
+// step is how many bytes are written between two calls of alive at most.
 const step = 1 << 20
 
 // Backup has a store archive itself and unpacks the archive into dir. It keeps the promises of punctual.Backuper.Backup.

@@ -47,7 +47,7 @@ func (b *backlog[T]) put(item T, size int) bool {
 	}
 }
 
-// close makes err the error that take returns with the last items; no items may follow.
+// close makes err the error that take returns with the last items, or once they were taken; no items may follow.
 func (b *backlog[T]) close(err error) {
 	b.mu.Lock()
 	b.err = err
@@ -63,8 +63,8 @@ func (b *backlog[T]) abandon() {
 	wake(b.room)
 }
 
-// take waits until there are items and returns all of them. With the last items it returns the error that was given to close.
-// When ctx has ended it returns no items and the error of ctx.
+// take waits until there are items and returns all of them. After close it returns the error that was given to close, with the items that
+// are left, if any. When ctx has ended it returns no items and the error of ctx.
 func (b *backlog[T]) take(ctx context.Context) ([]T, error) {
 	for {
 		if err := ctx.Err(); err != nil {

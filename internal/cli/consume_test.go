@@ -296,7 +296,7 @@ func TestKilledProcessesStartNoMore(t *testing.T) {
 	}
 }
 
-// A retry moves the due time, while the first due time stays, and with it the lateness in all.
+// A retry moves the due time, while the first due time stays, from which the lateness in all is counted.
 func TestConsumeTellsTheLatenessInAll(t *testing.T) {
 	r := newRig(t)
 	r.run("topic", "set", "t", "--backoff", "2m").ok()
@@ -307,7 +307,7 @@ func TestConsumeTellsTheLatenessInAll(t *testing.T) {
 	r.run("consume", "t", "--count", "1").ok().contains(`"due":"2026-11-20T10:02:00.000Z","first_due":"2026-11-20T10:00:00.000Z"`, `"late_ms":5,"total_late_ms":120005`, `"attempt":2`)
 }
 
-// For a finished message get shows how it ended, when, and how late it was delivered, if the topic keeps finished records.
+// If the topic keeps finished records, get shows of a finished message how it ended and when, and if it was delivered, how late.
 func TestGetTellsOfFinishedMessages(t *testing.T) {
 	r := newRig(t)
 	r.run("topic", "set", "t", "--finished-retention", "30d").ok()

@@ -273,7 +273,7 @@ func (c *copier) run(ctx context.Context) error {
 	err := c.copyAll(ctx)
 	c.bar.Stop(err)
 	if err != nil {
-		return soFar(err, true, "messages copied before that: %d; repeat the command to go on", c.done) // settings were, at least
+		return soFar(err, true, "messages copied before that: %d; repeat the command to go on", c.done) // settings may have been changed even if no message was copied
 	}
 	return c.show(false)
 }

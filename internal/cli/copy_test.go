@@ -115,7 +115,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// A message that is dead in FROM and live in TO stays as it is in TO, also when it is due there. The counts say that TO has fewer.
+// If TO has another live message with the ID of one that is dead in FROM, that message stays as it is, also when it is due. The counts say
+// that TO has fewer.
 func TestCopyKeepsALiveMessageOfADeadOne(t *testing.T) {
 	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	house(t, from)

@@ -115,8 +115,8 @@ func topicAndIDs(ctx context.Context, i punctual.Inspector, given string, args [
 	return topic, ids, nil
 }
 
-// requeueAll requeues the dead messages of a topic, or of every topic, in pages. It leaves alone messages that die after the millisecond
-// in which it has begun, so that one that dies again is requeued only once.
+// requeueAll requeues the dead messages of a topic, or of every topic but the audit log, in pages. It leaves alone messages that die after
+// the millisecond in which it has begun, so that one that dies again is requeued only once.
 func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.Store, args []string, f *requeueFlags, c change) error {
 	dead := part{topic: strings.Join(append(args, f.topic), "")}
 	var err error

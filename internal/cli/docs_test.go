@@ -191,7 +191,7 @@ func leaves(c *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// Each example of JSON in the pages is what one of the shapes prints, and each shape has an example.
+// Each example of JSON in the pages, unless {…} abridges it, is what one of the shapes prints, and each shape has an example.
 func TestDocsHaveTheShapes(t *testing.T) {
 	docs := readDocs(t)
 	examples := regexp.MustCompile("(?m)`(\\{\".*\\})`|^(\\{\".*\\})$").FindAllStringSubmatch(docs, -1)

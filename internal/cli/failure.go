@@ -84,7 +84,7 @@ const (
 	codeNoStore    = "no_store"    // there is no store, and the command does not create one
 	codeOutput     = "output"      // standard output could not be written
 	codeProblems   = "problems"    // a check or doctor found problems, a demo a broken promise, or a copy lacks messages
-	codeSomeFailed = "some_failed" // some of many items failed
+	codeSomeFailed = "some_failed" // at least one of the items failed
 )
 
 // failure is an error whose code and exit code the command line has chosen.

@@ -101,7 +101,8 @@ func TestAnErrorBehindChangesIsNotDefinite(t *testing.T) {
 	r.run("cancel", "a", "b", "c", "--json").exits(exitError, `ID \"b\"`, "by the test", "IDs done before that: 2").failsWith("no_space", false).
 		printsJSON(`{"id":"a","topic":"t","outcome":"cancelled"}`, `{"id":"c","topic":"t","outcome":"cancelled"}`)
 
-	// An outcome that is not the wished one is definite only if nothing was changed.
+	// An outcome that is not the wished one is definite only if no ID had the wished outcome. A cancel that finds the message leased is
+	// definite, too, although the store notes it.
 	r = newRig(t)
 	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
 	r.run("cancel", "none", "too", "--json").exits(exitUnwished).failsWith("not_found", true)

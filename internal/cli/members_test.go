@@ -248,7 +248,7 @@ func (r *rig) settle(d punctual.Delivery, verb punctual.Verb) {
 	}
 }
 
-// printTopics runs the commands about topics.
+// printTopics runs the commands about topics, and check.
 func printTopics(t *testing.T, keep func(string, ...result)) {
 	r := newRig(t)
 	keep("topic set", r.run("topic", "set", "t", "--lease", "1m", "--json").ok())
@@ -268,7 +268,7 @@ func printTopics(t *testing.T, keep func(string, ...result)) {
 	keep("topic delete", r.run("topic", "delete", "t", "--yes", "--json").ok())
 }
 
-// printStores runs the commands about a store as a whole.
+// printStores runs clock, doctor, backup and copy, which are about a store as a whole.
 func printStores(t *testing.T, keep func(string, ...result)) {
 	dir := filepath.Join(t.TempDir(), "store")
 	ahead, err := diskstore.Open(dir, &diskstore.Options{Clock: storekit.NewManualClock(time.Now().AddDate(10, 0, 0))})

@@ -123,8 +123,9 @@ func TestNewFindsTheLibrary(t *testing.T) {
 	}
 }
 
-// The program of the library is examples/notify, which the README shows. Every program that punctual new writes is built and run: the
-// first attempt fails, and the second one is answered. Where there is a server, it then has the message no more.
+// The program of the library is examples/notify, which the README shows. Every program that punctual new writes is run if its language is
+// installed, and one in Go is built before: the first attempt fails, and the second one is answered. Where there is a server, it then has
+// the message no more.
 func TestNewProgramsRun(t *testing.T) {
 	t.Parallel() // it waits for processes
 	if text, err := os.ReadFile("../../examples/notify/main.go"); err != nil || string(text) != scaffold.Template("main.go") {

@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/scaffold"
 )
 
-// The pages for users show commands and code, which are tried here as a reader would.
+// The pages for users show commands and code. Those that the tests of this file name are tried as a reader would.
 
 // pageText is a page of docs.
 func pageText(t *testing.T, name string) string {
@@ -34,7 +34,7 @@ func codeOf(page, language string) (blocks []string) {
 	return blocks
 }
 
-// The commands of the quick start, typed one after the other in one directory, succeed and print what the page says.
+// The commands of the quick start, except the last one, typed one after the other in one directory, succeed and print what the page says.
 func TestQuickStartCommands(t *testing.T) {
 	t.Parallel() // it waits for processes
 	var commands []string
@@ -78,7 +78,7 @@ func TestWorkersInDocuments(t *testing.T) {
 	wantAcked(t, url)
 }
 
-// snippetHead is put before code that is not a whole file. It declares the names that the pages use.
+// snippetHead is put before code that is not a whole file. It imports the packages that the pages use, and declares closeOrder.
 const snippetHead = `package page
 
 import (

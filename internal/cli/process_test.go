@@ -76,7 +76,7 @@ func (s *shell) startCommand(cmd *exec.Cmd) *process {
 	}
 	s.t.Cleanup(func() {
 		if !p.ended {
-			_ = p.cmd.Process.Kill() // the test has failed already
+			_ = p.cmd.Process.Kill() // the test has failed, or leaves the end of the process to this function
 			_ = p.cmd.Wait()
 		}
 	})

@@ -225,7 +225,7 @@ func TestPushLinesDoNotWaitForMore(t *testing.T) {
 	}
 }
 
-// A body may be any JSON value; what is not text is kept as it is written.
+// A body may be any JSON value except null; what is not text is kept as it is written.
 func TestPushLinesTakeJSONValues(t *testing.T) {
 	r := newRig(t)
 	bodies := []struct{ text, want string }{

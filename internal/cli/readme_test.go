@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// newcomer is a variable. When it is set, TestReadmeCommands carries out each command as it stands, the clone, the demo and the
-// installation included. 'make newcomer' sets it.
+// newcomer is a variable. When it is set, TestReadmeCommands carries out each command, the clone, the demo and the installation included.
+// Only the address of the server is another one, and git clones this directory. 'make newcomer' sets the variable.
 const newcomer = "PUNCTUAL_NEWCOMER"
 
 // The README's commands, typed into a shell one after the other in an empty directory, do what the page says. Without
@@ -66,7 +66,8 @@ func printsInOrder(t *testing.T, out string, wanted ...string) {
 	}
 }
 
-// typeInto runs the commands of a page in dir, and returns what they print. Behind the output of each stands its exit code, as in <0>.
+// typeInto runs the commands of a page in dir, and returns what they print. Behind the output of each stands its exit code, as in <0>, or
+// for a server and for kill that of the wait which follows.
 func typeInto(t *testing.T, dir string, commands []string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // another program may listen on 7878

@@ -42,8 +42,8 @@ type rig struct {
 	clock *storekit.ManualClock
 	in    io.Reader
 	env   map[string]string
-	// amended, if not nil, is called when messages were changed by their IDs, before the command gets the answer. If amended returns
-	// an error, the command gets that.
+	// amended, if not nil, is called when the store has answered changes of messages by their IDs, before the command gets the answer. If
+	// amended returns an error, the command gets that.
 	amended func(as []punctual.Amendment) error
 	// outcome, if not nil, may change what the command is told of an amendment.
 	outcome func(a punctual.Amendment, out *punctual.Amended)
@@ -261,7 +261,7 @@ func (r *rig) claim(topic string, n int) []punctual.Delivery {
 	return ds
 }
 
-// kill makes the due message of a topic dead.
+// kill makes one due message of a topic dead.
 func (r *rig) kill(topic string) {
 	r.t.Helper()
 	d := r.claim(topic, 1)[0]

@@ -287,7 +287,8 @@ func withoutPassword(store string) string {
 	return u.Redacted()
 }
 
-// showServing prints where the server listens, and without --json also calls to try and where the console is.
+// showServing prints where the server listens, and without --json also calls to try. Without --json it also prints where the console is, if
+// there is one and the first address is no unix socket.
 func (a *app) showServing(listeners []net.Listener, f *runFlags) error {
 	scheme := "http://"
 	if f.tls.Cert != "" {

@@ -96,7 +96,7 @@ func TestColonAtTheEndOfAValue(t *testing.T) {
 	newRig(t).run("serve", "--config", file, "--print-config").ok().contains("store: 'mem:'")
 }
 
-// For a flag whose default is written as 0 or left empty, --print-config says which value that stands for.
+// For a flag whose default is written as 0 or left empty and stands for another value, --print-config says which value that is.
 func TestPrintedDefaults(t *testing.T) {
 	out := newRig(t).run("serve", "--print-config").ok().contains("# from: default, which is 1 MiB\n# max-body:\n", "# from: default, which is 30s\n# drain:\n", "# from: default, which is 16384\n# max-connections:\n").out
 	for _, zero := range []string{": 0\n", ": 0s\n"} {

@@ -17,7 +17,7 @@ var kubernetes = []string{
 	"PUNCTUAL_STORE_SERVICE_HOST=10.96.0.8", "PUNCTUAL_STORE_SERVICE_PORT=6379", "PUNCTUAL_STORE_PORT=tcp://10.96.0.8:6379", "PUNCTUAL_STORE_PORT_53_UDP_ADDR=10.96.0.8",
 }
 
-// Commands refuse a variable whose name is nearly a known one; push and serve are tried.
+// Commands refuse a variable that has a value and a name which is nearly a known one; push and serve are tried.
 func TestMistypedVariables(t *testing.T) {
 	for name, meant := range map[string]string{
 		"PUNCTUAL_STRE": "PUNCTUAL_STORE", "PUNCTUAL_SOTRE": "PUNCTUAL_STORE", "PUNCTUAL_TOKNE_FILE": "PUNCTUAL_TOKEN_FILE", "PUNCTUAL_LITSEN": "PUNCTUAL_LISTEN",

@@ -1,5 +1,5 @@
 // Package crontab reads the files of cron. It guesses nothing: a line that means something which a schedule does not mean is a
-// problem, with the line's number and what to do instead.
+// problem, with the line's number and, where there is something, what to do instead.
 package crontab
 
 import (
@@ -17,11 +17,11 @@ type Entry struct {
 	// Line is the number of the line, from 1.
 	Line int
 	// Name is made from the command and its user, so that it stays the same when lines are moved or their times are changed. Where
-	// the same command stands in several lines, the names from the second one on end with a number: "-2".
+	// the same command of the same user stands in several lines, the names from the second one on end with a number: "-2".
 	Name string
-	// Spec is the expression, Zone the zone of a CRON_TZ line before it; empty without one.
+	// Spec is the expression, Zone the zone of the last CRON_TZ line before it; empty without one.
 	Spec, Zone string
-	// Command is the text behind the times, and User who runs it, in the form that has one.
+	// Command is the text behind the times, or behind the user in the form that has one, and User who runs it there.
 	Command, User string
 }
 

@@ -21,7 +21,7 @@ var (
 	now   = storekit.Millis(clock)
 	// between lies in the millisecond that begins now, so that a decision at this time shows which way times are rounded.
 	between = clock.Add(500 * time.Microsecond)
-	// late is so close to MaxDue that every delay of the tables ends behind it.
+	// late is so close to MaxDue that every delay which the tables count from it ends behind MaxDue.
 	late = punctual.MaxDue.Add(-30 * time.Second)
 )
 
@@ -699,7 +699,7 @@ func relative(ms int64) string {
 	}
 }
 
-// short is a duration without units that are zero.
+// short is a duration without the minutes and seconds at its end that are zero.
 func short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

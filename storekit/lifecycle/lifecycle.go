@@ -4,8 +4,8 @@
 // A store brings the facts of a message and the settings of its topic, calls one function, and carries out the [Decision]:
 // it moves the message to the Place, appends the failure to the history, and writes the facts, which the function has
 // changed. Every function is pure: it does no I/O, keeps no state, reads no clock, and allocates only for errors and for
-// texts that it has to shorten. Chance comes in by the jitter of a backoff alone. Functions may be called concurrently for
-// different messages; the caller keeps others away from one message while it is decided on.
+// texts that it has to shorten or to make valid UTF-8. Chance comes in by the jitter of a backoff alone. Functions may be
+// called concurrently for different messages; the caller keeps others away from one message while it is decided on.
 //
 // Times are Unix milliseconds by the store's clock, and lengths are milliseconds rounded up. The parameter now is one
 // reading of that clock. Where a delay counts from now it is a time.Time, as finely as the store knows it.

@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// The rules that a promise names, written by hand, so that they do not stand or fall with a renewed decisions.txt.
+// The rules that a promise names, and a few others, written by hand, so that they do not stand or fall with a renewed decisions.txt.
 
 func settle(m *lifecycle.Message, v punctual.Verb, delay time.Duration) (lifecycle.Decision, error) {
 	x := punctual.Settlement{Topic: "orders", ID: "a", Token: m.Token, Verb: v, Delay: delay, Error: "broken"}

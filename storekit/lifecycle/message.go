@@ -17,7 +17,8 @@ type Message struct {
 	DropExpired bool // an expired message is dropped instead of becoming dead
 	// Remember is how long the ID is remembered when the message finishes; 0 follows the topic's DedupeWindow.
 	Remember int64
-	// Attempts counts the deliveries that were not given back; MaxAttempts bounds them, and 0 follows the topic's setting.
+	// Attempts counts the deliveries since the push or the last requeue that were not given back; MaxAttempts bounds them, and 0
+	// follows the topic's setting.
 	Attempts, MaxAttempts int
 	// Token is that of the last lease, and LeaseUntil its end. They stay when the lease runs out, because its holder may
 	// still settle until somebody else claims the message. Token 0 means that there is no lease; LeaseUntil is 0 then.

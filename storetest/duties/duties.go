@@ -23,7 +23,7 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Run runs every case over one store by the real clock. It takes some seconds.
+// Run runs every case of copies and of forwarded follow-ups over one store by the real clock. It takes some seconds.
 func Run(t *testing.T, open storetest.Open) {
 	store := open(t, nil)
 	if _, err := punctual.As[punctual.TopicNamer](store); err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Processes that do duties and are killed. A child process does them over a wrapper of the store, which tells the parent process when
-// the stage has come at which the child is to be killed, and goes no further.
+// Processes that do duties and are killed. A child process that is to be killed at a stage does them over a wrapper of the store, which
+// tells the parent process when the stage has come, and goes no further.
 
 // stage is the moment at which a process is killed, and what has to be true then.
 type stage struct {
@@ -323,7 +323,7 @@ func killAtRandom(t *testing.T, test, address string, open Opener) {
 }
 
 // storm pushes and cancels messages, and does the duties meanwhile, until the process is killed. It writes down each push and each
-// cancel before it makes the call, and its answer unless that leaves open whether the call was carried out.
+// cancel before it makes the call, and its answer if that says that the message was stored, cancelled or gone already.
 func storm(t *testing.T, c ledger.Child, store punctual.Store) {
 	b := newBench(t, store, killTopic)
 	file, err := os.OpenFile(c.Journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

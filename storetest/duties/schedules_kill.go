@@ -18,13 +18,13 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Processes that do the duty of schedules and are killed. Each runs the duty, claims and acks occurrences, and changes the
-// definition of one of the schedules now and then, until it is killed. ledger.Occurrences then judges the answers that the
-// processes have written down.
+// Processes that do the duty of schedules and are killed. Each that is killed at random runs the duty, claims and acks occurrences, and
+// changes the definition of one of the schedules now and then. ledger.Occurrences then judges the answers that these processes have
+// written down.
 
 const (
-	// killedSchedules is how many schedules there are. Each has a time in every second, spread over the second, so that a tick is due
-	// about every 17 ms.
+	// killedSchedules is how many schedules there are. Each but the first, whose definition changes, has a time in every second, spread
+	// over the second, so that a tick is due about every 17 ms.
 	killedSchedules = 60
 	// ticked is the Child.Program of such a process.
 	ticked = "ticks"
@@ -149,13 +149,17 @@ func killTickAt(t *testing.T, test string, s stage, address string, open Opener)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, problem := range told.Judge(info, time.Now()) {
+		now, err := b.store.Now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range told.Judge(info, now) {
 			t.Error(problem)
 		}
 	})
 }
 
-// judgeTicks does the duty until nothing is left to be decided, and judges each schedule.
+// judgeTicks does the duty until no time has been left undecided for more than two seconds, and judges each schedule.
 func judgeTicks(b *bench, journal string, rounds int) {
 	told := readTicks(b, journal)
 	stop := runDuty(b.store, killTopic)
@@ -220,8 +224,9 @@ func (t *ticksTold) met(id string, created int64) {
 
 // tickLine is a line of the journal of runTicks.
 type tickLine struct {
-	// What is putting, put, met or left. A process writes putting before a call that puts a schedule, and put after it. met is an
-	// occurrence that was delivered, and left a schedule whose tick was leased to another process when that was killed.
+	// What is putting, put, met or left. A process writes putting before a call that puts a schedule, and put after it if it
+	// succeeded. met is an occurrence that was delivered, and left a schedule whose tick was leased to another process when that was
+	// killed.
 	What string
 	// Name is that of the schedule, or with met the ID of the occurrence.
 	Name string

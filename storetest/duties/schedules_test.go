@@ -17,5 +17,5 @@ func openMemory(t *testing.T, clock storekit.Clock) punctual.Store {
 
 func TestSchedulesOverMemory(t *testing.T) { duties.RunSchedules(t, openMemory) }
 
-// TestSlowScheduleEverySecond has a schedule for each second of a day.
+// TestSlowScheduleEverySecond has a schedule come in each second of a simulated day, unless the environment says for how long.
 func TestSlowScheduleEverySecond(t *testing.T) { duties.RunEverySecond(t, openMemory, 86_400) }

@@ -54,7 +54,7 @@ func (t *tally) cancelled(id string, err error) {
 	})
 }
 
-// settled waits until nothing is left in the topic and judges what each group has.
+// settled waits until all that is left in the topic is dead, and judges what each group has.
 func (t *tally) settled(b *bench, groups []string) {
 	b.Helper()
 	b.until(promise.P1, "nothing is left to copy", func() bool {

@@ -33,8 +33,8 @@ func (c *ShiftedClock) After(t time.Time) (<-chan time.Time, func()) {
 const allDue = 100 * time.Hour
 
 // Audit compares all that a store holds with the history. It reads everything and makes everything due by shifting
-// the clock that the store runs on. Then it has everything delivered and acked, and reads again. An error is for a
-// store that cannot be read; what is wrong with its content is among the ledger's problems.
+// the clock that the store runs on. Then it has all that is not dead delivered and acked, or ended, and reads again. An
+// error is for a call that failed; what is wrong with the store's content is among the ledger's problems.
 func (l *Ledger) Audit(ctx context.Context, s punctual.Store, process int64, clock *ShiftedClock) error {
 	rec := NewRecorder(s, process, clock.Now, l.Add)
 	if err := l.checkStore(ctx, s); err != nil {
@@ -80,7 +80,7 @@ func unpaused(ctx context.Context, rec *Recorder) (topics []string, err error) {
 // drainWait is how long a store may take to end what it does not deliver any more.
 const drainWait = time.Minute
 
-// drain claims and acks all messages. A store may end those whose attempts are used up, or that have expired, a while
+// drain claims and acks all messages that are not dead. A store may end those whose attempts are used up, or that have expired, a while
 // after the claim that found them. What is due and neither delivered nor ended by then never will be. A store that is
 // known to be damaged is not waited for.
 func (l *Ledger) drain(ctx context.Context, rec *Recorder, topics []string) error {

@@ -93,7 +93,8 @@ func (c *call) lostIn(x *call) *call {
 	return &other
 }
 
-// ofItsTopics returns those of the topics that the primary of a failover had. None stands for all, both in topics and in the result.
+// ofItsTopics returns those of the topics that the primary of a failover had. None stands for all in topics and, if topics has none, in
+// the result.
 func (c *call) ofItsTopics(topics []string) []string {
 	if len(c.Topics) == 0 {
 		return topics
@@ -146,7 +147,8 @@ func (in *intern) lapsedFrom(c, s *state) *state {
 }
 
 // confirmed returns the states that follow from s with what a failover may take back of them, for a store with KeepsConfirmed. The
-// answer to a push, an amendment, a purge or a deletion confirms all that came before it for the ID.
+// answer to a push or an amendment that was not refused, and to a purge or a deletion that changed the ID, confirms all that came before
+// it for the ID.
 func (o *op) confirmed(in *intern, s *state, next []*state) []*state {
 	out := make([]*state, 0, len(next))
 	for _, p := range next {

@@ -11,9 +11,9 @@ import (
 
 // A settlement with follow-ups is one step on several IDs, each of which is searched alone. Where the answer was seen, each ID
 // has its part as an op that took effect. Where it was not seen, the parts took effect together or not at all: each state of an ID
-// has a link that says which, and after each search the IDs of the settlement have to agree. A state that contradicts
-// what all states of another ID say is dropped. If all states of one ID say that the settlement took effect, and all of another
-// that it did not, a promise is broken.
+// has a link that says which (for the exceptions see maxLinks and groupOf), and after each search the IDs of the settlement have to
+// agree. A state that contradicts what all states of another ID say is dropped. If all states of one ID say that the settlement took
+// effect, and all of another that it did not, a promise is broken.
 
 // links are the settlements whose answers nobody saw, and that may or may not have taken effect.
 type links struct {
@@ -179,7 +179,8 @@ func followUpRefused(status string) bool {
 }
 
 // linked returns the states with a link that says whether the settlement of the op took effect, without those that say otherwise. Where
-// the op has no group, or its group is not followed, it returns the states as they are.
+// the op has no group, or its group is not followed, it returns the states as they are. A state that has maxLinks links
+// already gets none, and the group is not followed from then on.
 func (o *op) linked(in *intern, states []*state, took bool) []*state {
 	if o.group == 0 || in.links == nil || !in.links.follows(o.group) {
 		return states

@@ -17,7 +17,7 @@ import (
 
 // The ledger judges tests that take a store through faults. It knows nothing of any store. It
 // reads the lines that callers wrote down, one before each call and one after it, and is told of
-// crashes (End, PowerCut, ServerKilled). From these alone it says which promise was broken.
+// crashes (End, PowerCut, ServerKilled). From these it says which promise was broken. Audit alone asks the store itself, too.
 //
 // For each message ID the ledger keeps the set of states in which the ID may be. A call maps a state to
 // the states that may follow, by the contract of the root package. An answer keeps the states
@@ -40,7 +40,7 @@ import (
 
 // A Line is one line of the history of a store.
 type Line struct {
-	// Call is the kind of call: one of the constants that begin with Call.
+	// Call is the kind of line: one of the constants that begin with Call or Line.
 	Call string `json:"c"`
 	// N is the number of the call, the same before and behind it. Its upper 32 bits are the number
 	// of the process that made it.
@@ -57,7 +57,8 @@ type Line struct {
 	Topics []string `json:"o,omitempty"`
 	// Settings are those asked for, or answered.
 	Settings *punctual.Settings `json:"g,omitempty"`
-	// Facts are what the line says of messages. The one fact before a claim is about no message: its Delay is the lease asked for.
+	// Facts are what the line says of messages, or of a topic. The one fact before a claim is about neither: its Delay is the lease
+	// asked for.
 	Facts []Fact `json:"i,omitempty"`
 }
 
@@ -95,7 +96,7 @@ func ProcessOf(n int64) int64 { return n >> 32 }
 // FirstCall returns the number before that of the first call of a process.
 func FirstCall(process int64) int64 { return process << 32 }
 
-// A Fact is what a line says of one message. Times and lengths are in ms.
+// A Fact is what a line says of one message or one topic. Times and lengths are in ms.
 type Fact struct {
 	Topic string `json:"t,omitempty"`
 	ID    string `json:"i,omitempty"`
@@ -109,7 +110,7 @@ type Fact struct {
 	// stands for UseBackoff.
 	Due   int64 `json:"d,omitempty"`
 	Delay int64 `json:"y,omitempty"`
-	// MaxAttempts, ExpireAfter and Drop are those of a push. An answer tells MaxAttempts, Drop and Expires.
+	// MaxAttempts, ExpireAfter and Drop are those of a push. A delivery or a read tells MaxAttempts, Drop and Expires.
 	MaxAttempts int   `json:"m,omitempty"`
 	ExpireAfter int64 `json:"x,omitempty"`
 	Expires     int64 `json:"p,omitempty"`
@@ -128,7 +129,7 @@ type Fact struct {
 	// Failure is the text that a settlement adds to the history, Failures the history that an answer told, each shortened (digest).
 	Failure  string `json:"q,omitempty"`
 	Failures string `json:"f,omitempty"`
-	// State is the one that a read told, the one that a push met, or the one to purge.
+	// State is the one that a read told, the one that a push met, or the one to list or to purge.
 	State  punctual.State       `json:"s,omitempty"`
 	Reason punctual.DeathReason `json:"r,omitempty"`
 	Died   int64                `json:"w,omitempty"`
@@ -176,10 +177,11 @@ const (
 
 // Ledger checks the history of one store through all its crashes. Make one with New.
 type Ledger struct {
-	// Expected are the codes of errors that a call may fail with as a whole. Others are reported.
+	// Expected are the codes of errors that a call may fail with as a whole. Others are reported, except not_found, which is judged as an
+	// answer.
 	Expected []string
 	// Grace is how long after the end of its lease, in ms, a handler may be seen to start. It covers what passes
-	// between the worker's reading of the clock and the first line of the handler. With 0 starts are not checked.
+	// between the worker's reading of the clock and the first line of the handler. With 0 it is not checked when handlers start.
 	Grace int64
 	// Earlier is how long before a claim, in ms, a lease may begin that the claim returns. A store may lease on behalf of a
 	// claim that has returned by the time of the answer, and hand the answer to the next claim of the same process. With 0 a lease
@@ -187,7 +189,7 @@ type Ledger struct {
 	Earlier int64
 	// Anew is for stores that ask a server again when no answer to a claim has come for so long, in ms. Both copies may lease messages.
 	// What the first copy has leased is given back when its answer comes, so the ledger assumes that a claim which took so long
-	// may have leased and given back any message. With 0 nobody asks again.
+	// may have leased and given back any message, unless TellsGivenBack is set. With 0 nobody asks again.
 	Anew int64
 	// GivesBack is for stores where a claim whose context ended may have leased messages. The store gives them back, and
 	// where it never learns what the claim had leased, the leases run out.
@@ -212,15 +214,15 @@ type Ledger struct {
 	done       []*call           // to be checked
 	ids        map[name]*track
 	topics     map[string]*topicHistory
-	leases     map[string]span   // the shortest and the longest lease that a topic ever had by its settings, in ms
+	leases     map[string]span   // the shortest and the longest lease that a topic may ever have had by its settings, in ms
 	unnamed    map[string]*track // messages whose ID nobody was told, by life
 	handlers   handlerHistory
 	links      links
 	told       eventHistory
 	problems   []string
 
-	// Calls acknowledged, deliveries seen, crashes, calls under way at kills and failovers, and IDs given up because too many states
-	// were possible.
+	// Calls acknowledged, deliveries seen, crashes, calls under way at kills and failovers, and IDs given up because there were too many
+	// explanations or overlapping calls.
 	Acknowledged, Deliveries, Crashes, UnderWay, GivenUp int
 }
 
@@ -235,7 +237,7 @@ type call struct {
 	from, to int64                  // lines
 	end      int64                  // clock
 	answer   *Line                  // nil when nobody saw it, or when it says nothing definite
-	lives    map[*Fact]*incarnation // the messages of a push
+	lives    map[*Fact]*incarnation // the messages of a push, and the follow-ups of settlements
 	// groups are the numbers of those settlements of the call whose follow-ups took effect with them or not at all; see links.
 	groups map[*Fact]int64
 	// lost is the failover that took away what this copy of a call did; another copy is the call as it was answered.
@@ -363,8 +365,8 @@ func (c *call) open() *call {
 const mostGivenBack = 4
 
 // givenBack returns copies of a claim that took longer than its leases last, or than Anew. There is one for each time that the claim may
-// have leased messages and given them back, because the leases had run out meanwhile or because a later copy was answered first. The
-// claim may have done so after its answer. The ledger treats each copy as a claim whose answer nobody saw.
+// have leased messages and given them back, because the leases had run out meanwhile or because a later copy was answered first, but no
+// more than mostGivenBack. The claim may have done so after its answer. The ledger treats each copy as a claim whose answer nobody saw.
 func (l *Ledger) givenBack(c *call) (copies []*call) {
 	if c.Call != CallClaim || l.TellsGivenBack {
 		return nil
@@ -398,7 +400,8 @@ func releases(e *Line) *Line {
 }
 
 // toldGivenBack adds a copy of a claim that delivers what the claim said it had leased (GaveBack). It returns the releases, of which
-// nobody was told whether they were done: if they were not, the leases run out.
+// nobody was told whether they were done: if they were not, the leases run out. Where the claim did not say what it had leased, it returns
+// a copy of the claim whose answer nobody saw instead.
 func (l *Ledger) toldGivenBack(c *call) []*call {
 	given := l.gaveBack[c.N]
 	delete(l.gaveBack, c.N)
@@ -555,7 +558,8 @@ func (l *Ledger) PowerCut(at int64) {
 	l.check(true)
 }
 
-// check explains all calls gathered, unless a call or a failover is under way. power tells that a power cut followed them.
+// check explains all calls gathered, unless a call or a failover is under way or a call without a definite answer may still take effect.
+// power tells that a power cut followed them.
 func (l *Ledger) check(power bool) {
 	if len(l.calls)+len(l.indefinite) > 0 || l.failing != nil {
 		return

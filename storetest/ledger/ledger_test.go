@@ -31,7 +31,7 @@ type script struct {
 
 const (
 	firstMillisecond = 1_000_000 // the clock before the first line of a script
-	scriptLease      = 50        // the lease of its claims, in ms
+	scriptLease      = 50        // the lease of most of its claims, in ms
 	scriptTopic      = "a"
 )
 
@@ -96,7 +96,7 @@ func (s *script) push(m Fact) (told Fact) {
 
 func pushAnswer(m Fact, status string) Fact { return Fact{ID: m.ID, Due: m.Due, Status: status} }
 
-// leased returns a delivery of a message by a claim whose answer is the next line.
+// leased returns a delivery of a message by a claim whose answer or LineGaveBack is the next line.
 func (s *script) leased(m Fact, attempt int) Fact {
 	s.token++
 	m.Token, m.Attempt, m.At, m.Until = s.token, attempt, s.at+1, s.at+1+scriptLease
@@ -308,7 +308,7 @@ var soundHistories = map[string]func(s *script){
 		s.gone()
 		s.claim(m, 1)
 	},
-	"an ack comes before the end of its lease and behind it": func(s *script) {
+	"an ack comes behind the end of its lease": func(s *script) {
 		d := s.claim(s.push(message("m")), 1)
 		s.sleep(2 * scriptLease)
 		s.settle(d, punctual.SettleAck, "ok")
@@ -1127,7 +1127,7 @@ func (s *script) judged(failovers bool) []string {
 	return l.Problems()
 }
 
-// TestLedgerKnowsWhatFailoversKeep: the ledger reports a failover that loses what was confirmed.
+// TestLedgerKnowsWhatFailoversKeep: the ledger reports what a failover cannot explain, such as the loss of what was confirmed.
 func TestLedgerKnowsWhatFailoversKeep(t *testing.T) {
 	for name, h := range map[string]struct {
 		promise string

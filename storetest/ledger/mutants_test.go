@@ -62,8 +62,8 @@ var seenAs = map[string]string{
 	"takes a follow-up for one that was pushed long before": promise.P13,
 }
 
-// mutantWorkload runs workloads on a store with a bug until the ledger reports something, eight at most, and then an audit. It returns
-// what the ledger reported.
+// mutantWorkload runs workloads on a store with a bug until the ledger reports something, eight at most, and an audit if it has reported
+// nothing. It returns what the ledger reported.
 func mutantWorkload(t *testing.T, s punctual.Store, clock *ShiftedClock) (problems []string) {
 	l := New(KeepsAll)
 	l.Grace, l.Expected = 1000, []string{"deadline", "canceled"}

@@ -12,8 +12,8 @@ import (
 )
 
 // Occurrences is the rule of the ledger for recurring schedules: each time that the definition of a schedule gives is stored
-// once, and nothing else, whatever was killed, lost or edited meanwhile. It judges one schedule, by what those who put it and
-// those who met its occurrences were told. The zero value is ready. Its methods are safe for concurrent use.
+// once or counted as left out, and nothing else is stored, whatever was killed, lost or edited meanwhile. It judges one schedule, by
+// what those who put it and those who met its occurrences were told. The zero value is ready. Its methods are safe for concurrent use.
 //
 // A put that was answered holds for the times after it. One without an answer may hold or not, until the next put is answered:
 // a time that not all definitions give which may hold then may be stored or not.
@@ -163,7 +163,7 @@ func laterOf(a, b time.Time) time.Time {
 
 // holds tells whether each definition that may have held at a time gives it.
 func (o *Occurrences) holds(t occurrenceTime) bool {
-	first := -1 // the last definition that certainly held at the time
+	first := -1 // the last definition that was certainly put before the time
 	for i, p := range o.puts {
 		if p.answered && p.end < t.at {
 			first = i

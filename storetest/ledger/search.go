@@ -16,7 +16,7 @@ type track struct {
 	ops     []*op    // to be checked
 	seen    int64    // first line of the last call whose answer told of the ID
 	listed  bool     // it is in topicHistory.ids
-	givenUp bool     // there were too many explanations, or a promise was broken: the ID is checked no more
+	givenUp bool     // there were too many explanations or open ops, or a promise was broken: the ID is checked no more
 	was     name     // what the ledger called it before anybody was told its ID
 }
 
@@ -336,7 +336,7 @@ type search struct {
 	left    int             // how many more explanations the search may follow
 }
 
-// The ledger gives an ID up when it has too many explanations. One line may have maxExplanations, and all
+// The ledger gives an ID up when it has too many explanations, or more than 64 open ops at once. One line may have maxExplanations, and all
 // lines together firstExplanations and explanationsPerLine more for each line.
 const maxExplanations, firstExplanations, explanationsPerLine = 1000, 4000, 20
 
@@ -449,7 +449,7 @@ func (s *search) giveUp() {
 func (s *search) slot(o *op) int { return slices.Index(s.open[:], o) }
 
 // finish lets an op take effect at the latest now, and any other open one before it. It reports
-// whether an explanation is left.
+// whether an explanation is left, or the ID was given up.
 func (s *search) finish(o *op) bool {
 	slot := s.slot(o)
 	bit := uint64(1) << slot

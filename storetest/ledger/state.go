@@ -11,7 +11,7 @@ import (
 )
 
 // phase is where an ID is in its lives. Scheduled, ready and leased are one phase: which of them a live message
-// is in depends on the clock alone.
+// is in depends on the clock and on whether it has a lease.
 type phase uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 	phaseFinished // the ID is remembered
 )
 
-// span is an instant that is known to lie between two, both included, in ms.
+// span is an instant or a length of time that is known to lie between two, both included, in ms.
 type span struct{ lo, hi int64 }
 
 func exactly(t int64) span { return span{t, t} }
@@ -71,11 +71,11 @@ type state struct {
 	// top is the greatest token seen of this ID, in all its lives.
 	top int64
 	// told is how the last message that left a finished record has ended, "" while no record is kept of the ID. A workload has records
-	// kept for longer than it runs, so none is ever removed.
+	// kept for longer than it runs, so none is removed but with its topic.
 	told punctual.Outcome
 	// fallback is what a message was before a claim that nobody saw answered: the claim may have failed and given the message back.
 	fallback *state
-	// undo is the state to which a power cut may go back; nil when the store promises to keep this one.
+	// undo is the state to which a power cut or a failover may go back; nil when the store promises to keep this one.
 	undo *state
 	// why says how a message ended, for reports alone.
 	why string
@@ -220,7 +220,7 @@ func (in *intern) next(s state) []*state {
 	return []*state{in.of(s)}
 }
 
-// undoable returns s as a state that a power cut may take back, so that the ID is in the state before again.
+// undoable returns s as a state that a power cut may take back, so that the ID is in the state before again, unless the store keeps all.
 func (in *intern) undoable(s state, before *state) []*state {
 	s.undo = nil
 	if in.durable != KeepsAll {
@@ -250,7 +250,7 @@ func (o *op) apply(in *intern, s *state) (next []*state, reason string) {
 	return next, reason
 }
 
-// lapsed returns the states that time alone may have made of one. A claim may have ended a message that it found used
+// lapsed returns the states that one may have become without another op. A claim may have ended a message that it found used
 // up, cancelled or expired. What is kept for a while may have gone.
 func (o *op) lapsed(in *intern, s *state) []*state {
 	t := o.time()

@@ -395,8 +395,8 @@ func (o *op) settled(in *intern, s *state) []*state {
 	return in.next(n)
 }
 
-// acked is an ack. It is kept by every crash where the topic remembers the ID, keeps finished records or tells of acks, and where the
-// ack has follow-ups; otherwise a power cut may take it back.
+// acked is an ack. With KeepsTransactions it is kept by a power cut where the topic remembers the ID, keeps finished records or tells of
+// acks, and where the ack has follow-ups; otherwise a power cut may take it back.
 func (o *op) acked(in *intern, s *state) (out []*state) {
 	for _, x := range o.sets() {
 		for _, f := range o.finish(in, s, wasAcked, o.time(), []*punctual.Settings{x}) {
@@ -593,7 +593,7 @@ func (o *op) get(in *intern, s *state) ([]*state, string) {
 }
 
 // record is a read of the finished record of the ID. The store writes it in the same step that ends a message, so a record says what
-// has happened, and no end lacks one where the topic keeps records.
+// has happened, and no message that was acked, cancelled or dropped as expired lacks one where the topic keeps records.
 func (o *op) record(s *state) ([]*state, string) {
 	if told := punctual.Outcome(o.got.Status); told != s.told {
 		return fails("%s: the finished record of the ID says %q, it should say %q: %v", promise.P13, told, s.told, s)

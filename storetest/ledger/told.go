@@ -20,7 +20,7 @@ type eventHistory struct {
 	endings map[name]*endings
 }
 
-// endings has how often messages of one ID ended in each way: certainly, and how often more they may have.
+// endings has how often messages of one ID ended in each way that answers tell: certainly, and how often more they may have.
 type endings struct{ acked, perhapsAcked, discarded, perhapsDiscarded, cancelled int }
 
 func newEventHistory() eventHistory {

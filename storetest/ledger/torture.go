@@ -39,7 +39,7 @@ func FromEnv(t testing.TB, variable string, def int) int {
 }
 
 // Pause returns a Workload.Pause for the tests of stores: a short one in make torture, and a longer one in make test, where the
-// workloads of many packages share the machine. Calls are under way at every moment with either.
+// workloads of many packages share the machine. Calls are under way at almost every moment with either.
 func Pause() time.Duration {
 	if Tortured() {
 		return 2 * time.Millisecond
@@ -47,17 +47,17 @@ func Pause() time.Duration {
 	return 8 * time.Millisecond
 }
 
-// Tortured reports whether make torture runs the tests (by PUNCTUAL_TORTURE_CYCLES, which it sets), so that they try all that make test
-// tries in part.
+// Tortured reports whether make torture or another target like it runs the tests (by PUNCTUAL_TORTURE_CYCLES, which they set), so that the
+// tests try all that make test tries in part.
 func Tortured() bool { return os.Getenv("PUNCTUAL_TORTURE_CYCLES") != "" }
 
-// Child is what a child process that runs a workload is told.
+// Child is what a child process is told.
 type Child struct {
-	// Program is the command that the child becomes, if it does not work by itself.
+	// Program is the command that the child becomes, or a name of what it is to do.
 	Program string
 	// Store says where the store is.
 	Store string
-	// Journal is the file for its lines.
+	// Journal is the file for its lines or, for a server, the address on which it listens.
 	Journal string
 	Process int64
 	Seed    uint64
@@ -92,7 +92,7 @@ func (c Child) Say(what byte) {
 const (
 	// Opening is said before the store is opened.
 	Opening byte = 'o'
-	// Working is said when the store is open and the first call was answered.
+	// Working is said when the store is open, just before the child begins its work or when its first call was answered.
 	Working byte = 'w'
 )
 

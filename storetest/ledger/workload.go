@@ -18,7 +18,7 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// Workload calls a store from many goroutines with all that its interface can do, and has each call written
+// Workload calls a store from many goroutines with most of what its interface can do, and has each call written
 // down for a Ledger. Runs of one history must have different process numbers.
 type Workload struct {
 	// Store is the store, or a faulty way to it.
@@ -41,8 +41,8 @@ type Workload struct {
 	// ClaimTopics is how many topics a claim names at most, 0 for all there are. So the worker handles no more of its topics either, and
 	// the queue pushes to those alone. Where a store claims from each topic by itself, a claim of many may lease messages that it gives back.
 	ClaimTopics int
-	// FinishedRecords has some of the rare topics, and the first topic of the worker, keep finished records, and reads
-	// them. The store has to keep finished records.
+	// FinishedRecords has some of the rare topics, and the first topic of the worker, keep finished records, and reads those
+	// of plain pushes. The store has to keep finished records.
 	FinishedRecords bool
 	// PurgeLive has some purges remove all that is not dead. The ledger takes such a purge to meet every message in its state at one
 	// instant, so the store must do so.
@@ -205,7 +205,7 @@ func someRare(r *rand.Rand) int {
 	return r.IntN(rareTopics)
 }
 
-// someDelay returns a delay in ms: none, up to 40 ms, or an hour.
+// someDelay returns a delay in ms: none, up to 40 ms, or about an hour.
 func someDelay(r *rand.Rand) int64 {
 	switch r.IntN(20) {
 	case 0, 1, 2:
@@ -348,8 +348,8 @@ func (w *Workload) some(r *rand.Rand, other name) known {
 	return w.pool[r.IntN(len(w.pool))]
 }
 
-// ifDue returns a condition that the message meets if nobody has moved it since its push, or, in one of four cases, one that is a
-// millisecond later.
+// ifDue returns a condition that the message meets if nobody has moved it since its push, or one that is a millisecond later, in one of
+// four cases and where the due time is not known.
 func (k known) ifDue(r *rand.Rand) time.Time {
 	if k.due == 0 || r.IntN(4) == 0 {
 		return storekit.FromMillis(k.due + 1)
@@ -494,7 +494,7 @@ func (w *Workload) settlement(r *rand.Rand, d punctual.Delivery) punctual.Settle
 }
 
 // followUps returns one or two follow-ups that the store reaches: with the ID of the message or another ID of the same stem, in its topic
-// or in the companion, and with ReachAny also in any topic.
+// or in the companion, and with ReachAny also in any topic for pushes. It returns none if the store has no follow-ups, and for an event.
 func (w *Workload) followUps(r *rand.Rand, d punctual.Delivery) (then []punctual.NewMessage) {
 	if w.can.Follow == punctual.ReachNone || isEvents(d.Topic) {
 		return nil

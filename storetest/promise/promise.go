@@ -1,4 +1,5 @@
-// Package promise names the promises of Punctual. A failure of the suite that shows a broken promise begins with its name.
+// Package promise names the promises of Punctual. A failure of the suite that shows a broken promise says its name, mostly at the
+// beginning.
 package promise
 
 // The promises by the numbers of docs/promises.md. Of P10 the suite checks only that events which nobody reads are removed, and that

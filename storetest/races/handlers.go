@@ -30,7 +30,7 @@ type raceWorker struct {
 	events []event                 // guarded by mu
 	known  map[raceLease]string    // the event.Life of each delivery; guarded by mu
 	asked  map[raceLease]time.Time // the store's clock before the worker got the delivery, so before its handler could start; guarded by mu
-	lapsed int                     // deliveries held back until their leases had ended; guarded by mu
+	lapsed int                     // deliveries that came when their leases had ended; guarded by mu
 	err    error                   // guarded by mu
 }
 

@@ -55,7 +55,7 @@ type event struct {
 	// clock, read after the settlement of a worker, or inside the handler.
 	Now, After time.Time
 
-	// Due is the due time that the store returned with a push, a reschedule or a delivery.
+	// Due is the due time that the store returned with a push, a reschedule or a delivery, or that a follow-up asked for.
 	Due                   time.Time
 	Delivered, LeaseUntil time.Time
 	Attempt               int
@@ -97,7 +97,7 @@ type violation struct {
 
 func (v violation) String() string { return v.Promise + ": " + v.Text }
 
-// checkHistory returns every promise that a complete history of a store breaks. A history is complete when it has all calls
+// checkHistory returns what its rules find broken in a complete history of a store. A history is complete when it has all calls
 // since the store was empty, and when nothing in the store was scheduled, ready or leased after the last call. checkHistory
 // is a pure function of what the clients saw. It knows nothing of any store, so that it judges all stores alike.
 //

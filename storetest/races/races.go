@@ -56,7 +56,7 @@ func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 	storetest.CheckSound(t, r.store)
 }
 
-// reportHistory fails the test with the first ten violations, and logs how many events of each kind there were.
+// reportHistory fails the test with the first ten violations. If there are no more, it logs how many events of each kind there were.
 func reportHistory(t storetest.T, history []event, lossyClaims bool) {
 	t.Helper()
 	found := checkHistory(history, lossyClaims)

@@ -127,7 +127,7 @@ type comparison struct {
 
 	topics []string
 	leases []lease // every lease ever, newest last
-	// partitions is how many the store's topics have. The model keeps each topic in one.
+	// partitions is how many the store's topics have, by their settings. Those of the model say one.
 	partitions int
 	can        punctual.Abilities // of the store
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// operation is one thing that somebody may do to a message by its ID or by a lease of it.
+// operation is one thing that somebody may do to a message: by its ID, by a lease of it, or by a claim of its topic.
 type operation struct {
 	name string
 	do   func(s *scene)

@@ -239,7 +239,7 @@ func (s *scene) observe() {
 	s.whole()
 }
 
-// observeLists is observe without a call for each message, which would be most of the calls of a situation. It takes the
+// observeLists is observe without a Get for each message, which would be most of the calls of a situation. It takes the
 // messages from the lists of their topic, and leaves finished records out where the topic keeps none.
 func (s *scene) observeLists() {
 	listed := s.list(s.topic)

@@ -32,7 +32,7 @@ import (
 // Run compares the store with package memstore in every transition. Open opens an empty store that reads its time from
 // the clock, and has it closed by t.Cleanup. The store needs an Inspector. Run opens one store for each kind of topic (see
 // settings), because most stores open slower than they answer. The situations take turns on it, each in a topic that is deleted
-// afterwards, and the messages of one situation share their calls.
+// afterwards, and the messages of one situation share the calls that bring them there.
 //
 // The environment variable PUNCTUAL_TRANSITIONS bounds the time: with 2, every second situation is tried in each kind of topic,
 // and in the next kind the other ones; with 3, every third. By default all are tried.

@@ -624,7 +624,7 @@ func (r *run) finishedDifference(snap *Snapshot, i Info, m *modelTopic) string {
 	return ""
 }
 
-// powerCut goes on with what a power cut leaves. Half of the power cuts leave some of what was not synced.
+// powerCut goes on with what a power cut leaves. About half of the power cuts may leave some of what was not synced.
 func (r *run) powerCut() {
 	cfg := vfs.CrashCloneCfg{}
 	if rapid.Bool().Draw(r.T, "keep some") {

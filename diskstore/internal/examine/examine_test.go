@@ -45,8 +45,8 @@ func want(t *testing.T, got map[string]punctual.Finding, name string, severity p
 	}
 }
 
-// TestStepsEndWhereNoStoreCanBe: a directory with foreign files is not written to, and the trial file of an examination of a directory
-// below it is removed.
+// TestStepsEndWhereNoStoreCanBe: the examination of a directory with foreign files does not write to it. That of a missing directory
+// below it does, and removes its trial file.
 func TestStepsEndWhereNoStoreCanBe(t *testing.T) {
 	mem := vfs.NewMem()
 	if err := mem.MkdirAll("foreign", 0o700); err != nil {
@@ -96,8 +96,8 @@ func TestOfAnOpenStore(t *testing.T) {
 	want(t, found(t, dir, o), "store", punctual.SeverityBad, "the disk is gone")
 }
 
-// TestClock: a machine's clock that is a little behind the store's is a warning. One that opening refuses, in either direction, is bad, and
-// the finding names what mends it.
+// TestClock: a machine's clock that is more than a second behind the store's is a warning. One that opening refuses, in either direction,
+// is bad, and the finding names what mends it.
 func TestClock(t *testing.T) {
 	o := options(vfs.NewMem())
 	now := o.Clock.Now()

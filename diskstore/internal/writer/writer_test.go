@@ -345,8 +345,8 @@ func (r *rig) forgetWaiting() {
 	clear(r.durable.waiting)
 }
 
-// TestUnfinishedChangesEndTheStore: however a function leaves its transaction, the write lock is given back, and the store ends if
-// memory and disk may differ.
+// TestUnfinishedChangesEndTheStore: however a function leaves its transaction, the write lock is given back. The store ends after an
+// error or a panic of the function, and if memory and disk may differ.
 func TestUnfinishedChangesEndTheStore(t *testing.T) {
 	errRead := errors.New("reading failed")
 	detach := func(tx *Tx) memory.Detached {

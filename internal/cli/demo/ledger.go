@@ -326,7 +326,7 @@ func (l *ledger) checkSchedule() Promise {
 	return p
 }
 
-// checkStory makes sure that the story had everything that the promises are about, such as a retry.
+// checkStory makes sure that all orders were placed, that some were closed, retried and dead, and that the store was opened again.
 func (l *ledger) checkStory(all []entry) Promise {
 	l.mu.Lock()
 	reopens := l.reopens

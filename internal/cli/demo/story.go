@@ -272,7 +272,7 @@ func (s *story) reopen(ctx context.Context) error {
 	return nil
 }
 
-// end waits until nothing is left to be delivered, and writes down what the store still holds: the dead order.
+// end waits until nothing is left to be delivered, for endWait at most, and writes down which orders the store still holds: the dead one.
 func (s *story) end(ctx context.Context) error {
 	i, err := punctual.As[punctual.Inspector](s.store)
 	if err != nil {
@@ -303,7 +303,7 @@ func (s *story) end(ctx context.Context) error {
 	return nil
 }
 
-// over reports whether every message was delivered. It asks the topics in the order in which messages go through them, so that
+// over reports whether nothing is left to be delivered. It asks the topics in the order in which messages go through them, so that
 // none is on its way from a topic that was not asked yet to one that was.
 func (s *story) over(ctx context.Context, i punctual.Inspector) (bool, error) {
 	topics := []string{storyTopic, closedTopic}

@@ -18,8 +18,8 @@ const (
 	liveWidth = 80
 )
 
-// showLive says what happens and, on a terminal, paints the table of the orders until the function that it returns is
-// called.
+// showLive says what happens and, on a terminal of at least liveWidth columns, paints the table of the orders until the function
+// that it returns is called.
 func showLive(out *term.Output, l *ledger) (stop func()) {
 	out.Printf("A shop closes orders that are not paid within %v. Orders come in, some are paid, one gets\nmore time, one fails and is retried, one can never be closed. Billing and mail are told of each\nclosed order, and a report is made every %v. This takes about 20 seconds.\n\n", payWithin, storyReportEvery)
 	if !out.IsTerminal() || out.Width() < liveWidth {

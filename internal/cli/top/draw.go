@@ -189,7 +189,7 @@ func (t *model) nowBody() content {
 	return b
 }
 
-// hour draws the next 60 minutes as columns, with the number of overdue messages left of them.
+// hour draws the next 60 minutes, or those of them for which there is room, as columns, with the number of overdue messages left of them.
 func (t *model) hour(height int) []string {
 	a := t.o.Minutes.All
 	if a == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// Keys is what ? shows: keys, and what they do. Second keys for the same, such as h for Esc, are not among them.
+// Keys is what ? shows: keys, and what they do. Most second keys for the same, such as h for Esc, are not among them.
 func Keys() [][2]string {
 	return [][2]string{
 		{"j k ↓ ↑", "down, up; PgDn PgUp Home End in larger steps"},

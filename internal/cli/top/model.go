@@ -44,7 +44,7 @@ type page struct {
 	cursor, first int // the row that is chosen, and the first one shown
 
 	list    *punctual.Page // nil while it was not read yet
-	workers string         // who works on the topic, in words; empty where nobody knows
+	workers string         // what the consumers of the topic hold, in words; empty where nobody knows
 	message *punctual.Info
 	err     error
 }
@@ -275,7 +275,7 @@ func failed(what string, err error) string {
 	return term.OneLine(what+": "+err.Error(), 200)
 }
 
-// consumersLine sums up in a few words who works on a topic.
+// consumersLine says in a few words how many leases the consumers of a topic hold, and how many of their claims wait.
 func consumersLine(all punctual.Consumers) string {
 	all = all.First(0)
 	line := fmt.Sprintf("%d leases held, %d claims wait", all.Others.Leases, all.Others.Waiting)

@@ -154,7 +154,7 @@ func (s *screenOf) hides(texts ...string) *screenOf {
 	return s
 }
 
-// fits fails the test when the screen is larger than the terminal.
+// fits fails the test unless the screen has as many lines as the terminal, none of them wider than it.
 func (s *screenOf) fits() {
 	s.r.t.Helper()
 	lines := strings.Split(s.text(), "\n")
@@ -213,7 +213,7 @@ func TestTopWalksToAMessage(t *testing.T) {
 	s.typed("esc", "j", "enter").shows("Message second").typed("esc", "esc").shows(" Topics ")
 }
 
-// The page of a topic says who works on it, where the store knows.
+// The page of a topic says how many leases its consumers hold and how many claims wait, where the store knows.
 func TestTopShowsConsumers(t *testing.T) {
 	r := newRig(t)
 	r.pushed1("t", "a", "x", time.Hour)

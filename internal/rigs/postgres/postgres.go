@@ -23,7 +23,7 @@ import (
 // startTimeout bounds how long a server may take to be ready or to end; it only bounds hangs.
 const startTimeout = time.Minute
 
-// Server is a running server. Its only role is postgres, a superuser without a password.
+// Server is a running server. At first its only role is postgres, a superuser without a password.
 type Server struct {
 	// Addr is its host and port.
 	Addr string
@@ -37,8 +37,8 @@ type Server struct {
 	done   <-chan struct{} // closed when the first process of the server has ended
 }
 
-// Start starts a server for one test, with PostgreSQL's own settings but for those given, such as
-// "fsync=off". It takes well under a second in a package whose TestMain calls Run, and some two seconds elsewhere.
+// Start starts a server for one test, which listens at one address of loopback alone. Its other settings are PostgreSQL's own but for
+// those given, such as "fsync=off". It takes well under a second in a package whose TestMain calls Run, and some two seconds elsewhere.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s, err := launch(Folder(t), settings)
@@ -411,7 +411,7 @@ func (s *Server) CPU() (time.Duration, error) {
 }
 
 // freeAddr returns an address of loopback that nobody listens on at this moment. Where the system allows it, its
-// host is drawn from nearly all of 127/8. So nothing that was meant for a server that has ended reaches
+// host is drawn from nearly all of 127/8. So what was meant for a server that has ended hardly ever reaches
 // another test's.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))

@@ -74,7 +74,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// A frozen server answers nobody, and goes on afterwards.
+// All processes of a frozen server are halted, and the server goes on afterwards.
 func TestFreeze(t *testing.T) {
 	s := Start(t)
 	must(t, s.Freeze())
@@ -114,7 +114,7 @@ func TestReplica(t *testing.T) {
 	}
 }
 
-// Whoever connects through pgbouncer is postgres, and a pgbouncer that was killed answers nobody.
+// A client that connects through pgbouncer is postgres, and a pgbouncer that was killed does not answer.
 func TestBouncer(t *testing.T) {
 	b := StartBouncer(t, shared)
 	through := &Server{Addr: b.Addr, Dir: shared.Dir, system: shared.system}
@@ -137,7 +137,7 @@ func TestDatabase(t *testing.T) {
 	}
 }
 
-// A folder that has servers alone, of whatever version, gets a replica too: its clients are the system's.
+// A folder that has the server's programs alone gets a replica too: its clients are the system's.
 func TestServersAlone(t *testing.T) {
 	sys, err := findSystem()
 	must(t, err)

@@ -16,7 +16,7 @@ const slots = 16384
 
 // Cluster is a running Redis Cluster.
 type Cluster struct {
-	// Nodes are the primaries first, then the replicas.
+	// Nodes are those that were started as primaries, and then those that were started as their replicas.
 	Nodes []*Server
 }
 
@@ -191,9 +191,9 @@ func (s *Server) knows(n int) bool {
 	return err == nil && strings.Count(text, "\n") == n && !strings.Contains(text, "handshake") && !strings.Contains(text, "disconnected")
 }
 
-// Move moves the slot of a key, with all that is in it, to another primary, while both serve. When Move returns without an error,
-// all primaries that are up name the new one and know its epoch. Otherwise the next move might take the slot back with an epoch
-// that is not above this one's, because its node has not heard of it; a late message then undoes that move at one node alone,
+// Move moves the slot of a key, with all that is in it, to another primary, while both serve. When Move has moved it without an error,
+// all primaries that are up and serve slots name the new one and know its epoch. Otherwise the next move might take the slot back with an
+// epoch that is not above this one's, because its node has not heard of it; a late message then undoes that move at one node alone,
 // and the slot has two primaries that name each other.
 func (c *Cluster) Move(key string, to *Server) error {
 	slot, err := to.Do("CLUSTER", "KEYSLOT", key)

@@ -39,7 +39,7 @@ type Fault struct {
 	where  string // in which line of the test it was asked for
 
 	mu      sync.Mutex
-	left    int           // guarded by mu: how many requests it may still be done to
+	left    int           // guarded by mu: how many requests it may still be done to; 0 for a count and for what Freeze does
 	events  []Event       // guarded by mu: what it was done to
 	changed chan struct{} // guarded by mu: closed when events grows
 	pausing chan struct{} // guarded by mu: what a fault that pauses waits for, or nil
@@ -235,7 +235,7 @@ func (f *Fault) Happened() []Event {
 	return slices.Clone(f.events)
 }
 
-// End has the fault be done to nothing more.
+// End has the fault be done to no further request. Connections that Freeze has forgotten stay forgotten.
 func (f *Fault) End() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

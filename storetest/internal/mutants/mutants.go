@@ -82,9 +82,9 @@ func Record(name string, f func(r *Recorder)) []string {
 	return r.reported()
 }
 
-// Bug has the functions that a mutant calls instead of the methods of memstore. A method whose function is nil has no bug. record
-// may change what Finished has returned, list stands for ListFinished, and remove for DeleteTopic. late is the name of the method that
-// carries calls out although their contexts have ended.
+// Bug has the functions that a mutant calls instead of the methods of memstore. A method whose function is nil has no bug, unless
+// late names it. record may change what Finished has returned, list stands for ListFinished, and remove for DeleteTopic. late is the name
+// of the method that carries calls out although their contexts have ended.
 type Bug struct {
 	push   func(*mutant, []punctual.NewMessage) ([]punctual.PushResult, error)
 	claim  func(*mutant, context.Context, punctual.Claim) ([]punctual.Delivery, error)

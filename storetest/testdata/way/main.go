@@ -1,5 +1,5 @@
-// Way takes one message from its push to its deletion, in a directory or in Redis, and writes down which functions ran
-// meanwhile. ARCHITECTURE.md has the commands.
+// Way takes two messages from their push to their deletion, one after the other, in a directory or in Redis, and writes down which
+// functions ran for the second. ARCHITECTURE.md has the commands.
 package main
 
 import (
