@@ -245,11 +245,11 @@ var (
 func scheduleOf(topic, name string, d *schedule.Definition) Schedule {
 	return Schedule{
 		Topic: topic, Name: name, Spec: d.Spec, Zone: d.Zone, From: timeOf(d.From), Until: timeOf(d.Until), Except: d.Except,
-		Spread:  time.Duration(d.Spread) * time.Millisecond,
+		Spread:  durationOf(d.Spread),
 		Overlap: Overlap(max(slices.Index(storedOverlaps[:], d.Overlap), 0)), Missed: Missed(max(slices.Index(storedMissed[:], d.Missed), 0)),
-		Grace: time.Duration(d.Grace) * time.Millisecond, Limit: d.Limit, MaxDead: d.MaxDead,
-		Body: d.Body(), Headers: d.Headers, MaxAttempts: d.MaxAttempts, ExpireAfter: time.Duration(d.Expire) * time.Millisecond,
-		DropExpired: d.DropExpired, Remember: time.Duration(d.Remember) * time.Millisecond, Timeout: time.Duration(d.Timeout) * time.Millisecond,
+		Grace: durationOf(d.Grace), Limit: d.Limit, MaxDead: d.MaxDead,
+		Body: d.Body(), Headers: d.Headers, MaxAttempts: d.MaxAttempts, ExpireAfter: durationOf(d.Expire),
+		DropExpired: d.DropExpired, Remember: durationOf(d.Remember), Timeout: durationOf(d.Timeout),
 	}
 }
 
@@ -407,8 +407,8 @@ func occurrence(topic, name, id string, d *schedule.Definition, at, due int64, m
 	}
 	return NewMessage{
 		Topic: topic, ID: id, Body: d.Body(), Headers: headers, Due: timeOf(due), MaxAttempts: d.MaxAttempts,
-		ExpireAfter: time.Duration(d.Expire) * time.Millisecond, DropExpired: d.DropExpired, Remember: time.Duration(d.Remember) * time.Millisecond,
-		Timeout: time.Duration(d.Timeout) * time.Millisecond,
+		ExpireAfter: durationOf(d.Expire), DropExpired: d.DropExpired, Remember: durationOf(d.Remember),
+		Timeout: durationOf(d.Timeout),
 	}
 }
 
@@ -428,4 +428,8 @@ func timeOf(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
+// millisUp is d in milliseconds, rounded up.
 func millisUp(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// durationOf is the inverse of millisUp.
+func durationOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

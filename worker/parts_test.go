@@ -13,12 +13,18 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// A worker of more topics than a claim names makes several claims, and is as prompt for the last topic as for the first.
+// A worker of more topics than a claim names makes several claims, and is as prompt for the last topic as for the first. With fewer slots
+// than claims it asks for them in turns, and a topic may have to wait for its turn.
 func TestMoreTopicsThanAClaimNames(t *testing.T) {
+	t.Run("a slot for each claim", func(t *testing.T) { moreTopicsThanAClaimNames(t, 8, 5*time.Millisecond) })
+	t.Run("one slot", func(t *testing.T) { moreTopicsThanAClaimNames(t, 1, 300*time.Millisecond) })
+}
+
+func moreTopicsThanAClaimNames(t *testing.T, slots int, most time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 2*punctual.MaxClaimTopics + 500
 		r := newRig(t)
-		w := r.worker(worker.Config{Concurrency: 8})
+		w := r.worker(worker.Config{Concurrency: slots})
 		late := make(map[string]time.Duration)
 		handled := make(chan *punctual.Delivery, many)
 		for i := range many {
@@ -55,7 +61,7 @@ func TestMoreTopicsThanAClaimNames(t *testing.T) {
 			t.Fatal("no claim named as many topics as may be: the test shows nothing")
 		}
 		for name, late := range late {
-			if late > 5*time.Millisecond {
+			if late > most {
 				t.Errorf("P11: %s was %v late", name, late)
 			}
 		}

@@ -215,6 +215,14 @@ func (s *script) broken(lines int) []string {
 	return l.Problems()
 }
 
+// addTo adds all lines to a ledger, and returns what the ledger reports then.
+func (s *script) addTo(l *Ledger) []string {
+	for _, e := range s.lines {
+		l.Add(e)
+	}
+	return l.Problems()
+}
+
 // soundHistories are histories in which a ledger must find nothing wrong.
 var soundHistories = map[string]func(s *script){
 	"a message is acked": func(s *script) {
@@ -911,10 +919,7 @@ func TestLedgerForgets(t *testing.T) {
 	}
 	s.push(message("left"))
 	l := New(KeepsAll)
-	for _, e := range s.lines {
-		l.Add(e)
-	}
-	if problems := l.Problems(); len(problems) > 0 {
+	if problems := s.addTo(l); len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	if h := l.history(scriptTopic); len(h.ids) != 1 || len(h.writes) != 1 {
@@ -940,10 +945,7 @@ func TestLedgerKnowsRepeatedPolls(t *testing.T) {
 		s.reads(twice)
 		l := New(KeepsAll)
 		l.Earlier = c.earlier
-		for _, e := range s.lines {
-			l.Add(e)
-		}
-		if problems := l.Problems(); (len(problems) == 0) != c.sound {
+		if problems := s.addTo(l); (len(problems) == 0) != c.sound {
 			t.Errorf("a claim of %d ms with a lease of %d ms, Earlier %d: %q", c.length, int64(scriptLease), c.earlier, problems)
 		}
 	}
@@ -969,10 +971,7 @@ func TestLedgerKnowsClaimsMadeAnew(t *testing.T) {
 		s.reads(back)
 		l := New(KeepsAll)
 		l.Anew = c.anew
-		for _, e := range s.lines {
-			l.Add(e)
-		}
-		if problems := l.Problems(); (len(problems) == 0) != c.sound {
+		if problems := s.addTo(l); (len(problems) == 0) != c.sound {
 			t.Errorf("a claim of %d ms, Anew %d: %q", c.length, c.anew, problems)
 		}
 	}
@@ -1011,10 +1010,7 @@ func TestLedgerKnowsKilledServers(t *testing.T) {
 				if killed {
 					l.ServerKilled(s.lines[0].At, s.lines[len(s.lines)-1].At)
 				}
-				for _, e := range s.lines {
-					l.Add(e)
-				}
-				if problems := l.Problems(); (len(problems) == 0) != killed {
+				if problems := s.addTo(l); (len(problems) == 0) != killed {
 					t.Errorf("with a kill %t the ledger says %q", killed, problems)
 				}
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// filled returns a database with the messages 0 to n-1 of one topic, all in tables of the last level.
-func filled(t *testing.T, n, body int) (*DB, *Topic) {
+// newDB returns an empty database, which is closed at the end of the test.
+func newDB(t *testing.T) *DB {
 	t.Helper()
 	db, _ := openIn(t, vfs.NewMem(), 0)
 	t.Cleanup(func() {
@@ -19,6 +19,13 @@ func filled(t *testing.T, n, body int) (*DB, *Topic) {
 			t.Error(err)
 		}
 	})
+	return db
+}
+
+// filled returns a database with the messages 0 to n-1 of one topic, all in tables of the last level.
+func filled(t *testing.T, n, body int) (*DB, *Topic) {
+	t.Helper()
+	db := newDB(t)
 	tx := db.Begin(1000)
 	topic := addTopic(t, tx, "a")
 	for i := range n {

@@ -57,16 +57,17 @@ func order(all []ordered, rest func(i, j int) int) {
 func inOrder(asks []Ask) []ordered {
 	all := make([]ordered, 0, len(asks))
 	anyNew := false
-	var key [16]byte
+	var key []byte
 	for i, a := range asks {
-		if a.Topic == nil {
-			continue
+		switch {
+		case a.Topic == nil:
+		case a.New:
+			anyNew = true
+			key = append(binary.BigEndian.AppendUint32(key[:0], a.Topic.num), a.ID...)
+			all = append(all, newOrdered(key, i))
+		default:
+			all = append(all, ordered{at: i})
 		}
-		anyNew = anyNew || a.New
-		binary.BigEndian.PutUint32(key[:], a.Topic.num)
-		clear(key[4:])
-		copy(key[4:], a.ID)
-		all = append(all, newOrdered(key[:], i))
 	}
 	if anyNew {
 		order(all, func(i, j int) int { return cmp.Compare(asks[i].ID, asks[j].ID) })

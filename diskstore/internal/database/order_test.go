@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/batchrepr"
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 )
 
@@ -29,12 +28,7 @@ func writesOf(t *rapid.T, repr []byte) (keys []string, to map[string][]string) {
 
 // TestWritesInOrder puts random writes in order: their keys ascend, and each key gets the same writes in the same order as before.
 func TestWritesInOrder(t *testing.T) {
-	db, _ := openIn(t, vfs.NewMem(), 0)
-	defer func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	db := newDB(t)
 	db.orderFrom = 2
 	rapid.Check(t, func(t *rapid.T) {
 		tx := db.Begin(0)
@@ -75,12 +69,7 @@ func TestWritesInOrder(t *testing.T) {
 // TestRangesKeepTheirPlace: a transaction that deletes a range of keys and writes one of them afterwards leaves that key, however
 // many writes it has.
 func TestRangesKeepTheirPlace(t *testing.T) {
-	db, _ := openIn(t, vfs.NewMem(), 0)
-	defer func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	db := newDB(t)
 	db.orderFrom = 2
 	tx := db.Begin(0)
 	for i := range db.orderFrom {
