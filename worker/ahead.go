@@ -7,9 +7,9 @@ import (
 
 // A worker with a backlog claims ahead of its free slots: as many messages as its slots handle in aheadTime and the time of two
 // claims, at least one and at most aheadMost for each slot. So a slot has its next message at once, and a store that takes
-// longer to answer is asked for more messages at a time. Nothing is claimed ahead for handlers that take aheadTime or longer,
-// because another worker could handle what waits here. A message that has got no slot within aheadWait, or somewhat longer where
-// claims are slow, is given back. Its attempt does not count, and nothing more is claimed ahead for aheadRest.
+// longer to answer is asked for more messages at a time. Nothing is claimed ahead for handlers that on average take aheadTime
+// or longer, because another worker could handle what waits here. A message that has got no slot within aheadWait, or somewhat
+// longer where claims are slow, is given back. Its attempt does not count, and nothing more is claimed ahead for aheadRest.
 //
 // A claim that asks for messages ahead does not wait in the store, and is sent only after a claim that brought as many messages
 // as it asked for. So when many messages become due at once, an idle worker first claims no more of them than it has slots.
@@ -65,8 +65,8 @@ func (a *ahead) handled(took time.Duration) {
 }
 
 // measure sets how many messages may be claimed ahead of so many slots, from what the slots handled in the time that has
-// passed and in the time measured before. Handlers must have been quick in both. Only the time that handlers took is judged,
-// because slots may have been idle most of the time while the store took long.
+// passed and in the time measured before. Handlers must have been quick in both. How long a handler takes is computed from busy
+// and not from passed, because slots may have been idle most of the time while the store took long.
 func (a *ahead) measure(passed time.Duration, slots int) {
 	rate := float64(a.done) / passed.Seconds()
 	// Handlers that have not returned count as slow: aheadMeasure must have seen as many messages handled as there are slots.
@@ -79,6 +79,7 @@ func (a *ahead) measure(passed time.Duration, slots int) {
 }
 
 // recentMin keeps the last four durations of a call and gives the shortest one, because the others may have been delayed by chance.
+// It gives 0 until there are four.
 type recentMin struct {
 	last [4]time.Duration
 	at   int

@@ -447,3 +447,44 @@ func TestSettledBeside(t *testing.T) {
 		}
 	})
 }
+
+// A worker of many slots claims ahead for no more messages than a claim may ask for.
+func TestAheadOfManySlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		const slots, messages = 6000, 100_000
+		var ahead atomic.Int64 // how many claims were ahead of free slots
+		r.store.spoil(func(c punctual.Claim) error {
+			if c.Wait == 0 {
+				ahead.Add(1)
+			}
+			if c.Max > punctual.MaxClaim {
+				t.Errorf("a claim for %d messages", c.Max)
+			}
+			time.Sleep(10 * time.Millisecond)
+			return nil
+		}, nil)
+		var n atomic.Int64
+		w := r.worker(worker.Config{Concurrency: slots})
+		w.Handle("t", punctual.HandlerFunc(func(context.Context, *punctual.Delivery) error {
+			time.Sleep(time.Millisecond)
+			n.Add(1)
+			return nil
+		}))
+		for i := range messages / punctual.MaxBatch {
+			ms := make([]punctual.NewMessage, punctual.MaxBatch)
+			for j := range ms {
+				ms[j] = punctual.NewMessage{Topic: "t", ID: fmt.Sprint(i*punctual.MaxBatch + j)}
+			}
+			if _, err := r.mem.Push(t.Context(), ms); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.runs(w)
+		time.Sleep(time.Minute)
+		if n.Load() != messages || ahead.Load() == 0 {
+			t.Errorf("%d messages were handled and %d claims were ahead of free slots; want %d and some", n.Load(), ahead.Load(), messages)
+		}
+		r.stops(w)
+	})
+}

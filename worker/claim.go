@@ -17,10 +17,10 @@ type ask struct {
 	// poller.second.
 	reserved reservation
 	cancel   context.CancelFunc
-	// late is when the claim will have taken too long; zero once it has been given up.
+	// late is when the claim will have taken too long; zero once giveUp or giveUpLate has acted on that.
 	late    time.Time
 	givenUp bool
-	// suspected reports that the claim is given up early, because the claim beside it has found a message.
+	// suspected reports that the claim is given up early unless it returns soon, because the claim beside it has found a message.
 	suspected bool
 
 	got *claimed
@@ -123,7 +123,7 @@ func (p *poller) ask(all []*polled, most int) {
 	if n := p.ahead(all); n > 0 { // which message gets a slot is decided when the messages are there
 		p.w.slots.settle(r, nil)
 		a.polls, a.reserved = all, reservation{}
-		a.claim.Max, a.claim.PerTopic, a.claim.Wait = r.slots+n, 0, 0
+		a.claim.Max, a.claim.PerTopic, a.claim.Wait = min(r.slots+n, punctual.MaxClaim), 0, 0
 	}
 	if len(a.polls) == 0 {
 		return
@@ -165,8 +165,8 @@ func (p *poller) quiet(now time.Time) bool {
 	return late == 0 || late == 1 && p.second != nil
 }
 
-// askSecond sends the second claim beside a long one. It asks for one message, for which the long claim has left a slot. A
-// worker with a single slot gives it to the message that comes first, of either claim.
+// askSecond sends the second claim beside a long one. It asks for one message, for which the long claim has left a slot. Where
+// the topic may have only one slot, the message that comes first, of either claim, gets it.
 func (p *poller) askSecond() {
 	if !p.awaitsSecond() {
 		return

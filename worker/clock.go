@@ -23,8 +23,8 @@ import (
 //   - The monotonic clock may pause while the machine is suspended; the wall clock does not. So where the wall clock has
 //     advanced further, its time counts. If the wall clock was only set, the bound is later than need be until the next answer.
 //   - A step of the store's clock to later makes the bound wrong, until an answer shows a time beyond the bound. Then the bound
-//     of that answer replaces it. The worker cannot see a step that comes after the answer which brought a message and before
-//     that message starts.
+//     of that answer replaces it. The worker may not notice a step that comes after the answer which brought a message and
+//     before that message starts.
 //   - Where the store's clock consists of the clocks of several nodes, the bound may be early by as much as these differ.
 //
 // A bound that is too late costs one renewal before the start (Worker.ensureLease), and no message.

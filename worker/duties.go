@@ -44,8 +44,8 @@ func HandleGroup[T any](w *Worker, t *punctual.Topic[T], group string, f func(ct
 
 // checkGroups returns an ErrInvalid if the worker handles the messages of a topic with groups itself, because these are for the
 // duty that copies them: a message that another handler acks never reaches the groups. checkGroups asks the store once for each
-// topic, for checkGroupsTime in all. A topic whose settings are not known by then passes, also if the store ignores that its
-// context has ended. late waits for such calls.
+// topic of ungrouped, for checkGroupsTime in all. A topic whose settings are not known by then passes, also if the store
+// ignores that its context has ended. late waits for such calls.
 func (w *Worker) checkGroups(ctx context.Context) (late *sync.WaitGroup, err error) {
 	late = &sync.WaitGroup{}
 	asked := w.ungrouped()
@@ -91,7 +91,8 @@ func (w *Worker) checkGroups(ctx context.Context) (late *sync.WaitGroup, err err
 func (w *Worker) ungrouped() (topics []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stopped || w.session != nil || w.check() != nil {
+	running := w.session != nil && (!w.session.drain || w.session.underWay())
+	if w.stopped || running || w.check() != nil {
 		return nil
 	}
 	for _, topic := range w.topics {

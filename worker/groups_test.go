@@ -126,6 +126,19 @@ func TestGroupsRefuseAHandlerOfTheTopic(t *testing.T) {
 		w.Handle("orders", acks(&record{}))
 		r.runs(w)
 		r.stops(w)
+
+		w = worker.New(r.mem, r.config(worker.Config{}))
+		w.Handle("orders", acks(&record{}))
+		if _, err := w.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.configure("orders", punctual.SettingsPatch{Groups: &[]string{"billing"}})
+		if err := w.Start(t.Context()); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("Start of a worker that was drained before its topic got a group: %v; want an ErrInvalid", err)
+		}
+		if _, err := w.Drain(t.Context()); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("a second Drain, after the topic got a group: %v; want an ErrInvalid", err)
+		}
 	})
 }
 

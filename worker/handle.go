@@ -163,7 +163,7 @@ func (w *Worker) finish(m *message, o outcome) error {
 	return err
 }
 
-// logOutcome logs why a message was not acked.
+// logOutcome logs why a message was retried, discarded or given back. A snooze is not logged.
 func (w *Worker) logOutcome(m *message, o outcome) {
 	var p *panicError
 	switch {

@@ -53,9 +53,10 @@ type message struct {
 	renewed time.Time
 	// renewAt is when to renew the lease, endsAt when it ends by local time.
 	renewAt, endsAt time.Time
-	// renewing reports that a renewal by the renewer is under way; isolate clears it when that renewal is late.
+	// renewing reports that a renewal by the renewer is under way; isolate clears it when that renewal is late, and prolong when
+	// another one has succeeded.
 	renewing bool
-	// timeout is when the handler's context ends because of its timeout; zero without a timeout, and once it has ended.
+	// timeout is when the handler's context ends because of its timeout; zero without a timeout, and once it has ended for that.
 	timeout time.Time
 	// over is why the lease ended before the handler returned; nil as long as no reason is known.
 	over error

@@ -110,7 +110,8 @@ func TestManyTopicsGoTogetherAgain(t *testing.T) {
 	})
 }
 
-// P14: while many topics occupy all slots, the poller sends no claim. The next free slot is for a topic that has none.
+// P14: while all slots of a worker with many topics are occupied, the poller sends no claim. The next free slot is for a topic that
+// has none.
 func TestManyTopicsWithoutASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, slots = 300, 4

@@ -10,16 +10,17 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A claim may name at most punctual.MaxClaimTopics topics. A claim for more topics is divided into parts, each a call of the
-// store. Calls that may wait are made side by side, so that each topic is in sight all the time. Each may bring a share of what the
-// claim may bring. If there are fewer messages to bring than parts, some calls ask for several parts in turns.
+// A claim may name at most punctual.MaxClaimTopics topics. A claim for more topics is divided into parts, and each call of the
+// store names the topics of one part. If the claim may wait, the parts are asked side by side, each for a share of the messages
+// that the claim may bring. If there are fewer messages to bring than parts, some of the parts are asked one after the other, in
+// turns.
 
-// partWait is how long a call waits in the store if it asks for several parts in turns.
+// partWait is how long a call waits in the store at most where parts are asked in turns. In the first turn it does not wait.
 const partWait = 50 * time.Millisecond
 
-// claimParts is Store.Claim for any number of topics. The first call that brings messages or fails ends the others. When one fails
-// and others have brought messages, claimParts returns these without the error, because the next claim asks for the topics of the
-// failed part again.
+// claimParts is Store.Claim for any number of topics. Of the parts that are asked side by side, the first that brings messages or
+// fails ends the others. When one fails and others have brought messages, claimParts returns these without the error, because the
+// next claim asks for the topics of the failed part again.
 func (w *Worker) claimParts(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if len(c.Topics) <= punctual.MaxClaimTopics {
 		return w.store.Claim(ctx, c)

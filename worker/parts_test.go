@@ -33,7 +33,7 @@ func moreTopicsThanAClaimNames(t *testing.T, slots int, most time.Duration) {
 				return nil
 			}))
 		}
-		var parted atomic.Bool // calls are made side by side
+		var parted atomic.Bool // a call has named as many topics as it may
 		r.store.spoil(func(c punctual.Claim) error {
 			switch n := len(c.Topics); {
 			case n == punctual.MaxClaimTopics:

@@ -91,8 +91,8 @@ type polled struct {
 	*route
 	// asked is the claim under way for some of the topics, this one among them, or nil. A claim for all topics is poller.whole.
 	asked *ask
-	// group is the number of the group with which the topic is asked for, because a claim for more topics failed or was
-	// late. It is 0 while the topic is in no group.
+	// group is the number of the group with which the topic is asked for, because a claim for it failed or was late. It is 0
+	// while the topic is in no group.
 	group int
 	// late counts the claims for this topic alone that were late and have not returned, and the second of two long claims.
 	late int
@@ -156,8 +156,8 @@ func (p *poller) awaitClaims() {
 	}
 }
 
-// refreshClock has the store's clock read in another goroutine when no claim has shown it for clockEvery. No claim waits
-// for the answer.
+// refreshClock has the store's clock read in another goroutine when no answer has changed the bound of that clock for
+// clockEvery. No claim waits for the answer.
 func (p *poller) refreshClock() {
 	if now := time.Now(); now.Sub(p.clockRead) >= clockEvery && p.w.inflight.boundAge(now) >= clockEvery {
 		p.clockRead = now

@@ -11,8 +11,9 @@ import (
 	"github.com/punctualmq/punctual/internal/duties"
 )
 
-// A message whose follow-ups are refused is neither acked nor lost. Where the reason passes by itself, as a pause does, the
-// message is put off and keeps its attempts. Otherwise it is retried, and its history says why.
+// A message whose follow-ups are refused is neither acked without them nor lost. The handler's error may say what becomes of the
+// message (duties.Refusable). Otherwise, where the reason passes by itself, as a pause does, the message is put off and keeps its
+// attempts, and else it is retried, and its history says why.
 
 // refusals are the errors by which a store refuses follow-ups.
 var refusals = [...]error{
@@ -20,9 +21,9 @@ var refusals = [...]error{
 	punctual.ErrPaused, punctual.ErrNoSpace, punctual.ErrOverloaded, punctual.ErrForbidden,
 }
 
-// isRefusal reports whether a store has refused the follow-ups of a settlement with err. alone tells that err is the error of
-// that settlement and not of the whole call. An error of the whole call that passes by itself, such as an overload, says nothing
-// about the follow-ups.
+// isRefusal reports whether err can be that of a store which refuses the follow-ups of a settlement. alone tells that err is
+// the error of that settlement and not of the whole call. An error of the whole call that passes by itself, such as an
+// overload, says nothing about the follow-ups.
 func isRefusal(err error, alone bool) bool {
 	if !punctual.Definite(err) || !alone && duties.Passes(err) {
 		return false

@@ -152,10 +152,10 @@ func (w *Worker) Run(ctx context.Context) error {
 // claimed but not started are given back without using an attempt.
 //
 // When ctx ends first, the contexts of the running handlers end with a cause that wraps ErrClosed. A handler that returns a
-// context error then gives its message back without using an attempt. Stop waits one more second for the handlers
-// and returns an error that says how many were running when ctx ended and how many have not returned yet. When such a handler
-// returns later, the worker still settles its message. That succeeds unless the lease has been lost meanwhile, for example
-// because somebody has claimed the message again.
+// context error then gives its message back without using an attempt. Stop waits up to one more second for the handlers.
+// If any were running when ctx ended, it returns an error that says how many, and how many have not returned yet. When such a
+// handler returns later, the worker still settles its message. That fails if the lease has been lost meanwhile, for example
+// because somebody has claimed the message again, or if the store was closed.
 //
 // Stop may be called again, also at the same time, and waits again. Without a Start it only prevents one.
 // A Drain under way ends after the message in flight. A Stop that is called from a handler waits for that handler, too, until
@@ -208,11 +208,12 @@ func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 // earliest due message comes first, so that a test knows the order. Leases are renewed meanwhile. By a real clock a
 // message pushed just now is due only in the next millisecond, and is left to the next Drain.
 //
-// Drain returns an error early when ctx ends, when Stop is called, or when a claim, a settlement or a duty fails. It retries
-// nothing except the settlement of the message in flight, as long as its lease lasts. When ctx ends, the context of the running
-// handler ends, too, and the handler may give its message back as in Stop. A handler that keeps its message due, for example by
-// Snooze(0), keeps Drain busy. Drain may be called again, but not while another Drain is under way, and not on a worker that was
-// started. A handler that ends its goroutine (as t.FailNow does) ends the goroutine that called Drain.
+// Drain returns an error early when ctx ends, when Stop is called, or when a claim, a settlement or a duty fails. It does not
+// try a failed claim again; it tries the settlement of the message in flight as long as its lease lasts. When ctx ends, the
+// context of the running handler ends, too, and the handler may give its message back as in Stop. A handler that keeps its
+// message due, for example by Snooze(0), keeps Drain busy. Drain may be called again, but not while another Drain is under way,
+// and not on a worker that was started. A handler that ends its goroutine (as t.FailNow does) ends the goroutine that called
+// Drain.
 func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 	checks, err := w.checkGroups(ctx)
 	if err != nil {
@@ -235,7 +236,7 @@ func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 			handled++
 		}
 		switch {
-		case s.claims.Err() != nil: // an error of the claim, if any, follows from that
+		case s.claims.Err() != nil: // an error of the claim follows from that, and one of a settlement has been logged
 		case err != nil:
 			return handled, fmt.Errorf("drain: %w", err)
 		case found:

@@ -220,7 +220,7 @@ func TestWorkerRunEndsWhenTheStoreCannotRecover(t *testing.T) {
 				var claims atomic.Int64
 				r.store.spoil(func(punctual.Claim) error {
 					if claims.Add(1) > 1 {
-						time.Sleep(500 * time.Millisecond) // or another claim would be sent beside it
+						time.Sleep(500 * time.Millisecond) // no longer, because another claim would be sent beside it
 						return fmt.Errorf("medium: %w", kind)
 					}
 					return nil
@@ -528,8 +528,8 @@ func TestDrainReportsStoreErrors(t *testing.T) {
 	})
 }
 
-// TestDrainAndGoexit: a handler that ends its goroutine ends that of Drain, settles its message and
-// leaves the worker usable.
+// TestDrainAndGoexit: a handler that ends its goroutine ends that of Drain. Its message is settled, and the
+// worker stays usable.
 func TestDrainAndGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

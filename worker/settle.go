@@ -48,9 +48,10 @@ func (w *Worker) settle(m *message, o outcome, end time.Time) (outcome, error) {
 		case err == nil:
 			return done(nil)
 		case unsure && errors.Is(err, punctual.ErrLeaseLost):
-			return done(nil) // an earlier try, whose answer did not arrive, has settled m
+			return done(nil) // most likely an earlier try, whose answer did not arrive, has settled m
 		case len(s.Then) > 0 && isRefusal(err, item != nil):
-			// The token was current, so no try has settled m. It is settled without the follow-ups, or with others.
+			// No try has settled m, because each had the same follow-ups, and a store refuses well-formed ones only under a
+			// current token. m is settled without the follow-ups, or with others.
 			_, _ = done(fmt.Errorf("%s: %w", s.Verb, err))
 			o = w.afterRefusal(m, o, err)
 			s = m.settlement(o)
@@ -92,12 +93,11 @@ func (w *Worker) settleBatch(_ context.Context, ss []punctual.Settlement) ([]err
 }
 
 // settleDeadline bounds how long one try to settle, and one call of the store for it, waits for its answer: for one to two
-// times settleCall. All tries share one context, because a context with a timer for each try would cost more than the rest of
+// times settleCall. Tries share a context, because a context with a timer for each try would cost more than the rest of
 // settling. A try whose lease ends earlier has a context of its own. The zero value is ready to use.
 type settleDeadline struct {
 	mu sync.Mutex
-	// ctx is the shared context, nil before it is needed for the first time; it ends at the time at, and cancel frees it.
-	// Guarded by mu.
+	// ctx is the shared context, nil while there is none; it ends at the time at, and cancel frees it. Guarded by mu.
 	ctx    context.Context
 	at     time.Time
 	cancel context.CancelFunc

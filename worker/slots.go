@@ -8,13 +8,14 @@ import (
 
 // slots counts the slots of a worker. A topic that has a message in a slot gets a further slot only while one free
 // slot remains for each topic that has none, so that handlers that hang in one topic leave each other topic a slot (P14).
-// Where topics outnumber slots, one free slot is kept for all of them. A worker with one slot keeps none.
+// Where topics outnumber slots, one free slot is kept for all of them. A worker with one slot keeps none. A message of a late
+// claim takes any free slot (tryOccupy).
 type slots struct {
 	// total is the number of slots, keep how many of them are kept at most for topics that have none, topics the number of
 	// topics. limited reports whether a topic has MaxSlots. They do not change once there is a session.
 	total, keep, topics int
 	limited             bool
-	// back has room for one signal that a slot has become free, or that half of the messages claimed ahead have a slot.
+	// back has room for one signal that a slot has become free, or that the queue of messages claimed ahead is half empty.
 	back chan struct{}
 	// slow reports that settling takes besideFrom or longer; see pass.
 	slow atomic.Bool
@@ -74,7 +75,10 @@ func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reserva
 	if s.limited {
 		for _, t := range chosen {
 			if t.maxSlots > 0 {
-				r.perTopic = min(max(r.perTopic, r.slots), t.maxSlots-t.busy)
+				if r.perTopic == 0 {
+					r.perTopic = r.slots
+				}
+				r.perTopic = min(r.perTopic, t.maxSlots-t.busy)
 			}
 		}
 	}

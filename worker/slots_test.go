@@ -77,8 +77,17 @@ func TestSlotsOfClaimsUnderWay(t *testing.T) {
 	}
 }
 
-// TestSlotsOfLimitedTopics: a topic with MaxSlots bounds its own share of a claim, which asks for no more than can come.
+// TestSlotsOfLimitedTopics: a topic with MaxSlots bounds the share of each topic in a claim, which asks for no more than can come.
 func TestSlotsOfLimitedTopics(t *testing.T) {
+	one, five := &polled{route: &route{maxSlots: 1}}, &polled{route: &route{maxSlots: 5}}
+	for _, topics := range [][]*polled{{one, five}, {five, one}} { // the smaller limit bounds the claim, wherever its topic stands
+		var s slots
+		s.init(16)
+		s.serves(2, true)
+		if chosen, r := s.reserve(topics, s.total); len(chosen) != 2 || r.perTopic != 1 {
+			t.Errorf("a claim of %d topics, of which one may have 1 slot, is for %d messages of each; want 2 topics and 1", len(chosen), r.perTopic)
+		}
+	}
 	var s slots
 	s.init(16)
 	s.serves(2, true)

@@ -32,7 +32,7 @@ func (w *Worker) endOverdue(now time.Time) {
 }
 
 // overdue returns the messages whose handlers have reached their timeout, each only once, and those whose leases have ended by
-// local time. It sets the alarm of the watcher to the next end.
+// local time, without the doubtful ones. It sets the alarm of the watcher to the next end.
 func (f *inflight) overdue(now time.Time) (timedOut, expired []*message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

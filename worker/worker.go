@@ -54,9 +54,9 @@ import (
 //
 //   - the poller (Worker.poller), one while the worker runs. It alone reserves free slots and decides which claims
 //     are sent. At the end it waits for all slots and ends the renewer and the watcher. Stop waits for it.
-//   - a claim (begun in poller.send), one for each call of Store.Claim under way. One more
-//     goroutine reads the store's clock (Store.Now), once a minute when claims do not show it. The poller waits
-//     for them.
+//   - a claim (begun in poller.send), one for each claim under way. A claim in parts has further goroutines for the
+//     calls of Store.Claim that it makes side by side, and waits for them (Worker.claimParts). One more goroutine reads
+//     the store's clock (Store.Now), at most once a minute. The poller waits for them.
 //   - the renewer (Worker.renewLeases), one while the worker runs or drains. It renews the leases of messages in
 //     flight, and gives back messages that were claimed ahead and have got no slot in time. Each renewal has a
 //     goroutine, which the renewer waits for. The poller, or Drain, waits for the renewer.
@@ -72,9 +72,10 @@ import (
 //     poller.dispatchLate). The poller waits for it, or the renewer if that has given the message back.
 //   - the settler's (batch.Batcher.drain) while settlements are under way. The slots, settlements and releases wait for its
 //     answers.
-//   - the duties (Worker.runDuties), as long as the poller claims. It ends the workers that it starts. The poller waits for it.
-//   - a check for groups (Worker.checkGroups), one for each topic, at Start. It ends when the store answers. The poller waits
-//     for those that are late.
+//   - the duties (Worker.runDuties), as long as the poller claims, unless the worker has none. It ends the workers that it
+//     starts. The poller waits for it.
+//   - a check for groups (Worker.checkGroups), one for each topic that must have no groups, at Start and Drain. It ends when
+//     the store answers, or when its time is over before it has asked. The poller, or Drain, waits for those that are late.
 
 // Config configures a Worker. The zero value is ready to use.
 type Config struct {
@@ -82,12 +83,13 @@ type Config struct {
 	Concurrency int
 	// Strict asks for the topics in the order of their Handle calls: a claim takes messages of a later topic only when the
 	// earlier ones have nothing due or have got all slots that they may have. So a slot stays free for each other topic, as
-	// MaxSlots says. Without Strict, claims ask in a random order drawn by Weight, so that no topic starves. The order is drawn
-	// anew for each claim; with more than 256 topics it is kept for 20 µs a topic, at most half a second.
+	// MaxSlots says. The MaxSlots of one topic bounds what a claim that names it takes of each topic. Without Strict, claims ask
+	// in a random order drawn by Weight, so that no topic starves. The order is drawn anew for each claim; with more than 256
+	// topics it is kept for 20 µs a topic, at most half a second.
 	Strict bool
-	// Lease overrides the topics' lease length, MinLease to MaxLease. A lease is renewed until its handler has returned or has
-	// reached its Timeout, so it need not be as long as a handler takes. When a worker dies, its messages are delivered again
-	// once their leases end. Default 0: as the topic's settings say.
+	// Lease overrides the topics' lease length, MinLease to MaxLease. A lease is renewed until its handler has returned or the
+	// handler's context has ended, so it need not be as long as a handler takes. When a worker dies, its messages are delivered
+	// again once their leases end. Default 0: as the topic's settings say.
 	Lease time.Duration
 	// Timeout is how long a handler may run, counted from the claim of its message, unless its Handle or the message
 	// (punctual.Timeout) says otherwise. After that the handler's context ends with context.DeadlineExceeded and its lease is not
@@ -107,12 +109,12 @@ type Config struct {
 	// Message bodies are never logged. Default slog.Default() at the time of New; use
 	// slog.New(slog.DiscardHandler) for silence.
 	Logger *slog.Logger
-	// Observer is notified of every claim, start, finish, settlement, lost lease and error. Default none.
+	// Observer is notified of claims, starts, finishes, settlements, lost leases, errors and steps of schedules. Default none.
 	Observer *punctual.Observer
 }
 
 // lateCall is how long a call to the store may take, beyond the wait that it asks for, before its topics are considered slow and
-// get calls of their own (P14).
+// are served by other calls (P14). A claim may take somewhat longer (ask.mayTake).
 const lateCall = 200 * time.Millisecond
 
 const (
@@ -159,15 +161,16 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Worker claims the messages of some topics and runs their handlers. A Worker is used once: make
-// it, register handlers with Handle, then either Run (or Start and Stop) it, or Drain it. All methods
+// Worker claims the messages of some topics and runs their handlers. A Worker is run once: make
+// it, register handlers with Handle, then either Run (or Start and Stop) it, or Drain it, as often as needed. All methods
 // are safe for concurrent use.
 //
-// It claims as many messages as it has free slots. When there is a backlog and handlers are quick, it claims some milliseconds of
+// It claims messages for its free slots. When there is a backlog and handlers are quick, it claims some milliseconds of
 // work ahead of free slots, and more the longer the store takes to answer. If the process dies, these messages have used an
-// attempt. It renews leases after a third of their length while handlers run, and settles each message as the handler's error says
-// (see punctual.Handler). It works with any Store, also one that is reached over a network. Store errors are retried. A
-// message that could not be settled is delivered again when its lease ends.
+// attempt. It renews a lease after at most a third of its length, until the handler has returned or its context has ended, and
+// settles each message as the handler's error says (see punctual.Handler). It works with any Store, also one that is reached over a
+// network. After a store error that may pass it tries again. A message that could not be settled is delivered again when its lease
+// ends, unless it has no attempt left or was cancelled.
 type Worker struct {
 	store    punctual.Store
 	cfg      Config
@@ -239,7 +242,7 @@ type handleOption func(*route) error
 
 func (o handleOption) applyHandle(r *route) error { return o(r) }
 
-// Weight gives a topic n shares, 1 to 1000; the default is 1. A topic is the first one asked in as
+// Weight gives a topic n shares, 1 to 1000; the default is 1. On average, a topic is the first one asked in as
 // many claims as its share of all shares. Without effect under Config.Strict and Drain.
 func Weight(n int) HandleOption {
 	return handleOption(func(r *route) error {
@@ -252,8 +255,8 @@ func Weight(n int) HandleOption {
 }
 
 // MaxSlots bounds how many messages of a topic are handled at the same time, 1 to punctual.MaxClaim. By default a topic may
-// have all slots except one for each other topic that has none, or one for all of these where topics outnumber the slots.
-// Without effect under Drain, which handles one message at a time.
+// have all slots except one for each other topic that has none, or one for all of these where topics outnumber the slots. A
+// worker with a single slot keeps none. Without effect under Drain, which handles one message at a time.
 func MaxSlots(n int) HandleOption {
 	return handleOption(func(r *route) error {
 		if n < 1 || n > punctual.MaxClaim {

@@ -25,7 +25,7 @@ func copying() Duty {
 			}
 			return ""
 		},
-		// It is asked, because the topic of a group that was removed stays, with its copies.
+		// The settings are read, because the topic of a group that was removed stays, with its copies.
 		Needed: func(ctx context.Context, t *Tools, topic string) (bool, error) {
 			set, err := t.Settings(ctx, topic)
 			return len(set.Groups) > 0, err
@@ -77,7 +77,7 @@ func newCopies(d *punctual.Delivery, groups []string, life int) *copies {
 	for i, g := range groups {
 		ms[i] = punctual.NewMessage{
 			Topic: punctual.GroupTopic(d.Topic, g), ID: id, Body: d.Body, Headers: d.Headers,
-			// Due may have moved, by a snooze of this duty. FirstDue is what the push asked for, or the last reschedule.
+			// Due may have moved, by a snooze of this duty. FirstDue is what the push asked for, or the last reschedule or requeue.
 			Due: d.FirstDue, MaxAttempts: d.MaxAttempts, DropExpired: d.DropExpired,
 			// An earlier message may have had the same ID. Its copy must not be taken for the one of this message.
 			IfExists: punctual.IfExistsFail,
@@ -112,8 +112,9 @@ func (c *copies) Error() string { return fmt.Sprintf("copied to %d groups", len(
 
 func (c *copies) Unwrap() error { return c.decision }
 
-// Refused returns the ack with copies under the next ID if a group still has one with this ID: a copy of an earlier message
-// with the ID, which may be dead. Where the reason passes by itself the worker decides, and otherwise the message is retried.
+// Refused returns the ack with copies under the next ID if a group still has or remembers one with this ID: a copy of an
+// earlier message with the ID, which may be dead. Where the reason passes by itself the worker decides, and otherwise the
+// message is retried.
 func (c *copies) Refused(cause error) error {
 	switch {
 	case errors.Is(cause, punctual.ErrDuplicate) && c.life <= mostLives:

@@ -139,5 +139,5 @@ const (
 	longestRead = 5 * time.Second
 )
 
-// Close waits for the calls under way, at most until ctx ends. Further calls of Settings fail.
+// Close waits for the calls under way, at most until ctx ends. Further calls of Settings fail if they need the store.
 func (t *Tools) Close(ctx context.Context) error { return t.settings.Close(ctx) }

@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A store that reaches only a family of topics in one step puts other follow-ups into envelopes, in the companion T@out of the
-// message's topic (storekit.Settle). This duty pushes the follow-up in an envelope to its own topic and acks the envelope. The
+// For a store that reaches only a family of topics in one step, storekit.Settle puts other follow-ups into envelopes, in the
+// companion T@out of the message's topic. This duty pushes the follow-up in an envelope to its own topic and acks the envelope. The
 // follow-up has had its ID since the settlement, and the ID stays in use for at least a day after the follow-up has finished. So a
 // follow-up is stored once although a process dies between push and ack, with one exception: a follow-up with IfExistsReplace that
 // has finished before the envelope comes again is stored a second time (docs/follow-ups.md).
@@ -110,9 +110,11 @@ func (f *forwarder) forward(ctx context.Context, longest time.Duration, d *punct
 	return rs[0].Err
 }
 
-// isAgain reports whether the envelope may have been forwarded before: another delivery of it counted as an attempt, or was put
-// off.
-func isAgain(d *punctual.Delivery) bool { return d.Attempt > 1 || !d.Due.Equal(d.FirstDue) }
+// isAgain reports whether the envelope may have been forwarded before: another delivery of it counted as an attempt, was put off, or has
+// failed before somebody requeued the envelope.
+func isAgain(d *punctual.Delivery) bool {
+	return d.Attempt > 1 || !d.Due.Equal(d.FirstDue) || len(d.Failures) > 0
+}
 
 // isStored reports whether the topic has m from an earlier delivery of the envelope d. An ID that is in use is no proof, because m may
 // be to replace what has it, or to fail then. If the store does not answer, the envelope has to wait for its next delivery, because

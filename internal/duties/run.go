@@ -27,8 +27,8 @@ const (
 type Runner struct {
 	// Names returns the names of the topics among which the runner looks.
 	Names func(ctx context.Context) ([]string, error)
-	// Start has h handle the messages of the topics until stop is called, which waits until nothing is under way any more. lease
-	// is Duty.Lease.
+	// Start has h handle the messages of the topics until stop is called, which waits until nothing is under way any more, but at
+	// most some seconds. lease is Duty.Lease.
 	Start func(topics []string, h punctual.Handler, lease time.Duration) (stop func(), err error)
 
 	tools  *Tools
@@ -36,7 +36,7 @@ type Runner struct {
 	looks  chan struct{} // has room for one
 	// running has what runs of each duty. Only the goroutine of Run uses it.
 	running []running
-	// stopping waits for workers that others have replaced.
+	// stopping waits for the workers that end has ended.
 	stopping sync.WaitGroup
 }
 
@@ -84,7 +84,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 }
 
 // Close waits for the calls of Backoff and of duties that read the settings of topics, which may go on after their callers have gone.
-// From then on the settings count as not known.
+// From then on the settings count as not known, unless the store is no Inspector.
 func (r *Runner) Close() {
 	_ = r.tools.Close(context.Background()) // without an end it has no error
 }
