@@ -75,13 +75,10 @@ func readAsynq(e *entry, queue string, byType bool) (m punctual.NewMessage, p *p
 	}
 	if t.deadline > 0 {
 		// From its deadline on the task is of no use: it becomes dead, as asynq would archive it.
-		m.ExpireAfter = max(time.Unix(t.deadline, 0).Sub(time.UnixMilli(int64(e.score*1000))), time.Millisecond)
+		e.deadline = time.Unix(t.deadline, 0)
 	}
 	if byType {
 		m.Topic = t.typ
-		if storekit.CheckTopic(t.typ) != nil {
-			return m, problemf(BadTopic, "no topic can have the name of the task's type %q: name one with --topic", t.typ)
-		}
 	}
 	return m, nil
 }

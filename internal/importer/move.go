@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"maps"
 	"math"
 	"time"
@@ -160,7 +161,7 @@ func (m *mover) visit(ctx context.Context, s *source, r *SetReport, es []*entry)
 		return nil, err
 	}
 	stay = make([]bool, len(es))
-	var batch []*entry
+	var all []*entry
 	var at []int // where in es
 	for i, e := range es {
 		movable, err := m.movable(s, r, e, now)
@@ -168,24 +169,41 @@ func (m *mover) visit(ctx context.Context, s *source, r *SetReport, es []*entry)
 			return nil, err
 		}
 		if stay[i] = !movable; movable {
-			batch, at = append(batch, e), append(at, i)
+			all, at = append(all, e), append(at, i)
 		}
 	}
-	limited := false
-	if m.im.opt.Limit > 0 && int64(len(batch)) >= m.left {
-		batch, limited = batch[:m.left], true
-	}
-	stays, err := m.moveBatch(ctx, s, r, batch)
-	if err != nil {
-		return nil, err
-	}
-	for i := range batch {
-		stay[at[i]] = stays[i]
-	}
-	if limited {
-		return nil, errLimit
+	limited := m.im.opt.Limit > 0
+	for batch := range m.batches(all) {
+		stays, err := m.moveBatch(ctx, s, r, batch)
+		if err != nil {
+			return nil, err
+		}
+		if limited && m.left == 0 {
+			return nil, errLimit
+		}
+		for i := range batch {
+			stay[at[i]] = stays[i]
+		}
+		at = at[len(batch):]
 	}
 	return stay, nil
+}
+
+// batches divides entries into batches. With a limit no batch is larger than what is left of the limit when the batch is taken, and
+// another batch may follow, because some of a batch may have gone before they could be taken.
+func (m *mover) batches(es []*entry) iter.Seq[[]*entry] {
+	return func(yield func([]*entry) bool) {
+		for len(es) > 0 {
+			n := len(es)
+			if m.im.opt.Limit > 0 {
+				n = int(min(int64(n), m.left))
+			}
+			if !yield(es[:n]) {
+				return
+			}
+			es = es[n:]
+		}
+	}
 }
 
 // movable makes the message of an entry, and reports whether the entry is to be taken now.

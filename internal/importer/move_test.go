@@ -507,6 +507,38 @@ func TestResumeKeepsWhatWasDecided(t *testing.T) {
 	}
 }
 
+// A run that goes on stores what the first run had read in another way: under another unit, or with other topics.
+func TestResumeWithOtherOptions(t *testing.T) {
+	byType, inSeconds, inMillis := options(Asynq), options(ZSet), options(ZSet)
+	byType.ByType, byType.Topic = true, ""
+	inMillis.Unit = time.Millisecond
+	for name, c := range map[string]struct {
+		first, then Options
+		typ         string // of the task
+		unit        int64  // how many of the score's units are a second
+		topic       string // that the first run decided on
+	}{
+		"by type, then one topic":           {first: byType, then: options(Asynq), typ: "typed", topic: "typed"},
+		"one topic, then by type":           {first: options(Asynq), then: byType, typ: "typed", topic: "t"},
+		"one topic, then by a type of none": {first: options(Asynq), then: byType, typ: "no topic", topic: "t"},
+		"seconds, then milliseconds":        {first: inSeconds, then: inMillis, unit: 1, topic: "t"},
+		"milliseconds, then seconds":        {first: inMillis, then: inSeconds, unit: 1000, topic: "t"},
+	} {
+		r := newRig(t)
+		due := r.now() + 60
+		if c.typ != "" {
+			r.task("jobs", "1", c.typ, "", due)
+		} else {
+			r.zadd("jobs", "a", float64(due*c.unit))
+		}
+		r.killed(c.first, "taken", 1)
+		rep := r.move(c.then)
+		if ms := r.messages(c.topic); len(ms) != 1 || ms[0].Due.Unix() != due || rep.Rejects() != 0 {
+			t.Errorf("%s: %d messages in %s, %v rejected; want the message that was staged, due when it was", name, len(ms), c.topic, rep.Sets[0].Rejected)
+		}
+	}
+}
+
 // A push of which nothing is known leaves the messages in staging for the next run.
 func TestPushWithoutAnswer(t *testing.T) {
 	r := newRig(t)
@@ -802,6 +834,46 @@ func TestLimit(t *testing.T) {
 	for _, want := range []int64{20, 20, 10} {
 		if s := r.move(o).Sets[0]; s.Stored != want {
 			t.Errorf("stored %d, want %d", s.Stored, want)
+		}
+	}
+}
+
+// A message that another consumer takes between being read and being taken does not count towards the limit.
+func TestLimitWithoutThoseThatWent(t *testing.T) {
+	r := newRig(t)
+	members := r.good(ZSet, "jobs", 10)
+	went := sync.OnceFunc(func() { r.must(r.client.ZRem(t.Context(), "jobs", members[0]).Err()) })
+	r.client.AddHook(&scriptHook{around: func(call func() error) error {
+		went()
+		return call()
+	}})
+	o := options(ZSet)
+	o.Limit = 4
+	if s := r.move(o).Sets[0]; s.Gone != 1 || s.Stored != 4 || s.Remaining != 5 {
+		t.Errorf("%d were gone, %d stored, %d remain; want 1, 4 and 5", s.Gone, s.Stored, s.Remaining)
+	}
+}
+
+// A task that is spread to a later time expires at its deadline, also when another run pushes it.
+func TestSpreadKeepsDeadlines(t *testing.T) {
+	for _, step := range []string{"", "taken"} {
+		r := newRig(t)
+		deadline := r.now() + 3600
+		task := protowire.AppendVarint(protowire.AppendTag(nil, 9, protowire.VarintType), uint64(deadline))
+		for n, text := range map[protowire.Number]string{1: "t", 3: "1", 4: "jobs"} {
+			task = protowire.AppendString(protowire.AppendTag(task, n, protowire.BytesType), text)
+		}
+		r.must(r.client.HSet(t.Context(), "asynq:{jobs}:t:1", "msg", task).Err())
+		r.zadd("asynq:{jobs}:scheduled", "1", float64(r.now()-60))
+		o := options(Asynq)
+		o.Spread = 3000 * time.Second
+		if step != "" {
+			r.killed(o, step, 1)
+		}
+		r.move(o)
+		ms := r.messages("t")
+		if len(ms) != 1 || !ms[0].Due.After(seconds(r.now())) || !ms[0].Expires.Equal(seconds(deadline)) {
+			t.Errorf("%+v, want one message that is spread and expires at %v", ms, seconds(deadline))
 		}
 	}
 }

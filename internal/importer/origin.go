@@ -48,7 +48,7 @@ type walk func(ctx context.Context, s *source, visit visitor) error
 
 // The answers of take, adopt and putBack for an item.
 const (
-	itemGone    = 0 // take: somebody else took it; putBack: another run adopted or finished it
+	itemGone    = 0 // take: it is not there any more; adopt, putBack: another run adopted or finished it
 	itemDone    = 1
 	itemChanged = 2 // take: not as it was read (Redis); putBack: its place is taken
 	itemHeld    = 3 // take: the same member is still in staging; PostgreSQL: or somebody works on the row or has changed it

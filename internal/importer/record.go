@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// record is the value of a staged message. It has what the run which took the message decided about it, except the unit and the codec
-// with which it was read. So another run with the same options stores exactly the same message. Staging also keeps the
+// record is the value of a staged message. It has what the run which took the message decided about it, except the codec with
+// which its body is read. So another run with the same codec stores exactly the same message. Staging also keeps the
 // member, for asynq the hash of the task and for PostgreSQL the row, as they were.
 type record struct {
 	// Version is 1.
@@ -58,10 +58,10 @@ func (m *mover) stage(e *entry, now time.Time) {
 	if m.im.opt.Spread > 0 && e.message.Due.Before(now) {
 		e.message.Due = now.Add(spreadOf(e.message.ID, m.im.opt.Spread))
 	}
+	e.dueAt(storekit.FromMillis(storekit.CeilMillis(e.message.Due)))
 	e.record = record{
-		Version: 1, Run: m.im.run, Taken: now.UnixMilli(), Score: formatScore(e.score), Due: storekit.CeilMillis(e.message.Due),
+		Version: 1, Run: m.im.run, Taken: now.UnixMilli(), Score: formatScore(e.score), Due: storekit.Millis(e.message.Due),
 		Topic: e.message.Topic, ID: e.message.ID, Target: m.im.opt.Target,
 	}
-	e.message.Due = storekit.FromMillis(e.record.Due)
 	e.text = e.record.String()
 }

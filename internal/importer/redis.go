@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -155,7 +156,7 @@ func (o *redisOrigin) note(ctx context.Context, s *source, r *SetReport) error {
 	}
 	c := o.client
 	switch {
-	case s.kind == BeeDelayQueue && s.part == "order":
+	case s.kind == BeeDelayQueue && s.part == "order" && !slices.Contains(o.opt.Parts, "ack"):
 		return count("delivered and not acked yet: %d; when no old consumer runs any more, --part order,ack takes those over", c.ZCard(ctx, s.set+beeAck))
 	case s.kind == Redisson:
 		if c.Type(ctx, s.name).Val() == "list" { // or nothing, or a queue of another kind

@@ -74,12 +74,12 @@ func (m *mover) sort(ctx context.Context, s *source, es []*entry, now time.Time)
 
 // restore makes the message of a staged entry from its record, as the run that took the entry would have pushed it.
 func (s *source) restore(e *entry) {
-	s.decode(e)
-	if e.problem != nil {
+	if e.message, e.problem = s.read(e); e.problem != nil {
+		e.message = punctual.NewMessage{} // part of a message must not be pushed
 		return
 	}
 	e.message.Topic, e.message.ID = e.record.Topic, e.record.ID
-	e.message.Due = storekit.FromMillis(e.record.Due)
+	e.dueAt(storekit.FromMillis(e.record.Due))
 	if err := storekit.CheckPush(&e.message, punctual.DefaultMaxBody); err != nil {
 		e.problem = problemf(Uncertain, "%s", withoutKind(err))
 	}

@@ -94,9 +94,6 @@ func readRiver(e *entry, byType bool) (m punctual.NewMessage, p *problem) {
 	}
 	if byType {
 		m.Topic = j.Kind
-		if storekit.CheckTopic(j.Kind) != nil {
-			return m, problemf(BadTopic, "no topic can have the name of the job's kind %q: name one with --topic", j.Kind)
-		}
 	}
 	return m, nil
 }

@@ -45,7 +45,9 @@ type entry struct {
 	row    pgRow     // of PostgreSQL alone
 	// message is the message that the entry becomes, unless there is a problem with it.
 	message punctual.NewMessage
-	problem *problem
+	// deadline is the time from which on the message is of no use, or zero.
+	deadline time.Time
+	problem  *problem
 	// record is the value of the entry in staging, or will be when the entry is taken.
 	record record
 	text   string // the stored form of record
@@ -198,12 +200,23 @@ func (s *source) decode(e *entry) {
 		e.problem = p
 		return
 	}
-	e.message.Due = due
+	e.dueAt(due)
 	if e.message.Topic == "" {
 		e.message.Topic = s.topic
+	} else if storekit.CheckTopic(e.message.Topic) != nil {
+		e.problem = problemf(BadTopic, "no topic can have the name %q of the task's type or the job's kind: name one with --topic", e.message.Topic)
+		return
 	}
 	if err := storekit.CheckPush(&e.message, punctual.DefaultMaxBody); err != nil {
 		e.problem = problemf(reasonOf(&e.message), "%s", withoutKind(err))
+	}
+}
+
+// dueAt sets the due time of the message. The message expires at its deadline however late it is due, or at once if the deadline is over.
+func (e *entry) dueAt(due time.Time) {
+	e.message.Due = due
+	if !e.deadline.IsZero() {
+		e.message.ExpireAfter = max(e.deadline.Sub(due), time.Millisecond)
 	}
 }
 
