@@ -7,7 +7,8 @@ SHELL := bash
 TOOL := GOFLAGS= CGO_ENABLED=0 go tool -modfile=$(CURDIR)/tools/go.mod
 MAKE_BIN := mkdir -p bin && echo '*' > bin/.gitignore
 
-# Modules of their own that make test covers (docs/dependencies.md). bench and console/browsertest have targets of their own.
+# Modules of their own that make test covers (docs/dependencies.md). bench, console/browsertest and packaging/cluster have targets of
+# their own.
 MODULES := metrics/punctualotel packaging
 
 # The race detector needs cgo. The tag spares the C compiler the compression of the database engine, a minute's work.
@@ -45,7 +46,7 @@ deps: ## Install what the tests start (as root by apt-get): Redis, PostgreSQL, p
 # Half of the time goes into compiling where nothing is compiled yet. So the tests, the programs that they build and the linters have the
 # same flags, and all is compiled once. Each part runs though another one fails.
 test: export GOFLAGS := $(strip $(GOFLAGS) $(RACE))
-test: deps ## Check format and code, then run every test that is not slow, under the race detector (10 minutes)
+test: deps ## Run every test that is not slow, under the race detector, and check format and code (10 minutes)
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
 	@failed=0; try() { echo "+ $$*"; env "$$@" || failed=1; }; \
 	if [[ -n '$(TESTFLAGS)' ]]; then try $(GOTEST) -p 4 $(TESTFLAGS) ./...; exit $$failed; fi; \
@@ -95,11 +96,11 @@ newcomer: ## Do what the README says, command by command, in an empty directory 
 CYCLES ?= 2000
 torture: deps ## Try everything for long, under the race detector: histories, races, kill -9, power cuts (CYCLES=2000)
 	PUNCTUAL_TRANSITIONS=1 PUNCTUAL_HISTORIES=$(CYCLES) PUNCTUAL_TORTURE_CYCLES=$(CYCLES) PUNCTUAL_POWER_CUTS=$(CYCLES) $(LONG) $(RACE) ./...
-# How many faults make torture-redis and torture-postgres bring about.
+# How many faults make torture-redis and torture-postgres bring about. Two of six rounds kill Redis, and two of five kill PostgreSQL.
 KILLS ?= 200
 FAILOVERS ?= 50
 torture-redis: deps ## Kill Redis, cut its network and fail over under load, with the ledger (90 minutes; KILLS=200 FAILOVERS=50)
-	PUNCTUAL_TORTURE_CYCLES=$$(($(KILLS) * 5 / 2)) $(LONG) -run '^TestSlowKill$$' ./redisstore
+	PUNCTUAL_TORTURE_CYCLES=$$(($(KILLS) * 3)) $(LONG) -run '^TestSlowKill$$' ./redisstore
 	PUNCTUAL_FAILOVERS=$(FAILOVERS) tools/recent.sh --required $(LONG) -run '^TestSlowReplicatedKills' ./redisstore
 torture-postgres: deps ## Kill PostgreSQL, cut its network and fail over under load, with the ledger (KILLS=200 FAILOVERS=50)
 	PUNCTUAL_TORTURE_CYCLES=$$(($(KILLS) * 5 / 2)) PUNCTUAL_FAILOVERS=$(FAILOVERS) $(LONG) -parallel 1 -run '^TestSlow(Replicated)?Kills?$$' ./pgstore
@@ -124,7 +125,7 @@ browser: ## Test the console's pages in Chromium, with axe-core (6 minutes; STOR
 	cd console/browsertest && PUNCTUAL_BROWSER=required go test -count=1 -timeout=30m $(TESTFLAGS) . -args -store '$(STORE)' -pending '$(PENDING)'
 screens picture: build ## Take the pictures of the console, or of the demo, that the documents show
 	tools/$@.sh
-clean: ## Remove what the other targets made
+clean: ## Remove bin, with what the other targets made there
 	rm -rf bin
 
 .PHONY: $(shell sed -n 's/^\([a-z -]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))

@@ -60,7 +60,7 @@ func (r *recorder) Register(c prometheus.Collector) error {
 func (r *recorder) MustRegister(...prometheus.Collector) { r.t.Fatal("not used") }
 func (r *recorder) Unregister(prometheus.Collector) bool { return false }
 
-// metrics returns the names of the metrics that a server can have, each with the names of its labels.
+// metrics returns the names of the metrics that Punctual itself defines, each with the names of its labels.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	r := &recorder{t, make(map[string][]string)}
@@ -216,7 +216,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// checkTemplate expands the text of an annotation as Prometheus does, with the two variables $labels and $value that Prometheus defines.
+// checkTemplate expands the text of an annotation as Prometheus does, with $labels and $value of the variables that Prometheus defines.
 func checkTemplate(text string) error {
 	show := func(v any) string { return fmt.Sprint(v) }
 	functions := template.FuncMap{"humanize": show, "humanize1024": show, "humanizeDuration": show, "humanizePercentage": show}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what tests, benchmarks and browser tests start beside Go: deps.sh tests [bench] [browser]. On Debian and Ubuntu it
-# installs what is missing as root by apt-get; elsewhere it names what is missing and fails.
+# Installs what tests, benchmarks and browser tests start beside Go: deps.sh [tests] [bench] [browser]. As root on Debian and Ubuntu
+# it installs what is missing by apt-get; otherwise it names what is missing and fails.
 #
 # The tests need Redis of at least 6.2, PostgreSQL of at least 13 and pgbouncer. For the durability class "replicated" in Redis
 # they need a server that has WAITAOF, which Valkey has and not every distribution offers, so that one is optional.

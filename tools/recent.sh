@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command with PUNCTUAL_REDIS_SERVER naming a server that has WAITAOF, which class "replicated" needs. Where there is
-# none it says that this was not tested, and fails if asked to: recent.sh [--required] COMMAND...
+# Runs a command with PUNCTUAL_REDIS_SERVER naming valkey-server, which has WAITAOF, as class "replicated" needs. Where it is not
+# installed the script says that this was not tested, and fails if asked to: recent.sh [--required] COMMAND...
 set -euo pipefail
 required=0
 if [[ ${1-} == --required ]]; then required=1 && shift; fi

@@ -66,7 +66,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// What the README shows beside the program.
+// What docs/quick-start.md shows beside the program.
 func TestChange(t *testing.T) {
 	store, err := diskstore.Open(t.TempDir(), nil)
 	if err != nil {

@@ -59,7 +59,7 @@ func newBackup(a *app) *cobra.Command {
 	}
 }
 
-// backup makes a copy in a directory and says how large it is.
+// backup makes a copy in a directory and says how many bytes were copied.
 func (a *app) backup(ctx context.Context, b punctual.Backuper, dir string) error {
 	full, err := filepath.Abs(dir)
 	if err != nil {
@@ -113,5 +113,5 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 // backupJSON is what backup prints with --json.
 type backupJSON struct {
 	Target string `json:"target"` // the directory, as an absolute path
-	Bytes  int64  `json:"bytes"`  // of the copy
+	Bytes  int64  `json:"bytes"`  // of the archive that was unpacked there
 }

@@ -48,7 +48,7 @@ type bulkKind struct {
 	done, would    string // the words for what was done, and for what a dry run would do
 	long, example  string
 	dead           bool // it can select dead messages, so it has --reason
-	removes, moves bool // removes: it asks before it removes messages; moves: it has --in, --at and --now
+	removes, moves bool // removes: it asks before it removes messages; moves: it has --in, --at, --zone and --now
 }
 
 var bulkKinds = []bulkKind{

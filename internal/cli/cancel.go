@@ -93,6 +93,7 @@ func (a *app) cancelEverywhere(ctx context.Context, i punctual.Inspector, s punc
 			return err
 		}
 	}
+	var printing error // the first one; the other IDs are cancelled all the same, as those of one topic are
 	for _, id := range ids {
 		places := make([]found, len(topics))
 		for n, topic := range topics {
@@ -108,8 +109,8 @@ func (a *app) cancelEverywhere(ctx context.Context, i punctual.Inspector, s punc
 			if err != nil && exitOf(punctual.ErrorCode(err)) != exitUnwished {
 				return fmt.Errorf("ID %q in %s: %w", id, d.topic, err)
 			}
-			if err := a.printAmendedIn(d, c.template.Change); err != nil {
-				return err
+			if printing == nil {
+				printing = a.printAmendedIn(d, c.template.Change)
 			}
 			if cancelRank(err) > cancelRank(all.outcome.Err) {
 				all = d
@@ -117,7 +118,7 @@ func (a *app) cancelEverywhere(ctx context.Context, i punctual.Inspector, s punc
 		}
 		t.add(all)
 	}
-	return nil
+	return printing
 }
 
 // cancelRank orders the outcomes of a cancel in several topics: the highest one counts for the ID.

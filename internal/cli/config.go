@@ -35,7 +35,7 @@ func (c *config) addTo(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.print, "print-config", false, "print the configuration in force and where it comes from, and end")
 }
 
-// notConfigured are the flags that settable leaves out: they say what a run prints, or where the configuration is.
+// notConfigured are flags that settable leaves out, because they say what a run prints, or where the configuration is.
 var notConfigured = []string{"help", "config", "print-config", "json"}
 
 // settable calls f with each flag that the environment and the file can set, sorted by name.
@@ -52,7 +52,7 @@ func variableOf(flag string) string {
 }
 
 // apply sets the flags of cmd that the command line does not have, from the environment and the file. An error names the
-// variable, or the file and its line.
+// variable or the file.
 func (c *config) apply(cmd *cobra.Command, getenv func(string) string) error {
 	c.of = make(map[string]string)
 	settable(cmd, func(f *pflag.Flag) {
@@ -195,7 +195,8 @@ func entryOf(key, value *yaml.Node) (configEntry, error) {
 }
 
 // text returns the configuration in force as a YAML file that gives the same configuration, except that xxxxx stands in place of a
-// password in a URL. A comment at each value says where the value comes from; a flag without a value is only a comment.
+// password in a URL. A comment at each value says where the value comes from. A flag that was not given, and whose default is empty or a 0
+// that stands for another value, is only a comment.
 func (c *config) text(cmd *cobra.Command) (string, error) {
 	var out strings.Builder
 	var failed error
@@ -244,10 +245,21 @@ func many(f *pflag.Flag) bool {
 	return is
 }
 
-// redacted returns value, with xxxxx in place of the password if value is a URL that has one.
+// redacted returns value, with xxxxx in place of the password if value is a URL that has one, before the host or among the parameters.
 func redacted(value string) string {
-	if u, err := url.Parse(value); err == nil && u.User != nil {
-		return u.Redacted()
+	u, err := url.Parse(value)
+	if err != nil {
+		return value
 	}
-	return value
+	parameters, hidden := u.Query(), u.User != nil
+	for _, name := range []string{"password", "sslpassword"} { // which PostgreSQL takes
+		if parameters.Has(name) {
+			parameters.Set(name, "xxxxx")
+			u.RawQuery, hidden = parameters.Encode(), true
+		}
+	}
+	if !hidden {
+		return value // as it was written
+	}
+	return u.Redacted()
 }

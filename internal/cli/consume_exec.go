@@ -56,7 +56,8 @@ func (c *consumer) execute(ctx context.Context, d *punctual.Delivery) error {
 	}
 }
 
-// succeeded is what becomes of a message after CMD has ended with 0: it is acked, and with --then followed by what CMD printed.
+// succeeded returns what execute returns after CMD has ended with 0: nil, with which the message is acked, or with --then the messages that
+// CMD printed, to be stored with the ack. If these cannot be read, or the JSON line of --json cannot be printed, it returns an error.
 func (c *consumer) succeeded(ctx context.Context, d *punctual.Delivery, printed *printedMessages) error {
 	then, err := printed.messages(d)
 	if err != nil {
@@ -70,8 +71,8 @@ func (c *consumer) succeeded(ctx context.Context, d *punctual.Delivery, printed 
 	return punctual.Follow(nil, then...)
 }
 
-// runCommand runs CMD to its end, in a process group of its own, so that a signal from the terminal does not reach CMD and the
-// whole group can be killed.
+// runCommand runs CMD to its end, on Unix in a process group of its own, so that a signal from the terminal does not reach CMD and
+// the whole group can be killed.
 func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, out io.Writer, tail *tail) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", string(c.flags.exec))
 	cmd.Stdin = bytes.NewReader(d.Body)
@@ -90,12 +91,12 @@ func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, out io.
 		if c.flags.then {
 			return fmt.Errorf("the command has ended, but a process that it left in the background holds its output open: %w", err)
 		}
-		return nil // that process holds standard error alone
+		return nil // CMD has succeeded, and without --then what that process still prints does not matter
 	}
 	return err
 }
 
-// commandOut returns where CMD writes its standard output: this program's own standard output, or in tests what stands in for it.
+// commandOut returns where CMD writes its standard output without --then: to this program's own, or in tests to what stands in for it.
 func (c *consumer) commandOut() io.Writer {
 	if f, ok := c.out.Stream().(*os.File); ok {
 		return f

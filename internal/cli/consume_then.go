@@ -32,8 +32,8 @@ func (p *printedMessages) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// messages reads the lines as messages that follow d, and checks them as the store does, so that what is wrong with them is said
-// before the message is settled.
+// messages reads the lines as messages that follow d, and checks them as a store with the default limits does, so that what is wrong
+// with them is said before the message is settled.
 func (p *printedMessages) messages(d *punctual.Delivery) ([]punctual.NewMessage, error) {
 	if p.tooLong {
 		return nil, fmt.Errorf("the command printed more than %d bytes: %w", maxPrinted, punctual.ErrTooLarge)

@@ -28,11 +28,11 @@ may hold a lease. FROM keeps all its messages, and messages that TO has already 
 are, so a run that ended early can simply be made again. At the end the counts of both stores are
 compared.
 
-A message keeps its ID, body, headers, due time, expiry, its --remember, and the number of attempts
-that it has left. A topic keeps its settings except for the pauses. Not copied are the history of
-failed attempts, the time of the push, the first due time, and what is kept about finished messages:
-the IDs of the duplicate window and the finished records. While a topic has dead messages, the copy
-refuses until --dead says what to do with them.`
+A message keeps its ID, body, headers, due time, expiry, its --remember and --timeout, and the
+number of attempts that it has left. A topic keeps its settings except for the pauses. Not copied
+are the history of failed attempts, the time of the push, the first due time, and what is kept about
+finished messages: the IDs of the duplicate window and the finished records. While a topic has dead
+messages, the copy refuses until --dead says what to do with them.`
 
 const copyExample = `  punctual copy ./punctual-data redis://localhost
   punctual copy ./punctual-data postgres://localhost/shop --pause --yes
@@ -503,7 +503,8 @@ func deathText(m *punctual.Info) string {
 	return string(m.Reason) + ": " + m.Failures[n-1].Error
 }
 
-// discard claims messages in TO and gives each up with its text.
+// discard claims the messages in TO that have a text in texts, and gives each up with its text. If it claims another message, it
+// releases that one and returns an error.
 func (c *copier) discard(ctx context.Context, t *copiedTopic, texts map[string]string) error {
 	for len(texts) > 0 {
 		ds, err := c.target.Claim(ctx, punctual.Claim{Topics: []string{t.Topic}, Max: len(texts), Wait: 2 * t.stats.Settings.Lease})
@@ -543,7 +544,7 @@ func (c *copier) discard(ctx context.Context, t *copiedTopic, texts map[string]s
 	return nil
 }
 
-// show prints what was found or copied. After a copy it returns an error if TO has fewer messages than FROM.
+// show prints what was found or copied. After a copy it returns an error if a topic has fewer messages in TO than in FROM.
 func (c *copier) show(dryRun bool) error {
 	short := 0
 	table := c.out.Table("TOPIC", "LIVE", "DEAD", "COPIED", "THERE ALREADY", "DEAD CARRIED", "LIVE IN TO", "DEAD IN TO")
@@ -606,5 +607,5 @@ type copyJSON struct {
 	Histories int64    `json:"histories"` // messages whose failed attempts were left behind
 	To        int64    `json:"to"`        // messages in TO that are not dead, at the end
 	ToDead    int64    `json:"to_dead"`
-	Notes     []string `json:"notes,omitempty"` // what could not be carried, for people
+	Notes     []string `json:"notes,omitempty"` // for people: what is not copied, and what stands in the way
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 	_ "time/tzdata" // the zones of these tests, wherever they run
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
 )
 
 // A day is that of the local time zone unless --utc is given.
@@ -164,6 +167,35 @@ func TestDeadListExports(t *testing.T) {
 		t.Errorf("%d lines with %d messages, want %d", lines, len(seen), n)
 	}
 	r.run("dead", "list", "--on", "2026-11-21", "--json", "--limit", "0").ok().prints("")
+}
+
+// requeues is a store in which somebody requeues each message right after it was looked at.
+type requeues struct{ *memstore.Store }
+
+func (s requeues) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
+	i, err := s.Store.Get(ctx, topic, id)
+	if err != nil || i.State != punctual.StateDead {
+		return i, err
+	}
+	done, err := s.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeRequeue, Topic: topic, ID: id}})
+	if err == nil {
+		err = done[0].Err
+	}
+	return i, err
+}
+
+// A message that is requeued after 'dead delete' has seen that it is dead is not deleted.
+func TestDeadDeleteBesideARequeue(t *testing.T) {
+	r := withDead(t)
+	r.clock.Advance(time.Hour)
+	s := requeues{r.store}
+	out, err := amend(t.Context(), s, s, change{template: punctual.Amendment{Change: punctual.ChangeDelete}}, []found{{"a", "t"}}, &tally{})
+	if err != nil || !errors.Is(out[0].outcome.Err, punctual.ErrNotDead) {
+		t.Errorf("%v, %v; want ErrNotDead", out[0].outcome.Err, err)
+	}
+	if m := r.get("t", "a"); m.State != punctual.StateReady {
+		t.Errorf("the message is %v, want it ready", m.State)
+	}
 }
 
 // 'dead delete' deletes single dead messages, and refuses to delete one that is still to be delivered.

@@ -99,7 +99,8 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 func (f *failure) Unwrap() error { return f.cause }
 
-// usagef returns an error of usage: what was typed is wrong. The error says that nothing was changed (definite).
+// usagef returns an error of usage: what the user gave is wrong, by flags, input, the environment or a file. The error says that nothing
+// was changed (definite).
 func usagef(format string, args ...any) error {
 	return &failure{code: codeUsage, exit: exitUsage, definite: true, text: fmt.Sprintf(format, args...)}
 }

@@ -139,13 +139,13 @@ type forecastJSON struct {
 	Beyond  int64        `json:"beyond"` // due after the last bucket
 }
 
-// bucketJSON counts the messages due from From on, until the next bucket.
+// bucketJSON counts the scheduled messages due from From on, until the next bucket.
 type bucketJSON struct {
 	From  stamp `json:"from"`
 	Count int64 `json:"count"`
 }
 
-// drawForecast prints a line for each step with a bar as long as its count.
+// drawForecast prints a line for what is overdue, for each step, and for what lies beyond. Each line has a bar in proportion to its count.
 func (a *app) drawForecast(f forecastJSON, step forecastStep, zone *time.Location) {
 	most := max(f.Overdue, f.Beyond)
 	for _, b := range f.Buckets {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,7 +77,24 @@ func TestCancelInGroups(t *testing.T) {
 	r.run("cancel", "A-19", "--topic", "orders", "--group", "all", "--if-due", "2026-12-24T00:00:00Z", "--json").
 		exits(exitUnwished, "due at another time").failsWith("changed", true)
 	r.run("cancel", "A-19", "--topic", "orders", "--group", "all", "--if-due", due).ok()
+
+	// All are cancelled, although nobody reads what became of them.
+	for _, id := range []string{"A-20", "A-21", "A-22"} {
+		r.run("push", "orders", "hello", "--id", id).ok()
+	}
+	var errs buffer
+	if code := r.app(nobodyReads{}, &errs).run(t.Context(), []string{"cancel", "A-20", "A-21", "A-22", "--topic", "orders", "--group", "all"}); code == exitOK || errs.String() != "" {
+		t.Errorf("exit %d, standard error %q; want the exit of a broken pipe and no words", code, errs.String())
+	}
+	for _, id := range []string{"A-20", "A-21", "A-22"} {
+		r.run("get", id, "--topic", "orders").exits(exitUnwished, "not found")
+	}
 }
+
+// nobodyReads is the standard output of a command whose reader has ended.
+type nobodyReads struct{}
+
+func (nobodyReads) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
 // A run stores the messages of its topics' schedules with --schedules alone, also the run of a group, which makes the copies of the topic.
 func TestConsumeStoresSchedulesWhenAsked(t *testing.T) {

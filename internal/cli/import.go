@@ -245,7 +245,7 @@ func (a *app) endImport(r *importer.Report, rejects *rejectLog, f *importFlags, 
 		return err
 	case r.Rejects() > 0:
 		return &failure{
-			code: codeSomeFailed, exit: exitError, definite: true,
+			code: codeSomeFailed, exit: exitError, definite: r.Add(func(s *importer.SetReport) int64 { return s.Stored + s.Duplicates + s.Dropped }) == 0,
 			text: fmt.Sprintf("not imported, and left where they are: %d; the reasons are above, or with --rejects in a file", r.Rejects()),
 		}
 	}

@@ -24,7 +24,7 @@ type importJSON struct {
 	UnitGuessed bool             `json:"unit_guessed,omitzero"`
 	Sets        []importSetJSON  `json:"sets"`
 	Remembered  []rememberedJSON `json:"remembered,omitempty"` // topics whose duplicate window was made longer
-	Unfinished  int64            `json:"unfinished"`           // messages in staging because an error ended the run
+	Unfinished  int64            `json:"unfinished"`           // messages still in staging, with which the next run goes on
 }
 
 // importSetJSON is one sorted set or table, or one part of it. Survey is there in a dry run, Moved otherwise.

@@ -101,6 +101,9 @@ func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual
 		if m.State != punctual.StateDead {
 			err = fmt.Errorf("%s in %s: %w", f.id, f.topic, punctual.ErrNotDead)
 		}
+		if a.IfDue.IsZero() {
+			a.IfDue = m.Due // so that it is not deleted if somebody requeues it in between
+		}
 		return a, err
 	}
 	a.Due = m.Due.Add(c.by)
@@ -116,12 +119,13 @@ func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual
 // shiftTries bounds how often a shift is worked out anew for a message that others move at the same time.
 const shiftTries = 20
 
-// amend changes the messages that were found, in batches. A shift of a message that somebody else has moved meanwhile is worked out anew,
-// at most shiftTries times, unless --if-due says at which time the message has to be due. The changes are counted in t, also those that
+// amend changes the messages that were found, in batches. A shift or a delete of a message that somebody else has moved meanwhile is worked
+// out anew, at most shiftTries times, unless --if-due says at which time the message has to be due. The changes are counted in t, also those that
 // were made before an error.
 func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c change, ids []found, t *tally) ([]amended, error) {
 	out, err := amendOnce(ctx, i, s, c, ids, t)
-	for tries := 0; err == nil && c.by != 0 && c.template.IfDue.IsZero() && tries < shiftTries; tries++ {
+	anew := (c.by != 0 || c.template.Change == punctual.ChangeDelete) && c.template.IfDue.IsZero()
+	for tries := 0; err == nil && anew && tries < shiftTries; tries++ {
 		var again []found
 		var places []int
 		for n, d := range out {
@@ -185,7 +189,7 @@ func amendOnce(ctx context.Context, i punctual.Inspector, s punctual.Store, c ch
 	return out, flush()
 }
 
-// changeByID is what cancel and reschedule do: find the IDs, change them, print each outcome, and
+// changeByID is what reschedule does, and cancel without --group all: find the IDs, change them, print each outcome, and
 // fail unless all are the wished one.
 func (a *app) changeByID(ctx context.Context, topic string, ids []string, c change) error {
 	if topic != "" {
@@ -210,8 +214,8 @@ func (a *app) changeIDs(ctx context.Context, i punctual.Inspector, s punctual.St
 	})
 }
 
-// changeFound changes messages, prints each outcome and counts it. A message that was refused has no outcome: its error is returned once
-// the outcomes of the others are printed.
+// changeFound changes messages, prints each outcome and counts it. A message that was refused has no outcome. The first error of such a
+// message is returned once the outcomes of the others are printed.
 func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.Store, places []found, c change, t *tally) error {
 	done, err := amend(ctx, i, s, c, places, t)
 	if err != nil {

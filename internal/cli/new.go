@@ -27,7 +27,7 @@ The workers speak to http://localhost:7878, or to the server that PUNCTUAL_SERVE
 one first: punctual serve. If it wants a token, they read it from PUNCTUAL_TOKEN.
 
 A program of the kind go imports the library. While no version is published it uses a clone: the one
-in DIR, above it or beside it in a directory called punctual, else the one that --clone names.`
+that --clone names, else the one in DIR, above it or beside it in a directory called punctual.`
 
 const newExample = `  punctual new notify && go run -C notify .
   punctual new notify --clone ~/src/punctual

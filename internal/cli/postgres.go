@@ -16,8 +16,8 @@ func postgresSchemes() []scheme {
 	}
 }
 
-// openPostgres opens the store of a URL of which the command line has cut off the scheme. A command that may make a store
-// makes the tables.
+// openPostgres returns a function that opens the store of a URL of which the command line has cut off the scheme. A command that may
+// make a store makes the tables.
 func openPostgres(scheme string) func(context.Context, place) (punctual.Store, error) {
 	return func(ctx context.Context, p place) (punctual.Store, error) {
 		s, err := pgstore.OpenURL(ctx, scheme+p.where, &pgstore.Options{Logger: p.log, Migrate: p.create})

@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// ownGroup does nothing: this system has no process groups.
+// ownGroup does nothing, because this system has no process groups as Unix has them.
 func ownGroup(*exec.Cmd) {}
 
 // killGroup ends the process alone.

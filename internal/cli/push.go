@@ -20,10 +20,11 @@ const pushHelp = `Push stores a message that is delivered at the time asked for,
 the message is durable. BODY "-" reads the body from standard input; with --ndjson many
 messages are read from standard input, one JSON object per line:
 
-  {"topic"?, "id"?, "body" or "body_base64", "in"? or "due"?, "headers"?,
-   "max_attempts"?, "expire"?, "drop_expired"?}
+  {"topic"?, "id"?, "body" or "body_base64", "in"? or "due"?, "headers"?, "headers_base64"?,
+   "max_attempts"?, "expire"?, "drop_expired"?, "remember"?, "timeout"?}
 
-A "body" that is text is the body; any other JSON value is kept as it is written.
+A "body" that is text is the body; any other JSON value is kept as it is written. A line that
+list has printed is taken, too. "at" is the same as "due".
 For each message that was stored a JSON line is printed, in the order of the input. A line
 that is refused is reported on standard error with its number, and the others are stored. A
 flag, --expire 1h for instance, is for the lines that do not have the member themselves.`

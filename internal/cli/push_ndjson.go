@@ -435,7 +435,7 @@ func isWhen(o punctual.PushOption) bool {
 	return is
 }
 
-// options turns what the line says beside topic and body into what Compose takes.
+// options turns what the line says beside topic, body and drop_expired into what Compose takes.
 func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 	switch l.State {
 	case "", "scheduled", "ready":

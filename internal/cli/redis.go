@@ -21,7 +21,7 @@ func redisSchemes() []scheme {
 	}
 }
 
-// openRedis opens the store of a URL of which the command line has cut off the scheme.
+// openRedis returns a function that opens the store of a URL of which the command line has cut off the scheme.
 func openRedis(scheme string) func(context.Context, place) (punctual.Store, error) {
 	return func(ctx context.Context, p place) (punctual.Store, error) {
 		s, err := redisstore.OpenURL(ctx, scheme+p.where, &redisstore.Options{Logger: p.log, MustExist: !p.create})

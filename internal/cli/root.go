@@ -1,9 +1,9 @@
 // Package cli is the command line of Punctual. A file is named like the command in it; small commands of one kind share a
-// file, such as pause and resume in topic_pause.go. The package opens the store that --store names, and gives it to a
-// Queue, a Worker or a server.
+// file, such as pause and resume in topic_pause.go. Most commands open the store that --store names, and work with it
+// directly, or through a Queue, a Worker or a server.
 //
-// A command is built by a function whose name begins with new, such as newPush. It checks its flags and arguments before it
-// opens a store, as far as it can. Its answer goes to a.out, with --json as one JSON object per line. The function of a
+// A command is built by a function whose name begins with new, such as newPush. It checks most of its flags and arguments
+// before it opens a store. Its answer goes to a.out, with --json usually as one JSON object per line. The function of a
 // command returns the error that ends it; report in failure.go prints that error and decides the exit code.
 package cli
 
@@ -209,9 +209,9 @@ func (a *app) action(f func(ctx context.Context, args []string) error) func(*cob
 // mayBeEmpty is the name of an annotation. Its value is the number, from 0, of the argument of the command that may be empty.
 const mayBeEmpty = "may be empty"
 
-// refuseEmpty returns an error of usage if a flag or an argument was given with an empty value, as a shell passes it for a variable that
-// is not set. An empty value must not count as a flag that was left out, because the command would then mean something else, for
-// example every topic.
+// refuseEmpty returns an error of usage if a flag other than --after, or an argument other than the one of mayBeEmpty, was given with an
+// empty value, as a shell passes it for a variable that is not set. An empty value must not count as a flag that was left out, because
+// the command would then mean something else, for example every topic.
 func refuseEmpty(cmd *cobra.Command, args []string) error {
 	for i, arg := range args {
 		if arg == "" && cmd.Annotations[mayBeEmpty] != strconv.Itoa(i) {
@@ -241,7 +241,8 @@ type output struct{ *term.Output }
 // failed returns the error of the first write that failed, as a failure with an exit code, or nil.
 func (o *output) failed() error { return outputError(o.Err()) }
 
-// printf prints on standard output. The error of a write that fails is kept, and action returns it at the end of the command.
+// printf prints on standard output. The error of a write that fails is kept, and action returns it at the end of a command that has no
+// other error.
 func (a *app) printf(format string, args ...any) { a.out.Printf(format, args...) }
 
 // sayNothing says on standard error that a list is empty, so that people do not take the silence for a failure. With --json it

@@ -97,7 +97,7 @@ func newScheduleImportCrontab(a *app) *cobra.Command {
 			}
 			all = append(all, s)
 		}
-		return a.importSchedules(ctx, all, func() error { return a.crontabProblems(args[0], problems) }, yes)
+		return a.importSchedules(ctx, all, func(changed bool) error { return a.crontabProblems(args[0], problems, changed) }, yes)
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&topic, "topic", "", "the `TOPIC` of the messages")
@@ -113,8 +113,9 @@ func newScheduleImportCrontab(a *app) *cobra.Command {
 	return cmd
 }
 
-// importSchedules puts schedules, or says what would be put. problems tells at the end what was left out.
-func (a *app) importSchedules(ctx context.Context, all []punctual.Schedule, problems func() error, yes bool) error {
+// importSchedules puts schedules, or says what would be put. problems tells at the end what was left out; changed says whether a schedule
+// was put.
+func (a *app) importSchedules(ctx context.Context, all []punctual.Schedule, problems func(changed bool) error, yes bool) error {
 	show := func(s *punctual.Schedule, result string) error {
 		p, err := s.Preview(a.now(), 0)
 		if err != nil {
@@ -131,13 +132,17 @@ func (a *app) importSchedules(ctx context.Context, all []punctual.Schedule, prob
 		if !a.json && len(all) > 0 {
 			fmt.Fprintf(a.errs, "Nothing was changed. To import, run the same command with --yes.\n")
 		}
-		return problems()
+		return problems(false)
 	}
+	put := 0
 	err := a.withSchedules(ctx, orCreate, func(q *punctual.Queue) error {
 		for i := range all {
 			status, err := q.PutSchedule(ctx, all[i])
 			if err != nil {
 				return err
+			}
+			if status != punctual.PushDuplicate {
+				put++
 			}
 			result := map[punctual.PushStatus]string{punctual.PushStored: "new", punctual.PushReplaced: "changed", punctual.PushDuplicate: "unchanged"}[status]
 			if err := show(&all[i], result); err != nil {
@@ -147,18 +152,18 @@ func (a *app) importSchedules(ctx context.Context, all []punctual.Schedule, prob
 		return nil
 	})
 	if err != nil {
-		return err
+		return soFar(err, put > 0, "schedules imported before that: %d", put)
 	}
-	return problems()
+	return problems(put > 0)
 }
 
 // crontabProblems names what was not taken over. Lines that were left out are an error.
-func (a *app) crontabProblems(file string, problems []crontab.Problem) error {
+func (a *app) crontabProblems(file string, problems []crontab.Problem, changed bool) error {
 	left := 0
 	for _, p := range problems {
 		left += a.importProblem(file, p.Left, p)
 	}
-	return leftOut("lines", left)
+	return leftOut("lines", left, changed)
 }
 
 // importProblem names what was not taken over. It returns 1 if a schedule was left out.
@@ -171,12 +176,12 @@ func (a *app) importProblem(where string, left bool, p fmt.Stringer) int {
 	return n
 }
 
-// leftOut is the error of an import that has left something out.
-func leftOut(what string, n int) error {
+// leftOut is the error of an import that has left something out. changed says whether the import has changed anything.
+func leftOut(what string, n int, changed bool) error {
 	if n == 0 {
 		return nil
 	}
-	return &failure{code: codeSomeFailed, exit: exitError, definite: true, text: fmt.Sprintf("%s left out: %d", what, n)}
+	return &failure{code: codeSomeFailed, exit: exitError, definite: !changed, text: fmt.Sprintf("%s left out: %d", what, n)}
 }
 
 const importAsynqSchedulesHelp = `Make a schedule of each periodic task of asynq. A scheduler writes down its tasks in Redis while it
@@ -286,12 +291,12 @@ func (f *scheduleImportFlags) action(a *app, what string, kind importer.Kind) fu
 		if len(all)+len(problems) == 0 {
 			return usagef("there are no %s: name the Redis and the database that they are in", what)
 		}
-		return a.importSchedules(ctx, all, func() error {
+		return a.importSchedules(ctx, all, func(changed bool) error {
 			left := 0
 			for _, p := range problems {
 				left += a.importProblem("import", p.Left, p)
 			}
-			return leftOut(what, left)
+			return leftOut(what, left, changed)
 		}, f.yes)
 	})
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,6 +176,7 @@ func (a *app) showSchedule(s *punctual.ScheduleInfo, now time.Time) error {
 			a.row(name, "%s", value)
 		}
 	}
+	optional("zone", s.Zone, s.Zone != "")
 	optional("from", when(s.From), !s.From.IsZero())
 	optional("until", when(s.Until), !s.Until.IsZero())
 	optional("except", strings.Join(s.Except, ", "), len(s.Except) > 0)
@@ -182,6 +185,14 @@ func (a *app) showSchedule(s *punctual.ScheduleInfo, now time.Time) error {
 	optional("max dead", fmt.Sprint(s.MaxDead), s.MaxDead > 0)
 	a.row("overlap", "%s", s.Overlap)
 	a.row("missed", "%s, after %s", s.Missed, notation.FormatDuration(s.Grace))
+	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		a.row("header", "%s=%s", name, s.Headers[name])
+	}
+	optional("max attempts", fmt.Sprint(s.MaxAttempts), s.MaxAttempts > 0)
+	optional("expire", notation.FormatDuration(s.ExpireAfter), s.ExpireAfter > 0)
+	optional("drop expired", "yes", s.DropExpired)
+	optional("remember", notation.FormatDuration(s.Remember), s.Remember > 0)
+	optional("timeout", notation.FormatDuration(s.Timeout), s.Timeout > 0)
 	a.row("body", "%s", term.OneLine(string(s.Body), 200))
 	a.row("counts", "%d stored, %d missed, %d skipped", s.Counts.Stored, s.Counts.Missed, s.Counts.Skipped)
 	a.row("created", "%s", when(s.Created))

@@ -241,7 +241,8 @@ func readDeclaredItem(item *yaml.Node, topic string) (punctual.Schedule, error) 
 }
 
 // jsonOf returns a node of YAML as JSON. With schedule each value becomes the text that stands there, unless it is a whole number or a
-// boolean, because YAML would make a time of 2026-12-24. The value of body, and what an alias stands for, are what YAML makes of them.
+// boolean as JSON writes them, because YAML would make a time of 2026-12-24. The value of body, and what an alias stands for, are what
+// YAML makes of them.
 func jsonOf(n *yaml.Node, schedule bool) ([]byte, error) {
 	if !schedule || n.Kind == yaml.AliasNode {
 		var v any

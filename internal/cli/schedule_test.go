@@ -54,6 +54,9 @@ func TestSchedule(t *testing.T) {
 	r.run("get", "daily~20261123T080000Z", "--topic", "reports").ok().contains(`{"report":"daily"}`)
 	r.run("schedule", "show", "reports", "daily", "--next", "2").ok().contains("1 stored, 0 missed, 0 skipped", "Tue 24 Nov 09:00:00", "Wed 25 Nov 09:00:00", "Mon 23 Nov 09:00:00  ready  daily~20261123T080000Z")
 	r.run("schedule", "show", "reports", "daily", "--json").ok().contains(`"counts":{"stored":1,"missed":0,"skipped":0}`, `"status":"ready"`)
+	r.run("schedule", "put", "reports", "all", "@daily", "--header", "kind=full", "--max-attempts", "3", "--expire", "1h", "--drop-expired", "--remember", "2h", "--timeout", "5m").ok()
+	r.run("schedule", "show", "reports", "all").ok().contains("header       kind=full\n", "max attempts 3\n", "expire       1h\n", "drop expired yes\n", "remember     2h\n", "timeout      5m\n")
+	r.run("schedule", "rm", "reports", "all").ok()
 	r.run("schedule", "skip", "reports", "daily").ok().contains("Next: Wed 25 Nov 09:00:00")
 	r.run("schedule", "run", "reports", "daily").ok().prints("daily~20261123T080000.000Z\n")
 	fill := []string{"schedule", "backfill", "reports", "daily", "--from", "2026-11-18T00:00:00Z", "--to", "2026-11-19T12:00:00Z"}
@@ -117,17 +120,17 @@ schedules:
 		"topics: [reports]\nschedules: []\n---\ntopic: reports\nschedules:\n  - {name: daily, spec: \"@daily\"}\n":           "line 3: a second document",
 		"topic: reports\nschedules:\n  - {name: daily, spec: \"@daily\"}\nschedules:\n  - {name: other, spec: \"@daily\"}\n": `line 4: "schedules" stands on line 2 already`,
 		"topics: [a]\ntopics: [reports]\nschedules: []\n":                                                                    "stands on line 1 already",
-		"topics: reports\nschedules: []\n":                                                     "line 1: topics is no list",
-		"topics: {reports: daily}\nschedules: []\n":                                            "line 1: topics is no list",
-		"topics: [[reports]]\nschedules: []\n":                                                 "line 1: a topic is a word",
-		"topics: [reports, ~]\nschedules: []\n":                                                "line 1: a topic is a word",
-		"topic: [reports]\nschedules: []\n":                                                    "line 1: a topic is a word",
-		"topic: \"\"\nschedules: []\n":                                                         "line 1: a topic is a word",
-		"topic: reports\nschedules: {name: daily}\n":                                           "no list of schedules",
-		"topic: reports\nschedules: [daily]\n":                                                 "line 2: JSON at byte 0: a string where an object is expected",
-		"topic: reports\nschedules:\n  - {name: a, spec: \"@daily\", name: b}\n":               `"name" stands on line 3 already`,
-		"topic: reports\nschedules:\n  - {name: a, spec: \"@daily\", headers: {k: 1, k: 2}}\n": `"k" stands on line 3 already`,
-		"topic: reports\nschedules:\n  - {name: a, spec: \"@daily\", body: {k: 1, k: 2}}\n":    `"k"`,
+		"topics: reports\nschedules: []\n":                                                                                   "line 1: topics is no list",
+		"topics: {reports: daily}\nschedules: []\n":                                                                          "line 1: topics is no list",
+		"topics: [[reports]]\nschedules: []\n":                                                                               "line 1: a topic is a word",
+		"topics: [reports, ~]\nschedules: []\n":                                                                              "line 1: a topic is a word",
+		"topic: [reports]\nschedules: []\n":                                                                                  "line 1: a topic is a word",
+		"topic: \"\"\nschedules: []\n":                                                                                       "line 1: a topic is a word",
+		"topic: reports\nschedules: {name: daily}\n":                                                                         "no list of schedules",
+		"topic: reports\nschedules: [daily]\n":                                                                               "line 2: JSON at byte 0: a string where an object is expected",
+		"topic: reports\nschedules:\n  - {name: a, spec: \"@daily\", name: b}\n":                                             `"name" stands on line 3 already`,
+		"topic: reports\nschedules:\n  - {name: a, spec: \"@daily\", headers: {k: 1, k: 2}}\n":                               `"k" stands on line 3 already`,
+		"topic: reports\nschedules:\n  - {name: a, spec: \"@daily\", body: {k: 1, k: 2}}\n":                                  `"k"`,
 	} {
 		sync(text, "--prune", "delete").exits(exitUsage, want)
 	}
@@ -146,8 +149,9 @@ func TestScheduleImportCrontab(t *testing.T) {
 	run().exits(exitUsage, "line 2: say with --zone")
 	run("--zone", "Europe/Berlin").exits(exitError, "note: line 1: MAILTO", "left out: line 3: @reboot", "Nothing was changed").contains("found", "at 09:00 on Monday to Friday (Europe/Berlin)", "at 00:00 every day (Asia/Tokyo)")
 	r.run("schedule", "list").exits(exitOK, "no schedules")
-	run("--zone", "Europe/Berlin", "--yes").exits(exitError, "left out: line 3").contains("new")
+	run("--zone", "Europe/Berlin", "--yes", "--json").exits(exitError, "left out: line 3", `"definite":false`)
 	run("--zone", "Europe/Berlin", "--yes").exits(exitError).contains("unchanged")
+	run("--zone", "Europe/Berlin", "--yes", "--json").exits(exitError, `"definite":true`)
 	r.run("schedule", "list", "--json").ok().contains(`"body":"report --daily"`, `"overlap":"allow"`, `"missed":"none"`, `"zone":"Asia/Tokyo"`)
 }
 

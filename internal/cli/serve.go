@@ -30,9 +30,10 @@ who can connect can read and change everything. SIGTERM drains: /readyz fails, c
 an empty answer, what is under way is finished, and the exit code is 0. Behind a load balancer
 --drain-delay keeps the port open until the balancer has seen that.
 
-Each flag can be given by the environment (PUNCTUAL_TLS_CERT for --tls-cert) or in a file in YAML
-("tls-cert: FILE"). The command line counts first, then the environment, then the file. Sockets that
-systemd hands over take the place of --listen.`
+Each flag that configures the server can be given by the environment (PUNCTUAL_TLS_CERT for
+--tls-cert) or in the file in YAML that --config names ("tls-cert: FILE"). The command line counts
+first, then the environment, then the file. Sockets that systemd hands over take the place of
+--listen.`
 
 const serveExample = `  punctual serve
   punctual serve --config /etc/punctual/punctual.yaml --print-config
@@ -239,8 +240,8 @@ func listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// listenPrivately listens on a socket to which only the user of this process can connect, from its first instant on. net.Listen makes
-// the socket with the mode that the umask leaves, so the umask is set to keep others out meanwhile. To change the mode afterwards
+// listenPrivately listens on a socket to which only the user of this process can connect, on Unix from its first instant on. net.Listen
+// makes the socket with the mode that the umask leaves, so the umask is set to keep others out meanwhile. To change the mode afterwards
 // is not enough, because a connection that is made before stays. What other goroutines create meanwhile is closed to others, too.
 func listenPrivately(path string) (net.Listener, error) {
 	restore := closeUmask()
@@ -279,12 +280,11 @@ func removeDeadSocket(path string) error {
 // withoutPassword returns the name of a store for output and logs, with xxxxx in place of a password. If the name cannot be parsed as a
 // URL, only its kind is returned.
 func withoutPassword(store string) string {
-	u, err := url.Parse(store)
-	if err != nil {
+	if _, err := url.Parse(store); err != nil {
 		kind, _, _ := strings.Cut(store, ":")
 		return kind
 	}
-	return u.Redacted()
+	return redacted(store)
 }
 
 // showServing prints where the server listens, and without --json also calls to try. Without --json it also prints where the console is, if

@@ -110,7 +110,8 @@ func TestServeOnASocket(t *testing.T) {
 func TestWithoutPassword(t *testing.T) {
 	for store, want := range map[string]string{
 		"disk:punctual-data": "disk:punctual-data", "mem:": "mem:", "disk:/a b%zz": "disk",
-		"redis://user:secret@host:6379/1": "redis://user:xxxxx@host:6379/1",
+		"redis://user:secret@host:6379/1": "redis://user:xxxxx@host:6379/1", "disk:/a b": "disk:/a b",
+		"postgres://host/shop?password=secret&schema=a": "postgres://host/shop?password=xxxxx&schema=a",
 	} {
 		if got := withoutPassword(store); got != want {
 			t.Errorf("%s is printed as %s, want %s", store, got, want)

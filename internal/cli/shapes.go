@@ -12,10 +12,10 @@ import (
 
 // The JSON that scripts rely on. What a store holds is printed as a server answers it, by the types of package wire. The other
 // shapes stand beside a command that prints them, such as amendJSON in lookup.go, or in this file. Members are only ever added,
-// which TestMembers checks for most commands by testdata/members.txt. Times are RFC 3339 in UTC with exactly three digits of
-// milliseconds, by the store's clock unless the shape says otherwise.
+// which TestMembers checks for most commands by testdata/members.txt. Times, except for that of version, are RFC 3339 in UTC with exactly
+// three digits of milliseconds, by the store's clock unless the shape says otherwise.
 
-// stamp is a time as all shapes print it.
+// stamp is a time as the shapes print it.
 type stamp time.Time
 
 const stampFormat = "2006-01-02T15:04:05.000Z"

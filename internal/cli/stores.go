@@ -161,8 +161,8 @@ func certificates(where string) (rest string, c *tls.Config, err error) {
 	return rest, c, nil
 }
 
-// withCertificateRemedy adds to err what to do when only one side speaks TLS, when the client does not trust the certificate of the
-// server, or when the server demands one of the client.
+// withCertificateRemedy adds to err what to do when only one side speaks TLS, when the client does not know who vouches for the
+// certificate of the server, or when the server demands one of the client.
 func withCertificateRemedy(err error) error {
 	stranger, remote := x509.UnknownAuthorityError{}, (*net.OpError)(nil)
 	switch {
@@ -237,7 +237,8 @@ func (a *app) storeName() string {
 	return defaultStore
 }
 
-// fullName returns a bare path with the kind disk, and HOST:PORT with the kind redis, in front. Any other name stays as it is.
+// fullName returns a bare path with the kind disk, and HOST:PORT with the kind redis, in front. Any other name stays as it is, and so does
+// one that begins with a kind and a colon.
 func (a *app) fullName(name string) string {
 	kind, _, colon := strings.Cut(name, ":")
 	switch {
@@ -285,7 +286,7 @@ func (a *app) openStore(ctx context.Context, create bool) (punctual.Store, error
 }
 
 // withKindRemedy adds to err, the error of opening the store, that HOST:PORT without a kind was taken for a Redis server, if the store
-// was named like that.
+// was named like that. A failure stays as it is.
 func (a *app) withKindRemedy(err error) error {
 	name := cmp.Or(a.storeFlag, a.getenv("PUNCTUAL_STORE"))
 	if err == nil || !hostAndPort.MatchString(name) || a.fullName(name) == name || errors.As(err, new(*failure)) {
@@ -306,7 +307,7 @@ func (a *app) place(where string) place {
 	}
 }
 
-// scheme returns the scheme of the store that the flags name, and the text behind the colon.
+// scheme returns the scheme of the store that storeName names, and the text behind the colon.
 func (a *app) scheme() (s scheme, where string, err error) {
 	return a.schemeOf(a.storeName())
 }

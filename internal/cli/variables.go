@@ -10,7 +10,7 @@ import (
 )
 
 // The environment variables. A misspelt variable would have no effect, and a command might work on another store than was
-// meant. So a variable that has a value and a name which is nearly a known one is an error. A variable that resembles none may
+// meant. So a variable that begins with namePrefix, has a value and is nearly a known one is an error. One that resembles none may
 // belong to another program; serve, which reads its flags from the environment, too, logs a warning about it.
 
 // namePrefix is the beginning of the names of all variables that are Punctual's own.

@@ -65,7 +65,7 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./-]*$`)
 
 // Source says where a program of KindGo finds the module.
 type Source struct {
-	// Clone is the directory of a clone, for a replace directive. Empty if Version is published.
+	// Clone is the directory of a clone, for a replace directive. Empty if Version is set.
 	Clone string
 	// Version is a published version.
 	Version string
@@ -207,7 +207,7 @@ func program(dir string, k Kind, from Source) ([]file, error) {
 	return out, nil
 }
 
-// Template is the text of a program, by the name of its file, such as worker.py.
+// Template is the text of a program, by the name of its template without ".txt", such as worker.py.
 func Template(name string) string {
 	text, err := templates.ReadFile("templates/" + name + ".txt")
 	if err != nil {

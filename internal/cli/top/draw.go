@@ -76,7 +76,7 @@ func (t *model) screen() []string {
 	return append(lines, t.noteLine(), paint(text.Faint, fit("j k move  Enter open  Esc back  g n|a|t|d go  / find  ? keys  q quit", t.width)))
 }
 
-// title says which page this is, and when by the store's clock its numbers were counted.
+// title says which page this is, and when by the store's clock the ready messages of the overview were counted.
 func (t *model) title() string {
 	p := t.page()
 	name := [...]string{"Now", "Ahead", "Topics", "Topic " + p.topic, "Message " + p.id, "Dead"}[p.kind]
@@ -230,7 +230,7 @@ func column(n, most int64, height, level int) string {
 	return []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}[max(0, min(8, eighths-(level-1)*8))]
 }
 
-// findingRow is a finding, with the list that shows it.
+// findingRow is a finding, with the page that shows what it is about, if there is one.
 func findingRow(f overview.Finding) row {
 	mark, colour := view.Mark(f.Severity)
 	words := f.Text
