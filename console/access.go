@@ -82,9 +82,10 @@ func (c *call) may(a access.Action, topic string) error {
 	return c.who.Check(a, topic)
 }
 
-// thisMachine authenticates requests to a console without Options.Authenticate: everybody on this machine may do everything, and everybody
-// else nothing. It refuses a request with the headers of a proxy, because that request may come from elsewhere. Over TCP it also refuses a
-// request whose Host is neither localhost nor a loopback address, because a page of another site can send such a request by DNS rebinding.
+// thisMachine authenticates requests to a console without Options.Authenticate: everybody on this machine gets access.Everything, and
+// everybody else nothing. It refuses a request with the headers of a proxy, because that request may come from elsewhere. Over TCP it
+// also refuses a request whose Host is neither localhost nor a loopback address, because a page of another site can send such a request
+// by DNS rebinding.
 func thisMachine(r *http.Request) (*access.Principal, error) {
 	switch {
 	case r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" || r.Header.Get("X-Real-Ip") != "":

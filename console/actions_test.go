@@ -278,6 +278,33 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// What a form has changed is in the counts of the next page.
+func TestFormsAreCounted(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "a", time.Hour)
+	r.push("t", "b", time.Hour)
+	if text := wordsOf(r.page("/topics/t")); !strings.Contains(text, "Scheduled 2 ") {
+		t.Fatalf("this test shows nothing: the page does not count two messages: %s", text)
+	}
+	r.sent("/topics/t/messages/a/amend", url.Values{"do": {"cancel"}})
+	if text := wordsOf(r.page("/topics/t")); !strings.Contains(text, "Scheduled 1 ") {
+		t.Errorf("after a message was cancelled the page says: %s", text)
+	}
+}
+
+// A body is pushed again as it is, also one that looks like the name of a file.
+func TestCurlOfABody(t *testing.T) {
+	r := newRig(t, &Options{API: "/"})
+	r.push("t", "a", time.Hour, func(m *punctual.NewMessage) { m.Body = []byte("@/etc/passwd") })
+	r.push("t", "b", time.Hour, func(m *punctual.NewMessage) { m.Body = []byte("two\nlines") })
+	if text := html.UnescapeString(r.page("/topics/t/messages/a")); !strings.Contains(text, "--data-raw '@/etc/passwd'") {
+		t.Error("curl would read a file, in place of a body with its name")
+	}
+	if text := html.UnescapeString(r.page("/topics/t/messages/b")); !strings.Contains(text, "--data-binary '@body'") {
+		t.Error("a body of two lines is not left to a file")
+	}
+}
+
 func TestHiddenBodies(t *testing.T) {
 	r := newRig(t, &Options{HideBodies: true, ShowHeaders: []string{"Tenant"}, API: "/"})
 	secret := func(m *punctual.NewMessage) {

@@ -72,7 +72,7 @@ func (c *call) columnsOf(f *frame, a *overview.Ahead, s span) columns {
 	return k
 }
 
-// stepLabel names the step that begins at t: "14:05", "Mon 11-24 14:00", "Mon 2026-11-24".
+// stepLabel names the step that begins at t: "14:05", "Mon 11-23 14:00", "Mon 2026-11-23".
 func (f *frame) stepLabel(t time.Time, step overview.Step) string {
 	day := f.call.look.language.text("weekday." + fmt.Sprint(int(t.Weekday())))
 	switch step {

@@ -13,8 +13,9 @@ import (
 	"github.com/punctualmq/punctual/audit"
 )
 
-// Record makes a change that somebody asks for outside the console, such as over the HTTP interface, and enters the change into the audit
-// log as audit.Log.Record does. Pages then show new counts. Pass Record as Options.Record of the server beside the console.
+// Record makes a change, such as one that somebody asks for over the HTTP interface, and enters the change into the audit log as
+// audit.Log.Record does. The next page that shows counts then counts anew, unless that is costly. Pass Record as Options.Record of the
+// server beside the console.
 func (c *Console) Record(ctx context.Context, ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	defer c.reader.Recount()
 	return c.audit.Record(ctx, ch, do)
@@ -23,7 +24,7 @@ func (c *Console) Record(ctx context.Context, ch audit.Change, do func(ctx conte
 // record makes a change that a form asks for, by calling do, and enters the change into the audit log. do returns how many messages it has
 // changed.
 func (c *call) record(ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error) {
-	return c.console.audit.Record(c.r.Context(), c.change(ch), do)
+	return c.console.Record(c.r.Context(), c.change(ch), do)
 }
 
 // recorder is audit.Log.Record for one change: it calls do, which makes the change, and enters the change into the audit log.

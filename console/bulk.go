@@ -33,7 +33,7 @@ type bulkJobPage struct {
 	Job bulkView
 	// Facts are those of bulkFacts. The key of the label of a fact is "bulk." with its name.
 	Facts facts
-	// Share is how many of the messages that were counted are done, in percent, "" if none were counted.
+	// Share is for how many of the messages that were counted the change was tried, in percent, "" if none were counted.
 	Share string
 	// MayGoOn is true if the reader may carry the change out, stop it or continue it.
 	MayGoOn bool

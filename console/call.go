@@ -27,7 +27,7 @@ type call struct {
 	form     url.Values        // the fields of the query, or of the body of a POST
 	look     look
 	fragment bool              // the script asks for the part of the page that is renewed
-	problem  error             // why a form was refused, shown above its page
+	problem  error             // why a form was refused, shown above its page, or why there is only an error page
 	begun    bool              // the answer has begun, so an error page can no longer be sent
 	who      *access.Principal // nil before it is known
 	loggedIn bool

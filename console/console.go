@@ -41,9 +41,9 @@ type Options struct {
 	API string
 	// Authenticate returns who sends a request and what this principal may do, or an error that wraps punctual.ErrUnauthenticated. Use the
 	// method of an access.Authenticator, such as Server.Authenticate of the server beside the console. It is called for each request that
-	// no earlier step has refused, except for assets and the login page, and for each token that somebody logs in with. Calls come from
-	// many goroutines at once and delay the answer, so they must be quick. Default: everybody on this machine may do everything, and
-	// everybody else nothing.
+	// no earlier step has refused or answered, except for assets and the login page, and for each token that somebody logs in with. Calls
+	// come from many goroutines at once and delay the answer, so they must be quick. Default: everybody on this machine may do everything
+	// but change the audit log, and everybody else nothing.
 	Authenticate func(r *http.Request) (*access.Principal, error)
 	// LoginByToken lets people log in with a token. In each request of a browser that is logged in, Authenticate then finds the token in
 	// the header Authorization, as programs send it: Bearer TOKEN. Without LoginByToken, Authenticate must recognize people by other

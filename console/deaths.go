@@ -67,8 +67,8 @@ func (f deathFilter) addTo(q url.Values) {
 	}
 }
 
-// lastError returns the first line of a message's last error, by which dead messages are grouped. It cuts a longer line after 160 bytes and
-// adds "…".
+// lastError returns the first line of a message's last error, by which dead messages are grouped. It cuts a longer line after at most 160
+// bytes and adds "…".
 func lastError(m *punctual.Info) string {
 	if len(m.Failures) == 0 {
 		return ""

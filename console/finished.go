@@ -20,7 +20,7 @@ type finishedPage struct {
 type finishedRecord struct {
 	punctual.Finished
 	// Late is how long the message was ready before its last lease began, End how long after the beginning of that lease it finished. Both
-	// are 0 if the message was never delivered.
+	// are 0 if the record does not have the beginning of that lease (Delivered).
 	Late, End time.Duration
 	History   []event
 	Axis      *axis

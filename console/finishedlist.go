@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// finishedListPage shows the finished records of a topic, the message that finished last first.
+// finishedListPage shows the finished records of a topic, the one that is kept longest first. Unless the retention was changed, that is the
+// record of the message that finished last.
 type finishedListPage struct {
 	*topicView
 	// Able is true if the store keeps finished records. Keep is for how long the topic keeps a record that is written now; 0 means that it

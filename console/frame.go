@@ -24,8 +24,8 @@ type frame struct {
 	Stale string
 	// Still is true if no part of the page is renewed although its route is live, for instance because each renewal would take long.
 	Still bool
-	// Partial is true until the store's first count has ended. Counted is when the numbers were counted if that was at least oldCounts
-	// before Now, otherwise zero.
+	// Partial is true while there are no counts that may be shown, for instance until the store's first count has ended. Counted is when
+	// the numbers were counted if that was at least oldCounts before Now, otherwise zero.
 	Partial bool
 	Counted time.Time
 }
@@ -123,7 +123,7 @@ func (f *frame) noteCounts(asOf, counted time.Time, partial bool) {
 // oldCounts is the age from which a page says how old its counts are.
 const oldCounts = 10 * time.Second
 
-// Known writes a count with separators between its thousands, or … until the store's first count has ended.
+// Known writes a count with separators between its thousands, or … while the page is Partial.
 func (f *frame) Known(n int64) string {
 	if f.Partial {
 		return "…"

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/overview"
 )
@@ -26,8 +28,8 @@ type latenessPage struct {
 	Whole bool
 	Sum   latenessRow
 	Curve *curve
-	// Oldest is how long the message that waits longest has been ready, OldestIn its topic, "" if no message is ready. Asked is true if the
-	// store has answered.
+	// Oldest is how long the message that waits longest has been ready, OldestIn its topic, "" if no message is ready. Topics whose delivery
+	// is paused, or that the reader may not inspect, do not count. On the page of all topics neither do events. Asked is true if the store has answered.
 	Oldest   time.Duration
 	OldestIn string
 	Asked    bool
@@ -144,6 +146,9 @@ func (c *call) lookForOldest(p *latenessPage) {
 	p.Asked, p.Now = true, over.AsOf
 	for _, t := range over.Topics {
 		if t.Ready == 0 || t.NextDue.IsZero() || t.Settings.DeliveryPaused || p.Topic != "" && p.Topic != t.Topic || c.may(access.Inspect, t.Topic) != nil {
+			continue
+		}
+		if p.Topic == "" && strings.HasSuffix(t.Topic, punctual.EventSuffix) { // events wait until somebody reads them, as in Overview.Oldest
 			continue
 		}
 		if late := max(0, p.Now.Sub(t.NextDue)); p.OldestIn == "" || late > p.Oldest {

@@ -31,6 +31,8 @@ func TestLateness(t *testing.T) {
 	if text := r.page("/lateness"); !strings.Contains(text, "does not know how late") || strings.Contains(text, "<figure") {
 		t.Error("nobody counts, and the page does not say so")
 	}
+	r.push("told@events", "e", 0) // an event that nobody has read yet is not late
+	r.clock.Advance(time.Second)
 	r.push("waits", "a", 0)
 	r.clock.Advance(42 * time.Second)
 	for n := range 200 {

@@ -77,7 +77,7 @@ func (l *leftovers) watch(p punctual.PushResult, wait time.Duration, record reco
 	})
 }
 
-// remove cancels a message if it is ready, was never delivered and is due when it was due at its push.
+// remove cancels a message if it is ready, has no attempt that counts and is due when it was due at its push.
 func (l *leftovers) remove(p punctual.PushResult, record recorder) {
 	inspector, err := punctual.As[punctual.Inspector](l.store)
 	if err != nil {

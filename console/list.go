@@ -137,8 +137,8 @@ func exact(t time.Time) string {
 	return notation.FormatTime(t)
 }
 
-// listed reads the messages of one page of a list, and sets Next and Filter. A list with a filter is read with scan. The page is then
-// not renewed, because each renewal would read many messages.
+// listed reads the messages of one page of a list, and sets Next and Filter, and for a list with a filter also Scanned, Looked and
+// Last. Such a list is read with scan, and its page is not renewed, because each renewal would read many messages.
 func (c *call) listed(f *frame, l *messageList, i punctual.Inspector, q *punctual.ListQuery) (messages []punctual.Info, err error) {
 	next := ""
 	if l.Filter, err = c.messageFilter(q.State); err != nil {

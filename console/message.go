@@ -47,7 +47,7 @@ type event struct {
 	Error, Reason string
 	// Gap is the time since the event before this one.
 	Gap time.Duration
-	// Ahead is true for an event that lies in the future.
+	// Ahead is true for an event that lies in the future, or behind the end of a finished message.
 	Ahead bool
 }
 
@@ -245,11 +245,11 @@ func (c *call) curl(m *punctual.Info) string {
 	for _, h := range shown {
 		line = append(line, "-H", quoted(wire.HeaderPrefix+h.Name+": "+h.Value))
 	}
-	body := "@body"
+	option, body := "--data-binary", "@body"
 	if text, binary := beginning(m.Body); !c.console.options.HideBodies && !binary && text == string(m.Body) {
-		body = string(m.Body)
+		option, body = "--data-raw", string(m.Body) // which may begin with @, for --data-binary the name of a file
 	}
-	return strings.Join(append(line, "--data-binary", quoted(body)), " ")
+	return strings.Join(append(line, option, quoted(body)), " ")
 }
 
 // api returns the base URL of the HTTP interface, or "" if Options.API names none. For the value "/" it is the host of the request.

@@ -119,7 +119,9 @@ func (c *call) pictureChart(f *frame, p *overview.Picture, s span) *chart {
 	}
 	k.path = func(i int) string { return f.dueBetween(p.All.Edges[i], p.All.Edges[i+1], s) }
 	k.pathOverdue = f.Path("/topics") + "?sort=ready"
-	k.scale = f.Path("/ahead") + "?span=" + s.name
+	if k.scale = f.Path("/ahead") + "?span=" + s.name; !k.log {
+		k.scale += "&scale=log"
+	}
 	return f.draw(k)
 }
 

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"html"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,15 @@ func TestPictureEqualsItsTable(t *testing.T) {
 	r.page("/") // it begins counts in the background, which Close waits for
 	if err := r.console.Close(); err != nil {
 		t.Fatal(err)
+	}
+	links := regexp.MustCompile(`class="scale" href="([^"]*)"`).FindAllStringSubmatch(r.page("/"), -1)
+	if len(links) == 0 {
+		t.Error("the pictures of the page Now have no link to their other scale")
+	}
+	for _, l := range links {
+		if text := r.page(html.UnescapeString(l[1])); !strings.Contains(text, ">linear<") {
+			t.Errorf("%s does not show the logarithmic scale", l[1])
+		}
 	}
 	bar := regexp.MustCompile(`<title>([^<]*): ([0-9,]+)</title>`)
 	row := regexp.MustCompile(`<th scope="row">(?:<a [^>]*>)?([^<]*)(?:</a>)?</th><td class="n">([0-9,]+)</td>`)

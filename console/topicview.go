@@ -107,7 +107,7 @@ func (c *call) companionsOf(topic string) ([]string, error) {
 	return names, err
 }
 
-// counted returns the counts of all topics. Where counting takes the store long, they may be some minutes old.
+// counted returns the counts of all topics. Where counting takes the store long, they may be as old as overview.Reader.Topics says.
 func (c *call) counted() (overview.Counts, error) {
 	all, err := c.console.reader.Topics(c.r.Context())
 	if err != nil {

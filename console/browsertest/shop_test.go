@@ -17,8 +17,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// shop is a rig whose store has what a shop has now, for the pictures in the documents: messages ahead, dead messages and finished attempts.
-// The clock of the store is moved through nine days, so that messages have a history of days.
+// shop is a rig whose store has what a shop has now, for the pictures in the documents: for instance messages ahead, dead messages, schedules
+// and groups. The clock of the store is moved through nine days, so that messages have a history of days.
 type shop struct {
 	*rig
 	clock *storekit.ManualClock

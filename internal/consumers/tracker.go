@@ -76,7 +76,7 @@ var byEnd = heap.Order[*ended]{
 	Place:  func(e *ended) *int { return &e.place },
 }
 
-// row is one consumer of one topic.
+// row is one consumer of one topic, or all those that share a row.
 type row struct {
 	key
 	waiting int
@@ -144,7 +144,8 @@ func (t *Tracker) Claimed(c Caller, ds []punctual.Delivery) {
 	}
 }
 
-// Settled notes a settlement that was sent to the store; err is the store's answer.
+// Settled notes a settlement that was sent to the store; err is the store's answer. It takes an extension without a Delay to be as long as the
+// lease was when it was claimed. A caller that knows the setting of the topic sets the Delay.
 func (t *Tracker) Settled(s *punctual.Settlement, err error) {
 	if err != nil && !errors.Is(err, punctual.ErrLeaseLost) && !errors.Is(err, punctual.ErrCancelled) {
 		return // the lease is still held, as far as is known
@@ -172,7 +173,8 @@ func (t *Tracker) Settled(s *punctual.Settlement, err error) {
 	}
 }
 
-// Returned notes that messages did not reach the consumer that claimed them.
+// Returned notes that the leases of messages are over without a settlement, for instance because the messages did not reach the
+// consumer that claimed them.
 func (t *Tracker) Returned(ds []punctual.Delivery) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package notation is how people write durations, times and backoffs: on the command line, in lines of JSON and in the
-// paths of the server. Whatever is written this way is read back as the same value.
+// Package notation is how people write durations, times and backoffs: on the command line, in JSON, in requests to the server
+// and in the forms of the console. Whatever is written this way is read back as the same value.
 package notation
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// ParseDuration reads a duration in Go's syntax plus d (24 hours) and w (7 days):
+// ParseDuration reads a duration in Go's syntax without a sign, plus d (24 hours) and w (7 days):
 // 90s, 2h30m, 2d12h, 1w. A negative, overflowing or malformed one is an ErrInvalid
 // that names the value.
 func ParseDuration(s string) (time.Duration, error) {
@@ -60,7 +60,7 @@ func durationOf(number, unit string) (d time.Duration, ok bool) {
 	return d * hours, true
 }
 
-// FormatDuration writes d as ParseDuration reads it, without needless zeros: 2d12h, 30s.
+// FormatDuration writes d as ParseDuration reads it, without needless zeros at the end: 2d12h, 30s.
 func FormatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d < day {

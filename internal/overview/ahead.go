@@ -67,7 +67,7 @@ func (s Step) next(t time.Time) time.Time {
 // StartOfDay returns the first instant in zone that has the date of day. That is not always midnight, because some zones
 // change their clocks at midnight, so that it does not exist on that day or comes twice.
 func StartOfDay(day time.Time, zone *time.Location) time.Time {
-	const step = 15 * time.Minute // all changes are multiples of it
+	const step = 15 * time.Minute // all changes of clocks since 2000 are multiples of it
 	begun := func(t time.Time) bool { return t.In(zone).Format(time.DateOnly) >= day.Format(time.DateOnly) }
 	t := time.Date(day.Year(), day.Month(), day.Day(), 0, 0, 0, 0, zone)
 	for !begun(t) {
@@ -86,7 +86,7 @@ type AheadQuery struct {
 	Step  Step
 	// Steps is the number of steps.
 	Steps int
-	// Zone is the time zone in which hours and days begin; nil is UTC.
+	// Zone is the time zone in which hours and days begin; nil is UTC, and for Reader.Ahead Options.Zone.
 	Zone *time.Location
 
 	row bool // of a table, which is counted less often than a picture
@@ -109,11 +109,12 @@ func (q AheadQuery) edges(now time.Time) []time.Time {
 // Ahead says how many messages are due when. Several callers may have the same Ahead, so nobody may change it.
 type Ahead struct {
 	AheadQuery
-	// AsOf is the store's clock when the messages were counted.
+	// AsOf is the store's clock when the messages were counted. For the answer of a survey it is the store's clock when somebody
+	// asked, which is later.
 	AsOf time.Time
 	// Edges are when the steps begin, and when the last one ends: one more than Counts. They are in the zone asked for.
 	Edges []time.Time
-	// Counts[n] counts the messages due from Edges[n], or from now if that is later, until before Edges[n+1].
+	// Counts[n] counts the messages due from Edges[n], or from when they were counted if that is later, until before Edges[n+1].
 	Counts []int64
 	// Overdue counts the ready and leased messages, Beyond those due after the last step.
 	Overdue, Beyond int64
@@ -242,7 +243,7 @@ func (r *Reader) AheadOf(ctx context.Context, q AheadQuery, topics []string) map
 			c = r.counts.await(patient, r.beginCount())
 		}
 		if c.read.IsZero() {
-			return out // the survey that is being made has most of them
+			return out // nothing is counted beside the first survey, which will have the largest topics
 		}
 	}
 	var once sync.Once

@@ -56,7 +56,8 @@ type Finding struct {
 	// State, From and To say which list of the topic shows it; see punctual.ListQuery.
 	State    punctual.State
 	From, To time.Time
-	// Count is how many messages it is about: ready ones of a late or paused topic, those of a burst, dead ones, far ones.
+	// Count is how many messages it is about: the ready ones of a topic that is late or whose delivery is paused, those of a burst,
+	// the dead ones, or the far ones up to mostFar.
 	Count int64
 	// At is when a burst, or the first far message, is due. For an unreachable store it is the AsOf of what is shown.
 	At time.Time
@@ -71,11 +72,11 @@ type Finding struct {
 }
 
 const (
-	// unread is how long an event waits before there is a finding that nobody reads the events of its topic.
+	// unread is how long an event waits at least before there is a finding that nobody reads the events of its topic.
 	unread = time.Minute
 	// veryLate is from how many times a topic's LateAfter on lateness is bad and not only a warning.
 	veryLate = 60
-	// mostOfKind bounds the findings of a kind that each topic may have (see fewest); one more finding sums up the others.
+	// mostOfKind is how many findings of a kind that each topic may have are shown beside one that sums up the others (see fewest).
 	mostOfKind = 5
 	// burstRatio is how many times as many messages as on average have to be due in a step for a burst.
 	burstRatio = 10

@@ -16,7 +16,7 @@ type forecaster func(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, 
 // examinePicture finds what is unusual in a picture: a burst, and with the picture of the days what is due in more than a year.
 func (r *Reader) examinePicture(ctx context.Context, p *Picture, topics []punctual.TopicStats, forecast forecaster) error {
 	counts, step := p.All.Counts, p.All.Step
-	if step == Day { // the picture of the hours finds bursts in the first days
+	if step == Day { // the picture of the hours finds the bursts of the next 48 hours
 		counts = slices.Clone(counts)
 		clear(counts[:3])
 	}
@@ -91,7 +91,8 @@ func (r *Reader) burst(ctx context.Context, p *Picture, n int, forecast forecast
 	return f, true, nil
 }
 
-// findFar adds a finding for each of the mostLooked largest topics that has messages due in more than a year.
+// findFar adds a finding for each of the mostLooked largest topics that has messages due in more than a year. Companions with
+// schedules get none.
 func (r *Reader) findFar(ctx context.Context, p *Picture, topics []punctual.TopicStats) error {
 	from := p.All.AsOf.Add(year)
 	for _, t := range largest(topics, mostLooked) {

@@ -16,7 +16,7 @@ type answer[T any] struct {
 	// read is when value was read by the clock of this machine; zero when there is none yet.
 	read time.Time
 	took time.Duration
-	// err is why the last reading failed; value is then of the one before.
+	// err is why the last reading failed; value is then of the last one that succeeded.
 	err error
 }
 
@@ -27,6 +27,9 @@ type cached[T any] struct {
 	fresh   time.Time     // guarded by mu: until when the answer is used
 	running chan struct{} // guarded by mu: closed when the reading under way ends; nil when there is none
 	used    time.Time     // guarded by mu: when somebody asked last
+	// expired says that expire was called during the reading under way, rests with the least of which times. Both are guarded by mu.
+	expired bool
+	rests   time.Duration
 }
 
 // policy says how long a reading may take, and how long its answer is used.
@@ -87,7 +90,10 @@ func (c *cached[T]) run(ctx context.Context, p policy, read func(context.Context
 	if c.fresh = now.Add(p.fresh(c.took)); err != nil {
 		c.fresh = now.Add(max(leastAge, c.took))
 	}
-	c.running = nil
+	if c.expired && err == nil {
+		c.fresh = earlier(c.fresh, now.Add(c.rests*c.took))
+	}
+	c.running, c.expired = nil, false
 	close(running)
 }
 
@@ -107,13 +113,24 @@ func guarded[T any](log *slog.Logger, read func(context.Context) (T, error)) fun
 
 var errPanicked = errors.New("the store panicked, and the log says where")
 
-// expire makes the next caller read anew, but not before the last answer is so many times as old as it took.
+// expire makes the next caller read anew, but not before the last answer is so many times as old as it took. A reading that is
+// under way goes on. Its answer may lack what has changed, so it goes to those who wait for it, and the next caller reads anew.
 func (c *cached[T]) expire(times time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if rested := c.read.Add(times * c.took); rested.Before(c.fresh) {
-		c.fresh = rested
+	c.fresh = earlier(c.fresh, c.read.Add(times*c.took))
+	if c.running != nil {
+		if c.rests = min(c.rests, times); !c.expired {
+			c.expired, c.rests = true, times
+		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // place returns the answer that is kept under a key, or a new one. When there are most of them already, the answer that was

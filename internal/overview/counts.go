@@ -34,7 +34,8 @@ type Counts struct {
 }
 
 // Topics counts the messages of the topics. Where counting takes the store long, callers share an answer that may be some
-// minutes old. Before the first survey of a store that is a punctual.Surveyor, only what is ready is known (Counts.Partial).
+// minutes old, and hours if the store is a punctual.Surveyor. Before the first survey of such a store only what is ready is
+// known (Counts.Partial).
 func (r *Reader) Topics(ctx context.Context) (Counts, error) {
 	if !r.isCostly() {
 		c, err := r.count(ctx)
@@ -61,7 +62,8 @@ func (r *Reader) Topics(ctx context.Context) (Counts, error) {
 }
 
 // quick returns the counts of the topics. It waits until patient ends, and then returns older counts. Where there are none,
-// or they are too old to be shown, it waits until ctx ends; with Options.Hurry it returns an empty answer instead.
+// or they are too old to be shown, it waits until ctx ends; with Options.Hurry it returns an empty answer instead. For a costly
+// survey that may be shown it does not wait at all.
 func (r *Reader) quick(ctx, patient context.Context) (answer[topicCounts], error) {
 	running := r.beginCount()
 	if r.surveyor != nil && r.isCostly() {
@@ -139,7 +141,7 @@ func (r *Reader) countsFor(took time.Duration) time.Duration {
 }
 
 // isUsable reports whether counts may be shown while new ones are read. They may not when they are too old, because nobody
-// asked for a long time.
+// asked for a long time, unless the last reading failed: then they are shown with its error.
 func (r *Reader) isUsable(a answer[topicCounts]) bool {
 	return a.err != nil || time.Since(a.read) <= max(longAgo, 2*r.countsFor(a.took))
 }

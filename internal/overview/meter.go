@@ -52,7 +52,8 @@ func (m *Meter) Since() time.Time {
 type Traffic struct {
 	// From is when the span begins: a whole minute of the machine's clock.
 	From time.Time
-	// Pushes counts the messages that were stored, Deliveries the attempts that were claimed.
+	// Pushes counts the messages that were stored, Deliveries the attempts for which a Worker called a handler or which a Server
+	// gave to a client.
 	Pushes, Deliveries int64
 	// Acks, Retries and Discards count how attempts ended. A message that dies because its attempts are used up is among
 	// the Retries or in no count: only the store knows.
@@ -176,7 +177,8 @@ func At(ctx context.Context, t time.Time) context.Context {
 	return context.WithValue(ctx, instant{}, t)
 }
 
-// count calls add with the present minute, or that of At, of all topics and of the topic.
+// count calls add with the present minute, or that of At: with that of all topics, and with that of the topic if it has numbers
+// of its own.
 func (m *Meter) count(ctx context.Context, topic string, add func(*slot)) {
 	at, ok := ctx.Value(instant{}).(time.Time)
 	if !ok {
@@ -227,7 +229,7 @@ func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 // uses that memory again.
 type series struct {
 	ring [MeterMinutes/60 + 1]*slots // hour n is in place n modulo its length
-	last int64                       // the minute in which something was counted last
+	last int64                       // the latest minute in which something was counted
 }
 
 type slots struct {

@@ -25,17 +25,18 @@ type Options struct {
 	Zone *time.Location
 	// Drawn is how many topics, the largest ones, each picture counts one by one, at most 8. Default 5.
 	Drawn int
-	// Burst is from how many messages due within one minute on there is a finding about them. Days that are too far ahead to be
-	// counted by the minute have such a finding from as many messages on within one day. Default 10,000.
+	// Burst is how many messages have to be due within one minute, and far more than on average (burstRatio), for a finding about
+	// them. Days that are too far ahead to be counted by the minute have such a finding for as many messages within one day.
+	// Default 10,000.
 	Burst int64
-	// Timeout bounds one reading of the counts. Default 30 s.
+	// Timeout bounds one reading of the counts, or of a surveyor's next due times. Default 30 s.
 	Timeout time.Duration
 	// Patience is how long Read waits for a store that takes long to count. When it is over, Read returns what was counted
 	// before, if there is something and it is not too old. Default 50 ms.
 	Patience time.Duration
 	// Hurry makes Read wait no longer than Patience also when it has nothing to return: for the first counts, and for new counts
-	// when the old ones are too old to be shown, because nobody has asked for long. Until they are there, Overview.Counting is
-	// true. Without Hurry Read waits for such counts until its context ends.
+	// when the old ones are too old to be shown, because nobody has asked for long. Until they are there, Overview.Counting or
+	// Overview.Partial is true. Without Hurry Read waits for such counts until its context ends.
 	Hurry bool
 	// Logger gets the stack of a store that panics. Default: no log.
 	Logger *slog.Logger
@@ -43,19 +44,19 @@ type Options struct {
 	Meter *Meter
 }
 
-// Overview is what a store held at one instant. Several callers may have the same Overview, so nobody may change it.
+// Overview is what a Reader knows about a store. Several callers share its topics and pictures, so nobody may change them.
 type Overview struct {
-	// AsOf is the store's clock when the topics were counted.
+	// AsOf is the store's clock when the ready messages were counted.
 	AsOf time.Time
-	// Took is how long the counting took.
+	// Took is how long the last count took, also when it failed.
 	Took time.Duration
-	// Err is why the last reading failed; everything else is then of the last one that succeeded, as of AsOf.
+	// Err is why the last reading of the topics failed; the topics are then as of AsOf.
 	Err error
-	// Counting is true while the messages are being counted for the first time, or anew because the last counts are too old to
-	// be shown; nothing else is known then.
+	// Counting is true when nothing is known, because the messages are being counted for the first time, or anew because the last
+	// counts are too old to be shown.
 	Counting bool
-	// Partial is true while the first count is not finished, but the store has told the next due times of the topics. Of each
-	// topic only the ready messages are known then, up to punctual.MaxReadyCount.
+	// Partial is true while there are no counts that may be shown, but the store has told the next due times of the topics. Of
+	// each topic only the settings and the ready messages are known then, the latter up to punctual.MaxReadyCount.
 	Partial bool
 	// Counted is the store's clock when scheduled, leased and dead messages were counted. A store that is a
 	// punctual.Surveyor counts them less often than what is ready, so Counted may be before AsOf. It is zero before the
@@ -89,7 +90,7 @@ type Oldest struct {
 
 // Picture counts what falls due in each of the next minutes, hours or days.
 type Picture struct {
-	// All counts all topics. It is nil while they are being counted for the first time.
+	// All counts all topics. It is nil when there are none, and until there is a count of them that may be shown.
 	All *Ahead
 	// Topics are the largest topics one by one, the largest first. Their steps are those of All.
 	Topics []*Ahead
@@ -99,8 +100,8 @@ type Picture struct {
 	found []Finding // what is unusual in the picture
 }
 
-// Reader reads one store for everybody who asks. Callers share its answers, so a hundred open pages cost the store as much as
-// one. Its methods are safe for concurrent use.
+// Reader reads one store for everybody who asks. Callers share the answers that take the store long, so a hundred open pages
+// cost it about as much as one. The methods of a Reader are safe for concurrent use.
 type Reader struct {
 	store     punctual.Store
 	inspector punctual.Inspector // nil when the store is none
@@ -126,7 +127,7 @@ type Reader struct {
 }
 
 const (
-	// leastAge is how long an answer is used at least before the store is read again.
+	// leastAge is how long an answer is used at least before the store is read again, unless somebody calls Expire or Recount.
 	leastAge = time.Second
 	// countShare and share bound how often the store is read. An answer that took 10 ms is used for 5 s if it is one of counts
 	// (countShare), and for 15 s if it is a picture (share). So an open page costs the store less than half a percent of its
@@ -143,11 +144,12 @@ const (
 	newEnough = 10 * time.Second
 	// mostPictures bounds the pictures that are kept, at most three for each time zone.
 	mostPictures = 24
-	// mostAsked bounds the counts ahead that are kept for pages of one topic and for the rows of tables.
+	// mostAsked bounds the counts ahead that are kept beside the pictures: for the week, for pages of one topic and for the rows of
+	// tables.
 	mostAsked = 256
 	// longAgo is the age up to which old counts are shown in any case while new ones are read (isUsable).
 	longAgo = time.Minute
-	// examineEach is how long the answer of a store's Examiner about its disk or servers is used at least.
+	// examineEach is how long the answer of a store's Examiner about its disk or servers is used at least, unless it failed.
 	examineEach = 30 * time.Second
 )
 
@@ -210,7 +212,7 @@ func (r *Reader) start(f func()) bool {
 }
 
 // Expire makes the next Read count the topics, as Recount does, and all pictures anew. A caller that has just changed the store
-// calls it, so that the change is seen.
+// calls it, so that the change is seen soon.
 func (r *Reader) Expire() {
 	r.Recount()
 	r.mu.Lock()
@@ -223,8 +225,8 @@ func (r *Reader) Expire() {
 	}
 }
 
-// Recount makes the next Read count the topics anew, because something small has changed. A costly survey is not made anew
-// before ten times as long as the last one took has passed.
+// Recount makes the next Read count the topics anew, because something small has changed. A count that is under way goes on,
+// and is the last one only for callers that wait for it. A costly survey is not made anew before ten times as long as the last one took has passed.
 func (r *Reader) Recount() {
 	r.nextDue.expire(0)
 	if r.surveyor != nil && r.isCostly() {
@@ -242,9 +244,9 @@ func (r *Reader) Renew() {
 	}
 }
 
-// Read returns the overview, which is at most a second old while the store answers quickly. It fails only until the store
-// could be read once; later failures are in Overview.Err, beside what was read before. Once there are counts to return, new ones
-// that take longer than Options.Patience are in the overview of a later call.
+// Read returns the overview. The counts of a store that makes them in 2 ms are at most a second old. Read fails only until the
+// store could be read once; later failures are in Overview.Err, beside what was read before. Once there are counts that may be
+// shown, new ones that take longer than Options.Patience are in the overview of a later call.
 func (r *Reader) Read(ctx context.Context) (*Overview, error) { return r.ReadIn(ctx, r.o.Zone) }
 
 // ReadIn is Read with hours and days that begin as they do in a time zone.

@@ -16,8 +16,8 @@ type drawing struct {
 	zone *time.Location
 }
 
-// addPictures adds what falls due by the minute, hour and day. Until a picture was counted for the first time, the pictures
-// after it are not begun, because in a store of many messages they take far longer, and people want the minutes first.
+// addPictures adds what falls due by the minute, hour and day. Until the first count of a picture has ended, the pictures after
+// it are not begun, because in a store of many messages they take far longer, and people want the minutes first.
 func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts, zone *time.Location) {
 	for n, p := range []*Picture{&out.Minutes, &out.Hours, &out.Days} {
 		if found, ok := c.surveyed.picture(Minute+Step(n), zone, out.AsOf); ok {
@@ -148,7 +148,7 @@ func largest(topics []punctual.TopicStats, n int) []punctual.TopicStats {
 }
 
 // picturePolicy gives a picture a minute to be counted, and uses it for share times as long as that took. Unless the store is a
-// surveyor, the picture may not become older than Step.picture says.
+// surveyor, it is used no longer than Step.picture says, or than four times as long as it took if that is longer.
 func (r *Reader) picturePolicy(s Step) policy {
 	_, most := s.picture()
 	if r.surveyor != nil {

@@ -12,9 +12,9 @@ import (
 
 // A store that has to read every message to count them, a punctual.Surveyor, is read in two ways. A survey counts all
 // messages and all pictures in one pass. It is costly, so the next one begins only after surveyShare times as long as it
-// took, and what an open page costs is bounded whatever the size of the store. The next due times of the topics are cheap. They are
-// read anew, when somebody asks, after nextDueShare times as long as that took, at least after a second. With them come the number of
-// ready messages and what is paused.
+// took, or after ten times as long when something has changed (Recount). So what an open page costs is bounded whatever the size of
+// the store. The next due times of the topics are cheap. They are read anew, when somebody asks, after nextDueShare times as long as
+// that took, at least after a second. With them come the number of ready messages and what is paused.
 
 const (
 	// A survey that took one second is used for surveyShare seconds, and next due times that took as long for nextDueShare
@@ -67,9 +67,9 @@ func (r *Reader) survey(ctx context.Context, now time.Time) (topicCounts, error)
 	return out, nil
 }
 
-// surveyEdges returns the edges of all steps that somebody may ask for until the next survey. Hours reach as far as the page
-// Week. Minutes reach as far as the picture of the hours, because bursts are counted by the minute. All reach a day further,
-// so that the survey still answers somebody who asks hours later.
+// surveyEdges returns the edges of the steps that pages in the zone of the Reader ask for. Hours reach as far as the page Week.
+// Minutes reach as far as the picture of the hours, because bursts are counted by the minute. All reach a day further, so that
+// the survey still answers somebody who asks hours later.
 func surveyEdges(now time.Time, zone *time.Location) []time.Time {
 	hours, _ := Hour.picture()
 	days, _ := Day.picture()
@@ -163,8 +163,8 @@ func (r *Reader) beginNextDue() <-chan struct{} {
 	return r.nextDue.begin(r, policy{timeout: r.o.Timeout, fresh: fresh}, r.surveyor.NextDue)
 }
 
-// surveyedAhead answers from the last survey. It returns nil if the survey does not have the answer or is too old to be shown,
-// and ErrCounting before the first survey.
+// surveyedAhead answers from the last survey. It returns nil if the survey does not have the answer or is too old to be shown.
+// Before the first survey it returns ErrCounting, or why that survey failed.
 func (r *Reader) surveyedAhead(patient context.Context, q AheadQuery) (*Ahead, error) {
 	running := r.beginCount()
 	c := r.counts.await(patient, nil)

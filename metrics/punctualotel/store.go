@@ -11,9 +11,9 @@ import (
 	"github.com/punctualmq/punctual/metrics/internal/reading"
 )
 
-// AddStore measures what s holds whenever the metrics are collected: the messages by state, how far ahead they are due,
-// how long the oldest ready message has waited, and how much space is left. Because a store with many messages takes a
-// while to count them, it spends at most a tenth of the time on such readings: a reading that took 1 s is shown again
+// AddStore measures what s holds whenever the metrics are collected, such as the messages by state, how far ahead they are
+// due, how long the oldest ready message has waited, and how much space is left. Because a store with many messages takes
+// a while to count them, it spends at most a tenth of the time on such readings: a reading that took 1 s is shown again
 // for the next 9 s.
 //
 // Call Unregister of the returned Registration before s is closed. It ends a reading that is under way and waits for

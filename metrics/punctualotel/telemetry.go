@@ -15,7 +15,8 @@
 // pushed.
 //
 // The metrics have the labels and meanings of those of package punctualprom. Their names are the same, too, but written with dots and
-// without the endings for units and totals: punctual_pushes_total is punctual.pushes here.
+// without the endings for units and totals: punctual_pushes_total is punctual.pushes here. Only punctual.oldest_ready keeps one
+// underscore.
 //
 // The package is a module of its own, so that only programs that use it depend on OpenTelemetry.
 package punctualotel

@@ -16,8 +16,8 @@ import (
 // keeps that context, and no span is made. When the headers have no room for the context it is left out, because a trace
 // must not make a push fail.
 //
-// When the ID of a push is already in use, the first message stays with its headers. The handler's span then belongs to
-// the trace of the first push.
+// When the ID of a push is already in use and the push keeps the stored message, that message keeps its headers, too. The
+// handler's span then belongs to the trace of the first push.
 func (t *Telemetry) Prepare(ctx context.Context, m *punctual.NewMessage) error {
 	if t.carried(m.Headers) {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"github.com/punctualmq/punctual/metrics/internal/reading"
 )
 
-// AddStore registers metrics of what s holds: the messages by state, how far ahead they are due, how long the oldest
-// ready message has waited, and how much space is left. A scrape reads them from the store. Because a store with many
-// messages takes a while to count them, it spends at most a tenth of the time on such readings: a reading that took 1 s
-// is shown again for the next 9 s. The metric of how far ahead messages are due is left out when the store cannot count
+// AddStore registers metrics of what s holds, such as the messages by state, how far ahead they are due, how long the
+// oldest ready message has waited, and how much space is left. A scrape reads them from the store. Because a store with
+// many messages takes a while to count them, it spends at most a tenth of the time on such readings: a reading that took
+// 1 s is shown again for the next 9 s. The metric of how far ahead messages are due is left out when the store cannot count
 // that within Options.ReadTimeout.
 //
 // Call Close before s is closed, so that no reading is under way in s then.

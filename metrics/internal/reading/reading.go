@@ -70,8 +70,8 @@ func Brought(n int) string {
 	return "some"
 }
 
-// Spans returns the names of the counts in Reading.Ahead. Every message is counted once: "overdue" counts the ready and
-// leased messages, "10m" those due in less than 10 minutes that "1m" does not count already, and so on.
+// Spans returns the names of the counts in Reading.Ahead. Each span begins where the one before ends: "overdue" counts the
+// ready and leased messages, "10m" those due in less than 10 minutes that "1m" does not count already, and so on.
 func Spans() []string { return []string{"overdue", "1m", "10m", "1h", "6h", "1d", "beyond"} }
 
 // Reader reads one store, with at most one reading at a time. Its methods are safe for concurrent use. Close it before
