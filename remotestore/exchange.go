@@ -198,7 +198,7 @@ const maxLine = 16 << 20
 // ask asks a server what it is and notes what it can do.
 func (s *Store) ask(ctx context.Context, e *endpoint) (*wire.Info, error) {
 	var info wire.Info
-	err := s.readFrom(ctx, e, wire.PathInfo, &info)
+	err := s.readFrom(ctx, e, wire.PathInfo, false, &info)
 	if err == nil {
 		e.compact.Store(info.Compact == wire.CompactVersion)
 		e.farewell.Store(info.Farewell)
@@ -207,10 +207,11 @@ func (s *Store) ask(ctx context.Context, e *endpoint) (*wire.Info, error) {
 	return &info, err
 }
 
-// readClock asks a server for the store's clock and notes the answer.
-func (s *Store) readClock(ctx context.Context, e *endpoint) error {
+// readClock asks a server for the store's clock and notes the answer. aside is that of the request that needs the clock, so that a
+// reading for a release does not end with Close.
+func (s *Store) readClock(ctx context.Context, e *endpoint, aside bool) error {
 	var c wire.Clock
-	if err := s.readFrom(ctx, e, wire.PathClock, &c); err != nil {
+	if err := s.readFrom(ctx, e, wire.PathClock, aside, &c); err != nil {
 		return err
 	}
 	s.clock.hear(time.Time(c.Now))
@@ -218,8 +219,8 @@ func (s *Store) readClock(ctx context.Context, e *endpoint) error {
 }
 
 // readFrom reads from one server, with one copy of a request, and decodes the answer into a value.
-func (s *Store) readFrom(ctx context.Context, e *endpoint, path string, into any) error {
-	x := &sending{Store: s, r: &request{method: http.MethodGet, path: path, again: reading}}
+func (s *Store) readFrom(ctx context.Context, e *endpoint, path string, aside bool, into any) error {
+	x := &sending{Store: s, r: &request{method: http.MethodGet, path: path, again: reading, aside: aside}}
 	p, _, err := x.send(ctx, e)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -305,7 +305,7 @@ func (x *sending) name(ctx context.Context, e *endpoint, header http.Header) err
 	if notAfter.IsZero() {
 		now, recent := x.clock.now()
 		if !recent {
-			if err := x.readClock(ctx, e); err != nil {
+			if err := x.readClock(ctx, e, x.r.aside); err != nil {
 				return err
 			}
 			now, _ = x.clock.now()
@@ -378,7 +378,7 @@ func (x *sending) classify(ctx context.Context, e *endpoint, resp *response, hea
 			return nil, false, fmt.Errorf("%w; %w", punctual.ErrIndeterminate, err) // the answer to an earlier copy may be forgotten
 		}
 		x.unsure, x.kept = false, time.Time{}
-		return nil, true, errors.Join(unsent{err}, x.readClock(ctx, e))
+		return nil, true, errors.Join(unsent{err}, x.readClock(ctx, e, x.r.aside))
 	case "closed", "store_failed", "unreachable", "locked":
 		// This server has not carried the copy out and cannot do so at the moment. Another server may, or this one soon.
 		return nil, true, unsent{fmt.Errorf("%s: %w", e.name, errors.New(problem.Detail))}

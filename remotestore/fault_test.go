@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,11 +33,12 @@ type faulty struct {
 
 	mu     sync.Mutex
 	server *server.Server
-	lose   map[string]int // guarded by mu: how many answers to a path get lost
-	anew   bool           // guarded by mu: the server is started anew after each loss
-	done   map[string]int // guarded by mu: how many requests for a path the server answered, also those whose answer was lost
-	onLoss func()         // guarded by mu: if not nil, called before a connection ends without its answer
-	lost   chan string    // receives the path of each answer that was lost
+	lose   map[string]int    // guarded by mu: how many answers to a path get lost
+	anew   bool              // guarded by mu: the server is started anew after each loss
+	done   map[string]int    // guarded by mu: how many requests for a path the server answered, also those whose answer was lost
+	onLoss func()            // guarded by mu: if not nil, called before a connection ends without its answer
+	lost   chan string       // receives the path of each answer that was lost
+	before func(path string) // guarded by mu: if not nil, called before a request is carried out
 }
 
 func newFaulty(t *testing.T) *faulty {
@@ -78,8 +80,11 @@ func (f *faulty) restart() {
 
 func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	s := f.server
+	s, before := f.server, f.before
 	f.mu.Unlock()
+	if before != nil {
+		before(r.URL.Path)
+	}
 	answer := httptest.NewRecorder()
 	s.ServeHTTP(answer, r)
 	f.mu.Lock()
@@ -290,6 +295,57 @@ func TestClaimerLeaves(t *testing.T) {
 	if err != nil || info.State != punctual.StateReady || info.Attempt != 0 {
 		t.Errorf("the message is %v, attempt %d, %v; want ready and 0", info.State, info.Attempt, err)
 	}
+}
+
+// TestReleaseReadsTheClock: a release that goes on while the store is closed reads the server's clock, if it has not for long.
+func TestReleaseReadsTheClock(t *testing.T) {
+	f := newFaulty(t)
+	s := connect(t, nil, f.url)
+	pushOne(t, s, "a")
+	ctx, leave := context.WithCancel(t.Context())
+	f.losing(1, wire.PathClaim)
+	f.onLoss = leave
+	asks, closing := make(chan struct{}, 1), make(chan struct{})
+	var claims atomic.Int32
+	f.before = func(path string) {
+		if path == wire.PathClaim && claims.Add(1) == 2 { // the release asks for the answer to the claim
+			asks <- struct{}{}
+			<-closing
+		}
+	}
+	if _, err := s.Claim(ctx, punctual.Claim{Topics: []string{"t"}, Max: 1, Wait: time.Minute}); !errors.Is(err, context.Canceled) {
+		t.Errorf("claim: %v; want the context's error", err)
+	}
+	f.wantLost(1, wire.PathClaim)
+	<-asks
+	s.ForgetClock()
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	for _, err := s.Now(t.Context()); !errors.Is(err, punctual.ErrClosed); _, err = s.Now(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	clocks := f.doneOf(wire.PathClock)
+	close(closing)
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if f.doneOf(wire.PathClock) == clocks {
+		t.Error("this test shows nothing: the release has not read the clock")
+	}
+	info, err := f.below.Get(t.Context(), "t", "a")
+	if err != nil || info.State != punctual.StateReady || info.Attempt != 0 {
+		t.Errorf("the message is %v, attempt %d, %v; want ready and 0", info.State, info.Attempt, err)
+	}
+}
+
+// doneOf returns how many requests for a path the server answered.
+func (f *faulty) doneOf(path string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.done[path]
 }
 
 func TestNoServer(t *testing.T) {

@@ -180,6 +180,8 @@ type forward struct {
 	DropExpired bool              `json:"drop_expired,omitzero"`
 	IfExists    punctual.IfExists `json:"if_exists,omitzero"`
 	IfDue       time.Time         `json:"if_due,omitzero"`
+	// Header is the follow-up's own header of the name ForwardHeader, which the envelope cannot have beside its own.
+	Header *string `json:"header,omitzero"`
 	// Attributes is the block of Attributes, so that a further attribute travels without a further member.
 	Attributes []byte `json:"attributes,omitzero"`
 }
@@ -193,6 +195,9 @@ func (p *postman) envelope(x *punctual.Settlement, m *punctual.NewMessage) (punc
 	}
 	if f.ID == "" {
 		f.ID = p.ids.next()
+	}
+	if own, ok := m.Headers[ForwardHeader]; ok {
+		f.Header = &own
 	}
 	text, err := json.Marshal(f)
 	if err != nil {
@@ -241,6 +246,9 @@ func Forwarded(m *punctual.Message) (punctual.NewMessage, error) {
 	}
 	n.Headers = maps.Clone(m.Headers)
 	delete(n.Headers, ForwardHeader)
+	if f.Header != nil {
+		n.Headers[ForwardHeader] = *f.Header
+	}
 	if len(n.Headers) == 0 {
 		n.Headers = nil
 	}

@@ -50,6 +50,7 @@ type DelayQueueController struct {
 	busy      int                        // guarded by mu: goroutines that consume or listen
 	closing   bool                       // guarded by mu: Close was called, nothing more is claimed
 	closed    bool                       // guarded by mu: Close has waited, no call is served
+	left      bool                       // guarded by mu: Close returns while a call connects, which is to close what it makes
 	idle      chan struct{}              // closed when closing is set and busy is 0
 }
 
@@ -149,8 +150,20 @@ func (p *DelayQueueController) connection(ctx context.Context) (*connection, err
 	if err != nil {
 		return nil, err
 	}
-	p.connected.Store(c)
+	if !p.keep(c) {
+		return nil, errors.Join(errClosed(), c.close(ctx))
+	}
 	return c, nil
+}
+
+// keep makes c the connection of the controller, unless Close has not waited for it.
+func (p *DelayQueueController) keep(c *connection) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.left {
+		p.connected.Store(c)
+	}
+	return !p.left
 }
 
 func (p *DelayQueueController) checkOpen() error {
@@ -166,7 +179,7 @@ func errClosed() error { return fmt.Errorf("the controller: %w", punctual.ErrClo
 
 // Close ends the consuming of all topics, waits for the listeners that run, and lets go of Redis. What is not
 // acknowledged by then is delivered again once its retryTime is over, while it has retries left. When ctx ends first, Close
-// waits no longer and returns an error that says how many listeners and claims still run. A second Close returns ErrClosed.
+// waits no longer and returns an error that says how many listeners and claims still run, or that a call still connects. A second Close returns ErrClosed.
 // A listener that calls Close waits for itself, until ctx ends.
 //
 // The original has no such method: its goroutines end with the process.
@@ -186,8 +199,29 @@ func (p *DelayQueueController) Close(ctx context.Context) error {
 		left = fmt.Errorf("close: listeners and claims that still run: %d: %w", p.busy, left)
 	}
 	p.mu.Unlock()
-	p.connecting <- struct{}{} // it stays there, so no further call connects
-	return errors.Join(left, p.disconnect(ctx), p.release())
+	left = errors.Join(left, p.endConnecting(ctx))
+	if c := p.connected.Load(); c != nil {
+		left = errors.Join(left, c.close(ctx))
+	}
+	return errors.Join(left, p.release())
+}
+
+// endConnecting waits for a call that connects, until ctx ends. Afterwards none connects.
+func (p *DelayQueueController) endConnecting(ctx context.Context) error {
+	select {
+	case p.connecting <- struct{}{}: // it stays there
+		return nil
+	default:
+	}
+	select {
+	case p.connecting <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left = true
+	return fmt.Errorf("close: a call still connects: %w", ctx.Err())
 }
 
 // beginClose ends the claims of all topics and refuses new ones.
@@ -207,11 +241,7 @@ func (p *DelayQueueController) beginClose() error {
 	return nil
 }
 
-func (p *DelayQueueController) disconnect(ctx context.Context) error {
-	c := p.connected.Load()
-	if c == nil {
-		return nil
-	}
+func (c *connection) close(ctx context.Context) error {
 	err := c.queue.Close(ctx)
 	if c.owned {
 		err = errors.Join(err, c.store.Close())

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
 )
 
 // The declarations of the original, in commit ebb1240d: a program that was written for it compiles.
@@ -370,6 +372,37 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 		t.Errorf("ack after Close: %v", err)
 	}
 	<-p.idle
+}
+
+// Close does not wait beyond its context for a call that connects. That call gets no connection, and closes what it has made.
+func TestCloseDoesNotWaitForAConnection(t *testing.T) {
+	t.Parallel()
+	mem := memstore.New(nil)
+	p := newController(slog.New(slog.DiscardHandler))
+	connects, goOn := make(chan struct{}), make(chan struct{})
+	p.connect = func(context.Context) (*connection, error) {
+		close(connects)
+		<-goOn
+		return connectionOn(mem, true)
+	}
+	pushed := make(chan error)
+	go func() {
+		_, err := p.Push("t", "", 0)
+		pushed <- err
+	}()
+	<-connects
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if err := p.Close(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "a call still connects") {
+		t.Errorf("close: %v", err)
+	}
+	close(goOn)
+	if err := <-pushed; !errors.Is(err, punctual.ErrClosed) {
+		t.Errorf("the push that connected: %v", err)
+	}
+	if _, err := mem.Now(t.Context()); !errors.Is(err, punctual.ErrClosed) {
+		t.Errorf("the store that the push connected to, after Close: %v", err)
+	}
 }
 
 func TestMistakes(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 )
 
 // FollowUp decides on the i-th follow-up of a settlement, from 0, for which Settle has returned no error. It reports whether the
-// message is to be stored; one whose ID is in use by a message that is kept is not, and that is no error. The error refuses the
+// message is to be stored; one whose ID is in use, and is kept, is not, and that is no error. The error refuses the
 // whole settlement: then the caller changes nothing, and answers with the error.
 //
 // The caller decides on the follow-ups in order and on all of them before it changes anything. Because no two of them have the

@@ -21,7 +21,7 @@ type Message struct {
 	// follows the topic's setting.
 	Attempts, MaxAttempts int
 	// Token is that of the last lease, and LeaseUntil its end. They stay when the lease runs out, because its holder may
-	// still settle until somebody else claims the message. Token 0 means that there is no lease; LeaseUntil is 0 then.
+	// still settle unless a claim or a change by ID comes first. Token 0 means that there is no lease; LeaseUntil is 0 then.
 	Token, LeaseUntil int64
 	CancelRequested   bool // no attempt may follow the lease (P5); never without a token
 	// Reason and Died are set of a dead message alone. A dead message has no token.
