@@ -90,7 +90,8 @@ const (
 const (
 	// HeaderSchedule has the name of the schedule.
 	HeaderSchedule = "punctual-schedule"
-	// HeaderOccurrence has the time that the Spec names, as in 2026-11-20T08:00:00Z. With a Spread the occurrence is due later.
+	// HeaderOccurrence has the time that the Spec names, as in 2026-11-20T08:00:00Z, or for RunSchedule that of the call. With a Spread
+	// an occurrence of the Spec is due later.
 	HeaderOccurrence = "punctual-occurrence"
 	// HeaderManual is there when somebody asked for the occurrence: "run" by RunSchedule, "backfill" by Backfill.
 	HeaderManual = "punctual-manual"
@@ -140,7 +141,7 @@ const (
 	// for every hour that comes back after a day has one occurrence at once, and 23 are counted as missed.
 	MissedLatest Missed = iota
 	// MissedAll stores an occurrence for each, at most 50 in a step. With OverlapSkip only the first is stored, because the next
-	// one then overlaps with it.
+	// one then overlaps with it, and with OverlapReplace only the last of a step.
 	MissedAll
 	// MissedNone stores none.
 	MissedNone
@@ -355,7 +356,7 @@ type Occurrence struct {
 	ID string
 	// At is the time that the Spec names, Due when the occurrence is due: later by a part of Spread.
 	At, Due time.Time
-	// Status says what became of it. It is empty for a time ahead.
+	// Status says what became of it. It is empty for a time ahead, except that SkipSchedule returns its times as OccurrenceSkipped.
 	Status OccurrenceStatus
 }
 

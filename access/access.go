@@ -1,5 +1,5 @@
-// Package access decides who may do what with which topics. The server and the console use it for each request: an Authenticator finds out
-// which Principal sends the request, and the grants of the Principal say what it may do. Package tokens keeps principals in a file.
+// Package access decides who may do what with which topics. The server and the console use it: an Authenticator finds out which Principal
+// sends a request, and the grants of the Principal say what it may do. Package tokens keeps principals in a file.
 package access
 
 import (
@@ -22,7 +22,7 @@ const (
 	Push Action = 1 << iota
 	// Work claims and settles messages.
 	Work
-	// Inspect reads messages, counts and settings.
+	// Inspect reads, for example messages, counts, schedules and settings.
 	Inspect
 	// Amend cancels, reschedules and requeues messages.
 	Amend
@@ -70,10 +70,11 @@ func (a Action) String() string {
 	return strings.Join(words, ",")
 }
 
-// Authenticator finds out who sends a request. A server calls it for each request, and again when a claim has messages, from many goroutines at
-// once, so it must be quick and safe for concurrent use.
+// Authenticator finds out who sends a request. A server calls it for each request to a route that is not public, and again when a claim has
+// messages, from many goroutines at once, so it must be quick and safe for concurrent use.
 type Authenticator interface {
-	// Authenticate returns who sends the request, or an error that wraps punctual.ErrUnauthenticated.
+	// Authenticate returns who sends the request, or an error, which wraps punctual.ErrUnauthenticated if the request does not show that. With
+	// any other error the request is refused as well, for instance because the principal sends too many (server.Server.Authenticate).
 	Authenticate(r *http.Request) (*Principal, error)
 }
 

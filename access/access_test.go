@@ -57,7 +57,7 @@ func TestOut(t *testing.T) {
 	}
 }
 
-// Any grant that covers the audit log lets it be read. Only a grant that names it lets it be changed.
+// Any grant of Inspect that covers the audit log lets it be read. Only a grant that names it lets it be changed.
 func TestAuditTopic(t *testing.T) {
 	for _, c := range []struct {
 		grants        []Grant

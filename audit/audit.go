@@ -1,9 +1,10 @@
-// Package audit records who changed what in a store. It keeps the entries in that store itself, as messages of the topic access.AuditTopic,
-// whose delivery is paused. Each message is one entry. It is due when its retention ends, and a later change purges it then.
+// Package audit records who changed what in a store. It keeps the entries in that store itself, as messages of the topic access.AuditTopic.
+// Each message is one entry. It is due when its retention ends. If the store is a punctual.Inspector, the delivery of the topic is paused, and
+// a later change purges the entries whose retention has ended.
 //
-// A change is entered as begun before it is made, and its entry is replaced by one with the result, so that there is no change without an
-// entry even if the process ends in between. Only on a full disk a change that makes room may be without one. Amendments are entered after
-// they are made, several in one entry, because programs make them all day.
+// A change other than an amendment is entered as begun before it is made, and its entry is replaced by one with the result, so that there is no
+// such change without an entry even if the process ends in between. Only on a full disk a change that makes room may be without one. Amendments
+// are entered after they are made, several in one entry, because programs make them all day.
 package audit
 
 import (
@@ -29,7 +30,7 @@ type Change struct {
 	// request with unlike ones of the last four, a verb of schedules such as "put schedule", or one of bulk changes such as "bulk
 	// cancel".
 	Verb string
-	// Topic is empty for a change of several topics. ID is empty unless the change is about one message.
+	// Topic is empty for a change of several topics. ID is that of the message, or the name of the schedule, if the change is about one.
 	Topic, ID string
 	// Detail describes the change further, for example with the settings, the state, or when a message is due. It never contains bodies.
 	// It is cut to punctual.MaxErrorBytes.
@@ -44,7 +45,7 @@ type Result string
 
 // The results.
 const (
-	// Begun means that the change is under way, or that the process ended during the change.
+	// Begun means that the change is under way, that the process ended during the change, or that its result could not be entered.
 	Begun Result = "begun"
 	// Done means that the change was made.
 	Done Result = "done"
@@ -64,7 +65,7 @@ type Entry struct {
 	ID      string    `json:"id,omitempty"`
 	Detail  string    `json:"detail,omitempty"`
 	Result  Result    `json:"result"`
-	Changed int64     `json:"changed"` // how many messages were changed
+	Changed int64     `json:"changed"` // how many messages were changed; 1 for a change of settings or of a schedule
 	Error   string    `json:"error,omitempty"`
 }
 
@@ -92,7 +93,8 @@ type Log struct {
 	tidied time.Time // by the store's clock; guarded by mu
 }
 
-// New returns the audit log of a store. The caller still owns the store, and closes the Log before it. Each entry also goes to the logger.
+// New returns the audit log of a store. The caller still owns the store, and closes the Log before it. Each entry with its
+// result also goes to the logger.
 func New(store punctual.Store, log *slog.Logger) *Log {
 	l := &Log{store: store, log: log}
 	l.inspector, _ = punctual.As[punctual.Inspector](store)
@@ -105,13 +107,13 @@ func (l *Log) Close() { l.coalescer.close() }
 
 // Record calls do, which makes the change and returns how many messages it changed, and enters the change. It returns what do returns.
 //
-// If the change cannot be entered, Record does not make it and returns an error that says so. The exception is a change that makes room on a
-// full disk. If only the result of a change cannot be entered, its entry stays as begun.
+// If a change without Amends cannot be entered, Record does not make it and returns an error that says so. The exception is a change that makes
+// room on a full disk. If only the result of a change cannot be entered, its entry stays as begun.
 //
 // A change with Amends is entered after it was made, unless it changed nothing. The log counts amendments for 10 seconds at a
 // time, from the first one on. In each such time the first one of a principal with a verb in a topic has an entry of its own at
-// once. The principal's later ones with that verb in that topic share one more entry, which says how many calls they were, so
-// that programs which amend all day do not fill the log.
+// once. The principal's later ones with that verb in that topic share one more entry, which says how many calls they were if
+// there were several, so that programs which amend all day do not fill the log.
 func (l *Log) Record(ctx context.Context, ch Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	if ch.Amends {
 		return l.recordAmendment(ctx, ch.entry(), do)
@@ -167,10 +169,11 @@ func (e *Entry) setResult(changed int64, err error) {
 	}
 }
 
-// makesRoom reports whether the change removes messages or can stop pushes. Such a change is needed most when the disk is full.
+// makesRoom reports whether the change is one of those that are needed most when the disk is full: they remove messages or can stop pushes. An
+// "amend" is one because recordChange gets it only if it deletes messages.
 func (e *Entry) makesRoom() bool {
 	switch e.Verb {
-	case "purge", "delete topic", "delete", "cancel", "configure", "bulk delete", "bulk cancel":
+	case "purge", "delete topic", "delete", "cancel", "amend", "configure", "bulk delete", "bulk cancel", "delete schedule":
 		return true
 	}
 	return false
@@ -244,10 +247,10 @@ func (l *Log) tidy(ctx context.Context, now time.Time) error {
 	}
 	paused := true
 	if _, err := l.inspector.Configure(ctx, access.AuditTopic, punctual.SettingsPatch{DeliveryPaused: &paused}); err != nil {
-		return fmt.Errorf("set up the audit log, so nothing was done: %w", err)
+		return fmt.Errorf("set up the audit log: %w", err)
 	}
 	if _, err := l.inspector.Purge(ctx, punctual.PurgeQuery{Topic: access.AuditTopic, State: punctual.StateReady}); err != nil {
-		return fmt.Errorf("remove old entries of the audit log, so nothing was done: %w", err)
+		return fmt.Errorf("remove old entries of the audit log: %w", err)
 	}
 	l.tidied = now
 	return nil
@@ -256,15 +259,15 @@ func (l *Log) tidy(ctx context.Context, now time.Time) error {
 const (
 	// maxWindow bounds the entries that one call of the store returns.
 	maxWindow = 1000
-	// maxReads bounds the calls of the store in one call of Before.
+	// maxReads bounds the windows that one call of Before reads.
 	maxReads = 50
 	// Grain is the least difference between two different times of entries, because stores keep times in milliseconds.
 	Grain = time.Millisecond
 )
 
-// Before returns about n entries older than to, the newest first, and the instant from which to go on, which is zero if there are no older
-// entries. Entries of the same instant are returned together, so there can be more than n. now is the time of the store's clock. The store must
-// be a punctual.Inspector.
+// Before returns the newest entries older than to, the newest first, and the instant from which to go on, which is zero if there are no older
+// entries. There are at most n entries, or more because those of the same instant are returned together. now is the time of the store's
+// clock. The store must be a punctual.Inspector.
 //
 // Before lists the entries in ascending order, so it reads windows of time: one that ends at to, and then others further back. It widens the
 // window where there are few entries and narrows it where there are more than one call returns.
@@ -283,7 +286,7 @@ func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Ent
 		if err != nil {
 			return nil, next, err
 		}
-		if !whole && width > Grain {
+		if !whole {
 			width = max(width/16, Grain)
 			continue
 		}
@@ -306,22 +309,29 @@ func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Ent
 }
 
 // between returns the entries from one instant until before another one, the oldest first. whole is false if the store says that there are
-// more than it has returned, at most maxWindow.
+// more than it has returned, at most maxWindow. Entries that differ by less than a Grain have one instant and are always whole, because
+// there is no narrower window to read them in.
 func (l *Log) between(ctx context.Context, from, to time.Time) (found []Entry, whole bool, err error) {
-	page, err := l.inspector.List(ctx, punctual.ListQuery{
+	q := punctual.ListQuery{
 		Topic: access.AuditTopic, State: punctual.StateScheduled, From: from.Add(Retention), To: to.Add(Retention), Limit: maxWindow,
-	})
-	if err != nil {
-		return nil, false, fmt.Errorf("read the audit log: %w", err)
 	}
-	for i := range page.Messages {
-		m := &page.Messages[i]
-		var e Entry
-		if err := json.Unmarshal(m.Body, &e); err != nil {
-			e.Error = fmt.Sprintf("this entry cannot be read: %v", err)
+	for {
+		page, err := l.inspector.List(ctx, q)
+		if err != nil {
+			return nil, false, fmt.Errorf("read the audit log: %w", err)
 		}
-		e.At = m.Due.Add(-Retention)
-		found = append(found, e)
+		for i := range page.Messages {
+			m := &page.Messages[i]
+			var e Entry
+			if err := json.Unmarshal(m.Body, &e); err != nil {
+				e.Error = fmt.Sprintf("this entry cannot be read: %v", err)
+			}
+			e.At = m.Due.Add(-Retention)
+			found = append(found, e)
+		}
+		if whole = page.Next == ""; whole || to.Sub(from) > Grain {
+			return found, whole, nil
+		}
+		q.After = page.Next
 	}
-	return found, page.Next == "", nil
 }

@@ -137,7 +137,7 @@ func TestChangeThatCannotBeRecorded(t *testing.T) {
 
 // On a full disk a change that makes room is made although it cannot be entered.
 func TestPurgeOnAFullDisk(t *testing.T) {
-	for _, verb := range []string{"purge", "delete topic", "delete", "cancel", "configure", "bulk delete", "bulk cancel"} {
+	for _, verb := range []string{"purge", "delete topic", "delete", "cancel", "amend", "configure", "bulk delete", "bulk cancel", "delete schedule"} {
 		l, _, _ := newLog(t, func(s *memstore.Store) punctual.Store { return &failing{Store: s, from: 1} })
 		n, err := l.Record(t.Context(), Change{Verb: verb}, func(context.Context) (int64, error) { return 7, nil })
 		if n != 7 || err != nil || l.store.(*failing).pushes != 2 {
@@ -197,6 +197,10 @@ func TestBefore(t *testing.T) {
 		}
 	}
 	clock.Advance(20 * 24 * time.Hour)
+	for range 2*maxWindow + 100 { // more in one instant than one call of the store returns
+		record()
+	}
+	clock.Advance(time.Minute)
 	for range 3 {
 		record()
 	}

@@ -10,8 +10,8 @@ import (
 const (
 	// coalesceTime is how long amendments are counted before they are entered.
 	coalesceTime = 10 * time.Second
-	// maxCoalesced is how many kinds of amendments have entries of their own. Further kinds are counted without their topics, in one entry for
-	// each principal and verb.
+	// maxCoalesced is how many kinds of amendments have entries of their own. Further kinds are counted without their topics, together for each
+	// principal and verb.
 	maxCoalesced = 200
 )
 
@@ -35,7 +35,7 @@ type counted struct {
 }
 
 // add counts an amendment that was made. It returns true for one that the caller has to enter itself, at once: the first of its kind, and each
-// one that comes after close, when collect has ended. When there are too many kinds, add takes topic, ID and detail out of e.
+// one that comes after close, when collect has ended. When e is of a further kind and there are too many, add takes topic, ID and detail out of e.
 func (c *coalescer) add(e *Entry) (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

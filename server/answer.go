@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// json answers with v. A large answer to a read counts in Server.memory while it is sent. Answers to changes are small and do not.
+// json answers with v. A large answer to a GET counts in Server.memory until the request ends. Other answers do not count.
 func (c *call) json(status int, v any) error {
 	data, err := wire.Encode(v)
 	if err != nil {
@@ -30,8 +30,8 @@ func notEncoded(err error) error {
 	return fmt.Errorf("encode the answer: %w; %w", punctual.ErrIndeterminate, errors.New(err.Error()))
 }
 
-// write sends the whole answer. Its error wraps errNotSent. Only for an answer with leases does nil mean that the answer has left the server;
-// other answers may still be in a buffer.
+// write sends the whole answer. Its error wraps errNotSent. It flushes an answer with leases; any other answer may still be in a buffer when
+// write returns.
 func (c *call) write(status int, mediaType string, data []byte) error {
 	h := c.w.Header()
 	if mediaType != "" {
@@ -78,7 +78,8 @@ func (c *call) put(status int, data []byte) error {
 	return nil
 }
 
-// errNotSent is the error of an answer that could not be sent. It is not answered with a problem, because the client is gone.
+// errNotSent is the error of an answer that could not be sent. It is not answered with a problem, because that
+// could not be sent either.
 var errNotSent = errors.New("the answer could not be sent")
 
 // fail answers with a problem, unless an answer was begun or could not be sent.
@@ -170,8 +171,8 @@ func invalidf(format string, args ...any) error {
 // pieceBytes is the size at which a part of a large answer is written out.
 const pieceBytes = 64 << 10
 
-// pieces writes an answer in JSON while it is made, so that a large answer is never in memory as a whole. An answer that is smaller than a
-// piece is written at once, with its length.
+// pieces writes an answer in JSON while it is made, so that an answer of several pieces is never in memory as a whole. An answer that is
+// smaller than a piece is written at once, with its length.
 type pieces struct {
 	call    *call
 	pending []byte
@@ -200,8 +201,8 @@ func (p *pieces) flush() error {
 	return err
 }
 
-// end writes the rest of the answer. If err is not nil, it has ended the making of the answer: end then writes nothing, notes whether a part of
-// the answer was already sent, and returns err.
+// end writes the rest of the answer. If err is not nil, it has ended the making of the answer: end then writes nothing and returns err. It also
+// sets call.isHalf if a part of the answer was sent and sending did not fail.
 func (p *pieces) end(err error) error {
 	c := p.call
 	switch {

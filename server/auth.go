@@ -16,8 +16,8 @@ import (
 // This file has the checks that a request passes before it reaches the store: by which name it was sent, whether a page of another site has
 // sent it, who its sender is, and what the sender may do.
 
-// checkOrigin refuses requests that a page of another site has sent through a browser. That includes reads, because some reads, such as a check
-// of the store, are expensive. Links from other sites to pages of the console are allowed.
+// checkOrigin refuses requests that a page of another origin has sent through a browser, unless Options.Origins names that origin. It refuses
+// reads as well, because some reads, such as a check of the store, are expensive. Links from other sites to pages of the console are allowed.
 func (s *Server) checkOrigin(r *http.Request, forConsole bool) error {
 	changes := *r
 	if !forConsole || r.Header.Get("Sec-Fetch-Mode") != "navigate" {
@@ -65,7 +65,7 @@ func (s *Server) Authenticate(r *http.Request) (*access.Principal, error) {
 	return p, err
 }
 
-// anyone is the principal of each request to a server without an Authenticator.
+// anyone is the principal that authenticate returns if the server has no Authenticator.
 var anyone = &access.Principal{
 	Name: "anyone", Grants: []access.Grant{access.Everything(), {Actions: access.All, Topics: access.AuditTopic}},
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // backup sends a copy of the store. Like that of a check, its time is not limited. It ends early when its client goes, when the
-// server drains, or when the client has read nothing for Limits.WriteTime.
+// server drains, or when a single write takes longer than Limits.WriteTime because the client reads too slowly.
 func (c *call) backup() error {
 	if c.server.backuper == nil {
 		return fmt.Errorf("this store has no backup of its own, use that of its database: %w", punctual.ErrUnsupported)

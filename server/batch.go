@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// This file answers requests with many items. An item that is malformed or not allowed gets its own error, and the other items go to the
+// This file answers requests with many items. An item that is invalid or not allowed gets its own error, and the other items go to the
 // store in one call.
 
 // batch has the items of a request that go to the store, with their places in the request, and the results of all items. places and results are
@@ -110,7 +110,7 @@ func (c *call) encoded(data []byte, err error) error {
 }
 
 // pushMessages reads the messages of the request. refused has, for each message, why it cannot be pushed, or nil. With an
-// Idempotency-Key each message is stored once, however often the request is sent. A message without an ID gets one from the key.
+// Idempotency-Key once prepares each message, and a message without an ID gets one from the key.
 func (c *call) pushMessages() (ms []punctual.NewMessage, refused []error, err error) {
 	key, err := c.idempotencyKey()
 	if err != nil {
@@ -229,7 +229,7 @@ func (c *call) copiesFit(m *punctual.NewMessage) error {
 	return set.CheckCopies(m)
 }
 
-// allows checks the client's right to do a to the topic that an item names. A name that no topic can have is an ErrInvalid.
+// allows checks the client's right to do a to a topic. A name that no topic can have is an ErrInvalid.
 func (c *call) allows(a access.Action, topic string) error {
 	if err := storekit.CheckTopic(topic); err != nil {
 		return err
@@ -253,13 +253,67 @@ func (c *call) settleMany() error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	for i, err := range errs {
-		c.server.windows.settled(&b.items[i], err, now)
-		c.server.tracker.Settled(&b.items[i], err)
-	}
+	c.settled(b.items, errs)
 	data, err := wire.EncodeSettleAnswer(c.form(), ss, b.all(errs))
 	return c.encoded(data, err)
+}
+
+// settled notes in the windows of streams and in the tracker of consumers what became of settlements. An extension without a length is noted
+// a second time with the topic's lease, which settled reads because the store does not return when the new lease ends.
+func (c *call) settled(ss []punctual.Settlement, errs []error) {
+	now := time.Now()
+	note := func(x *punctual.Settlement, err error) {
+		c.server.windows.settled(x, err, now)
+		c.server.tracker.Settled(x, err)
+	}
+	for i, err := range errs {
+		note(&ss[i], err)
+	}
+	leases := c.topicLeases(ss, errs)
+	if len(leases) == 0 {
+		return
+	}
+	for i, err := range errs {
+		if lease := leases[ss[i].Topic]; lease != 0 && hasTopicLease(&ss[i], err) {
+			x := ss[i]
+			x.Delay = lease
+			note(&x, err)
+		}
+	}
+}
+
+// hasTopicLease reports whether a settlement has given its message a new lease as long as the setting of the topic says.
+func hasTopicLease(x *punctual.Settlement, err error) bool {
+	return x.Verb == punctual.SettleExtend && x.Delay == 0 && err == nil
+}
+
+// leaseTime bounds how long the answer to an extension waits for the settings of topics (P14).
+const leaseTime = time.Second
+
+// topicLeases returns the Lease of each topic in which a settlement hasTopicLease. It is 0 for a topic whose settings the store does not return
+// within leaseTime.
+func (c *call) topicLeases(ss []punctual.Settlement, errs []error) (of map[string]time.Duration) {
+	for i, err := range errs {
+		if hasTopicLease(&ss[i], err) {
+			if of == nil {
+				of = make(map[string]time.Duration)
+			}
+			of[ss[i].Topic] = 0
+		}
+	}
+	if of == nil || c.server.inspector == nil {
+		return of
+	}
+	ctx, end := context.WithTimeout(c.r.Context(), leaseTime)
+	defer end()
+	for topic := range of {
+		set, err := c.server.inspector.Settings(ctx, topic)
+		if err != nil {
+			break // the extensions are made, so the request does not fail
+		}
+		of[topic] = set.Lease
+	}
+	return of
 }
 
 // settlements reads the settlements of the request. refused has, for each of them, why it cannot be carried out, or nil.

@@ -33,6 +33,10 @@ func (c *call) bulk() error {
 	if err := wire.DecodeRequest(c.body, &req); err != nil {
 		return err
 	}
+	if err := c.holdItems(req.Size()); err != nil {
+		return err
+	}
+	c.dropBody()
 	topic := c.path["topic"]
 	b, err := req.Bulk(topic)
 	if err != nil {

@@ -66,5 +66,8 @@ func (c *call) examine() error {
 	}
 	defer end()
 	findings, err := c.server.examiner.Examine(ctx)
+	if err != nil {
+		c.server.notice(c, err) // here, because the error stands in the answer beside the findings
+	}
 	return c.json(http.StatusOK, wire.ExaminationOf(findings, err))
 }

@@ -295,61 +295,136 @@ func TestStream(t *testing.T) {
 		for i := range 5 {
 			r.ask(fmt.Sprintf("PUT /v1/topics/t/messages/%d", i), "x").want(t, 201)
 		}
-		ctx, hangUp := context.WithCancel(t.Context())
-		w := &lines{header: make(http.Header), got: make(chan string, 100)}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			r.ServeHTTP(w, r.request("POST /v1/topics/t/claim?window=2&lease=1m", "", "Accept: application/x-ndjson").WithContext(ctx))
-		}()
-		var held []wire.Delivery
-		next := func() {
-			t.Helper()
-			for {
-				l := decode[wire.StreamLine](t, answer{body: <-w.got})
-				if l.Message != nil {
-					held = append(held, *l.Message)
-					return
-				}
-			}
-		}
-		nothing := func(wait time.Duration) {
-			t.Helper()
-			time.Sleep(wait)
-			synctest.Wait()
-			for len(w.got) > 0 {
-				if l := <-w.got; l != "{}\n" {
-					t.Errorf("the window is full, and %q is sent", l)
-				}
-			}
-		}
-		settle := func(i int, verb string) {
-			t.Helper()
-			r.ask(fmt.Sprintf("POST /v1/topics/t/messages/%s/%s?token=%d", held[i].ID, verb, held[i].Token), "").want(t, 200)
-		}
-		next()
-		next()
-		nothing(40 * time.Second)
-		settle(0, "ack")
-		next() // the third takes the place of the first
-		settle(1, "extend")
-		nothing(25 * time.Second) // the first lease of the second would have ended by now, but it was extended
-		settle(2, "discard")
-		next()
-		nothing(30 * time.Second)
+		s := newStream(r, "window=2&lease=1m")
+		s.next()
+		s.next()
+		s.nothing(40 * time.Second)
+		s.settle(0, "ack").want(t, 200)
+		s.next() // the third takes the place of the first
+		s.settle(1, "extend", "&in=1m").want(t, 200)
+		s.nothing(25 * time.Second) // the first lease of the second would have ended by now, but it was extended
+		s.settle(2, "discard").want(t, 200)
+		s.next()
+		s.nothing(30 * time.Second)
 		time.Sleep(10 * time.Second) // the lease of the second ends, and the window has room again
-		next()
-		if h := w.header; h.Get("Content-Type") != wire.TypeNDJSON || h.Get("X-Accel-Buffering") != "no" {
+		s.next()
+		if h := s.lines.header; h.Get("Content-Type") != wire.TypeNDJSON || h.Get("X-Accel-Buffering") != "no" {
 			t.Errorf("headers %v", h)
 		}
-		hangUp()
-		<-done
+		s.hangUp()
+		<-s.done
 		if n := len(r.windows.of); n != 0 {
 			t.Errorf("%d messages are left in windows", n)
 		}
 		if stats, err := r.store.Stats(t.Context(), "t"); err != nil || stats.Leased == 0 {
 			t.Errorf("%+v, %v: what the client was sent is its own while the lease lasts", stats, err)
 		}
+	})
+}
+
+// streaming is the client of a stream of the topic t. It is for tests in a synctest bubble.
+type streaming struct {
+	*rig
+	lines  *lines
+	held   []wire.Delivery // the messages that it was sent
+	hangUp func()
+	done   chan struct{} // closed when the stream has ended
+}
+
+// newStream opens a stream with these parameters.
+func newStream(r *rig, query string) *streaming {
+	ctx, hangUp := context.WithCancel(r.Context())
+	s := &streaming{rig: r, lines: &lines{header: make(http.Header), got: make(chan string, 100)}, hangUp: hangUp, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		r.ServeHTTP(s.lines, r.request("POST /v1/topics/t/claim?"+query, "", "Accept: application/x-ndjson").WithContext(ctx))
+	}()
+	return s
+}
+
+// next waits for a message and adds it to held.
+func (s *streaming) next() {
+	s.Helper()
+	for {
+		l := decode[wire.StreamLine](s.T, answer{body: <-s.lines.got})
+		if l.Message != nil {
+			s.held = append(s.held, *l.Message)
+			return
+		}
+	}
+}
+
+// nothing fails if a message is sent during wait.
+func (s *streaming) nothing(wait time.Duration) {
+	s.Helper()
+	time.Sleep(wait)
+	synctest.Wait()
+	for len(s.lines.got) > 0 {
+		if l := <-s.lines.got; l != "{}\n" {
+			s.Errorf("the window is full, and %q is sent", l)
+		}
+	}
+}
+
+// settle settles the message with this place in held. more is appended to the query.
+func (s *streaming) settle(i int, verb string, more ...string) answer {
+	s.Helper()
+	return s.ask(fmt.Sprintf("POST /v1/topics/t/messages/%s/%s?token=%d%s", s.held[i].ID, verb, s.held[i].Token, strings.Join(more, "")), "")
+}
+
+// An extension without a length has the length of the topic's lease, whatever the stream's claim has asked for. The message keeps its place in
+// the window, and counts as held by its consumer, until that lease ends.
+func TestWindowAfterAnExtensionWithoutLength(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		for topic, claimed := range map[time.Duration]time.Duration{30 * time.Second: 10 * time.Minute, 10 * time.Minute: 30 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				r.ask("PATCH /v1/topics/t/settings", fmt.Sprintf(`{"lease":"%v"}`, topic)).want(t, 200)
+				push(t, r, punctual.NewMessage{Topic: "t", ID: "a"}, punctual.NewMessage{Topic: "t", ID: "b"})
+				s := newStream(r, "window=1&lease="+claimed.String())
+				defer func() { s.hangUp(); <-s.done }()
+				s.next()
+				if many {
+					item := fmt.Sprintf(`{"topic":"t","id":"%s","token":"%d","verb":"extend"}`, s.held[0].ID, s.held[0].Token)
+					r.ask("POST /v1/settle", `{"settlements":[`+item+`]}`).want(t, 200, `{"results":[{"topic":"t","id":"a"}]}`)
+				} else {
+					s.settle(0, "extend").want(t, 200)
+				}
+				info, err := r.store.Get(t.Context(), "t", s.held[0].ID)
+				if left := time.Until(info.LeaseUntil); err != nil || left.Round(time.Second) != topic {
+					t.Fatalf("this test shows nothing: the lease goes on for %v, %v; want %v", left, err, topic)
+				}
+				all, err := r.Consumers(t.Context(), "t")
+				if err != nil || len(all.All) != 1 || all.All[0].NextEnd.Sub(info.LeaseUntil).Abs() > time.Second {
+					t.Errorf("consumers %+v, %v; want the lease to end at %v", all.All, err, info.LeaseUntil)
+				}
+				s.nothing(topic - time.Second)
+				began := time.Now()
+				s.next()
+				if took := time.Since(began); took > time.Second+keepAlive {
+					t.Errorf("the lease ended, and the window had no room for another %v", took)
+				}
+			})
+		}
+	}
+}
+
+// A message that is cancelled while its lease lasts keeps its place in the window. An extension is refused then, and leaves the lease as it is.
+func TestWindowAfterARefusedExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		push(t, r, punctual.NewMessage{Topic: "t", ID: "a"}, punctual.NewMessage{Topic: "t", ID: "b"})
+		s := newStream(r, "window=1&lease=1m")
+		defer func() { s.hangUp(); <-s.done }()
+		s.next()
+		r.ask("DELETE /v1/topics/t/messages/"+s.held[0].ID, "").problem(t, 409, "leased")
+		s.settle(0, "extend").problem(t, 409, "cancelled")
+		if info, err := r.store.Get(t.Context(), "t", s.held[0].ID); err != nil || info.State != punctual.StateLeased {
+			t.Fatalf("this test shows nothing: %+v, %v; want the message leased", info, err)
+		}
+		s.nothing(50 * time.Second)
+		s.settle(0, "ack").want(t, 200)
+		s.next()
 	})
 }
 

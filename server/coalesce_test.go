@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
@@ -101,4 +103,85 @@ func TestASlowTopicGoesApart(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// hanging is a store whose amendments, or whose clock after an amendment, hang until their context ends or free is closed.
+type hanging struct {
+	*memstore.Store
+	amends   bool          // amendments hang, otherwise the clock
+	amended  atomic.Bool   // an amendment was made
+	free     chan struct{} // closed by a test that fails, so that it ends
+	underWay atomic.Int64  // calls that hang
+}
+
+func (s *hanging) hang(ctx context.Context) error {
+	s.underWay.Add(1)
+	defer s.underWay.Add(-1)
+	select {
+	case <-ctx.Done():
+	case <-s.free:
+	}
+	return ctx.Err()
+}
+
+func (s *hanging) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	if s.amends {
+		if err := s.hang(ctx); err != nil {
+			return nil, err
+		}
+	}
+	defer s.amended.Store(true)
+	return s.Store.Amend(ctx, as)
+}
+
+func (s *hanging) Now(ctx context.Context) (time.Time, error) {
+	if s.amended.Load() {
+		if err := s.hang(ctx); err != nil {
+			return time.Time{}, err
+		}
+	}
+	return s.Store.Now(ctx)
+}
+
+// An amendment with a key outlives its request, but not StoreTime, so that Close returns.
+func TestCloseWaitsForAmendmentsNoLongerThanStoreTime(t *testing.T) {
+	const limit = 5 * time.Second
+	for _, amends := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &hanging{Store: memstore.New(nil), amends: amends, free: make(chan struct{})}
+			defer store.Close()
+			s, err := New(store, &Options{Limits: Limits{StoreTime: limit}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &rig{t, store.Store, s}
+			push(t, r, punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})
+			ctx, hangUp := context.WithCancel(t.Context())
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				ask(s, r.request("DELETE /v1/topics/t/messages/a", "", "Punctual-Request: k").WithContext(ctx))
+			}()
+			synctest.Wait()
+			hangUp()
+			<-gone
+			if n := store.underWay.Load(); n != 1 {
+				t.Fatalf("this test shows nothing: %d calls of the store are under way, want 1 that has outlived its request", n)
+			}
+			began, closed := time.Now(), make(chan struct{})
+			go func() {
+				defer close(closed)
+				s.Close()
+			}()
+			select {
+			case <-closed:
+			case <-time.After(time.Hour):
+				close(store.free)
+				<-closed
+			}
+			if took := time.Since(began); took > limit {
+				t.Errorf("P10: Close took %v while an amendment hung; want %v at most", took, limit)
+			}
+		})
+	}
 }

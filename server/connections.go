@@ -16,9 +16,9 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// connections are the open connections of all listeners, at most limit. A connection is known after a client was authenticated on it. At the
-// limit, a connection is closed for each new one: the oldest that is not known, otherwise the known one that has been without a request for
-// longest. If the limit is shared, a client may have as many known connections as it leaves free, as with shares.
+// connections are the open connections of all listeners, at most limit. letIn makes a connection known when a client was authenticated on it.
+// At the limit, a connection is closed for each new one: the first of strangers, or the first of idle if there are no strangers. If the limit is
+// shared, a client may have as many known connections as it leaves free, as with shares.
 type connections struct {
 	limit  int
 	shared bool // the limit is shared between clients, because an Authenticator distinguishes them
@@ -36,16 +36,17 @@ type countedConn struct {
 	net.Conn
 	in     *connections
 	place  *list.Element // in connections.strangers or connections.idle, nil if in neither
-	known  bool          // a client was authenticated
-	client string        // the client that was authenticated last
+	known  bool          // letIn has let a client in
+	client string        // the client that letIn has let in last
 	closed bool
 
 	turn atomic.Int32 // notSaid, answering, between or over
 }
 
 // The values of countedConn.turn. A client whose request meets the end of a connection cannot know by itself whether the request was carried
-// out. HTTP/2 tells the client (GOAWAY). HTTP/1.1 does not, so a connection that ends between two requests ends with farewell. From farewell
-// until the connection is gone no request of it begins, even if net/http has read one meanwhile.
+// out. HTTP/2 tells the client (GOAWAY). HTTP/1.1 does not, so a connection without TLS that net/http closes between two requests ends with
+// farewell. From farewell until the connection is gone no request of it begins, even if net/http has read one meanwhile. A connection that
+// closeOne closes ends without farewell.
 const (
 	notSaid   = iota // no request without TLS has come by HTTP/1.1, so farewell does not apply
 	answering        // a request has begun, and its answer is not sent
@@ -236,7 +237,7 @@ func (c *countedConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// boundedListener refuses connections beyond the limit of count.
+// boundedListener keeps the connections that it accepts within the limit of count.
 type boundedListener struct {
 	net.Listener
 	count     *connections

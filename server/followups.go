@@ -8,7 +8,7 @@ import (
 )
 
 // The follow-ups of a settlement are pushes: each needs the right to push to its topic, and keeps the limits of a push. All of them are
-// checked before the store is called, because either the settlement and all its follow-ups happen or nothing does.
+// checked before the settlement goes to the store, because either the settlement and all its follow-ups happen or nothing does.
 
 // followUps returns the follow-ups in the body of a request that settles one message. They count in Server.memory.
 func (c *call) followUps() (wire.FollowUps, error) {

@@ -8,8 +8,8 @@ import (
 )
 
 // once prepares a message of a request with an Idempotency-Key so that it is stored once until its duplicate window is over, however
-// often the request is sent; only if_exists=replace-dead stores it anew when it is dead. With byDefault, a message without a duplicate
-// window of its own gets keyWindow.
+// often the request is sent. It is stored anew only after somebody has deleted or purged it, or by if_exists=replace-dead when it is
+// dead. With byDefault, a message without a duplicate window of its own gets keyWindow.
 func once(m *punctual.NewMessage, byDefault bool) error {
 	if m.IfExists == punctual.IfExistsReplace {
 		return invalidf("an Idempotency-Key and if_exists=replace: a request that is sent again would store its message anew; use one of them")

@@ -19,6 +19,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func TestRates(t *testing.T) {
@@ -91,6 +92,8 @@ func TestMemoryFollowsTheBytes(t *testing.T) {
 		"topics":             {"POST /v1/claim", many(`{"topics":[`, `"",`, `]}`), ""},
 		"headers":            {"POST /v1/push", `[{"topic":"t","body":"","headers":{` + strings.TrimSuffix(names.String(), ",") + `}}]`, ""},
 		"headers in base64":  {"POST /v1/push", `[{"topic":"t","body":"","headers_base64":{` + strings.TrimSuffix(names.String(), ",") + `}}]`, ""},
+		"headers of a bulk":  {"POST /v1/topics/t/bulk", `{"do":"cancel","headers":{` + strings.TrimSuffix(names.String(), ",") + `}}`, ""},
+		"days of a schedule": {"PUT /v1/topics/t/schedules/s", many(`{"spec":"@daily","except":[`, `"",`, `]}`), ""},
 		"headers in compact": {"POST /v1/push", string(compact) + compactNames.String(), "Content-Type: " + wire.TypeCompact},
 	} {
 		headers := []string{}
@@ -195,6 +198,29 @@ func TestStoreOnABadDay(t *testing.T) {
 		ready := ask(r.Server, r.request("GET /readyz", ""))
 		if ready.status != 503 || strings.Contains(ready.body, "odd") {
 			t.Errorf("%v: /readyz answers %d: %s", err, ready.status, ready.body)
+		}
+	}
+}
+
+// halfExamined is a store whose examination ends with an error after one finding.
+type halfExamined struct {
+	*memstore.Store
+	err error
+}
+
+func (s *halfExamined) Examine(context.Context) ([]punctual.Finding, error) {
+	return []punctual.Finding{storekit.Good("directory", "/data")}, fmt.Errorf("examine: %w", s.err)
+}
+
+// An examination that fails is answered with what it has found. OnStoreFailed is told if the error says that the store has failed.
+func TestExaminationThatFails(t *testing.T) {
+	for err, failed := range map[error]bool{punctual.ErrStoreFailed: true, punctual.ErrCorrupt: true, punctual.ErrUnreachable: false} {
+		store := &halfExamined{memstore.New(nil), err}
+		var told error
+		r := &rig{t, store.Store, newServer(t, store, &Options{OnStoreFailed: func(err error) { told = err }})}
+		r.ask("GET /v1/examine", "").want(t, 200, `"name":"directory"`, `"code":"`+punctual.ErrorCode(err)+`"`)
+		if (told != nil) != failed || failed && !errors.Is(told, err) {
+			t.Errorf("%v: OnStoreFailed got %v", err, told)
 		}
 	}
 }

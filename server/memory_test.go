@@ -87,6 +87,28 @@ func TestTinyHeaders(t *testing.T) {
 	}
 }
 
+// TestTinyHeadersOfOneItem: the headers of a bulk and of a schedule count as those of messages do.
+func TestTinyHeadersOfOneItem(t *testing.T) {
+	var headers strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&headers, `"%x":"",`, i)
+	}
+	list := `"headers":{` + strings.TrimSuffix(headers.String(), ",") + `}}`
+	for line, body := range map[string]string{
+		"POST /v1/topics/t/bulk":       `{"do":"cancel",` + list,
+		"PUT /v1/topics/t/schedules/s": `{"spec":"@daily",` + list,
+	} {
+		if a := newRig(t, nil).ask(line, body); a.status >= 300 {
+			t.Fatalf("%s: this test shows nothing: with enough memory it is answered with %d: %.300s", line, a.status, a.body)
+		}
+		r := newRig(t, &Options{Limits: Limits{MaxMemory: 256 << 10}})
+		r.ask(line, body).problem(t, 503, "overloaded")
+		if n := r.memory.held(); n != 0 {
+			t.Errorf("%s: %d bytes are still held", line, n)
+		}
+	}
+}
+
 // stuck is a client that reads nothing of its answer until it is let go.
 type stuck struct {
 	*httptest.ResponseRecorder

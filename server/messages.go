@@ -9,7 +9,6 @@ import (
 	"net/textproto"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
@@ -292,8 +291,8 @@ const (
 	listBytes = 64 << 20
 )
 
-// listPage answers with a page that it reads from the store in steps and writes after each step. If a step after the first one fails, the page
-// ends before that step. The client that asks for the next page then gets the error.
+// listPage answers with a page that it reads from the store in steps and writes after each step. If a step after the first one cannot be read,
+// the page ends before that step. A client that asks for the next page gets the error if it lasts.
 func (c *call) listPage(q punctual.ListQuery) error {
 	out := &pieces{call: c}
 	left, bytes, next := q.Limit, int64(0), ""
@@ -455,8 +454,7 @@ func (c *call) settleOne() error {
 	if err != nil {
 		return err
 	}
-	c.server.windows.settled(&settlement, errs[0], time.Now())
-	c.server.tracker.Settled(&settlement, errs[0])
+	c.settled([]punctual.Settlement{settlement}, errs)
 	if errs[0] != nil {
 		return errs[0]
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // The OpenAPI description is generated from the table of routes and the types of the bodies, so that it cannot name other paths,
-// parameters or members than they have.
+// parameters of paths and queries, or members than they have.
 
 type object = map[string]any
 

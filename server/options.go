@@ -28,7 +28,7 @@ type Options struct {
 	// Limits are the limits of the server.
 	Limits Limits
 	// Logger gets errors inside the server, and at level debug also requests that were refused. The server writes no tokens and no
-	// bodies into it, but the text of a panic of the store, which is logged as it is, may contain some. Default: nothing is logged.
+	// bodies into it, but the text of a panic, which is logged as it is, may contain some. Default: nothing is logged.
 	Logger *slog.Logger
 	// Version is the version that GET /v1 reports.
 	Version string
@@ -46,11 +46,11 @@ type Options struct {
 	// Server.Authenticate, which also counts the request against Rate.
 	Console http.Handler
 	// Record, if not nil, is called for each change that a request asks for, except pushes, claims and settlements. Use audit.Log.Record or
-	// Console.Record. It has to call do once, which makes the change and returns how many messages it changed, and to return what do
-	// returns. If it returns an error without calling do, the request is refused with that error.
+	// Console.Record. It has to call do once and to return what do returns. do makes the change and returns how many messages it changed,
+	// or 1 for a change of settings or of a schedule. If Record returns an error without calling do, the request is refused with that error.
 	Record func(ctx context.Context, ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error)
-	// OnStoreFailed, if not nil, is called with each error of a whole request by which the store says that it has failed or is damaged. The
-	// errors of single items of a batch are only in the answer.
+	// OnStoreFailed, if not nil, is called with the error of each request that fails as a whole because the store has failed or is damaged.
+	// The errors of single items of a batch are only in the answer.
 	OnStoreFailed func(err error)
 	// Duties says that the program does the duties of the store beside the server (package duty). GET /v1 tells clients, so that their
 	// Workers leave the duties to it.
@@ -61,13 +61,14 @@ type Options struct {
 
 // RequestInfo is one request that was answered.
 type RequestInfo struct {
-	// Method and Route name the route: "POST", "/v1/topics/{topic}/messages". Route is "" if the path has no route, as the pages of the
-	// console, or if the request was refused before its route was looked for.
+	// Method and Route name the route: "POST", "/v1/topics/{topic}/messages". Route is "" if there is none for the path and the method, as
+	// for the pages of the console, or if the request was refused before its route was looked for.
 	Method, Route string
 	// Status is the status of the answer, 0 if none was begun. Code is the error's code or "".
 	Status int
 	Code   string
-	// Principal is the name of the principal. It is "" if none was authenticated, and for the pages of the console.
+	// Principal is the name of the principal, "anyone" on a server without an Authenticator. It is "" for public routes and the pages of the
+	// console, and if the request was refused before its principal was known.
 	Principal string
 	// Took is the time from the request's head to the end of the answer, Waited the part of it in which a claim was in the store.
 	Took, Waited time.Duration
@@ -82,8 +83,8 @@ type Limits struct {
 	MaxBody int64
 	// MaxRequest bounds the bytes of a request's body. Default 32 MiB.
 	MaxRequest int64
-	// MaxMemory bounds the bytes that all requests and answers take in memory at once. With an Authenticator one client may have as much
-	// of it as it leaves free, so at most half. Default 256 MiB.
+	// MaxMemory bounds about how many bytes the bodies of requests, what is decoded from them, and large answers take in memory at once.
+	// With an Authenticator one client may have as much of it as it leaves free, so at most half. Default 256 MiB.
 	MaxMemory int64
 	// MaxBatch bounds the items of a request. Default punctual.MaxBatch.
 	MaxBatch int
@@ -92,7 +93,8 @@ type Limits struct {
 	// MaxTopics bounds the topics that clients can make by pushes, follow-ups, schedules and settings. A topic that does not exist is an
 	// ErrOverloaded when the store has so many. Those that the store has when the server starts count from the first request on, unless
 	// the store takes longer than a second to name them; then they count later, and clients can make so many beside them. What other
-	// servers of the store let pass since then does not count. A store that is not a punctual.Inspector has no such limit. Default 10000.
+	// servers of the store let pass since then counts only after this server has reached the limit and counted again. A store that is not a
+	// punctual.Inspector has no such limit. Default 10000.
 	MaxTopics int
 	// MaxWait bounds how long a claim waits. Default 55 s, because many proxies end a request after 60 s.
 	MaxWait time.Duration
@@ -105,7 +107,7 @@ type Limits struct {
 	Rate  float64
 	Burst int
 	// BodyTime bounds how long the body of a request may take. Default 60 s. WriteTime bounds how long a client may take to read an
-	// answer, or of a stream the messages of one claim. Default 30 s.
+	// answer, or one part of a stream, a list, a backup or a page of the console. Default 30 s.
 	BodyTime, WriteTime time.Duration
 	// StoreTime bounds how long a call of the store takes, without the wait of a claim. A call that takes longer is an ErrOverloaded, or
 	// an ErrIndeterminate if it may have been carried out. Checks, backups and bulks have no such bound. Default 60 s.

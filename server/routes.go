@@ -17,7 +17,7 @@ type route struct {
 	// path has parameters in braces: /v1/topics/{topic}.
 	path string
 	// action is the right that the route needs, on the topic that the path names, or on all topics if the path names none. A route
-	// marked perItem whose path names none is about topics in its body or query, and the handler checks the right on each of them.
+	// marked perItem whose path names none is about topics in its body, query or answer, and the handler checks the right on each of them.
 	action  access.Action
 	perItem bool
 	// orAction is the right that some items of the body need instead of action, 0 if there are none. A route whose path names a
@@ -32,8 +32,8 @@ type route struct {
 	// request and answer are values of the types of the bodies in JSON, from which types the OpenAPI description is made; nil for none. A
 	// request that is not the zero value is also the example in the description.
 	request, answer any
-	// compact allows the request's body in wire.TypeCompact; forms are the forms that the answer's body can have beside the
-	// JSON of answer.
+	// compact says that the request's body can be in wire.TypeCompact; forms are the forms that the answer's body can have beside
+	// the JSON of answer.
 	compact bool
 	forms   []form
 	// statuses are those of answers that are no errors. errors are the codes that the description names beside those that it names for every
@@ -303,7 +303,7 @@ func messageRoutes() []*route {
 		{
 			method: http.MethodDelete, path: pathMessage, action: access.Amend, params: params(paramTopic, paramID, paramIfDue),
 			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "leased", "changed"},
-			id: "cancel", summary: "Cancel a message: 200 it is never delivered, 409 it is being worked on, 404 it is no longer stored",
+			id: "cancel", summary: "Cancel a message: 200 it is never delivered, 409 it is being worked on, 404 it is dead or not stored",
 			handle: (*call).cancel,
 		},
 		{
@@ -478,7 +478,7 @@ func serverRoutes() []*route {
 		{
 			method: http.MethodGet, path: wire.PathCheck, action: access.Admin, answer: wire.CheckReport{}, forms: []form{checkStream}, statuses: ok,
 			id: "check", summary: "Read everything and report damage",
-			detail: "It can take long. With Accept: application/x-ndjson lines tell how far it is, and the last one is the report.", handle: (*call).check,
+			detail: "It can take long. With Accept: application/x-ndjson lines tell how far it is, and the last one has the report or an error.", handle: (*call).check,
 		},
 		{
 			method: http.MethodGet, path: wire.PathExamine, action: access.Admin, answer: wire.Examination{}, statuses: ok,

@@ -82,11 +82,15 @@ func (c *call) putSchedule() error {
 	if err := wire.DecodeRequest(c.body, &item); err != nil {
 		return err
 	}
+	if err := c.holdItems(item.Size()); err != nil {
+		return err
+	}
+	c.dropBody()
 	s, err := item.Schedule(c.path["topic"], c.path["name"])
 	if err != nil {
 		return err
 	}
-	if err := c.mayMake(s.Topic); err != nil {
+	if err := c.mayMake(s.Topic + punctual.ScheduleSuffix); err != nil {
 		return err
 	}
 	var status punctual.PushStatus
@@ -263,7 +267,7 @@ func scheduleMembers() map[string]object {
 	return map[string]object{
 		"ScheduleItem.from":         instant(),
 		"ScheduleItem.until":        instant(),
-		"ScheduleItem.except":       {"maxItems": 400},
+		"ScheduleItem.except":       {"maxItems": wire.MaxExcept},
 		"ScheduleItem.spread":       length(),
 		"ScheduleItem.overlap":      named(punctual.OverlapSkip, punctual.OverlapReplace),
 		"ScheduleItem.missed":       named(punctual.MissedLatest, punctual.MissedNone),

@@ -170,7 +170,7 @@ func (s schemaSet) of(t reflect.Type) object {
 	case reflect.TypeFor[wire.Duration]():
 		return length()
 	case reflect.TypeFor[wire.Text]():
-		return object{"type": "string", "description": "The message's body when it is UTF-8. In a request any other JSON value may stand here, too; its text is the body then."}
+		return object{"type": "string", "description": "The message's body when it is UTF-8. In a request any other JSON value but null may stand here, too; its text is the body then."}
 	case reflect.TypeFor[[]byte]():
 		return object{"type": "string", "format": "byte", "contentEncoding": "base64"}
 	}

@@ -178,8 +178,8 @@ func (s *Server) httpServer(o *ServeOptions) *http.Server {
 	return hs
 }
 
-// farewellTime is how long HTTP/2 connections stay open when the server ends, so that clients read the message by which net/http
-// tells them to send no further requests (GOAWAY).
+// farewellTime is how long HTTP/2 connections without a request stay open when the server ends, so that clients read the message by
+// which net/http tells them to send no further requests (GOAWAY).
 const farewellTime = 100 * time.Millisecond
 
 // idleConns are the connections without a request. After GOAWAY net/http keeps HTTP/2 connections open for a second. A store with one

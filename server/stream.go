@@ -13,9 +13,9 @@ import (
 )
 
 // A stream is a claim that goes on until its client ends it, the server drains or a claim fails. Its window bounds the messages
-// that were sent and are not settled yet, so that a client which stops working stops receiving. When the client goes, messages
-// that were sent stay leased, because the client may still work on them. When a write fails, all messages that came from the store
-// together with those being written are released.
+// that were sent and are neither settled nor past the end of their leases, so that a client which stops working gets no further
+// messages until leases end. When the client goes, messages that were sent stay leased, because the client may still work on them.
+// When a write fails, all messages that came from the store together with those being written are released.
 
 // keepAlive is after how long a stream without messages sends a line with an empty object, so that proxies keep the connection open.
 // If Limits.MaxWait is shorter the line comes after that.
@@ -27,7 +27,7 @@ type held struct {
 	token     int64
 }
 
-// window is the unsettled messages of one stream. Its fields are guarded by windows.mu.
+// window is the unsettled messages of one stream. Its maps are guarded by windows.mu.
 type window struct {
 	until  map[held]time.Time     // when each lease ends, by this process's clock
 	length map[held]time.Duration // how long each lease was when it was claimed
@@ -40,7 +40,8 @@ type windows struct {
 	of map[held]*window // guarded by mu
 }
 
-// settled removes a message from its window, or notes the new end of its lease after an extension. err is the settlement's error.
+// settled removes a message from its window, or notes the new end of its lease after an extension. It takes an extension without a length to
+// be as long as the lease was when it was claimed, until call.settled knows the lease of the topic. err is the settlement's error.
 func (ws *windows) settled(s *punctual.Settlement, err error, now time.Time) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -59,6 +60,8 @@ func (ws *windows) settled(s *punctual.Settlement, err error, now time.Time) {
 		}
 		w.until[key] = now.Add(length)
 		return
+	case s.Verb == punctual.SettleExtend && errors.Is(err, punctual.ErrCancelled):
+		return // the lease stays until the client settles the message, or until it runs out
 	case err != nil && !errors.Is(err, punctual.ErrLeaseLost) && !errors.Is(err, punctual.ErrCancelled):
 		return // the client still has the lease
 	}
@@ -142,7 +145,7 @@ func (c *call) stream(req punctual.Claim) error {
 	return nil
 }
 
-// streamMore claims and sends as many messages as the window has room for, or waits for room.
+// streamMore claims and sends at most as many messages as the window has room for, or waits for room.
 func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
 	n, next := c.server.windows.open(w, time.Now())
 	if n >= size {

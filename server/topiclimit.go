@@ -15,7 +15,8 @@ import (
 
 // topicLimit bounds the topics that clients make, because calls that read all topics take longer the more there are, and clients can invent any
 // number of names. It notes at most most names: first those of the topics that the store has already, then those that pass while there is room.
-// A name that is noted passes without a call of the store. For any other one the store is asked whether the topic exists.
+// A name that is noted, or can be noted because there is room, passes without a call of the store. For any other name the store is asked whether
+// the topic exists.
 type topicLimit struct {
 	most      int
 	inspector punctual.Inspector // nil means that there is no limit
@@ -33,14 +34,15 @@ type topicLimit struct {
 }
 
 const (
-	// recountAfter is the least time between two counts of the store's topics.
+	// recountAfter is the least time between two recounts of the store's topics, and between two tries of begin.
 	recountAfter = 10 * time.Second
 	// namingTime bounds how long begin waits for the store, because all requests that push wait with it.
 	namingTime = time.Second
 )
 
 // pass returns an ErrOverloaded for a topic that does not exist if topicLimit has noted as many names as allowed, and a count of the store's
-// topics, when one may be made, has made no room. It returns the error of the store if that cannot say whether the topic exists.
+// topics, when one may be made, has made no room. It returns the error of the store if that cannot say whether the topic exists, or cannot name
+// its topics for a recount.
 func (l *topicLimit) pass(ctx context.Context, topic string) error {
 	if l.inspector == nil {
 		return nil
@@ -155,10 +157,14 @@ func (l *topicLimit) recount(ctx context.Context) error {
 func (c *call) mayMake(topic string) error {
 	ctx, end := context.WithTimeout(c.r.Context(), c.server.limits.StoreTime)
 	defer end()
+	names := []string{topic}
 	if parent, name := storekit.Companion(topic); name != "" {
-		if err := c.server.topicLimit.pass(ctx, parent); err != nil {
+		names = []string{parent, topic, parent} // once more, because a recount for topic forgets a parent that does not exist yet
+	}
+	for _, name := range names {
+		if err := c.server.topicLimit.pass(ctx, name); err != nil {
 			return err
 		}
 	}
-	return c.server.topicLimit.pass(ctx, topic)
+	return nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,6 +42,18 @@ func TestTopicLimit(t *testing.T) {
 		r.ask("PUT /v1/topics/more/messages/a", "").want(t, 201)
 		r.ask("PUT /v1/topics/t3/messages/a", "").problem(t, 503, "overloaded")
 	})
+}
+
+// TestTopicLimitCountsCompanions: the companion topic that a schedule is stored in counts beside the topic of the schedule.
+func TestTopicLimitCountsCompanions(t *testing.T) {
+	r := newRig(t, &Options{Limits: Limits{MaxTopics: 3}})
+	r.ask("PUT /v1/topics/t/messages/a", "").want(t, 201)
+	r.ask("PUT /v1/topics/t/schedules/s", `{"spec":"@daily"}`).want(t, 201)
+	r.ask("PUT /v1/topics/u/schedules/s", `{"spec":"@daily"}`).problem(t, 503, "overloaded")
+	r.ask("PUT /v1/topics/t/schedules/other", `{"spec":"@daily"}`).want(t, 201)
+	if names, err := r.store.TopicNames(t.Context(), punctual.NameQuery{}); err != nil || !slices.Equal(names, []string{"t", "t@cron"}) {
+		t.Errorf("there are the topics %v, %v; want t and its companion", names, err)
+	}
 }
 
 // TestTopicsThatExist: a server over a store that has more topics than MaxTopics lets clients use those topics.

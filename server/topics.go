@@ -30,7 +30,7 @@ func (c *call) inspect(f func(ctx context.Context, i punctual.Inspector) (any, e
 	return c.json(http.StatusOK, answer)
 }
 
-// alter makes a change with the store's Inspector and records it. f returns the answer and how many messages it changed.
+// alter makes a change with the store's Inspector and records it. f returns the answer and how many messages it changed, or 1 for settings.
 func (c *call) alter(ch audit.Change, f func(ctx context.Context, i punctual.Inspector) (any, int64, error)) error {
 	if c.server.inspector == nil {
 		return errNoInspector

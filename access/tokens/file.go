@@ -45,7 +45,7 @@ func (s stamp) same(t stamp) bool {
 // passed since the last check.
 const checkInterval = 100 * time.Millisecond
 
-// Open reads a file of entries. It fails when the file is missing, malformed, or open to others than its owner.
+// Open reads a file of entries. It fails when the file is missing or malformed, and except on Windows when it is open to others than its owner.
 func Open(path string, log *slog.Logger) (*File, error) {
 	f := &File{path: path, log: log}
 	first := f.read()
@@ -112,7 +112,7 @@ func stampOf(path string) (stamp, error) {
 	return stamp{modified: info.ModTime(), size: info.Size(), mode: info.Mode(), file: info}, nil
 }
 
-// readPrivate reads a file that only its owner may read and write.
+// readPrivate reads a file. Except on Windows, it refuses one that others than its owner may use.
 func readPrivate(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -53,7 +53,7 @@ type Entry struct {
 	// Revoked, if not zero, is when it was revoked.
 	Revoked time.Time `json:"revoked,omitzero"`
 
-	// principal is what Authenticate returns for the holder. It is made when the file is read.
+	// principal is what Authenticate returns for the holder. It is made by check.
 	principal *access.Principal
 }
 

@@ -26,8 +26,8 @@ type Options struct {
 	Keep time.Duration
 	// MaxBytes bounds the memory of the answers. One client of WithClient may take as much of it as is left free, so at
 	// most half, so that others find room (P14). At a bound the client's own answers to claims are dropped first, the
-	// oldest before the others: a repetition of such a claim gets ErrIndeterminate, and its leases run out. If that is not
-	// enough, the client's calls with a key get ErrOverloaded. Default 64 MiB.
+	// oldest before the others: a repetition of such a claim gets ErrIndeterminate, and its leases run out unless an earlier
+	// caller has them. If that is not enough, the client's calls with a new key get ErrOverloaded. Default 64 MiB.
 	MaxBytes int64
 	// Unchanged promises that callers never change their arguments, not even after a call has returned, nor the results,
 	// bodies, headers and failures that they get. The Store then copies neither bodies, headers and failures nor the slices of

@@ -228,7 +228,8 @@ func TestUndelivered(t *testing.T) {
 	})
 }
 
-// TestBound: at the bound, answers to claims are dropped first. Then calls are refused until callers report their answers as received.
+// TestBound: at the bound, answers to claims are dropped first. Then new calls are refused until callers report their answers as received, or the
+// time of the answers is over.
 func TestBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := answers.New(memstore.New(nil), &answers.Options{MaxBytes: 5000})

@@ -46,8 +46,8 @@ type Config[T, R any] struct {
 // before it. The exception is a call whose context ended: it may take effect after the next call.
 type Batcher[T, R any] struct {
 	cfg Config[T, R]
-	// calls is the context of every Run. It is not the context of a caller, because a batch serves several callers.
-	// It ends when the context of Close ends before the last batch has returned.
+	// calls is the context of Run for every batch. It is not the context of a caller, because a batch serves several
+	// callers. It ends when the context of Close ends before the last batch has returned.
 	calls    context.Context
 	endCalls context.CancelCauseFunc
 	// idleCalls and idleBatches keep calls and batches for reuse.
@@ -68,7 +68,7 @@ type Batcher[T, R any] struct {
 	// While it is 0 no call waits.
 	underWay int
 	closed   bool
-	// idle is made by Close and closed when underWay reaches 0; nil while no Close waits.
+	// idle is made by a Close that has to wait, and closed and set to nil when underWay reaches 0.
 	idle chan struct{}
 }
 
@@ -132,8 +132,9 @@ func New[T, R any](cfg Config[T, R]) *Batcher[T, R] {
 // and returns an error that wraps ctx.Err. When the item is under way already, the error wraps Indeterminate too, and
 // Run may go on reading the item.
 //
-// When nothing is under way and ctx can never end, as context.Background, Do calls Run on the caller's goroutine, because
-// the caller waits for Run anyway and to hand the item over to another goroutine and back costs more than the rest of Do.
+// When item has no batch to wait for and ctx can never end, as context.Background, Do calls Run on the caller's goroutine,
+// because the caller waits for Run anyway and to hand the item over to another goroutine and back costs more than the rest of
+// Do.
 // If Run ends the goroutine (runtime.Goexit), that is then the caller's. A caller whose ctx can end needs another goroutine
 // for Run, so that it can leave while Run still works.
 func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
@@ -165,7 +166,7 @@ func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	return answer, err
 }
 
-// enqueue appends item to its queue. If the queue has no batch under way, enqueue also returns the batch that the caller has
+// enqueue appends item to its queue. If the queue has no current batch, enqueue also returns the batch that the caller has
 // to carry out.
 func (b *Batcher[T, R]) enqueue(item T) (*call[T, R], *batch[T, R], error) {
 	size := b.cfg.Size(item)
@@ -330,8 +331,7 @@ func (b *Batcher[T, R]) answer(t *batch[T, R]) (next *batch[T, R]) {
 	return next
 }
 
-// finish ends t, the batch of its queue, and returns the batch that the same goroutine carries out next, or nil. The
-// caller holds mu.
+// finish ends t, and returns the batch to carry out next, or nil. The caller holds mu.
 func (b *Batcher[T, R]) finish(t *batch[T, R]) *batch[T, R] {
 	q := t.queue
 	switch {

@@ -17,7 +17,7 @@ type Value[T any] struct {
 	turn chan struct{}
 }
 
-// reading is a value and when it was read. It does not change once it is stored.
+// reading is a value and when its reading began. It does not change once it is stored.
 type reading[T any] struct {
 	value T
 	at    time.Time
@@ -31,8 +31,8 @@ func New[T any](interval time.Duration, first T, read func(before T) T) *Value[T
 	return v
 }
 
-// Get returns the value, which is at most as old as the interval. When it is older, the first caller reads it again. Callers that come
-// meanwhile wait for that reading and get its value.
+// Get returns the value. When its reading began longer ago than the interval, the first caller reads it again. Callers that come meanwhile
+// wait for that reading and get its value, or read again if that reading has taken longer than the interval.
 func (v *Value[T]) Get() T {
 	if last := v.last.Load(); v.isFresh(last) {
 		return last.value

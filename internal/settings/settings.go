@@ -93,7 +93,7 @@ func (r *Setting) Default() string {
 // Allowed returns which values the setting can have: "10ms to 1d", "0 (until purged) or more".
 func (r *Setting) Allowed() string { return r.allowed(r.Zero) }
 
-// Meaning returns what the setting does, and whether it can be changed only on some stores or not at all.
+// Meaning returns what the setting does, whether only some stores can have it, and whether it is fixed once the topic exists.
 func (r *Setting) Meaning() string {
 	text := r.About
 	if r.Needs != 0 {
@@ -122,7 +122,7 @@ func (r *Setting) Usage() string {
 }
 
 // Parse sets the setting in p to the value that people wrote as text. A text that cannot be read is an ErrInvalid that names the
-// setting and says which values it can have.
+// setting and says which values it can have or how to write them.
 func (r *Setting) Parse(p *punctual.SettingsPatch, text string) error {
 	if text == "" {
 		return invalidf("%s is empty: use %s", r.Words(), r.Allowed())
@@ -204,7 +204,7 @@ func (r *Setting) Apply(s *punctual.Settings, p *punctual.SettingsPatch) { r.app
 // Take sets the setting in p to its value in s.
 func (r *Setting) Take(p *punctual.SettingsPatch, s *punctual.Settings) { r.take(p, s) }
 
-// Check returns an ErrInvalid that says which values the setting can have, unless its value in s is one of them.
+// Check returns an ErrInvalid that names the setting and says what is wrong with its value in s, or nil.
 func (r *Setting) Check(s *punctual.Settings) error {
 	if problem := r.problem(s, r.Zero); problem != "" {
 		return invalidf("%s %s", r.Words(), problem)

@@ -54,7 +54,7 @@ func (s stamp) same(t stamp) bool {
 
 // Config returns a configuration for TLS 1.3 alone, with HTTP/2 and HTTP/1.1. New connections notice within a second that the files have
 // changed. While the files do not fit together, for instance because only one of two has been replaced, the old certificate stays in use.
-// The error is logged once, and again only when another error takes its place.
+// The error is logged once, and again only after another error or after the files could be read meanwhile.
 func Config(files Files, log *slog.Logger) (*tls.Config, error) {
 	if files.ClientRequired && files.ClientCA == "" {
 		return nil, fmt.Errorf("client certificates are required but no file has their roots: name one: %w", punctual.ErrInvalid)

@@ -89,8 +89,8 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return c, nil
 }
 
-// shorten returns a path to the same file that is short enough for the kernel. It can be used until release is called. On other systems
-// than Linux a path that is too long is an ErrUnsupported.
+// shorten returns a path to the same file that is short enough for the kernel if the name of the file is short. It can be used until release is
+// called. On other systems than Linux a path that is too long is an ErrUnsupported.
 func shorten(path string) (short string, release func(), err error) {
 	if len(path)+len("s.12345678") <= maxPath {
 		return path, func() {}, nil

@@ -5,8 +5,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Attributes are the members of storekit.Attributes, in a message to push, a delivery and a stored message alike. The structs of
-// these embed Attributes, so a further attribute is named in this file alone.
+// Attributes are the members of storekit.Attributes, in a message to push, a delivery, a stored message and a schedule alike. The
+// structs of these embed Attributes, so that in this package only this file and schedule.go name an
+// attribute.
 type Attributes struct {
 	// Remember is the message's own duplicate window: how long after its end a push with the same ID is a duplicate. Left out means
 	// the topic's.

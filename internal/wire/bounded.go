@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The number of items, topics and headers of a request is bounded while the request is decoded. A few bytes of JSON become
-// a whole Go value, so a request within the limit of its bytes could otherwise take many times as much memory.
+// The number of items, follow-ups, topics and message headers of a request is bounded while the request is decoded. A few bytes of
+// JSON become a whole Go value, so a request within the limit of its bytes could otherwise take many times as much memory.
 
 // Take counts bytes of memory that a request is about to take beside its text. An error ends the decoding of the request.
 type Take func(bytes int64) error
@@ -136,7 +136,7 @@ func (s *TopicNames) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return decodeAtMost(d, (*[]string)(s), punctual.MaxClaimTopics, "topics")
 }
 
-// HeaderMap is the headers of a message. Decoding more than maxHeaders of them is a punctual.ErrTooLarge.
+// HeaderMap is the headers of a message, or those that a message has to have. Decoding more than maxHeaders of them is a punctual.ErrTooLarge.
 type HeaderMap map[string]string
 
 // maxHeaders is more than how many headers fit into punctual.MaxHeaderBytes. Names differ, and only 257 of them have fewer than two bytes, so
@@ -169,6 +169,17 @@ func (m *HeaderMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	*m = out
 	_, err := d.ReadToken()
 	return err
+}
+
+// Days are the days on which a schedule does not come. Decoding more than MaxExcept of them is a punctual.ErrTooLarge.
+type Days []string
+
+// MaxExcept is how many days punctual.Schedule.Except has at most.
+const MaxExcept = 400
+
+// UnmarshalJSONFrom reads an array.
+func (s *Days) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	return decodeAtMost(d, (*[]string)(s), MaxExcept, "days")
 }
 
 // decodeAtMost reads an array of at most most elements. what names them in the error for more.

@@ -19,15 +19,20 @@ type BulkRequest struct {
 	When
 	// State is "scheduled", "ready", "leased" or "dead". Left out, it is both scheduled and ready, scheduled alone for a shift to
 	// earlier, or dead for a requeue. A delete needs it.
-	State  Given             `json:"state,omitzero"`
-	From   Given             `json:"from,omitzero"`
-	To     Given             `json:"to,omitzero"`
-	Reason Given             `json:"reason,omitzero"`
-	Error  Given             `json:"error,omitzero"`
-	Prefix Given             `json:"id_prefix,omitzero"`
-	Header map[string]string `json:"headers,omitzero"`
-	DryRun bool              `json:"dry_run,omitzero"`
-	Rate   int               `json:"rate,omitzero"`
+	State  Given     `json:"state,omitzero"`
+	From   Given     `json:"from,omitzero"`
+	To     Given     `json:"to,omitzero"`
+	Reason Given     `json:"reason,omitzero"`
+	Error  Given     `json:"error,omitzero"`
+	Prefix Given     `json:"id_prefix,omitzero"`
+	Header HeaderMap `json:"headers,omitzero"`
+	DryRun bool      `json:"dry_run,omitzero"`
+	Rate   int       `json:"rate,omitzero"`
+}
+
+// Size returns about how many bytes of memory the request takes.
+func (r *BulkRequest) Size() int64 {
+	return itemBytes + int64(len(r.ID)+len(r.Error)+len(r.Prefix)) + sizeInMemory(r.Header)
 }
 
 // Bulk returns the request as a punctual.Bulk for the topic. A malformed member is an ErrInvalid that names it.
@@ -81,22 +86,23 @@ func ParseShift(field, text string) (time.Duration, error) {
 
 // BulkReport says what a bulk has done so far, or at its end.
 type BulkReport struct {
-	// Looked is how many messages were read, Matched how many of them are selected.
+	// Looked is how many messages were read, Matched how many of them the bulk is to change.
 	Looked  int64 `json:"looked"`
 	Matched int64 `json:"matched"`
 	// Done is how many were changed; none in a dry run.
 	Done int64 `json:"done"`
-	// Leased is how many somebody works on, Changed how many somebody else has moved meanwhile, Gone how many ended meanwhile.
+	// Leased is how many somebody works on, Changed how many somebody else has moved or requeued meanwhile, Gone how many were finished or
+	// removed meanwhile.
 	Leased  int64 `json:"leased"`
 	Changed int64 `json:"changed"`
 	Gone    int64 `json:"gone"`
-	// Failed is how many the store refused, Failure the first refusal.
+	// Failed is how many the store refused with ErrInvalid, Failure the first refusal.
 	Failed  int64      `json:"failed"`
 	Failure *Problem   `json:"failure,omitzero"`
 	First   []BulkItem `json:"first,omitzero"`
-	// Continued is when the shift began that this request has continued.
+	// Continued is when the shift began that this request has continued or found complete.
 	Continued Time `json:"continued,omitzero"`
-	// Complete tells that nothing is left to change. Without it, the bulk is under way, or an Error has ended it.
+	// Complete tells that the bulk has gone through all messages. Without it, the bulk is under way, or an Error has ended it.
 	Complete bool     `json:"complete,omitzero"`
 	Error    *Problem `json:"error,omitzero"`
 }

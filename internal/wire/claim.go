@@ -74,7 +74,7 @@ type Delivery struct {
 	Failures []Failure `json:"failures,omitzero"`
 }
 
-// DeliveryOf returns d for an answer. The result shares d's body and headers.
+// DeliveryOf returns d for an answer. The result may share d's body and headers.
 func DeliveryOf(d *punctual.Delivery) Delivery {
 	return Delivery{
 		ID: d.ID, Topic: d.Topic, Token: d.Token, Body: BodyOf(d.Body), Headers: HeadersOf(d.Headers),
@@ -85,7 +85,7 @@ func DeliveryOf(d *punctual.Delivery) Delivery {
 	}
 }
 
-// Delivery returns the delivery as a punctual.Delivery, which shares the body and headers. A malformed one is an ErrIndeterminate.
+// Delivery returns the delivery as a punctual.Delivery, which may share the body and headers. A malformed one is an ErrIndeterminate.
 func (d *Delivery) Delivery() (punctual.Delivery, error) {
 	body, headers, err := content(d.Body, d.Headers)
 	a, err2 := d.Attributes.answered()

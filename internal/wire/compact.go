@@ -45,7 +45,7 @@ import (
 //	    1 text topic                                  2 number delay (without it a retry follows the backoff) 4 text error
 //	kind 5, answer to a settle: number of errors, for each number of the item (ascending), error
 //
-// Durations are in nanoseconds. Every change of this layout needs a new version.
+// A delay and expire after are in nanoseconds. Every change of this layout needs a new version.
 
 // CompactVersion is the version of the compact form.
 const CompactVersion = 3
@@ -329,8 +329,8 @@ func compactSettleAnswer(errs []error) []byte {
 	return w
 }
 
-// compactReader reads a body in the compact form. After the first error each method returns zero and reads nothing, so callers check err once
-// per item.
+// compactReader reads a body in the compact form. After the first error its methods read nothing and return what is zero or empty, so callers
+// check err once per item.
 type compactReader struct {
 	data []byte
 	at   int

@@ -18,7 +18,7 @@ type Finished struct {
 	FirstDue Time   `json:"first_due"`
 	Created  Time   `json:"created"`
 	Attempt  int    `json:"attempt"`
-	// Delivered is when the message's last lease began. It is left out if the message was never delivered.
+	// Delivered is when the message's last lease began. It is left out where punctual.Finished.Delivered is zero.
 	Delivered Time      `json:"delivered,omitzero"`
 	Failures  []Failure `json:"failures,omitzero"`
 	KeptUntil Time      `json:"kept_until"`

@@ -13,7 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The samples have values with few fields set, and values with nearly all that the compact form can carry. No sample has a Timeout.
+// The samples have values with few fields set, and values with nearly all that the compact form can carry.
 
 func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
@@ -73,7 +73,7 @@ func sampleErrors() []error {
 	return []error{nil, fmt.Errorf("lease of x: %w", punctual.ErrLeaseLost), nil, fmt.Errorf("the disk: %w", punctual.ErrIndeterminate)}
 }
 
-// arrives compares what was sent with what arrived. Errors are equal if they have the same code and text.
+// arrives compares what was sent with what arrived. Errors are equal if they have the same code and text and are both definite or both not.
 func arrives(t *testing.T, what string, sent, arrived any) {
 	t.Helper()
 	if e, ok := sent.(error); ok {

@@ -15,7 +15,7 @@ const (
 	HeaderRequest = "Punctual-Request"
 	// HeaderNotAfter is until when a request with a HeaderRequest may be carried out, by the store's clock, as RFC 3339.
 	HeaderNotAfter = "Punctual-Not-After"
-	// HeaderCopy is 1 in a request with a HeaderRequest that is sent for the first time. A claim is quicker then.
+	// HeaderCopy is 1 in a request with a HeaderRequest that is sent for the first time. On some stores a claim is quicker then.
 	HeaderCopy = "Punctual-Copy"
 	// HeaderInstance names the memory of a server that keeps answers in memory. Such a server sends it with every answer. It answers
 	// a request for another instance with StatusOtherInstance and does not carry the request out.

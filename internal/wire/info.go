@@ -17,23 +17,24 @@ type Info struct {
 	Inspector bool `json:"inspector"`
 	Checker   bool `json:"checker"`
 	Examiner  bool `json:"examiner"`
-	// Abilities are what the store can do beside what every store must. It is left out while the store does not answer, so that nobody
-	// takes that for a store without abilities.
+	// Abilities are what the store can do beside what every store must. It is left out until the store has said so once, so that nobody
+	// takes a store that does not answer for one without abilities.
 	Abilities *Abilities `json:"abilities,omitzero"`
 	// Repeats is how long the server keeps the answer to a request with a key.
 	Repeats Duration `json:"repeats,omitzero"`
 	// Compact is the version of the compact form that the server knows. A server that does not know it leaves it out.
 	Compact int `json:"compact,omitzero"`
-	// Farewell says that an HTTP/1.1 connection which the server ends between two requests ends with an answer that has a HeaderNotBegun. A
-	// client can then send changes by HTTP/1.1 and loses none of what HTTP/2 would tell it.
+	// Farewell says that an HTTP/1.1 connection which the server ends between two requests ends with an answer that has a HeaderNotBegun,
+	// unless the server ends it to make room for another connection. A client can then send changes by HTTP/1.1 and still learns, as over
+	// HTTP/2, which of them were not begun.
 	Farewell bool   `json:"farewell,omitzero"`
 	Limits   Limits `json:"limits"`
 }
 
 // Abilities are punctual.Abilities.
 type Abilities struct {
-	// Follow says where the follow-ups of a settlement may go: "none", "family" (the companions of the topic and the topic itself) or
-	// "any".
+	// Follow says where the store can put the follow-ups of a settlement in the same step: "none", "family" (the companions of the topic
+	// and the topic itself) or "any".
 	Follow string `json:"follow"`
 	// Emit tells that topics can tell of what happens to their messages (the setting emit).
 	Emit bool `json:"emit,omitzero"`
@@ -62,8 +63,8 @@ func (i *Info) StoreAbilities() (out punctual.Abilities, err error) {
 	return out, nil
 }
 
-// Limits are the limits of a server. A request beyond one of them is refused as a whole, but for
-// MaxBody: of a push of many messages only those are refused whose bodies are too large.
+// Limits are the limits of a server. A request beyond one of them is refused as a whole, but for MaxBody: of many items only
+// those are refused whose bodies, or whose follow-ups' bodies, are too large.
 type Limits struct {
 	// MaxBody bounds the body of one message, MaxRequest that of one request, in bytes.
 	MaxBody    int64 `json:"max_body"`

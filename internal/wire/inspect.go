@@ -31,7 +31,7 @@ type Message struct {
 	Failures        []Failure            `json:"failures,omitzero"`
 }
 
-// MessageOf returns m for an answer. The result shares m's body and headers.
+// MessageOf returns m for an answer. The result may share m's body and headers.
 func MessageOf(m *punctual.Info) Message {
 	return Message{
 		ID: m.ID, Topic: m.Topic, State: m.State.String(), Body: BodyOf(m.Body), Headers: HeadersOf(m.Headers),
@@ -43,7 +43,7 @@ func MessageOf(m *punctual.Info) Message {
 	}
 }
 
-// Info returns the message as a punctual.Info, which shares the body and headers. A malformed message is an ErrIndeterminate.
+// Info returns the message as a punctual.Info, which may share the body and headers. A malformed message is an ErrIndeterminate.
 func (m *Message) Info() (punctual.Info, error) {
 	body, headers, err := content(m.Body, m.Headers)
 	if err != nil {
@@ -118,7 +118,7 @@ func TopicOf(s punctual.TopicStats) Topic {
 	}
 }
 
-// Stats returns the topic as a punctual.TopicStats. Missing settings are an ErrIndeterminate.
+// Stats returns the topic as a punctual.TopicStats. Its error is that of Settings.Settings.
 func (t *Topic) Stats() (punctual.TopicStats, error) {
 	settings, err := t.Settings.Settings()
 	return punctual.TopicStats{

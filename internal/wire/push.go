@@ -27,13 +27,14 @@ type PushItem struct {
 	Expire      Given `json:"expire,omitzero"`
 	DropExpired bool  `json:"drop_expired,omitzero"`
 	Attributes
-	// IfExists is a word of IfExistsWord. "" means "keep".
+	// IfExists is "keep", "replace", "replace-dead" or "fail". Left out means "keep".
 	IfExists Given `json:"if_exists,omitzero"`
 	// IfDue replaces only a stored message that is due at this time. It goes with "if_exists": "replace".
 	IfDue Given `json:"if_due,omitzero"`
 }
 
-// PushItemOf returns m for a request. The item shares m's body and headers. A name that is not UTF-8 is an ErrInvalid.
+// PushItemOf returns m for a request. The item may share m's body and headers. A topic or ID that is not UTF-8, and an unknown IfExists, are an
+// ErrInvalid.
 func PushItemOf(m *punctual.NewMessage) (PushItem, error) {
 	if err := checkNames(m.Topic, m.ID); err != nil {
 		return PushItem{}, err
@@ -47,7 +48,7 @@ func PushItemOf(m *punctual.NewMessage) (PushItem, error) {
 	}, err
 }
 
-// Message returns the item as a punctual.NewMessage, which shares the item's body and headers. A malformed member is an ErrInvalid that names
+// Message returns the item as a punctual.NewMessage, which may share the item's body and headers. A malformed member is an ErrInvalid that names
 // it.
 func (p *PushItem) Message() (m punctual.NewMessage, err error) {
 	m = punctual.NewMessage{Topic: string(p.Topic), ID: string(p.ID), MaxAttempts: p.MaxAttempts, DropExpired: p.DropExpired}
@@ -222,7 +223,7 @@ type PushResult struct {
 	Due Time `json:"due,omitzero"`
 	// Result is "stored", "duplicate" or "replaced". It is left out if there is an Error.
 	Result string `json:"result,omitzero"`
-	// Existing is, for a duplicate, the state of the message that has the ID.
+	// Existing is the state of the stored message that has the ID, for a duplicate, and beside an Error because a dead message has the ID.
 	Existing string   `json:"existing,omitzero"`
 	Error    *Problem `json:"error,omitzero"`
 }

@@ -100,8 +100,8 @@ func ParseTimeText(field, text string) (time.Time, error) {
 	return t.UTC(), inField(field, err)
 }
 
-// Text is a body that is UTF-8. A request may have any other JSON value in its place: the body is then the text of that value, as
-// the request has it. Nil means that there is no body.
+// Text is a body that is UTF-8. A request may have any other JSON value but null in its place: the body is then the text of that
+// value, as the request has it. Nil means that there is no body.
 type Text []byte
 
 // MarshalJSONTo writes the body as a string.
@@ -126,7 +126,7 @@ func (t *Text) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// Body is a message's body: Text if it is UTF-8, otherwise Base64.
+// Body is a message's body, either as Text, which is UTF-8, or as Base64.
 type Body struct {
 	Text   Text   `json:"body,omitzero"`
 	Base64 []byte `json:"body_base64,omitzero"`
@@ -143,8 +143,8 @@ func BodyOf(body []byte) Body {
 	return Body{Base64: body}
 }
 
-// bodyToPush is BodyOf for a request. It takes Base64 also for text that would be longer in quotes, such as zero bytes, each of which
-// is six bytes in JSON. So a body has at most 4/3 of its bytes in a request, and what a store allows fits into a request.
+// bodyToPush is BodyOf for a message to push. It takes Base64 also for text that would be longer in quotes, such as zero bytes, each of
+// which is six bytes in JSON. So a large body has at most about 4/3 of its bytes in a request.
 func bodyToPush(body []byte) Body {
 	quoted := len(body)
 	for _, c := range body {

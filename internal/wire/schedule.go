@@ -10,12 +10,12 @@ import (
 // ScheduleItem is what a schedule says, as PUT /v1/topics/T/schedules/NAME takes it. Only Spec is required. A member that is left out has
 // the default of punctual.Schedule.
 type ScheduleItem struct {
-	Spec   Given    `json:"spec"`
-	Zone   Given    `json:"zone,omitzero"`
-	From   Given    `json:"from,omitzero"`
-	Until  Given    `json:"until,omitzero"`
-	Except []string `json:"except,omitempty"`
-	Spread Given    `json:"spread,omitzero"`
+	Spec   Given `json:"spec"`
+	Zone   Given `json:"zone,omitzero"`
+	From   Given `json:"from,omitzero"`
+	Until  Given `json:"until,omitzero"`
+	Except Days  `json:"except,omitempty"`
+	Spread Given `json:"spread,omitzero"`
 	// Overlap is "skip", "allow" or "replace", Missed "latest", "all" or "none".
 	Overlap Given `json:"overlap,omitzero"`
 	Missed  Given `json:"missed,omitzero"`
@@ -30,7 +30,12 @@ type ScheduleItem struct {
 	Attributes
 }
 
-// ScheduleItemOf returns s for a request or an answer. The item shares the body and headers of s.
+// Size returns about how many bytes of memory the item takes.
+func (i *ScheduleItem) Size() int64 {
+	return itemBytes + int64(len(i.Spec)+len(i.Body.Text)+len(i.Body.Base64)) + sizeInMemory(i.Headers.Text) + sizeInMemory(i.Headers.Base64)
+}
+
+// ScheduleItemOf returns s for a request or an answer. The item may share the body and headers of s.
 func ScheduleItemOf(s *punctual.Schedule) ScheduleItem {
 	return ScheduleItem{
 		Spec: Given(s.Spec), Zone: Given(s.Zone), From: Given(TimeText(s.From)), Until: Given(TimeText(s.Until)), Except: s.Except,
@@ -41,7 +46,7 @@ func ScheduleItemOf(s *punctual.Schedule) ScheduleItem {
 	}
 }
 
-// Schedule returns the item as a punctual.Schedule, which shares the item's body and headers. A malformed member is an ErrInvalid
+// Schedule returns the item as a punctual.Schedule, which may share the item's body and headers. A malformed member is an ErrInvalid
 // that names it.
 func (i *ScheduleItem) Schedule(topic, name string) (s punctual.Schedule, err error) {
 	s = punctual.Schedule{
@@ -118,7 +123,7 @@ type Occurrence struct {
 	// At is the time that the expression names, Due when the message is due: later by a part of the spread.
 	At  Time `json:"at"`
 	Due Time `json:"due"`
-	// Status says what became of it; left out for a time ahead.
+	// Status says what became of it; left out for a time ahead, except in the answer to a skip.
 	Status string `json:"status,omitzero"`
 }
 

@@ -193,7 +193,7 @@ func TestMalformedSettlements(t *testing.T) {
 	}
 }
 
-// A body takes at most a third more in a request than it has bytes, whatever they are.
+// A body takes at most a third more in a request than it has bytes, and 24 bytes beside that, whatever its bytes are.
 func TestBodiesToPushStayShort(t *testing.T) {
 	for _, text := range []string{"", "hello", "\"", `{"order":"A-17"}`, strings.Repeat("\x00", 1000), strings.Repeat("\n", 1000), "é\xff", strings.Repeat(`\"`, 1000)} {
 		item, err := PushItemOf(&punctual.NewMessage{Topic: "a", Body: []byte(text)})
