@@ -24,7 +24,7 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	})
 }
 
-// amendOwn amends messages in a transaction of the store's own, which waits for each lock no longer than lockWait.
+// amendOwn amends messages in a transaction of the store's own, which waits for the lock of each message no longer than lockWait.
 func (c *amending) amendOwn(ctx context.Context, lockWait time.Duration, part []int) error {
 	var l *locked
 	var write *changes

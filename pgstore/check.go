@@ -52,6 +52,9 @@ func (s *Store) check(ctx context.Context, progress func(read int64)) (report pu
 			return nil
 		}).add("check_coded", nil, func(rows scanner) error { return checkCoded(rows, &report) })
 	})
+	if err == nil {
+		err = s.settled(ctx)
+	}
 	return report, err
 }
 

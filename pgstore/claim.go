@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// claimBytes bounds the bodies of one claim, over all its topics. The first message that a run of claim.sql reads may go beyond it, which
-// ends the claim.
+// claimBytes bounds the bodies of one claim, over all its topics. The first body that a run of claim.sql reads may go beyond it, which ends
+// the claim.
 const claimBytes = 16 << 20
 
 // Claim leases due messages; see punctual.Store.
@@ -30,7 +30,7 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 }
 
 // claimAside claims what is due. When ctx ends it still waits for the answer for answerGrace, because a connection that broke at once would
-// leave leases that nobody holds. When no answer comes, the error is ErrIndeterminate beside the context's.
+// leave leases that nobody holds. When the answer to a change does not come, the error is ErrIndeterminate beside the context's.
 func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	aside, end := outliving(ctx)
 	defer end()
@@ -44,7 +44,7 @@ func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.De
 	return nil, ctx.Err()
 }
 
-// claimDue leases what is due, up to c.Max. An error after the first lease ends the claim early, and what was leased is returned.
+// claimDue leases what is due, up to c.Max. An error after the first lease ends the claim early, and stillHeld says what is returned.
 func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	topics, err := s.dueTopics(ctx, c)
 	if err != nil {

@@ -52,7 +52,7 @@ func (c *clock) hear(micros int64) {
 	}
 }
 
-// latestMicros returns the latest time heard, in µs.
+// latestMicros returns the latest time that this process knows, in µs.
 func (c *clock) latestMicros() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

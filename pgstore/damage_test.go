@@ -109,3 +109,23 @@ func TestDeadWithoutAReason(t *testing.T) {
 		t.Errorf("claim after the requeue: %+v, %v", ds, err)
 	}
 }
+
+// Check says of a dead message which part of a lease it still has.
+func TestCheckOfADeadMessageWithALease(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
+	if err := settleOne(t, s, settlement(leaseOne(t, s, "orders", "m"), punctual.SettleDiscard)); err != nil {
+		t.Fatal(err)
+	}
+	for damage, want := range map[string]string{
+		"token = 1, cancelled = false": "topic orders: m is not live and has a lease",
+		"token = 0, cancelled = true":  "topic orders: m has no lease and is to be cancelled after it",
+	} {
+		if n, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET "+damage, s.opt.Schema)); err != nil || n.RowsAffected() != 1 {
+			t.Fatalf("the damage was not done: %v, %v", n, err)
+		}
+		if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) != 1 || r.Problems[0] != want {
+			t.Errorf("%s: Check answers %+v, %v; want %q", damage, r, err, want)
+		}
+	}
+}

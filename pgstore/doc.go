@@ -18,10 +18,10 @@
 // PushTx, CancelTx, RescheduleTx and SettleTx work in a transaction of the caller's, of pgx or database/sql: the message exists
 // exactly if the row does that it belongs to. docs/postgres.md shows how.
 //
-// A change returns when its transaction is committed, as durably as the server's settings say (Durability). When the answer to a
-// commit is lost, the error is ErrIndeterminate. Acks do not wait for the disk: a crash of the server may take back those of the
-// last moments, and their messages are delivered once more. The moments are three times wal_writer_delay, 0.6 s as shipped. With
-// Options.DurableAcks, and where an ID is to be remembered, acks wait as well.
+// A change returns when its transaction is committed, as durably as Store.Durability says. When the answer to a commit is lost, the
+// error is ErrIndeterminate. Most acks do not wait for the disk: a crash of the server may take back those of the last moments, and
+// their messages are delivered once more. The moments are three times wal_writer_delay, 0.6 s as shipped. Acks wait as well with
+// Options.DurableAcks, where an ID is to be remembered, and where they take a transaction of several steps, as with follow-ups.
 package pgstore
 
 // What follows is for those who change the package.
@@ -43,7 +43,7 @@ package pgstore
 //
 // Pushes, amendments and settlements with follow-ups wait for what others hold: at first for 200 ms, if the call has several items.
 // Then the items are carried out again in halves, so that only what is held waits further (held.go). A call with many items is several
-// transactions: none takes a further item when its items name 1000 messages, or have 2 MiB of bodies (parts.go).
+// transactions: none takes a further item when its items name 1000 messages, or would have more than 2 MiB of bodies with it (parts.go).
 //
 // A token is the epoch of the store, the number of the claim and some random bits. The epoch rises when the server's timeline
 // changes, so that no token is given twice when a standby takes over without the last claims (epoch.go, claim.sql).
@@ -67,8 +67,8 @@ package pgstore
 // # Connections
 //
 // Calls share the pool. Handlers that each hold a transaction may have all of it. A call that finds the pool full takes one of up to
-// three connections of the store's own, unless it counts all messages (reserve.go). A topic that a caller's transaction needs and
-// nobody has made yet is made on another connection, found in the same way (tx.go).
+// three connections of the store's own, unless it reads all messages (reserve.go). A topic that a caller's transaction needs and
+// nobody has made yet is made, if possible, on another connection, which is found in the same way (tx.go).
 //
 // Notifications need a session of their own; apart from that the store keeps no state in a session. So behind a pooler that gives
 // each transaction another connection only notifications are missing. A pooler that carries no prepared statements, such as
@@ -82,4 +82,5 @@ package pgstore
 // Open checks the version and the durability of the server, and the store checks them again every 30 s (durability.go). A
 // transaction that changes messages or settings for a call raises synchronous_commit for itself where the session has less than
 // the store needs (clock.sql). ack.sql and ack_keep.sql turn it off for themselves, unless an ID is to be remembered or
-// Options.DurableAcks is set. Answers that say that something is gone wait for the disk, and so do lists and counts (durable.sql).
+// Options.DurableAcks is set. Answers that say that something is gone wait for the disk, and so do lists, statistics,
+// purges and checks (durable.sql).

@@ -19,7 +19,7 @@ const (
 	restored = 30 * time.Second
 	// sweepItems bounds the rows of one kind that one statement of a sweep or a purge removes.
 	sweepItems = 5000
-	// writeClockTimeout bounds how long Close waits for a server that does not answer.
+	// writeClockTimeout bounds how long Close waits until the server has written down the clock.
 	writeClockTimeout = 2 * time.Second
 )
 

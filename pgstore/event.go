@@ -12,8 +12,8 @@ import (
 
 // The events of a topic that tells of what happens to its messages (Settings.Emit) are messages of its companion, such as orders@events.
 // They are stored in the transaction that makes the change. Package storekit makes their bodies. So single statements that change
-// messages, such as ack.sql, leave the messages of a topic that tells of the change, and a transaction that locks and decides in Go
-// follows. Topics that tell of nothing keep their single statements.
+// messages, such as ack.sql, leave the messages of a topic that tells of the change, and a transaction of several steps follows. Topics
+// that tell of nothing keep their single statements.
 
 // toldEvent is an event that is to be stored.
 type toldEvent struct {
@@ -62,7 +62,8 @@ func (c *changes) addEvents(x *step) *step {
 	return x.add("events", c.s.eventArgs(c.events), nil)
 }
 
-// addSweeps adds the statements that drop the first events of the topics that nobody has taken in time; see storekit.EventMessage.
+// addSweeps adds the statements that end the first events of the topics, as far as a claim would end them, such as those that nobody has
+// taken in time; see storekit.EventMessage.
 func (c *changes) addSweeps(x *step, topics []string) {
 	for _, topic := range topics {
 		x.add("end_events", c.s.writing(topic), nil)

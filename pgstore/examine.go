@@ -143,7 +143,7 @@ func (x *examination) health(ctx context.Context) error {
 	x.pool(most)
 	value := fmt.Sprintf("%d rows, %d dead ones, %d MiB", live, dead, bytes>>20)
 	if dead > manyDeadRows && float64(dead) > deadRowsOfLive*float64(live) {
-		x.add(storekit.Warning("message table", value, "claims pass by dead rows until they are removed: see the findings on snapshots and autovacuum, or run VACUUM "+x.s.opt.Schema+".message"))
+		x.add(storekit.Warning("message table", value, "claims pass by dead rows until they are removed: see the findings on snapshots and autovacuum, or run "+inSchema("VACUUM punctual.message", x.s.opt.Schema)))
 	} else {
 		x.add(storekit.Good("message table", value))
 	}

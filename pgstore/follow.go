@@ -209,7 +209,7 @@ func (c *settling) settleOwn(ctx context.Context, lockWait time.Duration, part [
 }
 
 // errIDTaken says that another transaction has taken the ID of a follow-up since the locks. A transaction of the store's own then begins
-// anew, up to tries times. In a transaction of the caller's settleWithin gives up with this error.
+// anew. In a transaction of the caller's settleWithin tries once more. The error is returned when the last of tries has failed so.
 var errIDTaken = fmt.Errorf("somebody pushes the ID of a follow-up again and again; try again: %w", punctual.ErrOverloaded)
 
 // lockAndDecide locks the messages of a part and what has the IDs of its follow-ups, and decides about all of them. x holds the statements
@@ -252,7 +252,8 @@ func indices(names []name) (all []int) {
 	return all
 }
 
-// insert stores follow-ups whose IDs were free, and returns those that it has stored: all, unless another transaction has taken an ID.
+// insert stores follow-ups whose IDs were free, and returns those that it has stored: all, unless another transaction has taken an ID or
+// has paused a topic since the locks.
 func (f *followUps) insert(ctx context.Context, to stepper, all []int) (rows []stored, err error) {
 	if len(all) == 0 {
 		return nil, nil

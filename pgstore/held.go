@@ -21,17 +21,18 @@ import (
 // the held ones are by themselves, which takes longer.
 
 const (
-	// heldAlone is how long a message waits for the transaction that holds it, if the call has no other message that waits for the answer.
-	// A transaction that stores events, or makes a topic for a caller's transaction, waits for each lock as long.
+	// heldAlone is how long the only item of a call waits for the transaction that holds its message. Settlements without follow-ups wait
+	// as long if the call has no items beside those that wait, and so does a change of settings that has to remove a message before. The
+	// statements that store events, and a transaction that makes a topic for a caller's transaction, wait for each lock as long.
 	heldAlone = time.Second
 
-	// heldBeside is how long a settlement without follow-ups waits, if other items of the call are done.
+	// heldBeside is how long a settlement without follow-ups waits, if the call has items beside those that wait.
 	heldBeside = 100 * time.Millisecond
 	// heldAgain is the longest pause before such a settlement is tried again.
 	heldAgain = 50 * time.Millisecond
 
-	// heldFirst is the first lock timeout in besideHeld, when all items of a part are tried together. Transactions that end
-	// within it cost no halving.
+	// heldFirst is the first lock timeout in besideHeld, when all items of a part are tried together, if the call has several items.
+	// Transactions that end within it cost no halving.
 	heldFirst = 200 * time.Millisecond
 	// heldHalf is the longest lock timeout of a half, as long as more than a single item is left.
 	heldHalf = 20 * time.Millisecond
@@ -55,8 +56,8 @@ func (l lockTimeout) Unwrap() error { return l.error }
 var errLockTimeout error = lockTimeout{punctual.ErrOverloaded}
 
 // besideHeld carries out a part of a call whose items wait for locks; several says that the call has more than one item. try
-// carries out a group of items, waits for each lock no longer than lockWait, and returns beside an error the items that have
-// no answer yet. If these are the whole part when besideHeld gives up, it returns the error; else it gives each of them its error by
+// carries out a group of items, waits for the lock of each message no longer than lockWait, and returns beside an error the items that
+// have no answer yet. If these are the whole part when besideHeld gives up, it returns the error; else it gives each of them its error by
 // refuse.
 func besideHeld(part []int, several bool, try func(lockWait time.Duration, group []int) (left []int, err error), refuse func(i int, err error)) error {
 	refuseAll := func(groups [][]int, err error) {
@@ -92,8 +93,8 @@ func besideHeld(part []int, several bool, try func(lockWait time.Duration, group
 				return err
 			default:
 				refuseAll([][]int{left}, err)
-				refuseAll(groups[at+1:], notTried(err))
-				refuseAll(again, notTried(err))
+				refuseAll(groups[at+1:], notDone(err))
+				refuseAll(again, notDone(err))
 				return nil
 			}
 		}

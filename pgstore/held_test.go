@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -220,5 +221,28 @@ func TestPushBesideManyHeldIDs(t *testing.T) {
 		} else if r.Err != nil {
 			t.Errorf("P14: push of %s beside IDs that are held: %v", r.ID, r.Err)
 		}
+	}
+}
+
+// P13: when a group of items fails, those that were tried before in a larger group, and are free by now, are given up. Their error is
+// definite, and does not say that they were not tried.
+func TestGivenUpBehindAFailure(t *testing.T) {
+	t.Parallel()
+	broke := fmt.Errorf("the connection broke: %w", punctual.ErrUnreachable)
+	together := false
+	got := make(map[int]error)
+	err := besideHeld([]int{0, 1}, true, func(_ time.Duration, group []int) ([]int, error) {
+		if len(group) == 2 {
+			together = true
+			return group, errLockTimeout
+		}
+		return group, broke
+	}, func(i int, err error) { got[i] = err })
+	if err != nil || !together || !errors.Is(got[0], broke) {
+		t.Fatalf("this test shows nothing: the first of two items, tried together %v, has the error %v; the call has %v", together, got[0], err)
+	}
+	wantDefinite(t, "the other item", got[1], punctual.ErrUnreachable)
+	if got[1] == nil || !strings.Contains(got[1].Error(), "not done") {
+		t.Errorf("the error of the other item is %v; want one that says that it was not done", got[1])
 	}
 }

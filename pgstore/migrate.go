@@ -54,6 +54,7 @@ type Version struct {
 
 // Migrate brings the tables of a store to this program's version, and makes them where there are none. Of the options only Schema
 // counts. Several processes may call it at once; each migration takes effect as a whole or not at all.
+// Tables of a newer version stay as they are.
 //
 // A migration of tables that are in use waits for a lock for 100 ms at a time, because all other statements wait behind it. It tries again
 // each second until ctx ends, for 30 s where ctx has no deadline. Then Migrate returns ErrOverloaded. That migration has changed nothing,
@@ -165,7 +166,7 @@ func (s *Store) apply(ctx context.Context, m migration) error {
 		if m.version == 1 {
 			// A role that may not make schemas can be given an empty one.
 			text := "DO $$ BEGIN IF to_regnamespace('punctual') IS NULL THEN CREATE SCHEMA punctual; END IF; END $$"
-			if _, err := tx.Exec(ctx, strings.ReplaceAll(text, "punctual", s.opt.Schema)); err != nil {
+			if _, err := tx.Exec(ctx, strings.ReplaceAll(text, "punctual", pgx.Identifier{s.opt.Schema}.Sanitize())); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(ctx, inSchema("CREATE TABLE punctual.migration (version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT clock_timestamp())", s.opt.Schema)); err != nil {

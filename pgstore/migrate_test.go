@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
 )
 
@@ -75,4 +76,32 @@ func TestMigrateBesideAReader(t *testing.T) {
 		t.Errorf("migration of what is up to date: %v", err)
 	}
 	run(t, reader, "ROLLBACK")
+}
+
+// The name of a schema may be a reserved word. One that begins with pg_, which the server keeps for itself, is refused before the server is
+// asked.
+func TestNamesOfSchemas(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), shared.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	for _, word := range []string{"user", "order", "table"} {
+		if _, err := pool.Exec(t.Context(), "CREATE SCHEMA "+word); err == nil {
+			t.Fatalf("this test shows nothing: %s is no reserved word", word)
+		}
+		s := openStore(t, pool, &Options{Schema: word, Migrate: true})
+		ackAll(t, s, leaseOne(t, s, "orders", "a"))
+		if found, err := s.Examine(t.Context()); err != nil || severities(found)["tables"] != punctual.SeverityGood {
+			t.Errorf("Examine of a store in schema %s: %+v, %v; want good tables", word, found, err)
+		}
+	}
+	const reserved = "pg_punctual"
+	if _, err := pool.Exec(t.Context(), "CREATE SCHEMA "+reserved); err == nil {
+		t.Fatalf("this test shows nothing: the server takes a schema %s", reserved)
+	}
+	if err := Migrate(t.Context(), pool, &Options{Schema: reserved}); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "use another name") {
+		t.Errorf("Migrate of schema %s: %v; want invalid, with what to do", reserved, err)
+	}
 }

@@ -201,7 +201,7 @@ func (n *notifier) begin(conn *pgx.Conn) error {
 	return err
 }
 
-// connect makes a connection beside the pool, with the pool's configuration.
+// connect makes a connection beside the pool, with the pool's ConnConfig and BeforeConnect.
 func (n *notifier) connect() (*pgx.Conn, error) {
 	ctx, end := context.WithTimeout(n.ctx, n.s.opt.heartbeat)
 	defer end()

@@ -8,8 +8,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A call with many items is carried out in parts, in order, each in one transaction unless something is in the way. No two items of a
-// part name the same message, so they may take effect together.
+// A call with many items is carried out in parts, in order, each in one transaction where that is possible. No two items of a part name
+// the same message, so they may take effect together.
 
 const (
 	// partItems is how many messages the items of a part name before no further item is added to the part.
@@ -63,7 +63,7 @@ func inParts(all [][]int, carryOut func(part []int) error, refuse func(i int, er
 		}
 		for _, later := range all[n+1:] {
 			for _, i := range later {
-				refuse(i, notTried(err))
+				refuse(i, notDone(err))
 			}
 		}
 		return nil
@@ -71,8 +71,9 @@ func inParts(all [][]int, carryOut func(part []int) error, refuse func(i int, er
 	return nil
 }
 
-// notTried returns the error of the items after a part that failed with err.
-func notTried(err error) error {
+// notDone returns the error of items that are given up because other items of the call have failed with err. They were never tried, or what
+// they had done was rolled back.
+func notDone(err error) error {
 	kind := punctual.ErrOverloaded
 	for _, k := range punctual.ErrorKinds() {
 		if k.Definite && errors.Is(err, k.Err) {
@@ -80,5 +81,5 @@ func notTried(err error) error {
 			break
 		}
 	}
-	return fmt.Errorf("not tried, because an earlier part of the call failed: %w (%v)", kind, err)
+	return fmt.Errorf("not done, because another part of the call failed: %w (%v)", kind, err)
 }

@@ -36,6 +36,7 @@ var inOrder = map[string][]access{
 	"purge_live":              {{"message_pkey", "id > "}},
 	"purge_dead":              {{"message_died", "died_at"}},
 	"past_retention":          {{"message_died", "died_at"}, {"message_forget", "forget_at"}},
+	"past_retention_all":      {{"message_died", "died_at"}},
 	"topics_past_retention":   {{"message_died", "topic"}, {"message_forget", "topic"}, {"finished_forget", "topic"}}, // the first one of each
 	"finished_past_retention": {{"finished_forget", "forget_at"}},
 	"finished_sweep":          {{"finished_pkey", "topic"}},

@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Purge removes messages without delivering them; see punctual.Inspector. It goes by the states that the messages have when it begins,
+// Purge removes messages without delivering them; see punctual.Inspector. It judges their states by the time at which it begins,
 // and takes effect in steps of at most 5000 messages. It passes by messages that other transactions hold, and in the end tries those again
 // until ctx ends, or for 30 s where ctx has no deadline. Then it returns ErrOverloaded, and ErrIndeterminate as well if it has removed
 // others.
@@ -47,7 +47,9 @@ func (s *Store) purge(ctx context.Context, q punctual.PurgeQuery) (total int64, 
 		}
 		at = next
 	}
-	err = p.awaitHeld(ctx, again)
+	if err = p.awaitHeld(ctx, again); err == nil {
+		err = s.settled(ctx) // a step that has removed nothing has not waited for the acks of the messages that it did not find
+	}
 	return p.total, err
 }
 
@@ -59,8 +61,8 @@ type purging struct {
 	total int64 // how many messages it has removed
 }
 
-// awaitHeld repeats steps until they pass by no message any more, or ctx ends. It holds no lock in between, so claims find the messages that
-// are to stay.
+// awaitHeld repeats steps until they pass by no message any more, or the time of within is over. It holds no lock in between, so
+// claims find the messages that are to stay.
 func (p *purging) awaitHeld(ctx context.Context, again []*purged) error {
 	ctx, end := within(ctx)
 	defer end()
@@ -173,7 +175,7 @@ const (
 )
 
 // dropTopic removes a topic and its companions, and counts the messages that go with them; numbers is empty where there is no such topic. It
-// tries again until ctx ends, or for callTime, while a transaction is open that has pushed to one of the topics.
+// tries again until ctx ends, or for callTime, while another transaction holds the topic's lock, as after a push to it.
 func (s *Store) dropTopic(ctx context.Context, topic string) (numbers []int32, n int64, err error) {
 	ctx, end := within(ctx)
 	defer end()

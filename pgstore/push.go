@@ -36,14 +36,14 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	})
 }
 
-// push is a call of Push or PushManyTx, or the follow-ups of a call of Settle.
+// push is a call of Push, PushTx or PushManyTx, or the follow-ups of a call of Settle, SettleTx or SettleManyTx.
 type push struct {
 	s   *Store
 	ms  []punctual.NewMessage
 	out []punctual.PushResult
 
-	// lockWait is for how long the next transaction waits for a lock at most. It is 0 in a transaction of the caller's, where the caller's
-	// own lock_timeout holds.
+	// lockWait is for how long the next transaction waits for the lock of a message at most. It is 0 in a transaction
+	// of the caller's, where the caller's own lock_timeout holds.
 	lockWait time.Duration
 	// prove makes sure that those of the messages that a transaction of the caller's has not found are not there. It is nil in one of the
 	// store's own.
@@ -422,8 +422,8 @@ func withParents(topics []string) []string {
 
 // pushInUse pushes messages whose IDs were in use a moment ago, or have to be because of an IfDue. It locks whatever has the IDs. It
 // returns the messages whose ID has become free, or whose topic was deleted, meanwhile; those with an IfDue it refuses instead. The caller
-// inserts the returned ones outside this transaction, because an insert may wait for other transactions, which may want a row that this
-// transaction holds.
+// inserts the returned ones outside this transaction, unless that is the caller's of PushTx, because an insert may wait for other
+// transactions, which may want a row that this transaction holds.
 func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, err error) {
 	if len(part) == 0 {
 		return nil, nil

@@ -325,7 +325,8 @@ func TestDeletionWaitsForPushes(t *testing.T) {
 	}
 }
 
-// A purge goes by the states that messages have when it begins: a message that is pushed later, dies later or becomes ready later stays.
+// A purge judges the states of messages by the time at which it begins: a message that is pushed later, dies later or becomes ready later
+// stays.
 func TestPurgeLeavesWhatCameLater(t *testing.T) {
 	t.Parallel()
 	clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -447,5 +448,69 @@ func TestPurgeGivesUp(t *testing.T) {
 		if n := count(t, s, "message"); n != 1 {
 			t.Errorf("%d messages are left behind the purge that gave up; want the held one", n)
 		}
+	}
+}
+
+// P13: a transaction holds a dead message past its retention, and was told that there is no such message. A longer retention, which would
+// bring the message back, is refused while the transaction is open, and other changes of the settings pass. When the transaction is over,
+// the message is removed before the retention becomes longer.
+func TestLongerRetentionBesideAHeldMessage(t *testing.T) {
+	t.Parallel()
+	retention := func(d time.Duration) punctual.SettingsPatch { return punctual.SettingsPatch{DeadRetention: &d} }
+	for name, longer := range map[string]punctual.SettingsPatch{"a day": retention(24 * time.Hour), "for ever": retention(0)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true, checkEvery: time.Hour})
+			if _, err := other.Configure(t.Context(), "orders", retention(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			if err := settleOne(t, other, settlement(leaseOne(t, other, "orders", "7"), punctual.SettleDiscard)); err != nil {
+				t.Fatal(err)
+			}
+			tx := hold(t, other, func(ctx context.Context, s *Store, tx pgx.Tx) error {
+				if _, err := s.pool.Exec(ctx, inSchema("UPDATE punctual.message SET died_at = died_at - 7200000", s.opt.Schema)); err != nil {
+					return err
+				}
+				if err := s.CancelTx(ctx, Pgx(tx), "orders", "7"); !errors.Is(err, punctual.ErrNotFound) {
+					return fmt.Errorf("cancel of a message past its retention: %w", err)
+				}
+				free, err := s.pool.Exec(ctx, inSchema("SELECT FROM punctual.message FOR UPDATE SKIP LOCKED", s.opt.Schema))
+				if n := count(t, s, "message"); err == nil && (n != 1 || free.RowsAffected() != 0) {
+					err = fmt.Errorf("there are %d messages, of which %d are not locked", n, free.RowsAffected())
+				}
+				return err
+			})
+			_, err := other.Configure(t.Context(), "orders", longer)
+			wantDefinite(t, "a longer retention beside a held message", err, errHeld)
+			once := 1
+			for _, patch := range []punctual.SettingsPatch{{MaxAttempts: &once}, retention(time.Minute)} {
+				if _, err := other.Configure(t.Context(), "orders", patch); err != nil {
+					t.Errorf("a change that makes the retention no longer: %v", err)
+				}
+			}
+			if set, err := other.Settings(t.Context(), "orders"); err != nil || set.MaxAttempts != once || set.DeadRetention != time.Minute {
+				t.Errorf("the settings are %+v, %v; want those of the changes that passed", set, err)
+			}
+			s, paused, goOn := pausedBefore(t, other, 2, "past_retention_all")
+			done := make(chan error, 1)
+			go func() {
+				done <- untilFree(func() error {
+					_, err := s.Configure(context.Background(), "orders", longer)
+					return err
+				})
+			}()
+			awaitAgain(t, "a longer retention", paused, done)
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			goOn()
+			if err := <-done; err != nil {
+				t.Errorf("a longer retention when the transaction is over: %v", err)
+			}
+			wantMessage(t, s, "orders", "7", punctual.StateNone)
+			if set, err := s.Settings(t.Context(), "orders"); err != nil || set.DeadRetention != *longer.DeadRetention {
+				t.Errorf("the retention is %v, %v; want %v", set.DeadRetention, err, *longer.DeadRetention)
+			}
+		})
 	}
 }

@@ -11,7 +11,7 @@ import (
 const (
 	// reserveConns is how many connections the reserve has at most.
 	reserveConns = 3
-	// reserveAfter is how long a call waits for a connection of a full pool before it takes one of the reserve.
+	// reserveAfter is how long a call that finds the pool full waits for a connection of it before it takes one of the reserve.
 	reserveAfter = 20 * time.Millisecond
 	// reserveIdle is for how long a connection of the reserve is kept that nobody uses.
 	reserveIdle = 30 * time.Second
@@ -56,7 +56,8 @@ func (s *Store) acquireWithin(ctx context.Context, wait time.Duration) (*pgxpool
 	return s.pool.Acquire(ctx) // the server has no connection for the reserve
 }
 
-// get returns the pool of the reserve, which it makes if need be, with the configuration of the store's pool.
+// get returns the pool of the reserve, which it makes if need be. It has the configuration of the store's pool but for
+// how many connections it has and how long it keeps them.
 func (r *reserve) get(ctx context.Context, like *pgxpool.Pool) (*pgxpool.Pool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

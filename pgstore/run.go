@@ -119,8 +119,8 @@ func (s *Store) read(ctx context.Context, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error { return s.sendAlone(ctx, build().own("plan")) }, punctual.ErrUnreachable)
 }
 
-// readAll is read for a step that reads all messages. Because that takes long, it waits for a connection of the pool and takes none of the
-// reserve.
+// readAll is read for a step that reads all messages, or all of a topic. Because that takes long, it waits for a connection of the pool
+// and takes none of the reserve.
 func (s *Store) readAll(ctx context.Context, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error {
 		return build().own("plan_all").send(ctx, s.pool)

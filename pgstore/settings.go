@@ -2,6 +2,8 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -31,7 +33,8 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 	})
 }
 
-// Configure changes a topic's settings; see punctual.Inspector.
+// Configure changes a topic's settings; see punctual.Inspector. It returns ErrOverloaded if it is to make DeadRetention longer, and another
+// transaction holds for a second a dead message that is past the old one.
 func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	return call(ctx, s, "configure", topic, storekit.CheckTopic(topic), func() (punctual.Settings, error) {
 		// A patch that is wrong by itself must not make a topic.
@@ -49,9 +52,30 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 	})
 }
 
-// configure makes the topic if need be, and changes it. What is past its retention by the old settings goes first, so that
-// a longer retention does not bring it back.
-func (s *Store) configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (set punctual.Settings, err error) {
+// errRetentionHeld is the error of a change that would bring back a dead message whose retention is over.
+var errRetentionHeld = fmt.Errorf("a dead message past its retention has to be removed before that becomes longer: %w", errHeld)
+
+// configure makes the topic if need be, and changes it. Dead messages past their retention by the old settings go first, so that a longer
+// retention does not bring them back. One that another transaction holds is tried again for heldAlone, as by a settlement.
+func (s *Store) configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
+	ctx, end := within(ctx)
+	defer end()
+	begun := time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, heldAgain) {
+		set, held, err := s.configureFree(ctx, topic, patch)
+		switch {
+		case err != nil || !held:
+			return set, err
+		case time.Since(begun) >= heldAlone || sleep(ctx, pause) != nil:
+			return punctual.Settings{}, errRetentionHeld
+		}
+	}
+}
+
+// configureFree is configure without the further tries. If a longer retention would bring back a message that another transaction holds, held
+// is true and no setting is changed.
+func (s *Store) configureFree(ctx context.Context, topic string, patch punctual.SettingsPatch) (set punctual.Settings, held bool, err error) {
+	var micros int64
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		number, old, err := s.lockTopic(ctx, tx, topic)
 		if err != nil {
@@ -65,9 +89,25 @@ func (s *Store) configure(ctx context.Context, topic string, patch punctual.Sett
 		if err != nil {
 			return nil, err
 		}
-		return s.step().add("past_retention", s.writing(number, nil), nil).add("topic_change", append([]any{number}, args...), nil), nil
+		var left int64
+		x := s.step().add("past_retention_all", s.writing(number), func(rows scanner) error { return rows.Scan(&micros, &left) })
+		if err := tx.send(ctx, x); err != nil {
+			return nil, err
+		}
+		if held = left > 0 && longer(set.DeadRetention, old.DeadRetention); held {
+			return nil, nil // what was removed stays so, because the next try would have to remove it again
+		}
+		return s.step().add("topic_change", append([]any{number}, args...), nil), nil
 	})
-	return set, err
+	if err == nil {
+		s.clock.hear(micros)
+	}
+	return set, held, err
+}
+
+// longer reports whether dead messages are kept for longer than before. 0 keeps them for ever.
+func longer(retention, before time.Duration) bool {
+	return before > 0 && (retention == 0 || retention > before)
 }
 
 // lockTopic locks the row of a topic. If there is no such topic it makes it, and also the topic that it is a companion of.

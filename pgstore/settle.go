@@ -21,7 +21,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	})
 }
 
-// settling is a call of Settle, SettleTx or SettleManyTx.
+// settling is a call of Settle, SettleTx or SettleManyTx, or the leases that a claim gives back.
 type settling struct {
 	s    *Store
 	ss   []punctual.Settlement

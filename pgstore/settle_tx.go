@@ -14,7 +14,7 @@ import (
 //
 // When the transaction is rolled back, in whole or to a savepoint, the lease and the token stay, so the holder can settle
 // again. An error of the settlement itself leaves the transaction whole: ErrLeaseLost, ErrCancelled, the ErrInvalid or ErrTooLarge of
-// a malformed settlement, or why a follow-up was refused. Nothing of the settlement is in the transaction then, with one exception: a
+// a wrong settlement, or why a follow-up was refused. Nothing of the settlement is in the transaction then, with one exception: a
 // retry, snooze or release that returns ErrCancelled has ended the message as cancelled. The caller rolls back, because what it has
 // written may belong to a message that somebody else works on now. After any other error the transaction must be rolled back; see Tx.
 //
@@ -22,8 +22,8 @@ import (
 // runs out meanwhile. A renewal of the lease, and a cancel of the message, wait for up to a second and then get ErrOverloaded. Other
 // messages are not held up. So a handler calls SettleTx last, and commits. In a Worker the handler then returns punctual.Settled.
 //
-// Waiting claims see the follow-ups within a second of the commit. At repeatable read and serializable a message that was changed since
-// the transaction's snapshot, such as one that was claimed since, is a serialization failure.
+// Waiting claims see the follow-ups within a second of the commit, or at their due times if these are later. At repeatable read and
+// serializable a message that was changed since the transaction's snapshot, such as one that was claimed since, is a serialization failure.
 func (s *Store) SettleTx(ctx context.Context, tx Tx, x punctual.Settlement) error {
 	errs, err := s.settleTx(ctx, tx, []punctual.Settlement{x})
 	if err != nil {

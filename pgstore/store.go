@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,7 @@ import (
 // Options configure a Store. The zero value is good for use.
 type Options struct {
 	// Schema is where the store's tables are. Default "punctual". Stores in different schemas know nothing of each other.
-	// It is 1 to 63 of a-z, 0-9 and _, and begins with a letter.
+	// It is 1 to 63 of a-z, 0-9 and _. It begins with a letter, and not with pg_, because PostgreSQL keeps such names for itself.
 	Schema string
 	// Migrate makes the tables, or brings them to this program's version, when the store is opened. Several processes may
 	// do so at once. Without it Open returns ErrNotFound where there is no store.
@@ -34,7 +35,7 @@ type Options struct {
 	Durability punctual.Durability
 	// DurableAcks has acks wait for the disk, as other changes do. Without it a crash of the server may take back the acks of its last
 	// moments, and their messages are delivered once more. The moments are three times wal_writer_delay, 0.6 s as shipped. Acks wait in
-	// any case where an ID is to be remembered.
+	// any case where an ID is to be remembered, with follow-ups, and where the topic tells of acks.
 	DurableAcks bool
 	// NoListen turns notifications off: the store holds no connection of its own on which other processes notify it of what is due,
 	// and it notifies no others. It learns of what others push by its poll once a second, and they learn so of its own pushes. Behind a
@@ -103,7 +104,7 @@ var (
 	_ punctual.TopicNamer         = (*Store)(nil)
 )
 
-// Open opens a store on a pool, which stays the caller's. PostgreSQL 13 or newer is needed.
+// Open opens a store on a pool, which Open itself never closes; see Options.OwnPool. PostgreSQL 13 or newer is needed.
 func Open(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 	s, err := newStore(pool, o)
 	if err != nil {
@@ -118,7 +119,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// schemaName matches the names of schemas that are allowed, none of which needs quotes anywhere.
+// schemaName matches the names of schemas that are allowed, but for those that begin with pg_. None has a character that needs quotes, but
+// statements quote them all the same (inSchema), because some are reserved words, such as user.
 var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
 // newStore makes a store that is not open. It holds nothing but the connections of its reserve, which the caller closes.
@@ -130,6 +132,9 @@ func newStore(pool *pgxpool.Pool, o *Options) (*Store, error) {
 	s.opt.Schema = cmp.Or(s.opt.Schema, "punctual")
 	if !schemaName.MatchString(s.opt.Schema) {
 		return nil, fmt.Errorf("schema %q: use 1 to 63 of a-z 0-9 _, a letter first: %w", s.opt.Schema, punctual.ErrInvalid)
+	}
+	if strings.HasPrefix(s.opt.Schema, "pg_") {
+		return nil, fmt.Errorf("schema %q: PostgreSQL keeps names that begin with pg_ for itself: use another name: %w", s.opt.Schema, punctual.ErrInvalid)
 	}
 	s.opt.heartbeat = cmp.Or(s.opt.heartbeat, heartbeat)
 	if s.opt.MaxBody <= 0 {

@@ -94,8 +94,8 @@ func (r *surveyRow) addTo(out *punctual.Survey, steps int) {
 	}
 }
 
-// NextDue returns the next due time of every topic and counts its ready messages up to punctual.MaxReadyCount; see
-// punctual.Surveyor.
+// NextDue returns for every topic the due time of the ready message that is claimed next, and counts its ready messages up to
+// punctual.MaxReadyCount; see punctual.Surveyor.
 func (s *Store) NextDue(ctx context.Context) (punctual.NextDueTimes, error) {
 	return call(ctx, s, "next due times of the topics", "", nil, func() (punctual.NextDueTimes, error) { return s.topicsNextDue(ctx) })
 }

@@ -42,7 +42,8 @@ func Pgx(tx interface {
 }
 
 // SQL is for transactions of database/sql, with any driver for PostgreSQL: a *sql.Tx, or a *sql.Conn in which one was begun. With what is
-// no transaction, such as a *sql.DB, something around one, or a *sql.Conn without BEGIN, each call returns ErrInvalid and changes nothing.
+// no transaction, such as a *sql.DB, something around one, or a *sql.Conn without BEGIN, each call with an item that is not malformed
+// returns ErrInvalid, and no call changes anything.
 func SQL(tx interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 },
@@ -288,8 +289,8 @@ func (s *Store) CancelTx(ctx context.Context, tx Tx, topic, id string) error {
 	return out[0].Err
 }
 
-// RescheduleTx moves the due time of one message in a transaction of the caller's. a is the new time: its Due or Delay. It answers as
-// CancelTx does.
+// RescheduleTx moves the due time of one message in a transaction of the caller's. a names the message, and has the new time as its Due
+// or Delay. The error is as that of CancelTx, or ErrChanged or ErrInvalid.
 func (s *Store) RescheduleTx(ctx context.Context, tx Tx, a punctual.Amendment) (punctual.Amended, error) {
 	a.Change = punctual.ChangeReschedule
 	out, err := s.amendTx(ctx, tx, []punctual.Amendment{a})
@@ -310,7 +311,7 @@ type callersWay struct {
 	strict     bool     // the transaction has one snapshot for all its statements, because it is not read committed
 }
 
-// inCallers runs f in a caller's transaction, and leaves the transaction with the settings that it had.
+// inCallers runs f in a caller's transaction, and then gives the settings back that plan_within.sql has changed.
 func (s *Store) inCallers(ctx context.Context, tx Tx, f func(w *callersWay) error) error {
 	w := &callersWay{s: s, tx: tx}
 	err := f(w)
@@ -340,8 +341,8 @@ const createTime = 5 * time.Second
 
 // create makes topics on another connection of the store, where they are committed at once, because a topic that the caller's
 // transaction makes keeps all others who push to it waiting until that transaction ends. create makes them in the caller's
-// transaction where the server gives no other connection in time, or where the transaction's snapshot would not show what
-// others make.
+// transaction where that fails, for instance because the server gives no other connection in time, or where the transaction's
+// snapshot would not show what others make.
 func (w *callersWay) create(ctx context.Context, build func() *step) error {
 	if w.strict || w.createAside(ctx, build) != nil {
 		return w.write(ctx, build)

@@ -16,7 +16,7 @@ import (
 //
 //	postgres://[user[:password]@]host[:port][,host[:port]...][/database]
 //
-// A ? may be followed by what PostgreSQL's own programs and package pgxpool allow, and by these options, separated by &:
+// A ? may be followed by what package pgxpool allows, and by these options, separated by &:
 //
 //	schema=NAME          Options.Schema
 //	durability=CLASS     Options.Durability: fsync, replicated or volatile
@@ -70,7 +70,7 @@ func MigrationStatusURL(ctx context.Context, text string, o *Options) (Version, 
 	return MigrationStatus(ctx, pool, opt)
 }
 
-// connectURL makes the pool and the options that a URL asks for. Nothing is dialled yet.
+// connectURL makes the pool and the options that a URL asks for. It waits for no connection.
 func connectURL(ctx context.Context, text string, o *Options) (*pgxpool.Pool, *Options, error) {
 	opt := Options{}
 	if o != nil {

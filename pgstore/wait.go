@@ -134,7 +134,7 @@ func (x *writers) see(poll int, asked int64, seen []string) (since int64) {
 
 // waited is a topic that is waited for, or was. All fields are guarded by waits.mu.
 type waited struct {
-	waiting []*waiter // in the order in which they came
+	waiting []*waiter // in the order in which they came or were last woken
 	at      int64     // when a claim can find something, in ms; never if nothing is known to come
 	notices int       // how often something has come that a reading under way may not show
 	read    int       // the number of the latest reading whose result is recorded
@@ -143,8 +143,8 @@ type waited struct {
 	vain    int       // how many woken claims in a row found nothing
 	wanted  int64     // when a claim last waited for the topic, in ms
 
-	// scanStart is where claims and polls begin to read, in ms. As far as this process knows, no message that a claim can find is
-	// before it. See endRead.
+	// scanStart is where claims that wait, and polls that are no whole scans, begin to read, in ms. As far as this process knows, no
+	// message that a claim can find is before it. See endRead.
 	scanStart int64
 }
 
@@ -263,7 +263,7 @@ func (w *waits) attempted(me *waiter, found int) {
 	w.release(me)
 }
 
-// release offers the topics that a waiter was woken for to other waiters. Called with mu held.
+// release ends what a waiter was woken for, and offers the topics of that anew. Called with mu held.
 func (w *waits) release(me *waiter) {
 	now := w.s.clock.guess() / 1000
 	topics := me.wokenFor

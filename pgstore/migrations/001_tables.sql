@@ -1,4 +1,4 @@
--- The tables of version 1, drawn in docs/format-postgres.md.
+-- The tables of version 1. docs/format-postgres.md draws the tables as they are now.
 -- Locks: it makes new things only, so nobody waits for it.
 
 -- One row that says which store this is.
@@ -18,7 +18,7 @@ CREATE SEQUENCE punctual.claim_number AS bigint MAXVALUE 1099511627775 NO CYCLE;
 CREATE TABLE punctual.topic (
     number          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name            text COLLATE "C" NOT NULL UNIQUE,
-    settings        text    NOT NULL, -- all of them, as JSON; the columns below repeat what statements need
+    settings        text    NOT NULL, -- as JSON; the columns below repeat what statements need
     lease           bigint  NOT NULL,
     max_attempts    integer NOT NULL,
     dedupe_window   bigint  NOT NULL,
@@ -27,7 +27,7 @@ CREATE TABLE punctual.topic (
     delivery_paused boolean NOT NULL
 );
 
--- Topics that were deleted and whose messages are still there.
+-- Deleted topics whose rows are still to be removed.
 CREATE TABLE punctual.dropped_topic (
     number integer PRIMARY KEY
 );

@@ -6,7 +6,7 @@ SELECT t.name, live.live, dead.dead, (
         SELECT m.id, CASE
             WHEN num_nonnulls(m.visible_at, m.died_at, m.forget_at) <> 1 THEN 'is not one of live, dead and finished'
             WHEN m.died_at IS NOT NULL AND m.reason IS NULL THEN 'is dead without a reason'
-            WHEN m.visible_at IS NULL AND (m.token <> 0 OR m.cancelled) THEN 'is not live and has a lease'
+            WHEN m.visible_at IS NULL AND m.token <> 0 THEN 'is not live and has a lease'
             WHEN m.visible_at IS NOT NULL AND m.reason IS NOT NULL THEN 'is live and has a reason of death'
             WHEN m.visible_at <> m.due AND m.token = 0 THEN 'waits for another time than its due time'
             WHEN m.cancelled AND m.token = 0 THEN 'has no lease and is to be cancelled after it'

@@ -1,10 +1,10 @@
 -- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic says. Undeliverable messages,
 -- which it must not lease, it skips and names for end.sql. Undeliverable are those for which lifecycle.MustEnd holds, and a lease
--- changes what lifecycle.Lease changes. If all messages that it reads are undeliverable, undeliverable.sql finds those behind them.
--- It takes messages of up to $7 bytes in all, but at least one. It returns a row for each message that it has leased, or one row
--- without a message. If it saw fewer than it asked for, it also returns when the next message needs attention, if that is within
--- $8 ms. It also returns how acks of the topic begin (ackPath). It reads nothing before time $9, the scan start, where the index
--- has the entries of finished messages.
+-- changes what lifecycle.Lease changes. If all messages that it reads are undeliverable, and $5 is less than 200, undeliverable.sql
+-- finds those behind them. The bodies of the messages that it takes have up to $7 bytes in all, unless the first one that is not
+-- empty has more. It returns a row for each message that it has leased, or one row without a message. If it saw fewer than it asked
+-- for, it also returns when the next message needs attention, if that is within $8 ms. It also returns how acks of the topic begin
+-- (ackPath). It reads nothing before time $9, the scan start, where the index has the entries of finished messages.
 -- Locks: the up to $5 rows that it reads for a lease. It skips what others have locked, and so waits for nobody.
 -- Tokens are of epoch $10. A server whose timeline is not that of the epoch, $11, makes the token NULL, which the table refuses. The
 -- table store has both, but is not read here, because its row gets a new version each second, and all versions stay as long as

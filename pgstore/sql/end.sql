@@ -1,7 +1,7 @@
--- Ends the messages $5 of topic $4, which a claim has found undeliverable, unless they have changed since. A message becomes dead, or it is
--- removed and what its topic asks for is kept: the ID, the finished record. It decides what lifecycle.Meet decides, and in the same order.
+-- Ends those of the messages $5 of topic $4 that are undeliverable, as a claim has found them. A message becomes dead, or it is removed
+-- and what it or its topic asks for is kept: the ID, the finished record. It decides what lifecycle.Meet decides, and in the same order.
 -- In a topic that tells of such endings (bits 2, 4 and 8 of emit) it ends nothing and says so.
--- Locks: the rows that it ends, and then their finished records, in the order of ID; it skips what others have locked.
+-- Locks: the rows that it ends, and then their finished records, in the order of ID. It skips messages that others have locked.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
     SELECT topic.number, topic.max_attempts, topic.dedupe_window, topic.finished_retention, clock.micros / 1000 AS now

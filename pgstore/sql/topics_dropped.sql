@@ -1,2 +1,2 @@
--- Reads which deleted topics still have rows. It locks nothing.
+-- Reads which deleted topics may still have rows. It locks nothing.
 SELECT number FROM punctual.dropped_topic

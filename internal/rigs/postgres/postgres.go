@@ -1,4 +1,4 @@
-// Package pgrig starts real PostgreSQL servers for tests, on loopback, each with a folder of
+// Package pgrig starts real PostgreSQL servers for tests and benchmarks, on loopback, each with a folder of
 // its own, and ends them.
 package pgrig
 

@@ -117,7 +117,7 @@ func ordinaryUser() (*syscall.Credential, error) {
 	return nil, fmt.Errorf("PostgreSQL does not run as root, and there is no other account: make one named postgres: %w", errs)
 }
 
-// own gives a folder to the account.
+// own gives a folder or a file to the account.
 func (sys system) own(dir string) error {
 	if sys.account == nil {
 		return nil
@@ -213,8 +213,8 @@ func status(pid int) (state string, parent int) {
 	return fields[0], parent
 }
 
-// processorTime is what a process has used, on request with the children that it has waited for. It adds utime, stime,
-// cutime and cstime, in hundredths of a second. It is 0 when the process is gone.
+// processorTime is what a process has used: utime and stime, in hundredths of a second. On request it adds that of the children that
+// the process has waited for: cutime and cstime. It is 0 when the process is gone.
 func processorTime(pid int, withChildren bool) time.Duration {
 	fields := statusFields(pid)
 	if len(fields) < 15 {
@@ -233,7 +233,7 @@ func processorTime(pid int, withChildren bool) time.Duration {
 	return used
 }
 
-// runs reports whether a process has not ended; one that nobody waits for has.
+// runs reports whether a process has not ended. A zombie, which nobody has waited for yet, has ended.
 func runs(pid int) bool {
 	state, _ := status(pid)
 	return state != "" && state != "Z"
