@@ -80,10 +80,10 @@ func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment, look *database.Look)
 	return amendFound(tx, f, a, look, due)
 }
 
-// amendFound is amend once the message with the ID was looked for. A cancel reads the record of the message only if something
-// of it is to be kept or told, and a cancel and a delete read that of a dead message if the change depends on its due time. A live
-// message leaves memory after its record was read, because a message that has left memory has to be changed on disk, and a read
-// may fail.
+// amendFound is amend once the message with the ID was looked for. A cancel reads the record of the message only if something of
+// it is to be kept or told, or if a lease on the message is current. A cancel and a delete also read that of a dead message if
+// the change depends on its due time. A live message leaves memory after its record was read, because a message that has left
+// memory has to be changed on disk, and a read may fail.
 func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *database.Look, due time.Time) (answer punctual.Amended, err error) {
 	r := &record.Record{ID: a.ID}
 	r.Due = f.Place.At.Ms // of a live message

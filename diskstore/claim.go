@@ -102,7 +102,7 @@ func (k *attempt) run(ctx context.Context) (ds []punctual.Delivery, next int64, 
 		return nil, 0, false, err
 	case len(k.got) > 0:
 		granted, leases := k.s.index.Grant(k.got, k.c.Lease, k.s.clock.ms())
-		if len(granted) == 0 { // transactions have detached all of the messages
+		if len(granted) == 0 { // transactions have detached the messages, or these have expired
 			return nil, 0, true, nil
 		}
 		ds, err = k.s.deliver(granted, leases)
@@ -132,7 +132,7 @@ func (k *attempt) room(topic string) int {
 }
 
 // reserveFrom reserves what is due in one topic, or returns the topic's next due time. If the topic cannot be read after other
-// messages were reserved, these are delivered, and the next claim reports the failure.
+// messages were reserved, these are delivered, and the failure is logged.
 func (k *attempt) reserveFrom(ctx context.Context, name string) (next int64, err error) {
 	for n := k.room(name); n > 0; n = k.room(name) {
 		if h, full := k.s.endings.full(name); full {
@@ -205,7 +205,7 @@ func (k *attempt) startLate() {
 }
 
 // aside runs a step in a goroutine of its own, and waits for it until it is done, the attempt's slowWait is over, or the context
-// or the store has ended. done is false if the step goes on by itself.
+// or the store has ended. done is false if the step goes on by itself and has reserved nothing for the claim.
 func (k *attempt) aside(ctx context.Context, st *step, run func(context.Context) error) (done bool, err error) {
 	s := k.s
 	k.startLate()
@@ -300,7 +300,7 @@ func (k *attempt) awaitSlow(ctx context.Context) error {
 }
 
 // decide reads the messages that the claim has reserved, and hands over those that must not be delivered any more. It puts back
-// the rest when the claim is large enough, or when the queue of messages to be ended has no more room.
+// the rest when the claim is large enough, when the queue of messages to be ended has no more room, or when one cannot be read.
 func (k *attempt) decide(reserved []*memory.Reserved) error {
 	s := k.s
 	for i, c := range reserved {
@@ -334,7 +334,8 @@ func (k *attempt) decide(reserved []*memory.Reserved) error {
 
 // countAttempt reads a reserved message into c.Message, decides whether it may be delivered, and counts the attempt if so. A
 // message that must end stays as it was when its last lease ran out, because lifecycle.Meet reads its Token to see whether there
-// was a lease; the token to come goes into Newest alone. c.Message stays nil if a transaction has detached the message.
+// was a lease; the token to come goes into Newest alone. c.Message stays nil if the message is not on disk any more, because a
+// transaction has detached it.
 func (s *Store) countAttempt(c *memory.Reserved) (ok bool, err error) {
 	if c.Record == nil {
 		if c.Record, err = s.db.Live(c.Topic.Num, c.Last.At); err != nil {

@@ -72,6 +72,36 @@ func TestLapsedLeaseLeavesTheOneBefore(t *testing.T) {
 	}
 }
 
+// TestLapsedLeaseEndsTheOneBefore: a claim leases a message again whose lease has run out, and the new lease runs out, too, while
+// the claim log is written. The first holder has lost its lease, after a kill as before it. If its extension were accepted before
+// the kill, the message would be delivered to somebody else after the kill, while the extended lease still ran.
+func TestLapsedLeaseEndsTheOneBefore(t *testing.T) {
+	k := newKillRig(t)
+	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
+	first := claim(t, k, "o", 1)[0]
+	k.clock.Advance(time.Hour)
+	var slow atomic.Bool
+	k.faults.set(func(_ int, op fsOp) error {
+		if op.kind == "write" && strings.HasPrefix(op.name, "claims-") && slow.CompareAndSwap(false, true) {
+			k.clock.Advance(time.Minute)
+		}
+		return nil
+	})
+	if ds := claim(t, k, "o", 1); len(ds) != 0 || !slow.Load() {
+		t.Fatalf("claimed %+v, slow %v; want nothing from a slow claim log", ds, slow.Load())
+	}
+	extend := settlement(first, punctual.SettleExtend)
+	extend[0].Delay = 3 * time.Hour
+	for _, s := range []*Store{k.Store, k.reopened(k.killed())} {
+		errs, err := s.Settle(t.Context(), extend)
+		if err != nil || !errors.Is(errs[0], punctual.ErrLeaseLost) {
+			t.Errorf("P3 one holder, P4 fencing: the first holder extends its lease: %v, %v; want ErrLeaseLost before and after a kill", errs, err)
+		}
+	}
+	mustBeAttempt(t, claim(t, k, "o", 1), 2)
+	mustBeSound(t, k.Store)
+}
+
 // TestNobodyTakesWhatIsBeingLeased: the claim log hangs while a lease is written to it. No other claim takes the message
 // meanwhile, even if the lease ends, because that would count an attempt that nobody saw. An amendment does take the message.
 func TestNobodyTakesWhatIsBeingLeased(t *testing.T) {

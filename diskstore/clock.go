@@ -13,15 +13,16 @@ type clock struct{ *storekit.SteadyClock }
 // ms returns the current time in whole Unix milliseconds, rounded down.
 func (c clock) ms() int64 { return storekit.Millis(c.Now()) }
 
-// never stands for "nothing is due", and sorts after every real time. maxSleep is the longest sleep of a claim while
-// messages of its topics are pending, and of the loader. Both are in ms.
+// never stands for "nothing is due", and sorts after every real time. maxSleep is the longest sleep of a claim that
+// knows a next due time, and of the loader while there is something to load and room for it. Both are in ms.
 const (
 	never    int64 = 1<<63 - 1
 	maxSleep int64 = 1000
 )
 
-// after returns a channel that receives a value when the clock has reached ms, or after limit milliseconds if that is earlier, and a
-// function that ends the wait. The value may come early after a step of the clock's source, so the caller reads the clock again.
+// after returns a channel that receives a value when the clock has reached ms, or after limit milliseconds if that is earlier,
+// and a function that ends the wait. The value may come early, or up to limit late, after a step of the clock's source, so the
+// caller reads the clock again.
 func (c clock) after(ms, limit int64) (<-chan time.Time, func()) {
 	return c.After(storekit.FromMillis(ms), time.Duration(min(limit, math.MaxInt64/1_000_000))*time.Millisecond)
 }

@@ -84,7 +84,7 @@ func existing(fs vfs.FS, dir string) (string, error) {
 	return directory.Make(fs, dir)
 }
 
-// startClock decides where the store's clock begins: where it had been, or for ResetClock at the machine's clock.
+// startClock decides where the store's clock begins: where it had been, or at the machine's clock if ResetClock sets it.
 func (s *Store) startClock(logged *claimlog.Contents, passed time.Time) (time.Time, error) {
 	machine := s.opt.Clock.Now().Round(0)
 	if s.reset == nil {

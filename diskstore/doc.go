@@ -8,18 +8,20 @@
 //	queue := punctual.NewQueue(store, nil)
 //
 // Open makes a directory that is not there. A second process that opens it gets ErrLocked; package sharedstore lets the processes
-// of a machine share it.
+// of one user share it.
 //
 // A push, a cancel and every other change returns when it is on disk; calls that wait at the same time share an fsync. There are
-// three exceptions: a claim, an extension and an ack survive kill -9, but as a rule they wait for no fsync, so after a power cut a
-// message may be delivered once more. An ack waits for its fsync all the same if its topic or message keeps or tells something of
-// it, or if it has follow-ups. docs/durability.md has the table. Memory is bounded by Options.MemoryBytes, however many messages wait.
+// three exceptions: a claim, an extension and an ack survive kill -9, but as a rule they wait for no fsync, so after a power cut
+// a message may be delivered once more. An ack waits for its fsync all the same if its topic or message keeps or tells something
+// of it, or if it has follow-ups. docs/durability.md has the table. The memory for messages is bounded by Options.MemoryBytes,
+// however many messages wait.
 //
-// A failed write or fsync ends the store, because going on would mean guessing what the disk has: changes under way return
-// ErrStoreFailed and ErrIndeterminate, reads under way and later calls ErrStoreFailed. Close the store, mend the disk, and open it
-// again. Before the disk is full, pushes are refused with ErrNoSpace while acks and cancels pass. A damaged database is ErrCorrupt;
-// no message is skipped or rebuilt. A damaged claim log costs only attempts, acks and leases, so Open logs a warning, keeps a copy
-// of the file, and goes on.
+// A failed write or fsync ends the store, because going on would mean guessing what the disk has. Only what a full disk refuses
+// of the claim log does not. Changes that may have happened return ErrStoreFailed and ErrIndeterminate, all other calls but
+// Examine ErrStoreFailed. Close the store, mend the disk, and open it again. Before the disk is full, pushes and follow-ups are
+// refused with ErrNoSpace while other acks and cancels pass. A damaged database is ErrCorrupt; no message is skipped or rebuilt.
+// A damaged claim log costs no message, but attempts, acks and leases, and the clock may start again some seconds earlier. So Open
+// logs a warning, keeps a copy of the file, and goes on.
 package diskstore
 
 // What follows is for those who change the package.
@@ -61,11 +63,11 @@ package diskstore
 //
 // # When something breaks
 //
-// A failed write or fsync ends the store: the changes under way return
-// ErrStoreFailed and ErrIndeterminate, reads under way and later calls ErrStoreFailed, and nothing is retried
-// (package failstop). Before the disk is full, pushes are refused with ErrNoSpace while
-// acks and cancels pass (package directory). Damaged files of the database are reported with ErrCorrupt when
-// they are opened or read. Only the torn end of the database's newest log is dropped, and only when
-// nothing in it was reported as stored: the claim log has the number of the last transaction that
-// was durable (package claimlog). The unreadable end of a segment of the claim log is dropped too, with a
-// warning when it is large or damaged; what is lost then are attempts, acks and leases, never messages.
+// A failed write or fsync ends the store, except what a full disk refuses of the claim log: changes that may have happened return
+// ErrStoreFailed and ErrIndeterminate, all other calls but Examine ErrStoreFailed, and nothing is retried (package failstop).
+// Before the disk is full, pushes and follow-ups are refused with ErrNoSpace while other acks and cancels pass (package
+// directory). Damaged files of the database are reported with ErrCorrupt when they are opened or read. Only the torn end of the
+// database's newest log is dropped, and only when it has no transaction that was durable as far as the claim log knows (package
+// claimlog). The unreadable end of a segment of the claim log is dropped too, with a warning when it is large or damaged; what is
+// lost then are attempts, acks and leases, never messages. The clock may start again up to about 10 s earlier, and fewer transactions
+// are known to have been durable, so that damage of the database's newest log may pass for its torn end.

@@ -181,10 +181,9 @@ func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Re
 }
 
 // endUndeliverable ends one message, unless another transaction has detached it since the claim. Its end is dated with the
-// transaction, but not before the claim: at the time of the claim the message had to end, and at an earlier time, which the
-// clock of the transaction may show, lifecycle.Meet could find that the message may be delivered.
+// transaction. That began after the claim had read the clock, which never runs backwards, so what had to end then has to end now.
 func endUndeliverable(tx *writer.Tx, c *memory.Reserved) {
 	if d, ok := tx.DetachReserved(c); ok {
-		tx.Apply(d, c.Message, lifecycle.Meet(&c.Message.Message, c.Settings, max(tx.Ms, c.Now)))
+		tx.Apply(d, c.Message, lifecycle.Meet(&c.Message.Message, c.Settings, tx.Ms))
 	}
 }

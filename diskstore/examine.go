@@ -16,7 +16,7 @@ import (
 // directory, or in the nearest one above that exists. Examine tries the lock for an instant, and holds it only to read again
 // what seems damaged.
 //
-// The damage found is what opening the store would encounter; only Check reads everything. A disk that
+// Examine finds most of the damage that opening the store would encounter; only Check reads everything. A disk that
 // does not answer for CommitTimeout is a finding; the goroutine that asked the disk ends when that answers.
 func Examine(ctx context.Context, dir string, o *Options) ([]punctual.Finding, error) {
 	opt := o.withDefaults()

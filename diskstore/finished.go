@@ -80,8 +80,8 @@ func (tv *topicView) finishedRange(q *punctual.FinishedQuery, after storekit.Fin
 	return r
 }
 
-// finishedInOrder reads a page in the order in which records are deleted. others is how many keys it has passed that lead to
-// records of other topics, or to none.
+// finishedInOrder reads a page in the order in which records are deleted, or in the reverse order. others is how many of the keys that
+// it has looked at lead to records of other topics, or to none.
 func (tv *topicView) finishedInOrder(ctx context.Context, q *punctual.FinishedQuery, r database.FinishedRange) (page punctual.FinishedPage, others int, err error) {
 	page.Records = []punctual.Finished{}
 	looks, last := 0, storekit.FinishedPlace{}

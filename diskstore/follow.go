@@ -27,10 +27,10 @@ type followUp struct {
 	m      *punctual.NewMessage
 	id     string // that of m, or the one that was made
 	due    int64
-	stored bool // false if the message is kept that has the ID
+	stored bool // false if the ID is in use and stays with what has it
 	// itself says that the follow-up has the topic and the ID of the settled message.
 	itself bool
-	// has is what has the ID. If itself is set, has is the settled message as it will be after the settlement, without has.found.
+	// has is what has the ID. If itself is set, has is what will have the ID after the settlement, without has.found.
 	has holder
 }
 

@@ -24,15 +24,16 @@ type view struct {
 	s    *Store
 	now  int64
 	snap *database.Snapshot
-	due  map[uint32]database.Due // by number, of topics whose ready messages are to be counted; not nil in an open view
+	due  map[uint32]database.Due // by number of the topic, the counts of ready messages that were begun; not nil in an open view
 }
 
-// topicView is one topic in a view, with the leases and acks that memory knows of it. Its number is 0 if there is no such topic.
+// topicView is one topic in a view, with what was copied of the leases and acks that memory knows of it. Its number is 0 if there is
+// no such topic.
 type topicView struct {
 	view
 	database.Info
 	memory.View
-	deadFrom record.Position // no dead message lies below
+	deadFrom record.Position // no dead message that is past its retention lies below
 }
 
 // snapshot begins a view, and returns it when all that is in it is durable. The view must be closed unless there is an error.

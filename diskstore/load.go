@@ -62,8 +62,8 @@ func (s *Store) passDeleted(ctx context.Context, t *memory.Topic) (stop record.P
 	return stop, nil
 }
 
-// runLoader loads messages that will be due soon, until the store closes or fails. It sleeps while no message is on disk alone, or
-// while there is no room. After a failure it waits for maxSleep, or until the next hint that there is something to load.
+// runLoader loads messages that will be due soon, until the store closes or fails. It sleeps while no topic is to be loaded
+// ahead, or while there is no room. After a failure it waits for maxSleep, or until the next hint that there is something to load.
 func (s *Store) runLoader() {
 	notBefore := -never
 	for {

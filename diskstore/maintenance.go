@@ -8,8 +8,8 @@ import (
 )
 
 // Maintenance deletes acked messages by the thousand, writes down watermarks and the clock, and removes what is past its
-// retention. It reserves lease tokens before they are used up, and replaces full segments of the claim log. No answer depends on
-// when maintenance runs, but where the clock starts again after a power cut does (clock.go).
+// retention. It reserves lease tokens before they are used up, and replaces full segments of the claim log. As long as lease
+// tokens are left, no answer depends on when maintenance runs. But where the clock starts again after a power cut does (clock.go).
 
 const (
 	maintenanceInterval = time.Second

@@ -137,7 +137,8 @@ func (s *Store) deleteFirst() (err error) {
 	return err
 }
 
-// writeFirst makes a transaction before the store is in use: it reserves numbers, writes the clock, and what fill adds.
+// writeFirst makes a transaction before the store is in use: it writes the clock and what fill adds, and reserves numbers if they
+// are short.
 func (s *Store) writeFirst(fill func(*writer.Tx)) error {
 	err := s.writer.Do(context.Background(), func(tx *writer.Tx) error {
 		tx.Maintenance().SetClock()
@@ -168,14 +169,15 @@ func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog
 			return err
 		}
 		if r == nil || r.Newest >= l.Token {
-			continue // settled, or released since
+			continue // the lease is over
 		}
 		t.Memory.Restore(l, r.ID, r.CancelRequested, r.Remember > 0)
 	}
 	return nil
 }
 
-// recordOf returns the topic and the record of the message that an entry of the claim log is about, nil if the message is gone.
+// recordOf returns the topic and the record of the message that an entry of the claim log is about, nil if no live message is at
+// its place any more.
 func (s *Store) recordOf(byNum map[uint32]*topics.Topic, l record.Lease) (*topics.Topic, *record.Record, error) {
 	t := byNum[l.Topic]
 	if t == nil {

@@ -21,8 +21,8 @@ const purgeStep = 1000
 // clearTries is how often a purge tries to clear a topic, because what stays may change between the read and the transaction.
 const clearTries = 3
 
-// Purge removes messages; see punctual.Inspector. All live messages of a topic, or all dead ones, go in one
-// atomic step when they are 1000 or more and at most 10,000 others stay. Otherwise each thousand is one atomic step. Then Purge
+// Purge removes messages; see punctual.Inspector. All live messages of a topic, or all dead ones, as a rule go
+// in one atomic step when they are 1000 or more and at most 10,000 others stay. Otherwise each thousand is one atomic step. Then Purge
 // removes nothing that is pushed after it has begun, and it leaves out a message that is not in the given state and bounds any more
 // when its turn comes. But a purge of StateNone goes on until, at one instant, its bounds have no live message from before it began.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {

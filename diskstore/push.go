@@ -166,7 +166,7 @@ func dueOfDead(tx *writer.Tx, f writer.Found) (int64, error) {
 	return r.Due, nil
 }
 
-// makeFree frees the ID that a pusher chose if it is in use and the push may replace its holder (P7). It returns false when
+// makeFree frees the ID of a message to be pushed if it is in use and the push may replace its holder (P7). It returns false when
 // the push is not to be stored; the result says why.
 func makeFree(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, look *database.Look, res *punctual.PushResult) (bool, error) {
 	h, err := holderOf(tx, t, m, look)

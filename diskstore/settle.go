@@ -26,7 +26,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	defer s.state.Leave()
-	logged := s.writer.Logging() // whoever reads what changes now waits until logged is called, because then the claim log has it
+	logged := s.writer.Logging() // calls that see what changes now wait for logged, because until then the claim log does not have it
 	done, ok := s.index.Settle(ss, s.clock.ms())
 	if !ok {
 		logged()
@@ -53,7 +53,9 @@ func (s *Store) logChanges(acked, extended []record.Lease) (acks, err error) {
 		err = s.claims.AppendLeases(extended)
 	}
 	if len(acked) > 0 {
-		acks = s.claims.AppendAcked(acked)
+		if acks = s.claims.AppendAcked(acked); acks != nil {
+			s.writer.AcksRefused()
+		}
 	}
 	return acks, err
 }
@@ -122,7 +124,7 @@ func (s *Store) settleOne(tx *writer.Tx, n int, st *punctual.Settlement, told *s
 	if result = storekit.CheckSettlement(st, s.opt.MaxBody); result != nil {
 		return result, nil
 	}
-	for done := false; !done; { // again when a message on which it depends was acked in between, which is rare
+	for done := false; !done; { // again when the decision does not hold any more, which is rare
 		if done, result, err = s.settleStep(tx, n, st, told, looks); err != nil {
 			return nil, err
 		}
@@ -140,7 +142,7 @@ func (s *Store) settleStep(tx *writer.Tx, n int, st *punctual.Settlement, told *
 		return true, storekit.SettleError(st, punctual.ErrLeaseLost), nil
 	}
 	set := tx.Existing(st.Topic).Settings()
-	r := &record.Record{ID: h.ID} // enough for an ack of which nothing is kept or told
+	r := &record.Record{ID: h.ID} // enough for an ack of which nothing is told, and at most the ID kept, as the topic asks
 	h.Lease.AddTo(r)
 	if st.Verb != punctual.SettleAck || h.Remembers || writer.KeepsRecords(set, punctual.EventAcked) {
 		if r, err = tx.ReadHeld(h); err != nil {

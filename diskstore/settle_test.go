@@ -175,7 +175,7 @@ func TestAckThatTheClaimLogDoesNotTake(t *testing.T) {
 		errs, err := s.Settle(context.Background(), settlement(d, punctual.SettleAck))
 		answered <- errors.Join(append(errs, err)...)
 	}()
-	for !underWay("(*Store).Settle", "(*Tx).Commit") && len(answered) == 0 {
+	for !underWay("(*Store).Settle", "(*Tx).commit(") && len(answered) == 0 {
 		runtime.Gosched()
 	}
 	early := len(answered) > 0
@@ -384,6 +384,164 @@ func TestAnswersWaitForTheClaimLog(t *testing.T) {
 			}
 			if a := <-answer; a.err != nil || a.text != c.want {
 				t.Errorf("the answer is %q, %v; want %q", a.text, a.err, c.want)
+			}
+		})
+	}
+}
+
+// refuseClaims has the disk refuse all writes of the claim log, as a full one does. refused counts them.
+func (f *faults) refuseClaims(refused *atomic.Int64) {
+	f.set(func(_ int, op fsOp) error {
+		if op.kind == "write" && isClaims(op) {
+			refused.Add(1)
+			return errSpace
+		}
+		return nil
+	})
+}
+
+// TestAckThatIsNowhere: the claim log refuses an ack, and the call of the ack is given up before it has deleted the message instead.
+// Then a kill undoes the ack. So whoever is told that the message is gone, or the lease lost, has deleted the message first.
+func TestAckThatIsNowhere(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ask  func(context.Context, *Store) (string, error)
+		want string
+	}{
+		{"get", got, "none"},
+		{"ack", settledAs(punctual.SettleAck), "lease_lost"},
+		{"settle in a transaction", settledAs(punctual.SettleDiscard), "lease_lost"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newKillRig(t)
+			push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
+			d := claim(t, k, "o", 1)[0]
+			var refused atomic.Int64
+			k.faults.refuseClaims(&refused)
+			release := holdWriteLock(t, k.Store)
+			ctx, giveUp := context.WithCancel(t.Context())
+			given := make(chan error, 1)
+			go func() {
+				_, err := k.Settle(ctx, settlement(d, punctual.SettleAck))
+				given <- err
+			}()
+			waitUntil(t, "the ack waits for the write lock", func() bool { return underWay("(*Store).Settle(", "(*Writer).waitForLock(") })
+			giveUp()
+			err := <-given
+			release()
+			if refused.Load() == 0 || !errors.Is(err, punctual.ErrIndeterminate) {
+				t.Fatalf("an ack was given up with %v after %d refused writes of the claim log, want ErrIndeterminate after one", err, refused.Load())
+			}
+			before := k.killed()
+			text, err := c.ask(t.Context(), k.Store)
+			after := k.killed()
+			if err != nil || text != c.want {
+				t.Errorf("after the ack the answer is %q, %v; want %q", text, err, c.want)
+			}
+			if text, err := got(t.Context(), k.reopened(before)); err != nil || text == "none" {
+				t.Fatalf("killed before the answer, the message is %q, %v; want the ack undone", text, err)
+			}
+			if text, err := got(t.Context(), k.reopened(after)); err != nil || text != "none" {
+				t.Errorf("P13: killed after the answer, the message is %q, %v; want none", text, err)
+			}
+		})
+	}
+}
+
+// TestAnswersWaitForAcksThatTheClaimLogRefuses: the claim log refuses an ack, and another call sees the ack before the call of the ack
+// has deleted the message. The answer of that other call waits until the deletion is durable, because a kill would undo the ack (P13).
+func TestAnswersWaitForAcksThatTheClaimLogRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		with []punctual.Verb // what the call of the ack does with a second message
+		pass int             // how many writes of the database's log the disk makes before it hangs
+	}{
+		{"ack", nil, 0},
+		{"ack beside a transaction", []punctual.Verb{punctual.SettleSnooze}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newKillRig(t)
+			push(t, k, punctual.NewMessage{Topic: "o", ID: "a"}, punctual.NewMessage{Topic: "o", ID: "b"})
+			ds := claim(t, k, "o", 2)
+			ss := settlement(ds[0], punctual.SettleAck)
+			for _, v := range c.with {
+				ss = append(ss, settlement(ds[1], v)...)
+			}
+			var refused atomic.Int64
+			k.faults.refuseClaims(&refused)
+			writing, write, gate := make(chan struct{}, 100), make(chan struct{}), make(chan struct{})
+			writes := 0
+			k.faults.hang(func(op fsOp) chan struct{} {
+				switch {
+				case op.kind == "write" && isClaims(op):
+					writing <- struct{}{}
+					return write
+				case op.kind == "write" && isLog(op):
+					if writes++; writes > c.pass {
+						return gate
+					}
+				}
+				return nil
+			})
+			// The calls get the write lock in the order in which they begin to wait for it: the one that asks before the one of the ack.
+			waiting := func(call string) func() bool {
+				return func() bool { return underWay(call, "(*Writer).waitForLock(") }
+			}
+			release := holdWriteLock(t, k.Store)
+			settled, answer := make(chan error, 1), make(chan result, 1)
+			ack := func() {
+				errs, err := k.Settle(context.Background(), ss)
+				settled <- errors.Join(append(errs, err)...)
+			}
+			ask := func() {
+				text, err := got(context.Background(), k.Store)
+				answer <- result{text, err}
+			}
+			go ack()
+			if c.with == nil {
+				<-writing // memory has the ack
+				go ask()
+				waitUntil(t, "the question waits for the write lock", waiting("(*Store).Get("))
+				close(write)
+				waitUntil(t, "the ack waits for the write lock", waiting("(*Store).Settle("))
+			} else {
+				close(write)
+				waitUntil(t, "the ack waits for the write lock", waiting("(*Store).Settle("))
+				go ask()
+				waitUntil(t, "the question waits for the write lock", waiting("(*Store).Get("))
+			}
+			release()
+			waitUntil(t, "the question waits for the disk, or is answered", func() bool {
+				return len(answer) > 0 || underWay("(*Store).Get(", "(*Writer).Barrier(", "(*Writer).waitDurable(") ||
+					underWay("(*Store).Get(", "(*Writer).Barrier(", "(*Tx).commit(")
+			})
+			early, files := len(answer) > 0, k.killed()
+			select {
+			case err := <-settled:
+				t.Fatalf("the ack was answered with %v while the disk hung", err)
+			default:
+			}
+			k.faults.set(nil)
+			k.faults.hang(nil)
+			close(gate)
+			if err := <-settled; err != nil {
+				t.Error(err)
+			}
+			if refused.Load() == 0 {
+				t.Fatal("the claim log refused no ack")
+			}
+			if a := <-answer; a.err != nil || a.text != "none" {
+				t.Errorf("the answer is %q, %v; want none", a.text, a.err)
+			}
+			text, err := got(t.Context(), k.reopened(files))
+			if err != nil || text == "none" {
+				t.Fatalf("killed while the disk hung, the message is %q, %v; want the ack undone", text, err)
+			}
+			if early {
+				t.Errorf("P13: the message was told to be gone before it was deleted; killed at that moment it is %q", text)
+			}
+			if text, err := got(t.Context(), k.reopened(k.killed())); err != nil || text != "none" {
+				t.Errorf("P1, P13: killed after the answers, the message is %q, %v; want none", text, err)
 			}
 		})
 	}

@@ -33,14 +33,15 @@ type Options struct {
 	Logger *slog.Logger
 	// MemoryBytes bounds the memory for messages, over all topics. It counts those near their due time, those
 	// being pushed, and leases (without the bodies, about half a KiB each). Leases are the work in hand and
-	// never refused: when they take more than three quarters of MemoryBytes, what is beyond comes on top. So do the
-	// messages that a claim brings its caller: at most 64 MiB and one message for each claim. Default 64 MiB.
+	// never refused: when they take more than three quarters of MemoryBytes, what is beyond comes on top. So does
+	// what calls under way read and write, for example the messages that a claim brings its caller: at most 64 MiB and one message for
+	// each claim. Default 64 MiB.
 	MemoryBytes int64
 	// CacheBytes is the size of the database's block cache, beside 128 MiB for two of the buffers in which the database gathers what
 	// is written. While a buffer is not in use, the cache may take its place. Default 32 MiB.
 	CacheBytes int64
-	// ReserveBytes is the free disk space below which pushes are refused with ErrNoSpace
-	// while acks and cancels pass. Default 256 MiB. With a smaller reserve the disk may fill up all the same,
+	// ReserveBytes is the free disk space below which pushes and follow-ups are refused with ErrNoSpace
+	// while other acks and cancels pass. Default 256 MiB. With a smaller reserve the disk may fill up all the same,
 	// because the database needs room to rewrite its tables. Then the store fails.
 	ReserveBytes uint64
 	// CommitTimeout is how long a change may wait for the disk before the store is
@@ -51,9 +52,9 @@ type Options struct {
 	LockWait time.Duration
 
 	fs         vfs.FS                               // tests put faults and crashes here
-	byHand     bool                                 // tests call the maintenance themselves
+	byHand     bool                                 // maintenance, loader and reclaimer are not started; tests call what these do
 	claimLimit int64                                // size at which a segment of the claim log is replaced
-	swept      func(order database.Order, keys int) // tests learn how many keys a step of a sweep passed
+	swept      func(order database.Order, keys int) // tests learn how many keys a step of a sweep, or a load, passed
 	purging    func(punctual.State)                 // tests act before each pass of a purge, and before it clears a topic at once
 	looked     func()                               // tests act after a call has looked its IDs up, before it waits for the write lock
 	clearFrom  int64                                // from how many messages on a purge clears all of them in one transaction
@@ -135,7 +136,7 @@ type Store struct {
 	// endings are the messages that claims have encountered and that must not be delivered any more; see ending.go.
 	endings endings
 
-	// waiters are the claims that wait; see wait.go.
+	// waiters are the claims under way; see wait.go.
 	waiters waiters
 
 	// sweeps are the topics that have dead messages to sweep, in the order of when the first of these is past its retention.
@@ -208,7 +209,7 @@ func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
 	return punctual.Abilities{Follow: punctual.ReachAny, Emit: true}, nil
 }
 
-// Close ends waiting claims and scans, waits for the methods under way and closes the files.
+// Close ends waiting claims and scans, waits for the methods under way unless the store has failed, and closes the files.
 // Leases stay as they are. It returns an error when something could not be written, or the
 // failure of a failed store. It waits as long as the disk works, and fails the store when no change
 // of a file has ended for CommitTimeout.
@@ -234,7 +235,7 @@ func (s *Store) shutDown() error {
 	}
 	err := s.claims.Close()
 	// A compaction may read for long, above all one that drops what was deleted. It gets half of the
-	// time after which Close would take the disk for hanging; a compaction that is cut short begins again at the next Open.
+	// time after which Close would take the disk for hanging; a compaction that is cut short begins again after the next Open.
 	enough := time.AfterFunc(s.opt.CommitTimeout/2, s.state.RefuseReads)
 	defer enough.Stop()
 	if err := errors.Join(err, s.db.Close()); err != nil {

@@ -39,7 +39,7 @@ type sweep struct {
 	place int // its index in the queue
 }
 
-// plan notes when the first dead message of a topic will be past its retention, after the dead messages or the settings of the topic
+// plan notes when the first dead message of a topic may be past its retention, after the dead messages or the settings of the topic
 // have changed. Called with the write lock held, or before the store is in use.
 func (p *sweeps) plan(t *topics.Topic) {
 	at := int64(never)

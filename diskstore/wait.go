@@ -19,7 +19,7 @@ type waiters struct {
 // waiter is a claim under way, which waits when none of its topics has a message for it.
 type waiter struct {
 	topics []string
-	until  atomic.Int64  // when the claim wakes by itself; never while it polls, so that every message that comes then is a hint
+	until  atomic.Int64  // when the claim wakes at the latest; never while it polls, so that every message that comes then is a hint
 	hint   chan struct{} // holds one hint
 }
 

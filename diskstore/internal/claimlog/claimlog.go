@@ -32,12 +32,12 @@
 // that place, as it must after a crash. But if the claim log has recorded a transaction as durable that the database does
 // not have, more is missing than a crash can take.
 //
-// In kind 1, count is the number of earlier attempts that expired, each with the time at which it did. Leases follow each
+// In kind 1, count is the number of earlier attempts that expired, each with the time at which a claim found that. Leases follow each
 // other without a length, so a further field of a lease needs a new kind.
 //
 // The clock is written before every frame but a durable marker if it has moved since it was written last, here or in a durable
-// transaction, and in each new segment in any case, because the segments that had it are deleted. So it never starts again before a
-// time that a caller has seen (P8).
+// transaction, and in each new segment in any case, because the segments that had it are deleted. So after kill -9 it never starts
+// again before a time that a caller has seen (P8).
 //
 // The compatibility rules: new kinds get new numbers; unknown ones are an error.
 package claimlog
@@ -105,7 +105,7 @@ type Options struct {
 	State *failstop.State
 	Limit int64        // the size at which a segment is full, in bytes
 	Clock func() int64 // the store's clock in Unix milliseconds
-	// MaxLag is by how much a power cut may set the clock back, in milliseconds.
+	// MaxLag is about by how much a power cut may set the clock back, in milliseconds; see Due.
 	MaxLag int64
 	// Behind is called when one of the results of Due is true after an append of leases, of ends of leases, of acks, or of the clock
 	// alone.
@@ -567,8 +567,10 @@ func (u Unreadable) String() string {
 }
 
 // Read reads all segments. An unreadable frame ends its segment. A crash tears the end of a segment, and
-// after a power cut any part of it may be missing, because claims are not synced. What is lost then are attempts and acks,
-// never messages. Read calls unreadable for an end that is damaged, and for one of more than TornTail bytes.
+// after a power cut any part of it may be missing, because claims are not synced. What is lost then are attempts, leases and acks,
+// never messages. With them goes what the segment knew of the clock and of durable transactions: the clock may start again somewhat
+// earlier (Options.MaxLag), and damage of the database's newest log may pass for its torn end. Read calls unreadable for an end that
+// is damaged, and for one of more than TornTail bytes.
 //
 // Replace deletes the older segments only after it has synced the beginning of the new one, and a frame there says how many bytes
 // that is (kind 6). So no crash makes this beginning unreadable in the oldest segment that is left, or cuts the file off within it. It

@@ -248,14 +248,14 @@ func (db *DB) Checkpoint(dir string) error { return db.kv.Checkpoint(dir, pebble
 // StartFlush starts a Flush and does not wait for it. The channel is closed when the flush is done.
 func (db *DB) StartFlush() (<-chan struct{}, error) { return db.kv.AsyncFlush() }
 
-// Compact compacts all tables, so that deleted messages take no room any more. It needs no lock, and goes on in the background
-// when its context ends.
+// Compact compacts all tables, so that deleted messages take no room any more. It needs no lock. When its context ends it
+// returns, and a compaction that has begun goes on in the background.
 func (db *DB) Compact(ctx context.Context) error {
 	return db.kv.Compact(ctx, []byte{0}, []byte{255}, false)
 }
 
-// Close flushes and closes the database. It flushes because tables have checksums throughout, while damage at the end of a log
-// would not be noticed. The engine may stop the goroutine that calls Close.
+// Close flushes the database, unless that was opened to be read only, and closes it. It flushes because tables have checksums
+// throughout, while damage at the end of a log would not be noticed. The engine may stop the goroutine that calls Close.
 func (db *DB) Close() error {
 	if db.opt.ReadOnly {
 		return db.kv.Close()
@@ -288,7 +288,7 @@ func (db *DB) LastTxn() uint64 { return db.last }
 // NextNumber is the number of the next message. The numbers of all stored messages are lower.
 func (db *DB) NextNumber() uint64 { return db.next }
 
-// Clock is the time in the last transaction that wrote it, in Unix milliseconds. It needs no lock.
+// Clock is the time in the last transaction since Load that wrote it, in Unix milliseconds. It needs no lock.
 func (db *DB) Clock() int64 { return db.clock.Load() }
 
 // get reads a key; nil if it is not there. The value is the caller's.

@@ -13,7 +13,7 @@ import (
 //	'M' "version"                      -> uint32       format version
 //	'M' "seq"                          -> uint64       all message numbers below are used up
 //	'M' "token"                        -> uint64       all lease tokens below are used up
-//	'M' "clock"                        -> int64        the store's clock has passed this
+//	'M' "clock"                        -> time(8)      the store's clock has passed this
 //	'M' "topic"                        -> uint32       all topic numbers below are used up
 //	'M' "txn"                          -> uint64       number of the last transaction
 //	'M' "single"                       -> uint64       messages with this number or a later one are deleted by single deletions

@@ -16,7 +16,7 @@ import (
 
 // To find a message by its ID costs several times what a change of the message costs, because the place of an ID is anywhere
 // on disk. So a call looks its IDs up before it waits for the write lock, on all processors, and beside other calls. With
-// the lock held it looks an ID up again only if a transaction has changed that ID since.
+// the lock held it looks an ID up again only if a transaction may have changed that ID since.
 //
 // What the transactions have changed is known by a table of a fixed size: each ID has an entry by its hash, with the number of the
 // last transaction that changed an ID of this entry. A look has the number of the last transaction that was applied before it

@@ -52,8 +52,8 @@ func order(all []ordered, rest func(i, j int) int) {
 	})
 }
 
-// inOrder returns which of the asks have a topic: new IDs in the order of their topics and IDs, others as they come, because cancels
-// became slower in order.
+// inOrder returns which of the asks have a topic: in the order of their topics and IDs if all IDs are new, as they come if none is,
+// because cancels became slower in order.
 func inOrder(asks []Ask) []ordered {
 	all := make([]ordered, 0, len(asks))
 	anyNew := false

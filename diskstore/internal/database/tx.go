@@ -108,7 +108,8 @@ func (tx *Tx) SetClock() {
 	tx.set([]byte(metaClock), record.AppendTime(nil, tx.now))
 }
 
-// must panics on an error of a batch. A batch fails only after it was closed, which is a mistake in this package.
+// must panics on an error of a batch. To write a batch of this package, to read it back and to close it fail only by a mistake in this
+// package, such as a second Close.
 func must(err error) {
 	if err != nil {
 		panic(err)

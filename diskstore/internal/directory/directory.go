@@ -85,8 +85,8 @@ func resolve(fs vfs.FS, dir string) (string, error) {
 }
 
 // HoldsStore tells from the names in a directory whether it holds a store. A store that a newer program wrote is an error. In a
-// directory without a store foreign files are an error, and tables of a database are damage. The files that are left when the making
-// of a store was cut short are neither.
+// directory without a store foreign files are an error, and tables of a database are damage. A lost+found, and the files that are left
+// when the making of a store was cut short, are neither.
 func HoldsStore(names []string) (bool, error) {
 	if err := checkFormats(names); err != nil {
 		return false, err

@@ -28,7 +28,7 @@ type spaceGuard struct {
 const spaceLook = 250 * time.Millisecond
 
 // CheckSpace returns ErrNoSpace when less than the reserve is free. If the directory is gone, CheckSpace fails the store, because
-// the push that asks may be the first one to find that out, before any change of a file.
+// the call that asks may be the first one to find that out, before any change of a file.
 func (d *Dir) CheckSpace() error {
 	g := &d.space
 	switch free, err := d.FreeSpace(); {

@@ -143,7 +143,7 @@ func (x *examination) directory() []punctual.Finding {
 	case x.base != full:
 		return []punctual.Finding{
 			storekit.Good("directory", full+", not there yet"),
-			storekit.Warning("store", "none", "the first push makes it; if there should be one, look for a mistake in the path"),
+			storekit.Warning("store", "none", noStoreYet),
 		}
 	}
 	return append([]punctual.Finding{storekit.Good("directory", full)}, x.list(full)...)
@@ -155,6 +155,8 @@ func (x *examination) refused(dir string, err error) []punctual.Finding {
 }
 
 const needsDirectory = "the store needs a directory that its process may read and write: change the owner or the mode, or name another place"
+
+const noStoreYet = "it is made when it is first opened, as by a push; if there should be one, look for a mistake in the path"
 
 // list tells from the names in the directory whether it holds a store, and whether damage was found earlier.
 func (x *examination) list(dir string) (findings []punctual.Finding) {
@@ -173,7 +175,7 @@ func (x *examination) list(dir string) (findings []punctual.Finding) {
 		x.wrong = true
 		return []punctual.Finding{storekit.Bad("store", err.Error(), "a store shares its directory with nothing: name another place")}
 	case !x.there:
-		return []punctual.Finding{storekit.Warning("store", "none", "the first push makes it; if there should be one, look for a mistake in the path")}
+		return []punctual.Finding{storekit.Warning("store", "none", noStoreYet)}
 	}
 	for _, n := range names {
 		if strings.HasSuffix(n, claimlog.DamagedSuffix) {
@@ -217,7 +219,7 @@ func (x *examination) contents() []punctual.Finding {
 	text := fmt.Sprintf("format %d, %s, %s, %s", directory.FormatVersion, count(c.topics, "topic"), count(c.live, "message"), count(c.dead, "dead message"))
 	findings := []punctual.Finding{storekit.Good("in use", "no"), storekit.Good("store", text)}
 	if len(c.damaged) == 0 {
-		return append(findings, storekit.Good("damage", "none that opening would meet; a full check reads everything"))
+		return append(findings, storekit.Good("damage", "none found; a full check reads everything"))
 	}
 	return append(findings, storekit.Warning("damage", strings.Join(c.damaged, ", "),
 		"some attempts will not be counted and some messages may be delivered once more; no message is lost: look after the disk"))

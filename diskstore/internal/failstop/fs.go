@@ -28,9 +28,9 @@ const (
 
 // FS is the file system that the store and its database see. It adds the following to the file system below it.
 //
-// A file marker.* names the current MANIFEST. The marker may reach the disk before the directory entry of the MANIFEST. Then the
-// database does not open after a power cut (cockroachdb/pebble issue 5825, not yet mended in v2.1.7). So FS syncs the directory
-// before a marker is created.
+// A file marker.manifest.* names the current MANIFEST. The marker may reach the disk before the directory entry of the MANIFEST.
+// Then the database does not open after a power cut (cockroachdb/pebble issue 5825, not yet mended in v2.1.7). So FS syncs the
+// directory before a marker is created.
 //
 // When a change of a file fails, the database panics, tries again for ever, or reports success, depending on the
 // file. A panic would end our user's program. So the store fails first and the goroutine stops: the database never
@@ -74,7 +74,7 @@ func (f FS) change(do func() error) error {
 	return err
 }
 
-// named is change for what makes, opens for writing, renames or removes a file, which only the owner of the directory may do.
+// named is change for what links, renames or removes a file, which only the owner of the directory may do.
 func (f FS) named(do func() error) error {
 	return f.change(func() error {
 		if err := f.verify(); err != nil {

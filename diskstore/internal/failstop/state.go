@@ -259,7 +259,8 @@ func (s *State) Still() bool {
 	return s.changes.shut && s.changes.underWay == 0
 }
 
-// BlockForever stops the calling goroutine, one of a failed database, where it is. It does not end the goroutine, because the
-// deferred calls of a goroutine that is in the middle of something would unlock what is not locked, and so end the program. The
-// goroutine and what it holds are lost until the process ends, which is the price of going on without the store.
+// BlockForever stops the calling goroutine, one in the database of a failed or closed store, where it is. It does not end the
+// goroutine, because the deferred calls of a goroutine that is in the middle of something would unlock what is not locked, and so
+// end the program. The goroutine and what it holds are lost until the process ends, which is the price of going on without the
+// store.
 func BlockForever() { select {} }

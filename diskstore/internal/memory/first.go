@@ -2,8 +2,7 @@ package memory
 
 import "github.com/punctualmq/punctual/diskstore/internal/record"
 
-// First is the message of a topic whose time came first: the one that a claim would encounter first, whether deliveries are
-// paused or not.
+// First is the message of a topic whose time came first, whether deliveries are paused or not.
 type First struct {
 	At        record.Position // of the message on disk
 	Next      int64           // when its time came, in Unix milliseconds: its due time, or the end of its lease

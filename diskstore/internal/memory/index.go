@@ -1,9 +1,9 @@
 // Package memory has the messages that a store keeps in memory, and decides which of them is delivered next. Each message is on
 // the timeline of its topic, in exactly one state:
 //
-//	pending    its transaction is applied, and not durable yet
-//	window     near its due time, with its record
-//	reserved   a claim will deliver it and has not made the lease yet
+//	pending    its transaction is not durable yet
+//	window     near its due time, mostly with its record
+//	reserved   a claim is about to deliver it, or it waits to be ended
 //	leased     under a lease, which may have run out
 //	acked      acked, and still on disk
 //
@@ -11,8 +11,9 @@
 // value, or with all messages of its topic by Clear or Drop. Only this package makes a Detached, so no message can be deleted while
 // a claim may still deliver it.
 //
-// Every method of Index and Topic is one atomic step under one lock. The package reads no files, starts no goroutines, and
-// does not lock the write lock of the store: methods that need it say that they are called with it held.
+// Every method of Index and Topic is one atomic step under one lock, except LoadHint, which needs no lock because it returns a
+// channel that never changes. The package reads no files, starts no goroutines, and does not lock the write lock of the store:
+// methods that need it say that they are called with it held.
 package memory
 
 import (
@@ -48,7 +49,7 @@ type Index struct {
 	inWindow, inHand topicSet
 	// toLoad are the topics to load ahead, by the time of the next message on disk: a queue of byDiskNext.
 	toLoad []*Topic
-	// loaderUntil is when the loader wakes by itself. crowded says that the loader waits for room.
+	// loaderUntil is what NextLoad has returned last. crowded says that the loader waits for room.
 	loaderUntil int64
 	crowded     bool
 }
@@ -95,8 +96,8 @@ func (x *Index) TokensLow() bool {
 	return x.tokens.limit-x.tokens.next < TokenBlock/2
 }
 
-// Leases returns the leases of all messages in memory. Of a message that a claim has reserved it returns the lease that the claim is
-// writing to the claim log, because the log may have it already, or else the last lease if there was one.
+// Leases returns the leases of all leased and reserved messages. Of a message that a claim has reserved it returns the lease that
+// the claim is writing to the claim log, because the log may have it already, or else the last lease if there was one.
 func (x *Index) Leases() (leases []record.Lease) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

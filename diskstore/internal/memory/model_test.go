@@ -351,7 +351,10 @@ func (r *rig) confirm() {
 			m.last = *c.Lease
 			r.tokens[c.Token] = m.at.Seq
 		case m != nil:
-			r.back(m)
+			if r.back(m); m.state == leased { // the lease before is in the claim log under the new token, and so in memory
+				m.last.Token, m.last.Renewed = c.Token, 1
+				r.tokens[c.Token] = m.at.Seq
+			}
 		}
 	}
 }
@@ -507,7 +510,7 @@ func (r *rig) endFirst() {
 		return
 	}
 	t := r.topic()
-	var first *modelled // the one that a claim would encounter
+	var first *modelled // the one whose time came first
 	for _, m := range r.disk {
 		if m.topic != t || m.state != free && m.state != leased || m.next() > r.now {
 			continue
@@ -829,7 +832,7 @@ func (r *rig) restart() {
 	}
 	for _, m := range r.disk {
 		if m.state == ackedState {
-			m.last = record.Lease{} // RestoreAcked restores no lease
+			m.last, m.cancelled = record.Lease{}, false // RestoreAcked restores no lease, and no mark of a cancel
 		}
 	}
 }

@@ -2,7 +2,7 @@ package memory
 
 import "github.com/punctualmq/punctual/diskstore/internal/record"
 
-// horizon is how long before its due time, in ms, a message may enter memory as soon as it is stored.
+// horizon is how long before its due time, in ms, a message may go into the window at once, although the window is not loaded up to it.
 const horizon = 10_000
 
 // Added is a message that a transaction stores, or moves to another position on disk.

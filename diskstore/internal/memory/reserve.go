@@ -11,11 +11,12 @@ import (
 // A claim has three steps. Reserve reserves messages, so that no other claim encounters them. Grant decides on their leases,
 // which the claim then writes to the claim log. Confirm makes the leases. PutBack undoes the first two steps.
 
-// Reserved is a message that a claim has reserved. Only the claim that has it writes to it, but for what Grant sets.
+// Reserved is a message that a claim has reserved. Only the claim that has it, or whoever ends the message for that claim, writes
+// to it, but for what Grant sets.
 type Reserved struct {
 	Topic    *Topic
 	Settings *punctual.Settings // of the topic
-	Now      int64              // when it was reserved
+	Now      int64              // the time at which the claim judges what is due
 	Record   []byte             // the stored record; nil if it must be read
 	Token    int64              // of the lease to come
 	// Last is the last lease since the record was written, which has run out. Its token is 0 if there was none. Last has place
@@ -94,7 +95,7 @@ func (x *Index) reserve(t *Topic, now int64, n int) (result ReserveResult) {
 		c := &Reserved{Topic: t, Settings: t.settings, Now: now, Record: m.rec, Token: x.tokens.next, Last: m.lease, Cancelled: m.cancelled, m: m}
 		x.tokens.next++
 		m.rec = nil
-		x.move(m, stateReserved) // from here on the holder of the last lease is too late
+		x.move(m, stateReserved) // from here on the holder of the last lease is too late, unless the message is put back before Confirm
 		result.Reserved = append(result.Reserved, c)
 	}
 	result.Next = now
@@ -104,7 +105,7 @@ func (x *Index) reserve(t *Topic, now int64, n int) (result ReserveResult) {
 // Grant decides on the leases of the messages that a claim has reserved and no transaction has detached since. The leases begin
 // now, and a length of 0 is the topic's. A message that has expired since it was reserved goes back, and the next claim ends it.
 func (x *Index) Grant(reserved []*Reserved, length time.Duration, now int64) (granted []*Reserved, leases []record.Lease) {
-	// Both have their full capacity from the beginning, because Reserved.Lease points into leases.
+	// leases has its full capacity from the beginning, because Reserved.Lease points into it.
 	granted, leases = make([]*Reserved, 0, len(reserved)), make([]record.Lease, 0, len(reserved))
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -128,7 +129,10 @@ func (x *Index) Grant(reserved []*Reserved, length time.Duration, now int64) (gr
 
 // Confirm makes the leases that were granted, once the claim log has them. A lease that has run out by now is not made, and
 // neither is the lease of a message which a transaction has detached. For each of these, ended has what the caller writes to
-// the claim log instead: under the new token the lease before it, or a lease with attempt 0 if there was none.
+// the claim log instead: under the new token the lease before it, or a lease with attempt 0 if there was none. In memory, too, the
+// lease before has the new token from then on. So its holder gets ErrLeaseLost, as after any other claim of the message. If the
+// holder could still extend the lease under the old token, a kill would undo the extension, because in the claim log the new token
+// counts.
 func (x *Index) Confirm(granted []*Reserved, now int64) (made []*Reserved, ended []record.Lease) {
 	made = make([]*Reserved, 0, len(granted))
 	x.mu.Lock()
@@ -141,6 +145,9 @@ func (x *Index) Confirm(granted []*Reserved, now int64) (made []*Reserved, ended
 			before.Token, before.Renewed = c.Token, 1
 			ended = append(ended, before)
 			if m.state == stateReserved {
+				if m.lease.Token != 0 {
+					m.lease = before
+				}
 				x.putBack(c)
 			}
 			continue
@@ -176,7 +183,7 @@ func (x *Index) Has(c *Reserved) bool {
 	return c.m.state == stateReserved
 }
 
-// putBack makes a message what it was before a claim reserved it. Called with mu held.
+// putBack makes a message what it was before a claim reserved it, but for what Confirm changes of its last lease. Called with mu held.
 func (x *Index) putBack(c *Reserved) {
 	m := c.m
 	m.granted = nil

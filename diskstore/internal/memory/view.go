@@ -50,7 +50,7 @@ func (v *View) add(m *message) {
 	}
 }
 
-// ViewAll returns the views of all topics of which memory knows leases or acked messages, by the topic's number.
+// ViewAll returns the views of all topics with reserved, leased or acked messages, by the topic's number.
 func (x *Index) ViewAll() map[uint32]View {
 	x.mu.Lock()
 	defer x.mu.Unlock()

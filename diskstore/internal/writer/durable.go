@@ -62,7 +62,7 @@ func (y *durableTxns) wait(num uint64) <-chan struct{} {
 	return ready
 }
 
-// Awaited tells whether a caller waits until a transaction, or a later one, is durable. Tests use it.
+// Awaited tells whether a call that has seen a transaction, or a later one, waits until that is durable. Tests use it.
 func (w *Writer) Awaited(txn uint64) bool {
 	w.durable.mu.Lock()
 	defer w.durable.mu.Unlock()
@@ -74,10 +74,13 @@ func (w *Writer) Awaited(txn uint64) bool {
 	return false
 }
 
-// unlogged are the changes of memory that are not in the claim log yet.
+// unlogged are the changes of memory that are not in the claim log, or not yet.
 type unlogged struct {
 	mu    sync.Mutex
 	under map[chan struct{}]struct{} // guarded by mu: for each call of Logging a channel, which logged closes and removes
+	// refused counts the writes of acks that the claim log has refused. The acked messages of the first of these, as many as deleted
+	// says, are durably deleted from disk. Both are guarded by mu.
+	refused, deleted uint64
 }
 
 // Logging is called before a settlement changes memory without the write lock. The caller calls logged when the claim log has the
@@ -97,6 +100,56 @@ func (w *Writer) Logging() (logged func()) {
 		delete(u.under, c)
 		close(c)
 	}
+}
+
+// AcksRefused is called when the claim log has refused acks, which are in force in memory all the same: before logged is called,
+// and if a transaction made the acks, before it gives the write lock back. A kill undoes these acks until their messages are durably
+// deleted from disk. The call that made the acks does that, but another call may see the acks earlier, or after that call has given
+// up. So every call that may have seen them does it too, before it answers; see deleteRefused.
+func (w *Writer) AcksRefused() {
+	w.unlogged.mu.Lock()
+	defer w.unlogged.mu.Unlock()
+	w.unlogged.refused++
+}
+
+// deleteRefused deletes the messages whose acks the claim log has refused, and returns when they are durably deleted. As a rule
+// there are none. An error does not say whether the messages are deleted, only that the caller cannot answer.
+func (w *Writer) deleteRefused(ctx context.Context) error {
+	w.unlogged.mu.Lock()
+	done := w.unlogged.deleted == w.unlogged.refused
+	w.unlogged.mu.Unlock()
+	if done {
+		return nil
+	}
+	err := w.Barrier(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case w.opt.State.HasFailed():
+		return w.opt.State.Failure()
+	case ctx.Err() != nil:
+		return fmt.Errorf("wait for the deletion of acked messages: %w", errkind.Ended(ctx))
+	}
+	return err
+}
+
+// Barrier calls DeleteAcked, and waits until all changes before it are durable, above all the deletions of acked messages that other
+// transactions have made.
+func (w *Writer) Barrier(ctx context.Context) error {
+	u := &w.unlogged
+	u.mu.Lock()
+	refused := u.refused
+	u.mu.Unlock()
+	if err := w.DeleteAcked(ctx); err != nil {
+		return err
+	}
+	if err := w.observe(ctx, func(*Tx) error { return nil }); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.deleted = max(u.deleted, refused)
+	return nil
 }
 
 // waitLogged waits until the settlements that are being written to the claim log are there.
@@ -144,9 +197,17 @@ func (w *Writer) waitDurable(ctx context.Context, num uint64) error {
 	return w.opt.State.Failure()
 }
 
-// Observe is Locked, and returns when all transactions that the function may have seen are durable. Its errors are
-// definite, because the function changes nothing.
+// Observe is Locked, and returns when all that the function may have seen is as durable as the store promises: transactions are
+// durable, and settlements that need none are in the claim log. Its errors are definite, because the function changes nothing.
 func (w *Writer) Observe(ctx context.Context, read func(tx *Tx) error) error {
+	if err := w.observe(ctx, read); err != nil {
+		return err
+	}
+	return w.deleteRefused(ctx)
+}
+
+// observe is Observe, but may return while there are acks that the claim log has refused.
+func (w *Writer) observe(ctx context.Context, read func(tx *Tx) error) error {
 	var seen uint64
 	err := w.Locked(ctx, func(tx *Tx) error {
 		seen = tx.disk.Num - 1

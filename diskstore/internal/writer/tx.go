@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -18,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// deleteAcked is how many acked messages one transaction deletes.
+// deleteAcked is how many acked messages one transaction deletes at most.
 const deleteAcked = 8192
 
 // Tx is one transaction, from Begin to Close. It is for one goroutine.
@@ -87,6 +86,17 @@ func (tx *Tx) Close(err *error) {
 // durable. A transaction that changes nothing waits, too, because "nothing to do" is an answer about what is stored, and
 // about the time. After an error the outcome is open, and often the store has failed.
 func (tx *Tx) Commit(ctx context.Context) error {
+	if err := tx.commit(ctx); err != nil {
+		return err
+	}
+	if err := tx.w.deleteRefused(ctx); err != nil {
+		return errkind.HalfDone(err)
+	}
+	return nil
+}
+
+// commit is Commit, but may return while there are acks that the claim log has refused.
+func (tx *Tx) commit(ctx context.Context) error {
 	w := tx.w
 	if tx.detached != 0 || tx.failed != nil {
 		return tx.failed // Close fails the store
@@ -327,7 +337,7 @@ func (tx *Tx) DetachReserved(c *memory.Reserved) (memory.Detached, bool) {
 	return d, ok
 }
 
-// put stores a live message, which is new or was at another place, which can be claimed once the transaction is durable.
+// put stores a live message, which is new or was stored at from. The message can be claimed once the transaction is durable.
 func (tx *Tx) put(t *topics.Topic, from database.Place, r *record.Record) {
 	s := tx.disk.Put(t.Disk, from, r)
 	tx.added = append(tx.added, memory.Added{Topic: t.Memory, At: s.At, Record: s.Record})
@@ -372,7 +382,7 @@ func (tx *Tx) Apply(d memory.Detached, r *record.Record, to lifecycle.Decision) 
 	}
 	t, at := tx.topic(d.Topic), tx.Ms
 	if to.To == lifecycle.Dead {
-		at = r.Died // which may be after tx.Ms, if a claim that read the clock later has decided that the message dies
+		at = r.Died // when it died by the decision
 	}
 	if e, tell := r.Event(to, t.Settings(), d.Began, at); tell {
 		tx.tell(t, r, e)
@@ -465,7 +475,7 @@ func (tx *Tx) MakeTopics(names ...string) error {
 	return tx.addTopics(missing, false)
 }
 
-// EventTopic returns the companion of a topic to which its events go. It makes the companion if there is none.
+// EventTopic returns the companion to which the events of a topic go. It makes the companion if there is none.
 func (tx *Tx) EventTopic(t *topics.Topic) (*topics.Topic, error) {
 	name := storekit.EventTopic(t.Name)
 	if tx.Existing(name) == nil {
@@ -532,11 +542,5 @@ func (w *Writer) deleteSomeAcked(ctx context.Context) (more bool, err error) {
 	if more = tx.DeleteAcked(); tx.disk.Size() == 0 {
 		return false, nil
 	}
-	return more, tx.Commit(ctx)
-}
-
-// Barrier calls DeleteAcked, and waits until all changes before it are durable, above all the deletions of acked messages that other
-// transactions have made.
-func (w *Writer) Barrier(ctx context.Context) error {
-	return cmp.Or(w.DeleteAcked(ctx), w.WaitDurable(ctx))
+	return more, tx.commit(ctx) // not Commit, which would delete acked messages in its turn
 }

@@ -129,7 +129,7 @@ func (w *Writer) waitForLock(ctx context.Context) error {
 	}
 }
 
-// Locked runs a function with the write lock held. The function must not change the disk.
+// Locked runs a function with the write lock held. The function must not change the database.
 func (w *Writer) Locked(ctx context.Context, do func(tx *Tx) error) (err error) {
 	tx, err := w.Begin(ctx)
 	if err != nil {
@@ -158,7 +158,7 @@ func (w *Writer) Do(ctx context.Context, do func(tx *Tx) error) (err error) {
 const txBytes = 8 << 20
 
 // Some makes one transaction of the items [from, end), or of fewer when they are large. It returns the index of the next item.
-// After an error next is from, and the error says whether the transaction happened.
+// After an error next is from, and the error says whether the transaction may have happened.
 func (w *Writer) Some(ctx context.Context, from, end int, item func(tx *Tx, i int) error) (next int, err error) {
 	if ctx.Err() != nil {
 		return from, errkind.Ended(ctx)
