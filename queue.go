@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual/internal/batch"
@@ -22,11 +23,11 @@ import (
 //
 // A call whose context ends while it waits for its batch to be sent certainly did nothing. When the context ends after the
 // store has been given the batch, the error wraps ErrIndeterminate, because the operation may or may not have happened;
-// repeat it with the same ID, or read the message with Get. Since a batch serves many callers, the values of a caller's
-// context do not reach the store.
+// repeat it with the same ID, or read the message with Get. Since a batch serves many callers, the values of their
+// contexts do not reach the store.
 //
 // A Queue that is no longer used need not be closed, because nothing of it is left once its calls have returned: Close only refuses
-// further pushes and amendments and waits for those under way, or cuts these short when its context ends.
+// further pushes and amendments and waits for those under way, or, when its context ends, cuts the calls for single messages short.
 type Queue struct {
 	store    Store
 	observer *Observer
@@ -173,7 +174,8 @@ func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
 // has its Err set; the other messages are stored all the same.
 //
 // The error is nil only if every message was stored or kept. Otherwise it wraps a *BatchError that says how many were not, or, if
-// the Queue refuses the call as a whole, because it is closed or Prepare has failed, the error that says so, with nil results.
+// the Queue refuses the call as a whole, because it is closed or not valid or Prepare has failed, the error that says so, with nil
+// results.
 // More than QueueConfig.MaxBatch messages, or 4 MiB, are sent in several calls of the store, and a call that fails does not stop
 // the next one.
 func (q *Queue) PushMany(ctx context.Context, ms []NewMessage) ([]PushResult, error) {
@@ -382,7 +384,12 @@ func (q *Queue) Close(ctx context.Context) error {
 	if q == nil || q.pushes == nil {
 		return q.refused()
 	}
-	return errors.Join(q.pushes.Close(ctx), q.amends.Close(ctx))
+	var amends error
+	var closing sync.WaitGroup
+	closing.Go(func() { amends = q.amends.Close(ctx) }) // beside the pushes, because Close of them may wait
+	pushes := q.pushes.Close(ctx)
+	closing.Wait()
+	return errors.Join(pushes, amends)
 }
 
 // operation returns err with the name of the operation in front, unless the text of err begins with that name already.

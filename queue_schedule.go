@@ -44,6 +44,11 @@ func (q *Queue) PutSchedule(ctx context.Context, s Schedule) (PushStatus, error)
 	if _, err := d.Read(&zones); err != nil {
 		return PushNone, s.wrong(err)
 	}
+	if m := occurrence(s.Topic, s.Name, occurrenceID(s.Name, 0), &d, 0, 0, ""); q.refused() == nil {
+		if err := q.copiesFit(ctx, &m); err != nil {
+			return PushNone, s.errorf(ErrTooLarge, "its messages could not be copied to the groups of the topic: %v", err)
+		}
+	}
 	return q.editSchedule(ctx, s.Topic, s.Name, &zones, func(r *schedule.Record, now int64) (*schedule.Record, error) {
 		if r == nil {
 			return schedule.New(d, now, &zones)
@@ -135,8 +140,8 @@ func (q *Queue) RunSchedule(ctx context.Context, topic, name string) (PushResult
 // BackfillReport says what a Backfill did, or would do.
 type BackfillReport struct {
 	// Times are the times that the Spec has between the two instants, Due without regard to Spread. After a backfill, Status
-	// tells "stored" from the State of a message that was there already, which was kept. An occurrence that has finished and
-	// whose ID the topic does not remember (Settings.DedupeWindow) is stored again.
+	// is "stored", or the State of a message that was there already and was kept, or "finished" where the topic only remembers
+	// the ID (Settings.DedupeWindow). An occurrence that has finished and whose ID is not remembered is stored again.
 	Times []Occurrence
 	// Stored is how many were stored, Kept how many were there. Both are 0 after a dry run.
 	Stored, Kept int

@@ -433,6 +433,41 @@ func TestQueueCloseWaitsForMany(t *testing.T) {
 	})
 }
 
+// Amendments are refused as soon as Close begins, also while it waits for a push.
+func TestQueueCloseRefusesBesideAPush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		land := make(chan struct{})
+		s := &fakeStore{
+			push: func(_ context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+				<-land
+				return make([]punctual.PushResult, len(ms)), nil
+			},
+			amend: func(_ context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+				return make([]punctual.Amended, len(as)), nil
+			},
+		}
+		q := punctual.NewQueue(s, nil)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := q.Push(t.Context(), "t", nil); err != nil {
+				t.Errorf("push: %v", err)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			if err := q.Close(t.Context()); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+		synctest.Wait()
+		if err := q.Cancel(t.Context(), "t", "a"); !errors.Is(err, punctual.ErrClosed) {
+			t.Errorf("cancel while Close waits for a push: %v; want ErrClosed", err)
+		}
+		close(land)
+		wg.Wait()
+	})
+}
+
 func TestQueueBadConfig(t *testing.T) {
 	s := memstore.New(nil)
 	defer s.Close()

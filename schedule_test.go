@@ -569,6 +569,28 @@ func TestTopicsThatTakeNothing(t *testing.T) {
 	}
 }
 
+// A schedule whose messages could not be copied to the groups of its topic is refused, as a push of such a message is.
+func TestScheduleTooLargeForGroups(t *testing.T) {
+	r := newCronRig(t)
+	_, err := r.queue.Configure(t.Context(), "big", func(s *punctual.Settings) {
+		for i := range punctual.MaxGroups {
+			s.Groups = append(s.Groups, fmt.Sprint("g", i))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := punctual.Schedule{Topic: "big", Name: "daily", Spec: "@daily", Body: make([]byte, punctual.MaxScheduleBody)}
+	if _, err := r.queue.Push(t.Context(), "big", s.Body); !errors.Is(err, punctual.ErrTooLarge) {
+		t.Fatalf("this test shows nothing: a push of such a body: %v", err)
+	}
+	if _, err := r.queue.PutSchedule(t.Context(), s); !errors.Is(err, punctual.ErrTooLarge) {
+		t.Errorf("%v, want ErrTooLarge", err)
+	}
+	s.Topic = "other"
+	r.put(s)
+}
+
 // A dead message with the ID of an occurrence does not hold its schedule up.
 func TestDeadOccurrenceWithTheSameID(t *testing.T) {
 	r := newCronRig(t)
