@@ -97,7 +97,7 @@ type Bulk struct {
 	// Rate is the most changes in a second. 0, the default, sets no bound.
 	Rate int
 	// Progress, if not nil, is called with the report so far, on the caller's goroutine: before the changes of a page, or of a
-	// part of one, are sent to the store, and once more when the whole list has been read without an error.
+	// part of one, are sent to the store, and once more when the whole list has been read and Bulk returns no error.
 	Progress func(BulkReport)
 }
 
@@ -119,7 +119,7 @@ type BulkReport struct {
 	Leased int64
 	// Changed is how many somebody else has moved or requeued since they were read. They stay as they are.
 	Changed int64
-	// Gone is how many were finished or removed since they were read.
+	// Gone is how many were finished or removed since they were read, or died if the bulk cancels or moves them.
 	Gone int64
 	// Failed is how many the store refused with ErrInvalid, such as a shift beyond MaxDue, and Failure the first of these errors.
 	Failed  int64
@@ -238,7 +238,7 @@ func (b *Bulk) states() ([]State, error) {
 }
 
 const (
-	bulkPage  = 1000 // messages of one page, and changes of one call
+	bulkPage  = 1000 // messages of one page
 	bulkFirst = 10   // messages that a report shows
 )
 

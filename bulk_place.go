@@ -158,8 +158,8 @@ func (r *bulkRun) placeName() (topic, id string) {
 	return r.Select.Topic + BulkSuffix, "shift-" + r.sum()
 }
 
-// sum is a hash of all that says which messages the shift moves and how far. Each part is in quotes, so that no two shifts give
-// the same bytes.
+// sum is a hash of all that says which messages of the topic the shift moves and how far. Each part is in quotes, so that no two
+// shifts of a topic give the same bytes.
 func (r *bulkRun) sum() string {
 	h := sha256.New()
 	s := &r.Select

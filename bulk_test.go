@@ -92,8 +92,8 @@ func TestBulkShift(t *testing.T) {
 	}
 }
 
-// A shift that is stopped at any of its calls of Amend, and called again, moves no message twice and misses none. The same shift
-// later is a new one. A shift with an ID is made once, and another shift with that ID is refused.
+// A shift that is stopped at any of the calls of Amend that move messages, and called again, moves no message twice and misses none.
+// The same shift later is a new one. A shift with an ID is made once, and another shift with that ID is refused.
 func TestSlowBulkShiftContinues(t *testing.T) {
 	for by, calls := range map[time.Duration]int{time.Hour: 3, 90 * time.Second: 7, -90 * time.Second: 7} {
 		for stop := 1; stop <= calls; stop++ {

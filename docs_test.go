@@ -86,7 +86,8 @@ func TestFilesNamedInComments(t *testing.T) {
 // fileInProse finds the name of a file, with or without folders, that does not belong to an address.
 var fileInProse = regexp.MustCompile(`(?:^|[\s(])((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?:go|lua|sql))\b`)
 
-// proseOfComments are the paragraphs of the comments in the Go files of all modules and in the scripts, by the file that has them.
+// proseOfComments are the paragraphs of the comments in the scripts and in the Go files of the modules, except those in testdata, by
+// the file that has them.
 func proseOfComments(t *testing.T) map[string][]string {
 	t.Helper()
 	prose := make(map[string][]string)

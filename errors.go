@@ -17,7 +17,7 @@ import (
 var (
 	// ErrInvalid: an argument is malformed. The text names the argument and says what to use instead.
 	ErrInvalid = errors.New("invalid")
-	// ErrTooLarge: a body, the headers of a message or a batch is larger than its limit.
+	// ErrTooLarge: something is larger than its limit, such as a body, the headers of a message or a batch.
 	ErrTooLarge = errors.New("too large")
 	// ErrUnsupported: this store does not have the operation, or cannot have the setting that was asked for.
 	ErrUnsupported = errors.New("not supported")

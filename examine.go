@@ -3,8 +3,8 @@ package punctual
 import "context"
 
 // Examiner is an optional interface of stores that can examine the disk or server below them: whether it can keep the
-// store's promises, and what to change when it cannot. "punctual doctor" prints the findings. As[Examiner] finds it. The
-// packages of stores also have a function Examine, for a store that refuses to open.
+// store's promises, and what to change when it cannot. "punctual doctor" prints the findings. As[Examiner] finds it. Packages
+// diskstore, redisstore and pgstore also have a function Examine, for a store that refuses to open.
 type Examiner interface {
 	// Examine examines the disk or server below the store and leaves it as it was; on a disk it may write and remove one small
 	// file. It returns the findings in an order for people to read. An error says that the examination could not be finished; the

@@ -10,7 +10,7 @@ import (
 // FinishedRetention above 0 with ErrUnsupported.
 //
 // The store writes the finished record in the same atomic step that ends the message, so the record is as durable as the end
-// of the message and never contradicts it. A message that is purged, deleted, or deleted with its topic leaves no record. A
+// of the message and never contradicts it. A message that is purged, deleted, replaced, or deleted with its topic leaves no record. A
 // dead message is not finished: it stays stored, with its history, for Settings.DeadRetention.
 //
 // A finished record does not keep the ID in use; Settings.DedupeWindow and NewMessage.Remember do. So an ID can have a stored
@@ -41,7 +41,7 @@ type Finished struct {
 	Created  time.Time
 	FirstDue time.Time
 	Due      time.Time
-	// Attempt is the number of deliveries, without those that ended with a snooze or a release.
+	// Attempt is the number of deliveries since the push or the last requeue, without those that ended with a snooze or a release.
 	Attempt int
 	// Delivered is the store's clock when the last lease of the message began. It is zero when the message never had a lease
 	// or had given it back. A store may also leave it zero when it was opened again, or its server's clock stood still,

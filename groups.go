@@ -8,8 +8,8 @@ package punctual
 // message. For any other message CheckCopies decides, once the settings of the topic are known.
 func CopiesFit(m *NewMessage) bool { return copyBytes(m)*MaxGroups <= MaxThenBytes }
 
-// CheckCopies returns an ErrTooLarge if the copies of m for the groups of its topic would have more than MaxThenBytes together,
-// or nil. s are the settings of that topic.
+// CheckCopies returns an ErrTooLarge if the copies of m for the groups of its topic could have more than MaxThenBytes together,
+// however long the names of the groups are, or nil. s are the settings of that topic.
 func (s Settings) CheckCopies(m *NewMessage) error {
 	if n := copyBytes(m); n*len(s.Groups) > MaxThenBytes {
 		return errorf(ErrTooLarge, "message has %d bytes, and its copies for %d groups would have more than %d: store what is large elsewhere",

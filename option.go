@@ -195,9 +195,9 @@ func Remember(d time.Duration) PushOption {
 	})
 }
 
-// Timeout is how long a handler may work on this message: a Worker ends the handler's context with context.DeadlineExceeded then,
-// whatever its Config.Timeout and the option worker.Timeout say. d is rounded up to whole milliseconds and at most MaxTimeout; 0,
-// the default, leaves the time to the Worker.
+// Timeout is how long a handler may work on this message, counted from its claim: a Worker ends the handler's context with
+// context.DeadlineExceeded then, whatever its Config.Timeout and the option worker.Timeout say. d is rounded up to whole
+// milliseconds and at most MaxTimeout; 0, the default, leaves the time to the Worker.
 func Timeout(d time.Duration) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.Timeout = d

@@ -332,7 +332,7 @@ func (p *reconcilePass) rememberFinished(ctx context.Context) error {
 }
 
 // pushMissing pushes the missing messages of every page. A message that is refused does not keep the others from being
-// stored; refused is the first such error.
+// stored. refused has the first such error, and the error of a page that failed as a whole, with which pushMissing ends.
 func (p *reconcilePass) pushMissing(ctx context.Context) (refused error) {
 	for after := ""; ; {
 		next, refusal, err := p.pushPage(ctx, after)

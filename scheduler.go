@@ -29,7 +29,7 @@ type Scheduler struct {
 	zones *cron.Zones
 
 	mu sync.Mutex
-	// swept has, for each topic, when sweep last removed its expired events. Guarded by mu.
+	// swept has, for each topic, when sweep last tried to remove its expired events. Guarded by mu.
 	swept map[string]time.Time
 }
 
@@ -45,8 +45,8 @@ const (
 )
 
 // Handle decides about the times of the schedule d that have come, by the store's clock at the claim. It returns a Follow, which
-// acks d with the occurrences and the schedule itself as follow-ups, or a Snooze with the reason why nothing was decided. After a
-// Snooze the schedule's message is delivered again by itself.
+// acks d with the occurrences, the events and the schedule itself as follow-ups, or a Snooze with the reason why nothing is stored.
+// After a Snooze the schedule's message is delivered again by itself.
 func (s *Scheduler) Handle(ctx context.Context, d *Delivery) error {
 	topic, ok := strings.CutSuffix(d.Topic, ScheduleSuffix)
 	if !ok {

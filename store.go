@@ -77,7 +77,7 @@ type Store interface {
 	//
 	// A lease that ran out becomes a Failure when a claim encounters the message again. Failure.At, and Info.Died if the
 	// message becomes dead, are the store's clock at that claim, not the end of the lease. When a settlement with the old
-	// token or a reschedule comes before that claim, no Failure is recorded.
+	// token or a reschedule comes before that claim, the lease that ran out leaves no Failure.
 	//
 	// A claim may return fewer messages than are due when they are large or when part of them is slow to reach. It returns
 	// deliveries or an error, never both: an error after the first lease ends the claim early, and if the cause lasts, the
@@ -111,8 +111,8 @@ type Store interface {
 	// before the others. The follow-ups take effect after the settlement, in order, each as a push would. For example, the ID
 	// of the acked message is free for a follow-up unless the topic remembers it, and after a discard it is the ID of a dead
 	// message. A follow-up whose ID is in use and whose stored message is kept is not stored, which is no error. A follow-up is
-	// refused if it is malformed, its topic refuses pushes, its ID is in use and the push is to fail then, or there is no space.
-	// Then nothing changes, the lease stays, and the item fails with the error of the first one that is refused, whose text
+	// refused if it is malformed, its topic refuses pushes, the push of it would fail because of IfExists or IfDue, or there is no
+	// space. Then nothing changes, the lease stays, and the item fails with the error of the first one that is refused, whose text
 	// begins with "follow-up" and its number, from 1. When the settlement itself fails, as with ErrLeaseLost or ErrCancelled, no
 	// follow-up is stored.
 	//
@@ -168,9 +168,9 @@ type NewMessage struct {
 	// finished. It is rounded up to whole milliseconds and at most MaxFinishedRetention. 0, the default, follows the topic's
 	// setting.
 	Remember time.Duration
-	// Timeout is how long a handler may work on the message. A Worker ends the context of the handler then, in the place of its
-	// own timeouts; whoever claims without a Worker reads the time from Message.Timeout. It is rounded up to whole milliseconds
-	// and at most MaxTimeout; 0, the default, leaves the time to the Worker. A negative one is ErrInvalid.
+	// Timeout is how long a handler may work on the message. A Worker counts it from the claim and ends the context of the handler
+	// then, in the place of its own timeouts; whoever claims without a Worker reads the time from Message.Timeout. It is rounded up
+	// to whole milliseconds and at most MaxTimeout; 0, the default, leaves the time to the Worker. A negative one is ErrInvalid.
 	Timeout time.Duration
 	// IfExists says what the push does when the ID is already in use. Default IfExistsKeep.
 	IfExists IfExists
@@ -224,7 +224,7 @@ func (s PushStatus) String() string { return name(pushNames[:], int(s)) }
 // PushResult is the outcome of one pushed message.
 type PushResult struct {
 	// ID and Topic name the message, also a refused one. Where the push had no ID, ID is the one that the store made; beside
-	// an ErrInvalid or ErrTooLarge it may then be empty.
+	// an ErrInvalid or ErrTooLarge, and where a call of a Queue has failed as a whole, it may then be empty.
 	ID    string
 	Topic string
 	// Due is the due time of the message that is stored now: of the new one, or of the one that was kept. It is zero when the
@@ -309,7 +309,7 @@ type Settlement struct {
 	// verb, or together with a Delay, Due is ErrInvalid.
 	Due time.Time
 	// Then are the follow-ups: messages that the store stores in the same atomic step, with SettleAck, SettleSnooze or
-	// SettleDiscard; see Settle. They are at most MaxThen, and at most MaxThenBytes with their bodies and headers, and no two
+	// SettleDiscard; see Settle. They are at most MaxThen, and have at most MaxThenBytes together, and no two
 	// of them have the same topic and ID; else the item fails with ErrInvalid or ErrTooLarge. A store that cannot store a
 	// follow-up in one step with this settlement fails the item with ErrUnsupported; Abilities.Follow says which it can store.
 	// Then with any other verb is ErrInvalid.

@@ -13,8 +13,8 @@ type Surveyor interface {
 	// between the edges of q.
 	Survey(ctx context.Context, q SurveyQuery) (Survey, error)
 	// NextDue returns for every topic, sorted by name, what the store knows without counting its messages: its settings, its
-	// ready messages up to MaxReadyCount, and the message to be claimed next. The time that it takes grows with the number of
-	// topics, not of messages.
+	// ready messages up to MaxReadyCount, and the due time of the one to be claimed next. The time that it takes grows with the
+	// number of topics, not of messages.
 	NextDue(ctx context.Context) (NextDueTimes, error)
 }
 

@@ -182,7 +182,7 @@ func (p *panel) label(l plotter.XYLabels, offset vg.Point, align text.XAlignment
 	p.Add(labels)
 }
 
-// curve draws a line through points, and widens the axes so that they reach beyond the points.
+// curve draws a line through points, and widens the axes so that all points are within them.
 func (p *panel) curve(ps []point, c color.Color) {
 	xys := plotter.XYs{}
 	for _, q := range ps {

@@ -29,7 +29,7 @@ const (
 	// consoleViews is how many pages openLater opens one after the other.
 	consoleViews = 50
 	// consoleRest is how long nobody looks before the last page of openLater is opened. It is longer than the minute for which the
-	// console shows old figures without waiting for new ones (longAgo in internal/overview).
+	// console shows old figures in any case, if new ones take longer than its patience (longAgo in internal/overview).
 	consoleRest = 65 * time.Second
 	// consoleOpen is for how many windows a page stays open while its cost is measured.
 	consoleOpen = 1

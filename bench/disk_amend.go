@@ -79,7 +79,7 @@ func (a amendment) run(ctx context.Context, e *env) error {
 	return closeStore(store, err)
 }
 
-// all amends the messages with the given IDs until a span is over or all are amended.
+// all amends the messages with the given IDs until a span is over or fewer than a batch are left.
 func (a amendment) all(ctx context.Context, e *env, q *punctual.Queue, ids []string) (*tally, error) {
 	var next atomic.Int64
 	return flatOut(ctx, a.callers, e.sizes.Span, func(ctx context.Context, _ int) (int, error) {

@@ -29,7 +29,7 @@ func drainScenario() scenario {
 	}
 }
 
-// fillTime returns how long before they are due the pushing of n messages in batches begins.
+// fillTime returns how long before its instant a round with n messages begins to measure the limit and to push.
 func fillTime(n int) time.Duration { return time.Second + time.Duration(n)*20*time.Microsecond }
 
 // burst is a round of drain.

@@ -75,7 +75,7 @@ func (l *limit) measure(dir string, n, size int, d time.Duration) (err error) {
 }
 
 // against runs f, which returns its rate, between two measurements of the limit for batches of n items of size bytes. It notes
-// the rate, the limit and the ratio of both.
+// the rate, the limit, the ratio of both, and how long the syncs of the limit took.
 func (e *env) against(n, size int, f func() (rate float64, err error)) error {
 	l := newLimit()
 	measure := func() error { return l.measure(e.kept, n, size, limitSpan(e.sizes)) }

@@ -136,7 +136,8 @@ func (l *load) measure(ctx context.Context, e *env) error {
 	return e.out.setMemory()
 }
 
-// note notes the lateness of the messages due within the window, and the CPU time for each message of the whole load.
+// note notes the number, the rate and the lateness of the messages due within the window, how many were handled within it, and the
+// durations of pushes and the CPU time of the whole load.
 func (l *load) note(e *env, cpu, took time.Duration) {
 	n := float64(l.counted.Load())
 	e.out.set("messages", n)

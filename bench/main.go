@@ -124,7 +124,7 @@ func runCommand(ctx context.Context, args []string, stderr io.Writer) error {
 // sizes say how much each scenario does.
 type sizes struct {
 	Span    time.Duration `json:"span"`    // of each measurement of a rate
-	Window  time.Duration `json:"window"`  // of each measurement of lateness
+	Window  time.Duration `json:"window"`  // of each measurement of lateness (busy/* use a quarter of it), and of CPU time in console/*
 	Burst   int           `json:"burst"`   // messages due in one instant, and those of bulk/shift
 	Pending int           `json:"pending"` // messages pending in pending/* and console/diskstore
 

@@ -32,7 +32,7 @@ func commas(n int64) string {
 	return commas(n/1000) + fmt.Sprintf(",%03d", n%1000)
 }
 
-// short writes an axis label or a label in a chart: 1.5 M, 20 k, 0.25.
+// short writes a number in few characters, for axes, labels and headings: 1.5 M, 20 k, 0.25.
 func short(v float64) string {
 	trim := func(v float64) string { return strconv.FormatFloat(math.Round(v*1000)/1000, 'g', 4, 64) }
 	switch {

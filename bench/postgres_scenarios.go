@@ -102,7 +102,7 @@ func schedulePostgres(ctx context.Context, e *env, callers, batch int) error {
 	err := e.eachOnPostgres(ctx, postgresSchedulers, func(s *postgresServer, sys postgresSystem, c contender) error {
 		e.say("%s for %v", c.system, e.sizes.RedisSpan)
 		var seq atomic.Uint32
-		warm := farLetters(batch, &seq) // an unmeasured push, which makes the first connection and its plans
+		warm := farLetters(batch, &seq) // an unmeasured push, by which the server makes its plans
 		if err := sys.push(ctx, 0, warm); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // Each measurement on PostgreSQL has a fresh server, which listens on loopback and has its files in the folder of the round. Its
-// settings are PostgreSQL's defaults except for shared_buffers, max_wal_size and max_connections.
+// other settings are PostgreSQL's defaults except for shared_buffers, max_wal_size and max_connections.
 
 // postgresVersion returns the version of the server's program, or "unknown".
 func postgresVersion() string {

@@ -115,8 +115,8 @@ func cpuTimeWithChildren() (time.Duration, error) {
 	return own + time.Duration(u.Utime.Nano()+u.Stime.Nano()), err
 }
 
-// usage is the CPU time that was used up to a moment: by this process with those it has started (own), and by
-// all processes of the machine (all).
+// usage is the CPU time that was used up to a moment: by this process with those it has started, as cpuTimeWithChildren
+// counts it (own), and by all processes of the machine (all).
 type usage struct {
 	at       time.Time
 	own, all time.Duration

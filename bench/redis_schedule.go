@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// These scenarios measure how many messages a second can be scheduled on Redis, due 1 to 25 hours ahead. The reference and
-// asynq are measured in turn with Punctual, each time on a fresh server.
+// These scenarios measure how many messages a second can be scheduled on Redis, due 1 to 25 hours ahead. The reference and,
+// where messages are pushed one by one, asynq are measured in turn with Punctual, each time on a fresh server.
 
 // redisSchedule is a way of scheduling: how many callers there are, how many messages each pushes in one call, and when
 // the server syncs.
@@ -53,8 +53,8 @@ func redisScheduleScenarios() []scenario {
 	return all
 }
 
-// run measures the systems one after the other: Punctual and asynq once, and the references twice for half the time each,
-// before and after those. So if the machine becomes slower meanwhile, the references become slower too.
+// run measures the systems one after the other: Punctual, asynq and Punctual with chosen IDs once each, and the references
+// twice for half the time, before and after those. So if the machine becomes slower meanwhile, the references become slower too.
 func (x redisSchedule) run(ctx context.Context, e *env) error {
 	whole, half := e.sizes.RedisSpan, e.sizes.RedisSpan/2
 	pairs, lists := &pushing{redisSchedule: x, system: sysRaw}, &pushing{redisSchedule: x, system: sysLists}

@@ -70,7 +70,7 @@ func startRedis(ctx context.Context, dir, fsync string) (*redisServer, error) {
 	}
 	go func() {
 		defer close(s.done)
-		_ = s.cmd.Wait() // the error only says that stop has killed the server
+		_ = s.cmd.Wait() // the error only says how the server ended; stop kills it
 	}()
 	s.asks = redis.NewClient(&redis.Options{Addr: addr})
 	if err := s.await(ctx); err != nil {

@@ -63,7 +63,7 @@ func moduleVersion(path string) string {
 // it is and how late it is, whichever system has delivered it.
 type letter struct {
 	seq uint32
-	due time.Time // whole milliseconds
+	due time.Time // whole milliseconds, except in lives, where nobody asks how late a message is
 }
 
 const letterHead = 12 // how many bytes number and due time take
@@ -206,9 +206,9 @@ func (a *asynqSystem) pending(context.Context) (int64, error) {
 
 func (a *asynqSystem) close() error { return errors.Join(a.client.Close(), a.inspector.Close()) }
 
-// consume is the handling side of a system in this process. It calls ready once it waits for messages, and handle with the body
-// of each message. It returns when ctx has ended and the messages being handled are finished; the reference also returns when
-// none are left.
+// consume is the handling side of a system in this process. It calls ready once it waits for messages, or for the reference before
+// it connects, and handle with the body of each message. It returns when ctx has ended and the messages being handled are finished;
+// the reference also returns when none are left.
 func consume(ctx context.Context, t consumerTask, ready func(), handle func(body []byte)) error {
 	switch t.System {
 	case sysPunctual:

@@ -11,7 +11,7 @@ import (
 
 // The file of results is lines of JSON: for each run one Machine, then its Results in the order
 // in which they were measured. The names of the values tell the units: ms, us (µs), bytes and s; rates are per
-// second. The other values are counts, ratios and shares, and the names with _cpu are numbers of cores, except
+// second. The other values are counts, ratios and shares, and the names that end with _cpu are numbers of cores, except
 // others_cpu, which is a share.
 
 // Machine describes where and when a run was made.

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// round is the n-th round of a scenario, which is one process to start.
+// round is the n-th round of a scenario.
 type round struct {
 	scenario scenario
 	n        int

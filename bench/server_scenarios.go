@@ -13,8 +13,8 @@ import (
 )
 
 // These scenarios measure Punctual's server beside the same store as a library, beanstalkd and NATS: scheduling, a drain,
-// lateness, and the memory for ten thousand clients that wait. CPU time is noted for the server, for all clients, and for both
-// together.
+// lateness, and the memory for ten thousand clients that wait. Except with memory, CPU time is noted for the server, for all
+// clients, and for both together.
 
 const (
 	serverHands   = 64     // consumers

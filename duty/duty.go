@@ -49,9 +49,9 @@ const (
 	stopTime = 5 * time.Second
 )
 
-// Run runs the duties of all topics of the store until ctx ends. It looks for topics every 10 s, with one call whatever their
-// number and one more for each topic with groups. When ctx has ended, Run waits until nothing is under way any more and returns
-// nil; close the store only then. It does not wait longer than some seconds, even for a handler that does not return.
+// Run runs the duties of the store's topics until ctx ends. It looks for topics every 10 s, with one call whatever their number
+// and one more for each topic that has or had groups. When ctx has ended, Run waits until nothing is under way any more and
+// returns nil; close the store only then. It does not wait longer than some seconds, even for a handler that does not return.
 //
 // Run returns an ErrUnsupported for a store that cannot name its topics (punctual.TopicNamer) or does not tell what it can
 // do (punctual.AbilityReporter), an ErrInvalid for a malformed configuration, and the error of a store that was closed, has

@@ -116,7 +116,8 @@ func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) {
 // never stands for "nothing is due" in place of a time in Unix milliseconds; it sorts after every time.
 const never = math.MaxInt64
 
-// nextDue returns the earliest time at which a live message of the topics needs attention, in Unix milliseconds, or never.
+// nextDue returns the earliest time at which a live message of the topics whose deliveries are not paused needs attention, in Unix
+// milliseconds, or never.
 func (s *Store) nextDue(topics []string, now instant) int64 {
 	next := int64(never)
 	for _, name := range topics {
@@ -131,9 +132,9 @@ func (s *Store) nextDue(topics []string, now instant) int64 {
 // after the machine was suspended or its clock was set (P11).
 const pollInterval = time.Second
 
-// sleep waits until the time next, or until limit has passed, ctx has ended, or wakeClaims was called. It is called with mu
-// held and releases it while it waits. Since the caller holds mu from its claim to the sleep, no change in between goes
-// unnoticed.
+// sleep waits until the time next, or until limit has passed, ctx has ended, or wakeClaims was called, and no longer than
+// pollInterval unless next is never. It is called with mu held and releases it while it waits. Since the caller holds mu from
+// its claim to the sleep, no change in between goes unnoticed.
 func (s *Store) sleep(ctx context.Context, next int64, limit time.Duration) {
 	if next != never {
 		limit = min(limit, pollInterval)

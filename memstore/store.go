@@ -37,7 +37,7 @@ type Store struct {
 	topics map[string]*topic // guarded by mu
 	token  int64             // the newest token of all topics, so that tokens grow from one message of an ID to the next; guarded by mu
 	seq    uint64            // the newest message.seq; guarded by mu
-	wake   chan struct{}     // closed to have the waiting claims try again; nil when none waits; guarded by mu
+	wake   chan struct{}     // closed to have the waiting claims try again; nil until one waits again; guarded by mu
 	closed bool              // guarded by mu
 
 	partition func(id string) int // see InPartitions; nil: topics have one partition; guarded by mu

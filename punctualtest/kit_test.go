@@ -237,7 +237,7 @@ func TestStoreClosedByTheTest(t *testing.T) {
 	}
 }
 
-// Each method of the kit fails the test when it should, and says why.
+// The methods of the kit fail the test when they should, and say why.
 func TestFailures(t *testing.T) {
 	tests := map[string]struct {
 		do   func(k *punctualtest.Kit)

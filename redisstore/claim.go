@@ -19,10 +19,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Claim leases due messages; see punctual.Store. It sends a partition one script, and another one only when that can find
-// something. When ctx ends, Claim still takes in the answer to a script that was sent, so that no message is leased
-// without anybody knowing. Once Claim has found messages it waits for a further script only shortly, and what that script leases
-// later is given back.
+// Claim leases due messages; see punctual.Store. When ctx ends, Claim still takes in the answer to a script that was sent, so
+// that no message is leased without anybody knowing. Once Claim has found messages it waits for a further script only shortly, and
+// what that script leases later is given back.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	checked := c
 	if len(c.Topics) > 1 && s.waits.waiter.Knows(c.Topics) { // checked before, and to check many again takes longer than to compare them

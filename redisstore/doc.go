@@ -17,8 +17,8 @@
 // less than was asked for, pushes are refused with ErrDurability and all other calls go on. A server that comes back empty ends
 // the store with ErrStoreFailed.
 //
-// An answer that is lost is asked for again without doing anything twice. When no copy of a call gets an answer, the error is
-// ErrIndeterminate: repeat the call with the same ID.
+// An answer that is lost is asked for again without doing anything twice. When no copy of a call that changes something gets an
+// answer, the error is ErrIndeterminate: repeat the call with the same ID.
 package redisstore
 
 // What follows is for those who change the package.
@@ -43,12 +43,13 @@ package redisstore
 // Because a notification may get lost, the next due times of each partition that a claim waits for are read once a second,
 // those of many partitions in one pipeline. A claim returns the first messages that come.
 //
-// Nodes of a cluster are asked side by side. A node that has not answered for a second is sent nothing but small reads, which test
-// it, until it answers again, and keeps no call to other nodes waiting (internal/wait/nodes.go, internal/route/chunks.go).
+// Pushes, settlements, amendments and claims that wait ask the nodes of a cluster side by side. When a node has not answered for a
+// second, small reads test it, these calls send it nothing until it answers again, and those that ask other nodes as well do not
+// wait for it (internal/wait/nodes.go, internal/route/chunks.go).
 //
 // # When something breaks
 //
-// When the answer to a call is lost, the call is sent again, and a record keeps it from being carried out twice. A copy that
+// When the answer to a change is lost, the call is sent again, and a record keeps it from being carried out twice. A copy that
 // arrives after the deadline of the call changes no message (internal/route/call.go). When no copy gets an answer the error is
 // ErrIndeterminate. A command that Redis refused is tried again a few times when that may help, and then fails with a definite
 // error (internal/errkind has the table).

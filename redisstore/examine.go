@@ -9,8 +9,9 @@ import (
 )
 
 // Examine reports what a store on this client would stand on, without opening one; see
-// punctual.Examiner. Of the options Prefix, Durability and Replicas count. It is for stores that
-// refuse to open; an open store has a method of the same name.
+// punctual.Examiner. Of the options Prefix, Durability and Replicas count, and options that Open would
+// refuse are an error. It is for stores that refuse to open; an open store has a method of the same
+// name.
 func Examine(ctx context.Context, client redis.UniversalClient, o *Options) ([]punctual.Finding, error) {
 	s, err := newStore(client, o)
 	if err != nil {

@@ -122,7 +122,7 @@ func newFinishedLister(s *Store, p keys.Partition, q *punctual.FinishedQuery, af
 	l.high = min(l.high, clock.Never)
 	switch {
 	case q.After == "":
-	case q.Descending && after.ID == "": // the place stands before all records of its time
+	case q.Descending && after.ID == "": // in this order the place stands behind all records of its time
 		l.high = min(l.high, after.Until-1)
 	case q.Descending:
 		l.high = min(l.high, after.Until)

@@ -21,7 +21,8 @@ import (
 // companions. An ID with another home is not reached, nor is a topic of another family.
 //
 // A script that finds the topic of a follow-up missing changes nothing for that settlement. Unless the settlement is refused because
-// of another follow-up, the store then makes the topic and sends the settlement again. So a settlement that is refused makes no topic.
+// of another follow-up, the store then makes the topic and sends the settlement again. So a settlement that this script refuses makes
+// no topic.
 
 // Reaches reports whether a follow-up is within reach of a settlement; see storekit.Reacher. The answer comes from what this
 // process knows of the topic, so after a deletion the settlement itself may be answered otherwise.
@@ -88,8 +89,8 @@ func (s *Store) newFollowing(ctx context.Context, ss []punctual.Settlement, item
 	return f, left, err
 }
 
-// prepareAll prepares settlements, and returns those that are to be sent. In a call with a key an error ends the whole call, because
-// otherwise a copy of the call might have other items in its scripts, and so other records.
+// prepareAll prepares settlements, and returns those that are to be sent. In a call with a key an error of one is the error of all,
+// because otherwise a copy of the call might have other items in its scripts, and so other records.
 func (f *following) prepareAll(ctx context.Context, items []int, results []error) ([]int, error) {
 	left := items[:0]
 	for _, i := range items {

@@ -208,7 +208,7 @@ type lister struct {
 	after     place    // of the last that was read
 	ahead     []listed // read and not yet on the page
 	most      int      // how many messages a script reads at most
-	share     int      // among how many listers that number is divided, and the bytes that a script reads
+	share     int      // among how many listers script.Items and script.Bytes are divided
 	begun     bool     // a script was sent
 	ended     bool     // there are no more to read
 
@@ -231,7 +231,7 @@ type listed struct {
 
 // earliest returns the lister whose next message comes first, or nil if none has any. open is the one that has come
 // the least far and may have more to read, nil if there is none. Each script lowers looks by the number of messages that it
-// may read; a list by reason reads no more when looks is used up.
+// may read; a list by reason reads no more when looks is used up, except that each lister reads at least once.
 func earliest(ctx context.Context, lists []*lister, looks *int) (first, open *lister, err error) {
 	for _, l := range lists {
 		for len(l.ahead) == 0 && !l.ended && (!l.begun || l.reason == 0 || *looks > 0) {
@@ -251,8 +251,8 @@ func earliest(ctx context.Context, lists []*lister, looks *int) (first, open *li
 	return first, open, nil
 }
 
-// leastShare and leastShareBytes are how many messages a script lists at least, and how many bytes of
-// them, however many partitions there are.
+// leastShare and leastShareBytes are the least share of a script, in messages and in bytes, however many
+// partitions there are.
 const (
 	leastShare      = 16
 	leastShareBytes = 64 << 10
@@ -305,8 +305,8 @@ func (s *Store) partitions(ctx context.Context, topic string) ([]keys.Partition,
 	return s.topics.Partitions(topic, l), nil
 }
 
-// stats counts the messages of one topic, or returns ErrNotFound. It counts again if a partition has another
-// version of the settings than was known.
+// stats counts the messages of one topic, or returns ErrNotFound. If a partition has another version of the
+// settings than was known, stats looks the topic up, and counts again if the topic has another version.
 func (s *Store) stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	for l := s.topics.Known(topic); ; {
 		out := punctual.TopicStats{Topic: topic, Settings: l.Settings()}

@@ -13,9 +13,10 @@ import (
 )
 
 // A call with a key of its caller's (storekit.Request) may be sent again, also through another Store over the same server. Each
-// script of the call leaves a record, unless it is a claim that has leased nothing, and a copy of the script finds that record. The
-// record of a call without a key stands under the caller, which is a slot of this Store, and has the number of the call. With a key
-// the record stands under the key, and has the sum of the call's content.
+// script of the call leaves a record, unless it has decided nothing, like a claim that has leased nothing or a push that met another
+// version of the settings. A copy of the script finds that record. The record of a call without a key stands under the caller, which
+// is a slot of this Store, and has the number of the call. With a key the record stands under the key, and has the sum of the call's
+// content.
 
 // keyed is a call with a key.
 type keyed struct {
@@ -23,8 +24,8 @@ type keyed struct {
 	sum storekit.Sum
 }
 
-// Repeats implements storekit.Repeater: for a minute a copy of a call is answered as the first one was, whichever Store over
-// the same server it is sent to.
+// Repeats implements storekit.Repeater: answers are kept for a minute, and a copy of a call gets the answer through any Store over
+// the same server.
 func (s *Store) Repeats() time.Duration { return script.RecordWindow * time.Millisecond }
 
 // keyOf returns the key of a call with the sum of its content, or nil if the call has no key.
@@ -69,7 +70,7 @@ func fieldOf(key string, items []int) []byte {
 	return sum[:16]
 }
 
-// keyedClaims are the claims with a key that are under way in this process, one for each key.
+// keyedClaims are the claims with a key that are under way in a Store, one for each key.
 type keyedClaims struct {
 	mu sync.Mutex
 	of map[string]*keyedClaim // guarded by mu: by key

@@ -95,8 +95,8 @@ func delivery(topic string, token int64, id, message, state string) (punctual.De
 	return punctual.Delivery{Message: m.In(topic, id), Token: token, Failures: m.Failures}, nil
 }
 
-// furtherTime is how long, in ms, a claim that has found messages waits for a further script, or for messages to be given back: far
-// longer than a script takes, and far shorter than most leases.
+// furtherTime is how long, in ms, a scan that has found messages waits for a further script, and any claim that has found some for
+// others to be given back: far longer than a script takes, and far shorter than most leases.
 const furtherTime int64 = 500
 
 // expired reports whether a lease has ended, by the store's clock.

@@ -50,7 +50,8 @@ const purgeRounds = 16
 
 // purge removes the selected messages of a partition. Each script goes on after the last message removed, so that the purge
 // ends even if others push faster. A purge of all live messages makes another round until the first script of a round finds them
-// all, because a message may have been claimed meanwhile and released to a place that the purge had passed.
+// all, or until purgeRounds is reached, because a message may have been claimed meanwhile and released to a place that the purge had
+// passed.
 func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (total int64, err error) {
 	var after place
 	for rounds := 1; ; {
@@ -89,7 +90,7 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 }
 
 // deletion is a DeleteTopic on its way. It empties partition 0 last. Until then a partition that was emptied refuses
-// pushes, so that nothing is stored in a topic that is being deleted. If nobody goes on with the deletion, the topic can be used
+// pushes, so that no message is stored behind the deletion and left over. If nobody goes on with the deletion, the topic can be used
 // again (topics.Registry.Supersede). When partition 0 is empty the topic is gone, and the next one of its name begins with a higher
 // version.
 type deletion struct {

@@ -25,7 +25,7 @@ type routing struct {
 	// pack makes the arguments of the script for some messages.
 	pack func(c *chunk) []any
 	// ask runs a script for some messages in a partition, and returns the version found there. take takes in
-	// the answer, and marks the messages that are answered as done.
+	// the answer, and marks the messages as done that need no other round whatever that version is.
 	ask func(ctx context.Context, c *chunk, args []any) (version int64, take func() error, err error)
 	// refuse gives a message its error, in a call of which other messages were answered.
 	refuse func(i int, err error)

@@ -82,7 +82,7 @@ func unknown(results []error, items []int) error {
 	return nil
 }
 
-// settleWave sends settlements that may be sent side by side. Those that were too much for their script are sent again. The loop
+// settleWave sends settlements that may be sent side by side. Those that their script has left are sent again. The loop
 // ends, because a script decides at least its first settlement, unless a topic has to be looked up; the method again does that before
 // the next round. After an error the items without an answer have it in results; answered reports whether others have one.
 func (s *Store) settleWave(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed, f *following) (answered bool, err error) {
@@ -182,8 +182,8 @@ func keysOf(ps []keys.Partition) (all []any) {
 	return all
 }
 
-// settleBytes returns what a settlement counts against the limit of a script. An ack counts no state, because it writes none, and
-// settle.lua itself bounds how many bytes of states it reads for acks.
+// settleBytes returns what a settlement counts against the limit of a script. An ack counts no state, because it writes none. Where an
+// ack needs the state, settle.lua itself bounds how many bytes of states it reads.
 func settleBytes(x *punctual.Settlement) int {
 	n := thenBytes(x)
 	if x.Verb != punctual.SettleAck {
@@ -232,7 +232,7 @@ func onlyAcks(ss []punctual.Settlement, items []int) bool {
 	return true
 }
 
-// packAcks packs acks for settle.lua: once for each run of acks with the same token, with the IDs of the run.
+// packAcks packs acks for settle.lua: for each run of acks with the same token that token, and the number and the IDs of these acks.
 func packAcks(ss []punctual.Settlement, items []int) []byte {
 	size, runs := record.PackedBytes, 0
 	for n, i := range items {

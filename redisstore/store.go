@@ -34,11 +34,11 @@ type Options struct {
 	// The server is checked every 30 s while the store is open. While it does not give the class, pushes are refused with
 	// ErrDurability; all else goes on.
 	Durability punctual.Durability
-	// Replicas is how many replicas have to have synced a change to their disks before the call
-	// returns, with Durability punctual.Replicated. Default 1. A failover surely loses nothing only
-	// if Replicas is the number of all replicas that may become the primary.
+	// Replicas is how many replicas have to have synced a change, other than a claim or a settlement,
+	// to their disks before the call returns, with Durability punctual.Replicated. Default 1. A failover
+	// surely loses no such change only if Replicas is the number of all replicas that may become the primary.
 	Replicas int
-	// ReplicaTimeout is how long a change waits for the replicas. After that the call returns
+	// ReplicaTimeout is how long such a change waits for the replicas. After that the call returns
 	// ErrIndeterminate: the change is stored, but less durably than was asked for. Default 2 s; never more than
 	// three quarters of the client's ReadTimeout, which would end the waiting otherwise.
 	ReplicaTimeout time.Duration
@@ -48,7 +48,8 @@ type Options struct {
 	// OwnClient lets Close close the client, too.
 	OwnClient bool
 	// Partitions is into how many parts a topic is divided that comes into being through this
-	// store, unless its first settings say otherwise. Default 1, at most punctual.MaxPartitions.
+	// store, unless its first settings say otherwise. Default 1, at most punctual.MaxPartitions. A
+	// companion gets as many partitions as its topic.
 	Partitions int
 	// MustExist makes Open return ErrNotFound, and write nothing, where there is no store with
 	// this Prefix.
@@ -210,7 +211,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	})
 }
 
-// Durability returns the class that the server gave at the last check.
+// Durability returns the class that the server gave at the last check that could tell.
 func (s *Store) Durability() punctual.Durability { return s.health.Durability() }
 
 // Abilities returns what the store can do: the follow-ups of a settlement reach its topic and the other topics of that family, in
@@ -241,11 +242,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// writeClockTimeout bounds how long Close tries to write the clock to a server that does not answer.
+// writeClockTimeout bounds how long Close tries to write the clock. A try that is under way by then ends with the client's own
+// timeouts.
 const writeClockTimeout = 2 * time.Second
 
-// writeClock keeps the clock for the next process. When that fails, the next one begins with
-// the server's own time; the partitions keep clocks of their own.
+// writeClock keeps the clock for the next process. When that fails, the next one begins with the
+// time of the last regular check, or with the server's own time if that is later; the partitions keep
+// clocks of their own.
 func (s *Store) writeClock() {
 	ctx, end := context.WithTimeout(context.Background(), writeClockTimeout)
 	defer end()

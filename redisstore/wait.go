@@ -31,7 +31,7 @@ type waits struct {
 	listener *notify.Listener
 
 	mu       sync.Mutex
-	renewing map[string]bool // guarded by mu: topics that are being looked up; true for those to be looked up once more
+	renewing map[string]bool // guarded by mu: topics that are being looked up; true for those to be polled once more afterwards
 	busy     map[string]int  // guarded by mu: by node, how many topics are being looked up
 }
 
@@ -237,8 +237,8 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 		if c.Fake() {
 			return wait.Answer{Deliveries: ds, At: at, Final: final}
 		}
-		// The time is reckoned from what the server's clock says in this answer, not from what was expected of it: that clock
-		// may have been set back, and the clocks of a cluster differ.
+		// If the guess was ahead of the server's clock, the time is reckoned from what that clock says in this answer: it may
+		// have been set back, and the clocks of a cluster differ.
 		if got.next != clock.Never && guess >= (got.now+1)*1000 {
 			at = c.Now() + (got.next-got.now)*1000
 		}

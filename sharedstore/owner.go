@@ -44,8 +44,8 @@ func (s *Store) open(ctx context.Context) error {
 	}
 }
 
-// pause is how long a call waits after an attempt to become the owner, before it tries again. Between its attempts Open waits for pause at
-// first and on average twice as long each time, up to lastPause.
+// pause is how long a call waits after an attempt to become the owner, before it tries again. Between its attempts Open waits on average
+// for pause at first and twice as long each time, up to lastPause.
 const (
 	pause     = 10 * time.Millisecond
 	lastPause = 80 * time.Millisecond
@@ -100,7 +100,7 @@ func (s *Store) takeOver() error {
 	return nil
 }
 
-// Owner reports whether this process owns the directory.
+// Owner reports whether this process owns the directory, or did when the store was closed.
 func (s *Store) Owner() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,8 +28,7 @@ func TestShortOwners(t *testing.T) {
 				t.Errorf("program %d does not get in: %v", i, err)
 				return
 			}
-			// An owner may end after it has stored the message and before it answers. The push then is an ErrIndeterminate, and is sent again
-			// with its ID.
+			// A push that meets the end of an owner may get no answer. It then is an ErrIndeterminate, and is sent again with its ID.
 			m := []punctual.NewMessage{{Topic: "t", ID: fmt.Sprint("m", i)}}
 			rs, err := s.Push(t.Context(), m)
 			for errors.Is(err, punctual.ErrIndeterminate) && t.Context().Err() == nil {

@@ -56,7 +56,7 @@ const drainTime = 5 * time.Second
 
 // letNobodyElseIn removes the socket, and returns when every connection that was made before has been accepted, at the latest after
 // drainTime. Without this wait the end of the server would cut off a connection that is not accepted yet, and the process that has sent
-// a request through it would not learn whether the request was carried out.
+// a request through it would not learn whether the request was carried out. If the socket is not there any more, there is no wait.
 func letNobodyElseIn(path string) error {
 	last := path + ".end"
 	if err := os.Rename(path, last); err != nil {

@@ -4,16 +4,17 @@
 // a unix socket in the directory (share.go), and the other processes of the same user call the store through that socket. So any
 // number of processes can push, claim and inspect at the same time, with the promises of the embedded store.
 //
-// When the owner closes the store or dies, one of the other processes becomes the owner with its next call (owner.go), and the rest
-// call the store through the socket of that owner. So a program can be restarted without a gap: the new process opens the directory
-// while the old one still runs.
+// When the owner closes the store or dies, one of the other processes becomes the owner with its next call, or with one under way
+// (owner.go), and the rest call the store through the socket of that owner. So a program can be restarted without a gap: the new
+// process opens the directory while the old one still runs.
 //
 //   - A call that had not reached the owner before the owner ended is carried out by the next owner.
 //   - A call that an owner has begun when it closes the store gets its answer, if the answer takes no longer than drainTime. A claim
 //     that waits goes on at the next owner.
 //   - A call that changes something, and that was sent to an owner that was killed, fails with ErrIndeterminate. Claims and settlements are
-//     repeated at the next owner instead. They fail with ErrIndeterminate if no owner answers them or the next one refuses them, as with
-//     ErrLeaseLost. Messages and leases survive as those of diskstore do.
+//     repeated at the next owner instead. They fail with ErrIndeterminate if no owner answers them, or if the next one refuses the
+//     whole call or, with ErrLeaseLost, a settlement. A claim that ends with its context or with Close returns the error of that
+//     instead. Messages and leases survive as those of diskstore do.
 package sharedstore
 
 import (
@@ -70,7 +71,8 @@ type Store struct {
 
 // Open opens the store in a directory, and creates the store if there is none. This process becomes the owner of the directory unless
 // another process is the owner. Errors: those of diskstore.Open, and those of remotestore.Open except ErrUnreachable. ErrLocked means
-// that the owner does not share the directory, or that other processes were the owner all the time.
+// that the owner does not share the directory, or that other processes were the owner all the time. If ctx ends meanwhile, the error has both
+// its error and ErrLocked.
 func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
 	s := &Store{turn: make(chan struct{}, 1)}
 	if o != nil {
@@ -99,9 +101,10 @@ func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// Close ends waiting claims, waits for all calls under way, and gives the directory up if this process owns it. Calls under way in the
-// owner get their answers. In another process Close ends them: they return ErrClosed, and a call that changes something, other than a
-// claim, returns ErrIndeterminate as well if an owner may have carried it out. A second Close returns ErrClosed.
+// Close ends waiting claims, waits for all calls under way, and gives the directory up if this process owns it. In the owner a change whose
+// transaction has begun gets its answer. A change that still waits for its turn, and a read that takes long, such as a check or a backup, get
+// ErrClosed. In another process Close ends all calls: they return ErrClosed, and a call that changes something, other than a claim, returns
+// ErrIndeterminate as well if an owner may have carried it out. A second Close returns ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -142,7 +145,7 @@ func (s *Store) reporter() (punctual.ConsumerReporter, error) {
 	return s.shared, nil
 }
 
-// full has the methods of Store that a diskstore.Store and a remotestore.Store both have.
+// full has methods of Store that a diskstore.Store and a remotestore.Store both have. The code reaches some others with punctual.As.
 type full interface {
 	punctual.Store
 	punctual.Inspector

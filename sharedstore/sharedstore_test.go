@@ -202,7 +202,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestManyUseIt: three stores push and a fourth one claims, while one owner after the other ends. Each message is handled once.
+// TestManyUseIt: three stores push and a fourth one claims. Each of the three, of which the first is the owner, ends when it is done. Each message is handled once.
 func TestManyUseIt(t *testing.T) {
 	dir := t.TempDir()
 	const n = 300

@@ -34,7 +34,7 @@ var ErrNever = errors.New("no time ever matches")
 
 // An Error says what is wrong with an expression, and where.
 type Error struct {
-	// Spec is the text as given.
+	// Spec is the text as given, or its beginning if the text is too long.
 	Spec string
 	// Field names the part that is wrong: "minute" for instance. It is empty when the whole is meant.
 	Field string

@@ -30,8 +30,8 @@ var (
 
 // field is one field that was read.
 type field struct {
-	// open fields begin with * or are ?. If one of the two day fields is open, a day has to match both of them, otherwise
-	// one of them.
+	// open fields begin with * or are ?. If one of the two day fields is open, or the day of week begins with +, a day has to
+	// match both of them, otherwise one of them.
 	open  bool
 	items []item
 }
@@ -190,7 +190,8 @@ func (p *parser) item(w word, l limit) (item, error) {
 	return i, nil
 }
 
-// backwards says how to write a range that runs over the end, like 22-2 of the hours.
+// backwards says how to write a range whose first value is greater than its last: as two ranges, such as 22-23,0-2 for 22-2 of the hours,
+// and for years the other way round.
 func backwards(i item, l limit) string {
 	if l.name == years.name {
 		return fmt.Sprintf("write %d-%d", i.to, i.from)

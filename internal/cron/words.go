@@ -319,7 +319,7 @@ func has(n int) string {
 	return "have"
 }
 
-// duration says a duration without units that are zero: 1h30m.
+// duration says a duration without the minutes and seconds at its end that are zero: 1h30m.
 func duration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

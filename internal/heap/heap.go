@@ -19,7 +19,8 @@ func (o Order[T]) Push(q *[]T, x T) {
 // Fix moves an item of the queue to its place, after what orders it has changed.
 func (o Order[T]) Fix(q []T, x T) { o.put(q, *o.Place(x), x) }
 
-// Remove takes an item out of the queue. When the queue fills less than a quarter of its slice, Remove gives memory back.
+// Remove takes an item out of the queue. When the queue fills less than a quarter of a slice with room for more than 64 items,
+// Remove gives memory back.
 func (o Order[T]) Remove(q *[]T, x T) {
 	var none T
 	left, last := (*q)[:len(*q)-1], (*q)[len(*q)-1]

@@ -66,8 +66,8 @@ type Step struct {
 	Store []int64
 	// Cancel, if not 0, is the occurrence to cancel before that.
 	Cancel int64
-	// Missed and Skipped are how many times were left out, and Left the latest of them, at most 10. Accounts has all of them,
-	// added up by the reason.
+	// Missed and Skipped are how many times were left out, and Left those of them that were left out last, at most 10. Accounts
+	// has all of them, added up by the reason.
 	Missed, Skipped int64
 	Left            []Left
 	Accounts        []Account
@@ -156,7 +156,8 @@ func (s *step) take(at int64) bool {
 func (s *step) finish(complete bool) {
 	r := s.record
 	if s.missed != 0 {
-		// One occurrence makes up for all the times that were missed: the latest of them, unless a later time is stored anyway.
+		// One occurrence makes up for all the times that were missed: the latest of them, unless a later time is stored anyway or
+		// waits for the next step.
 		if complete && len(s.Store) == 0 {
 			s.Store = []int64{s.missed}
 		} else {
@@ -174,8 +175,8 @@ func (s *step) finish(complete bool) {
 	r.State.Left = last(append(r.State.Left, s.Left...))
 }
 
-// overlap leaves out the times that come while an occurrence before them is not finished. Those that this step stores are not
-// finished either when the next one of them comes.
+// overlap leaves out times of Store as Definition.Overlap says. An occurrence that this step stores counts as not finished when the
+// next one of them comes.
 func (s *step) overlap() {
 	r := s.record
 	if len(s.Store) == 0 || r.Overlap == OverlapAllow {

@@ -59,7 +59,7 @@ func (r *Record) Redefine(d Definition, now int64, zones *cron.Zones) (changed b
 		mark = t.Behind(mark.At) // in another zone the offset of the former one means nothing
 	}
 	from := t.Behind(now)
-	if mark.At >= now { // the clock has been set back since the latest time that is decided
+	if mark.At >= now { // the latest time that is decided is now, or the clock has been set back since
 		from = mark
 	}
 	next := t.Next(from)
@@ -105,8 +105,8 @@ func (r *Record) Pause(by, note string, now int64) {
 }
 
 // Resume ends the pause, and returns whether there was one. The times that came meanwhile count as skipped, unless catchUp is
-// set: then they count as missed, so that Definition.Missed says what becomes of them. Occurrences before now do not count for
-// MaxDead any more.
+// set: then those later than Grace count as missed, so that Definition.Missed says what becomes of them. Occurrences up to now do
+// not count for MaxDead any more.
 func (r *Record) Resume(catchUp bool, now int64) bool {
 	if r.State.Paused == nil {
 		return false

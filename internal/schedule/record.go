@@ -95,7 +95,7 @@ type Definition struct {
 
 // SetBody sets the body of the occurrences. The body is kept as text where it is UTF-8 and the text is not longer in JSON
 // than base64, which takes four bytes for three. A quotation mark and a backslash take two bytes in JSON, and a control
-// character counts as six, the most that it takes.
+// character counts as six, the most that it takes. That JSON escapes U+2028 and U+2029 is not counted.
 func (d *Definition) SetBody(body []byte) {
 	d.Text, d.Base64 = "", nil
 	more := 0

@@ -298,7 +298,7 @@ func pauses(b *bench) {
 	b.configure(b.group("mail"), punctual.SettingsPatch{DeliveryPaused: ptr(true)})
 	b.push("a")
 	b.duties()
-	// A topic that is not paused shows that the duties are done meanwhile.
+	// A topic that is not paused, with duties of its own, shows that there was time for a copy meanwhile.
 	other := newBench(b.T, b.store, b.topic+"-other")
 	other.groups("billing")
 	other.duties()

@@ -23,7 +23,7 @@ import (
 )
 
 // Processes that do duties and are killed. A child process that is to be killed at a stage does them over a wrapper of the store, which
-// tells the parent process when the stage has come, and goes no further.
+// tells the parent process when the stage has come. The call at which that happens goes no further.
 
 // stage is the moment at which a process is killed, and what has to be true then.
 type stage struct {
@@ -118,7 +118,7 @@ func stages() []stage {
 	}
 }
 
-// Opener opens the store that an address says, and has it closed at the end of the test.
+// Opener opens the store that an address says. The caller closes the store, unless its process is killed.
 type Opener func(t *testing.T, address string) punctual.Store
 
 // RunKilled kills processes that do duties of a store, at each stage and then at random, and checks that each copy and each follow-up is
@@ -226,7 +226,7 @@ func runChild(t *testing.T, c ledger.Child, open Opener) {
 	select {} // until it is killed
 }
 
-// stopping is a wrapper of a store whose Settle or Push never returns once the stage has come.
+// stopping is a wrapper of a store in which a call of Settle or Push that comes to the stage never returns.
 type stopping struct {
 	Store   punctual.Store
 	stage   stage

@@ -209,8 +209,8 @@ func judgeTicks(b *bench, journal string, rounds int) {
 type ticksTold struct {
 	schedules        map[string]*ledger.Occurrences
 	deliveries, puts int
-	// inHand has the ticks that were leased to a process when it was killed, by the name of the schedule and the end of the
-	// lease.
+	// inHand has the ticks whose lease of a killed process had not ended when the next process looked for them, by the name of the
+	// schedule and the end of the lease.
 	inHand map[string]bool
 }
 

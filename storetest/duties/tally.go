@@ -41,7 +41,8 @@ func (t *tally) pushing(id string)    { t.note(id, func(*fate) {}) }
 func (t *tally) pushed(id string)     { t.note(id, func(f *fate) { f.pushed = true }) }
 func (t *tally) cancelling(id string) { t.note(id, func(f *fate) { f.maybe = true }) }
 
-// cancelled takes the answer of a cancel. ErrNotFound says that the message was copied already, so its copies are there.
+// cancelled takes the answer of a cancel. ErrNotFound says that the message was copied already, so its copies are there, unless its push
+// was not answered.
 func (t *tally) cancelled(id string, err error) {
 	t.note(id, func(f *fate) {
 		switch {

@@ -281,7 +281,7 @@ func (l *Ledger) agree() {
 }
 
 // agreeOn compares what the IDs of a settlement say, and reports whether a state was dropped. It removes the links of the settlement
-// when all IDs agree or contradict each other, and when an ID says nothing of it any more.
+// when all IDs agree or contradict each other, when an ID says nothing of it any more, and when the settlement is crowded.
 func (l *Ledger) agreeOn(g int64, x *group) (dropped bool) {
 	if x.crowded {
 		l.forgetLink(g, x)

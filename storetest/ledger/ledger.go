@@ -17,7 +17,8 @@ import (
 
 // The ledger judges tests that take a store through faults. It knows nothing of any store. It
 // reads the lines that callers wrote down, one before each call and one after it, and is told of
-// crashes (End, PowerCut, ServerKilled). From these it says which promise was broken. Audit alone asks the store itself, too.
+// crashes (End, PowerCut, ServerKilled). From these it says which promise was broken. Audit and
+// ReadRecords alone ask the store itself, too.
 //
 // For each message ID the ledger keeps the set of states in which the ID may be. A call maps a state to
 // the states that may follow, by the contract of the root package. An answer keeps the states

@@ -475,7 +475,7 @@ func bodyOf(life string, size int) []byte {
 	return b
 }
 
-// content notes the name in body and headers, their sizes and checksums, and what is wrong with them.
+// content notes the name in body and headers, the size of the body, a checksum of the headers, and what is wrong with them.
 func (f *Fact) content(body []byte, headers map[string]string) {
 	f.Size = len(body)
 	f.Life = headers[nameHeader]

@@ -88,7 +88,7 @@ func (c Child) Say(what byte) {
 	}
 }
 
-// What a child says to its parent.
+// What a child of any package says to its parent. Some packages have further words of their own.
 const (
 	// Opening is said before the store is opened.
 	Opening byte = 'o'

@@ -98,8 +98,8 @@ func newPair(open func(storekit.Clock) punctual.Store) *pair {
 	return p
 }
 
-// differences carries out every operation in one situation on both stores. It returns a text for each operation in which
-// they differ, and an error when a situation could not be brought about.
+// differences carries out every operation in one situation on both stores. It returns a text for each operation, and
+// for each topic as a whole, in which they differ, and an error when a situation could not be brought about.
 func (p *pair) differences(set setting, at situation) ([]string, error) {
 	var together []operation
 	var groups [][]operation
@@ -171,7 +171,7 @@ func transitions(store punctual.Store, clock *storekit.ManualClock, set setting,
 	if _, err := inspector.DeleteTopic(context.Background(), s.topic); err != nil {
 		return nil, fmt.Errorf("deleting the topic of a situation: %w", err)
 	}
-	clock.Advance(24 * time.Hour) // so that nothing of this situation is due, leased or kept in the next one
+	clock.Advance(24 * time.Hour) // so that no lease and no retention lasts into the next situation, even if the deletion has left something
 	var texts []string
 	for _, m := range s.messages {
 		texts = append(texts, m.text.String())

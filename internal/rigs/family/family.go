@@ -13,7 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Store is a store over another one, which itself reaches all topics. Store refuses follow-ups beyond a family with ErrUnsupported.
+// Store is a store over another one, which itself reaches all topics. Store refuses follow-ups in another family or another
+// partition with ErrUnsupported.
 // All methods are safe for concurrent use.
 type Store struct {
 	store punctual.Store

@@ -1,4 +1,4 @@
-// Package processrig starts processes for tests that end with the test binary, also when that is killed.
+// Package processrig starts processes for tests that on Linux end with the test binary, also when that is killed.
 package processrig
 
 import (
@@ -23,7 +23,7 @@ func Start(cmd *exec.Cmd, signal syscall.Signal) (done <-chan struct{}, err erro
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // an error says only that a signal ended the command, as it is meant to
+			_ = cmd.Wait() // an error says only how the command ended, which is mostly by a signal, as it is meant to
 		}
 	}()
 	return ended, <-started

@@ -235,7 +235,7 @@ func (f *Fault) Happened() []Event {
 	return slices.Clone(f.events)
 }
 
-// End has the fault be done to no further request. Connections that Freeze has forgotten stay forgotten.
+// End has the fault be done to no further request. A count goes on, and connections that Freeze has forgotten stay forgotten.
 func (f *Fault) End() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,7 +28,7 @@ type Clock struct {
 
 	mu       sync.Mutex
 	bound    int64              // guarded by mu: the latest time that an answer had, in ms
-	readings map[string]reading // guarded by mu: by server, for those that have answered lately; by "" what Correct took in
+	readings map[string]reading // guarded by mu: by server, for those that have answered lately; by "" also what Correct took in
 }
 
 // reading is what the clock of a server probably said at a moment.

@@ -68,14 +68,14 @@ func (h *Health) Close() {
 	h.work.Wait()
 }
 
-// Durability returns the class that the servers gave at the last check.
+// Durability returns the class that the servers gave at the last check that could tell.
 func (h *Health) Durability() punctual.Durability {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.durability
 }
 
-// checkEvery is the time between two checks of the server, and checkTimeout bounds how long a check takes.
+// checkEvery is the time between two checks of the server. A check that has taken checkTimeout sends no further command.
 const (
 	checkEvery   = 30 * time.Second
 	checkTimeout = 10 * time.Second
@@ -285,7 +285,7 @@ func (h *Health) Refusal() error {
 }
 
 // checkServer asks every primary and returns the class that they give together. It returns an error if a primary does not answer, if
-// one is unfit (the error names the setting), or if their clocks are too far apart.
+// one is unfit, or if their clocks are too far apart.
 func (h *Health) checkServer(ctx context.Context) (durabilityClass, error) {
 	found, err := primaries(ctx, h.client)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 	OldestReplicated = "7.2.0"
 )
 
-// primary is what a server that takes writes has answered about itself.
+// primary is what the server, or a primary of a cluster, has answered about itself.
 type primary struct {
 	addr   string            // as the client knows it
 	info   map[string]string // of INFO

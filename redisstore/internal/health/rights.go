@@ -32,8 +32,8 @@ func (l lacking) err() error {
 		strings.Join(l.needed, " "), punctual.ErrUnsupported)
 }
 
-// lackingRights finds out which rights this user lacks, by trying commands on each primary and a subscription, which changes
-// nothing. The rights that it returns are sorted.
+// lackingRights finds out which rights this user lacks, but for the right to subscribe, by trying commands on each primary, which
+// changes nothing. The rights that it returns are sorted.
 func (h *Health) lackingRights(ctx context.Context) (lacking, error) {
 	var mu sync.Mutex
 	var l lacking

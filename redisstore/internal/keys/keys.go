@@ -36,7 +36,7 @@ func New(prefix string) (Names, error) {
 // Store returns the key of the hash that belongs to the whole store: its format, epoch and clock.
 func (n Names) Store() string { return n.Prefix + "store" }
 
-// Topics returns the key of the sorted set with the names of all topics, and perhaps of some that were deleted.
+// Topics returns the key of the sorted set with the names of all topics, and perhaps of some that are not there.
 func (n Names) Topics() string { return n.Prefix + "topics" }
 
 // Partition is a part of a topic. All its keys are in one hash slot. The keys of the partition with the same number of each

@@ -22,8 +22,8 @@ import (
 const PingEvery = 3 * time.Second
 
 // The pause before a new connection doubles from reconnectPause to reconnectMost. It begins with reconnectPause again after a
-// connection that has worked for longer than reconnectMost. So a server that comes back is noticed within reconnectMost. Meanwhile
-// waiting claims poll once a second.
+// connection that has worked for longer than reconnectMost. So a server that is back waits for the next attempt at most
+// reconnectMost. Meanwhile waiting claims poll once a second.
 const (
 	reconnectPause = 100 * time.Millisecond
 	reconnectMost  = 5 * time.Second
@@ -41,8 +41,8 @@ type Receiver interface {
 type Options struct {
 	Receiver Receiver
 	Logger   *slog.Logger
-	// Sender names the store in the notifications that its own scripts publish. The Listener skips these, because the store has
-	// their content from the answers of the scripts.
+	// Sender names the store in the notifications that its own scripts publish. The Listener skips these, because the store
+	// itself tells its claims what its scripts have changed.
 	Sender string
 	// PingEvery is the time between two PINGs: the constant PingEvery, unless a test needs another time.
 	PingEvery time.Duration

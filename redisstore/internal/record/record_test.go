@@ -130,8 +130,8 @@ func TestFinished(t *testing.T) {
 	}
 }
 
-// P13: a message or a state that is cut off is damage, and so are a message of a version that there is not and a state with an
-// unknown reason.
+// P13: a message that is cut off before its body is damage, and so are a state that is cut off, a message of a version that there is
+// not and a state with an unknown reason.
 func TestDamage(t *testing.T) {
 	headers := map[string]string{"name": "value"}
 	message, state := pushed(&punctual.NewMessage{Headers: headers}, 1, 2), stateOf(0, 0, 1, 2)

@@ -13,17 +13,17 @@ import (
 )
 
 // A call whose answer is lost is sent again, with the same number and deadline. lua/call.lua keeps the last answer that each
-// caller got, and carries a call out once. So a broken connection or a failover costs time, but the caller learns the
-// outcome as long as one copy gets an answer. A copy that arrives after the deadline, by the store's clock, changes nothing but
-// the clock of its partition. A copy of a call that its caller has given up may still arrive before the deadline: unanswered.go
+// caller got to a call that changed something, and carries a call out once. So a broken connection or a failover costs time, but
+// the caller learns the outcome as long as one copy gets an answer. A copy that arrives after the deadline, by the store's clock,
+// changes no message and no setting. A copy of a call that its caller has given up may still arrive before the deadline: unanswered.go
 // has it refused, so that it cannot undo a later call of the same store.
 
-// CallTime is how far ahead the deadline of a call is, in ms, unless the context ends before. Until the deadline copies of
-// the call may take effect.
+// CallTime is how far ahead the deadline of a call is, in ms, unless the context, or the time of the request that it carries, ends
+// before. Until the deadline copies of the call may take effect.
 const CallTime = 15_000
 
 // recorded runs a Recorded script. A call may be refused as late although it is new, because this process has guessed the
-// server's clock wrong. Then recorded sends it with a new deadline, if certainly no copy was carried out, Tries times at most.
+// server's clock wrong. Then recorded sends it with a new deadline, if certainly no copy was carried out, in all Tries times at most.
 func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partition, beside []any, k *script.Key, args []any) (*script.Answer, error) {
 	c := r.slots.begin()
 	defer r.slots.end(c)

@@ -76,7 +76,7 @@ type Work struct {
 	Run func(late func())
 }
 
-// worksAtOnce is how many works of one call a node does at a time, each the queue of a partition or the question for a topic.
+// worksAtOnce is how many works of one call a node does at a time.
 const worksAtOnce = 16
 
 // FanOut does the works, those of several nodes side by side. With one node it returns when all works are done. With several it
@@ -120,7 +120,7 @@ func (r *Router) FanOut(all []Work) {
 }
 
 // Each calls ask for each topic, some at once, and returns the answers and the errors. Such a call of ask counts as a work of the
-// node that serves the topic's partition 0, so a topic has an error when that node is late.
+// node that serves the topic's partition 0, so where several nodes are asked a topic has an error when its node is late.
 func Each[T any](ctx context.Context, r *Router, topics []string, ask func(topic string) (T, error)) (map[string]T, map[string]error) {
 	var mu sync.Mutex
 	answers, errs := make(map[string]T), make(map[string]error) // guarded by mu until this returns

@@ -26,7 +26,7 @@ type Options struct {
 	Clock *clock.Clock
 	// Sender names the store in the records of its calls.
 	Sender string
-	// Replicas is how many replicas have to have a change on disk before a call returns; 0 waits for none.
+	// Replicas is how many replicas must have on disk what a script that awaits replicas has changed; 0 waits for none.
 	Replicas int
 	// ReplicaTimeout is for how long a change waits for the replicas; 0 stands for the default, 2 s.
 	ReplicaTimeout time.Duration

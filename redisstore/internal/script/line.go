@@ -14,7 +14,7 @@ type Header struct {
 
 // Flags of a header.
 const (
-	flagAgain   = 1 // the call was sent before
+	flagAgain   = 1 // the call was sent before, or may have been
 	flagGeneral = 2 // no fast path
 )
 

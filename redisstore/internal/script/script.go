@@ -1,5 +1,5 @@
 // Package script has the Lua scripts of a store. It says for each script whether it may be sent twice and whether it awaits
-// replicas, packs what the scripts are given, and reads their answers. It has no state.
+// replicas, packs the header that most scripts are given, and reads the values in their answers. It has no state.
 package script
 
 import (
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Items and Bytes bound what one script is given; longer calls are several scripts. The server does nothing else while it runs a
-// script, so a script should end within 5 ms.
+// Items and Bytes bound what one script is given, though one item alone may have more bytes; longer calls are several scripts. The
+// server does nothing else while it runs a script, so a script should end within 5 ms.
 const (
 	Items = 200
 	Bytes = 512 << 10

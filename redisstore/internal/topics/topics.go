@@ -44,7 +44,7 @@ type Options struct {
 	Clock  *clock.Clock
 	Route  *route.Router
 	Logger *slog.Logger
-	// Partitions is how many partitions a new topic gets unless its first settings say otherwise.
+	// Partitions is how many partitions a new topic gets that is no companion, unless its first settings say otherwise.
 	Partitions int
 	// Adopted is called with each layout of a topic that was read or made; changed says that it has another version than the one that
 	// was known before.
@@ -62,9 +62,9 @@ type Registry struct {
 	deleted int                // guarded by mu: how many of these topics do not exist any more
 }
 
-// mostDeleted is the number of deleted topics, at most, of which a Registry remembers the last version. A claim that waits for a
-// deleted topic whose version is not remembered has the topic's settings read with each poll, during the day for which the
-// partitions keep the version.
+// mostDeleted is the number of deleted topics, at most, of which a Registry remembers the last version. If none were remembered, a
+// claim that waits for a deleted topic would have the topic's settings read with each poll, during the day for which the partitions
+// keep the version.
 const mostDeleted = 1000
 
 // New returns a Registry that knows of no topic.
@@ -374,7 +374,7 @@ func (r *Registry) Deleted(ctx context.Context, topic string, l *Layout) error {
 	return err
 }
 
-// All returns the names of all topics, sorted, and perhaps some that were deleted.
+// All returns the names of all topics, sorted, and perhaps some of topics that are not there.
 func (r *Registry) All(ctx context.Context) ([]string, error) {
 	a, err := r.names(ctx, "list", "", 0)
 	if err != nil {

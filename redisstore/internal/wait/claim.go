@@ -52,8 +52,8 @@ type ask struct {
 // it begins further attempts for 10 ms only, because the lease of that message runs, and waits for the answers until LateAfter
 // has passed since the first message. When nothing has come until the time of the request, Claim returns nothing, or why a
 // partition could not be polled. It also returns when ctx ends, and with the error closed when closing is closed, which happens
-// when the store closes. In each of these cases it first waits for the answers to its attempts, but not for those of nodes that
-// are late.
+// when the store closes. In each of these cases it first waits for the answers to its attempts, but not for those that others have
+// overtaken or whose nodes are late.
 func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, closed error) ([]punctual.Delivery, error) {
 	w.start.Do(func() { w.work.Go(w.poll) })
 	c := &claim{Request: r, ctx: context.WithoutCancel(ctx), result: make(chan result, 1), first: make(chan struct{}, 1)}
@@ -114,7 +114,8 @@ func (w *Waiter) join(c *claim) {
 
 // serve lets a claim ask ready partitions of its topics, in the order of the topics. A partition in which at most one message is
 // due, as far as is known, is asked for one, and the claim goes on with the next partition. Any other partition is asked for as
-// many as the claim may still have, so that later topics are asked only when the answer has left some. Called with mu held.
+// many as the claim may still have, so that without PerTopic later topics are asked only when the answer has left some. Called with
+// mu held.
 func (w *Waiter) serve(c *claim) {
 	now := w.clock.Now()
 	for w.mayAsk(c, now) {
@@ -246,7 +247,8 @@ func (w *Waiter) nodeLate(a *ask) {
 	w.letGo(a)
 }
 
-// letGo has a claim wait for the answer of an attempt no longer. The claim asks other partitions, or returns. Called with mu held.
+// letGo has a claim wait for the answer of an attempt no longer. The claim may then ask other partitions, or return. Called with mu
+// held.
 func (w *Waiter) letGo(a *ask) {
 	if a.claim.dropped(a) {
 		w.serve(a.claim)

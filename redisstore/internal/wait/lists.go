@@ -6,8 +6,8 @@ import (
 )
 
 // A claim may name 1000 topics (punctual.MaxClaimTopics). To go through them for each claim would take longer than all else, so
-// claims wait in wait lists. There is one wait list for each list of topics. It stays when its claims have returned, and the next
-// claim of the same topics in the same order finds it. When a topic gets a ready partition, or one that is not polled, the bit of
+// claims wait in wait lists. There is one wait list for each list of topics. It stays for a while when its claims have returned, and the
+// next claim of the same topics in the same order finds it. When a topic gets a ready partition, or one that is not polled, the bit of
 // the topic is set in each wait list that has the topic.
 
 // idleLists is how many wait lists are kept in which no claim waits.
@@ -24,8 +24,8 @@ type waitList struct {
 	idleSince int64    // when the last claim returned; counts only while no claim waits
 	// ready has the topics with a partition that waits for a claim to ask.
 	ready indexSet
-	// unpolled has the topics with a partition that is not polled, because nobody waited for it or its last poll failed. The next
-	// claim that joins has these polled.
+	// unpolled has the topics that may have a partition that is not polled, because nobody waited for it or its last poll failed.
+	// The next claim that joins has such partitions polled.
 	unpolled indexSet
 }
 

@@ -31,7 +31,7 @@ type Prober interface {
 	Reload()
 }
 
-// Nodes knows which nodes of a cluster do not answer, so that calls do not ask such a node until it answers again.
+// Nodes knows which nodes of a cluster do not answer, so that a call can leave out such a node until it answers again.
 // All methods are safe for concurrent use.
 type Nodes struct {
 	prober  Prober
@@ -41,7 +41,7 @@ type Nodes struct {
 
 	mu      sync.Mutex
 	closed  bool                     // guarded by mu: no test begins any more
-	failing map[string]chan struct{} // guarded by mu: by node that fails; closed when the node answers
+	failing map[string]chan struct{} // guarded by mu: by node that fails; closed when the node fails no more
 }
 
 // NewNodes returns Nodes for which a call is late when the node has not answered after LateAfter plus slack.
@@ -52,7 +52,7 @@ func NewNodes(p Prober, slack time.Duration) *Nodes {
 // Failing reports whether a node has not answered for too long.
 func (n *Nodes) Failing(node string) bool { return n.Recovered(node) != nil }
 
-// Recovered returns a channel that is closed when a failing node answers again, or nil for a node that does not fail.
+// Recovered returns a channel that is closed when a failing node counts as failing no more, or nil for a node that does not fail.
 func (n *Nodes) Recovered(node string) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()

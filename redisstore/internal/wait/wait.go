@@ -109,8 +109,8 @@ type Request struct {
 	Lease    time.Duration
 	Until    int64 // by Clock
 	// Alone keeps the claim from getting what attempts of other claims have leased, and its own messages from going to others.
-	// Such a claim makes one attempt at a time, and none once it has found something. A claim with a key (storekit.Request) is
-	// alone, because there is one record of what that key has leased in a partition.
+	// Such a claim makes no attempt while it waits for another one, and none once it has found something. A claim with a key
+	// (storekit.Request) is alone, because there is one record of what that key has leased in a partition.
 	Alone bool
 }
 

@@ -1,7 +1,7 @@
 -- What scripts that change messages or settings share, after start.lua. A caller that got no answer sends the call
 -- again, and the call is still carried out only once: the first copy leaves a record of its answer, which the other
--- copies get. A copy that arrives after the deadline of the call changes nothing but the clock in g, so that no record need
--- be kept for longer than that.
+-- copies get. A copy that arrives after the deadline of the call changes no message and no setting, so that the record of a caller
+-- need not be kept for longer than that.
 --
 -- KEYS  9 r  hash: what calls were answered, in windows: 'window' -> its number; caller -> number of the call
 --       (double) and its answer (msgpack), in the window of its deadline. Two hashes take turns.

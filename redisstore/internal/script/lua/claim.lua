@@ -47,9 +47,10 @@ local function answered_to(record)
   redis.pcall('HSET', kept_in, field, content .. cmsgpack.pack(record))
 end
 
--- answer_again answers a copy of a claim with all messages that the claim leased and that still have its lease. It returns
--- none if the leases have run out on the way (P3). With a key, or after the deadline, another caller may have got the
--- messages and work on them. Otherwise no caller has them, unless one has extended their leases, so they are given back.
+-- answer_again answers a copy of a claim with all messages that the claim leased and that still have its lease, but for compact
+-- leases that were extended. It returns none if the leases have run out on the way (P3). With a key, or after the deadline, another
+-- caller may have got the messages and work on them. Otherwise no caller has them, unless one has extended their leases, so they are
+-- given back.
 local function answer_again()
   local ids = ids_again()
   local known, messages, still = states(ids), {}, {}

@@ -1,7 +1,7 @@
 -- The fast path of a claim that finds nothing due, as most do. It follows start.lua and comes before all else, which halves
 -- what such a claim costs the server. KEYS, ARGV and reply are those of claim.lua.
 --
--- A claim that was sent before takes the general path, because it has to leave a record. In a topic that nobody pushes to,
+-- A claim that was sent before takes the general path, because it has to leave a record. In a topic in which nothing changes,
 -- claims alone delete what is past its retention. So with tidy a claim takes the general path, which sweeps. tidy is true in one
 -- ms of 256; where the topic has a retention or a duplicate window, it is also true in one ms of 16, and when the caller asks
 -- for it.

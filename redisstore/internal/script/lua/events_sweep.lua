@@ -12,7 +12,7 @@ if events then
   end
 
   -- sweep drops the first waiting messages of the companion, up to the first one that a claim would not drop, and SWEEP at most.
-  -- Where the companion keeps finished records, of which this script has no keys, claims alone drop messages.
+  -- Where the companion keeps finished records or has kept some, of which this script has no keys, claims alone drop messages.
   function events.sweep()
     if events.keeps_finished then return end
     local over, n = {}, 1 -- most often the first one is not over, and there is nothing more to read

@@ -1,6 +1,6 @@
 -- The fast path of settle.lua, for a call that only acks, without follow-ups, under compact leases that have not run out, in a
--- topic that does not tell of acks. Otherwise it writes nothing, and settle.lua goes on. KEYS, ARGV and reply are those of
--- settle.lua.
+-- topic that does not tell of acks and has not stopped keeping finished records. Otherwise it writes nothing, and settle.lua goes on.
+-- KEYS, ARGV and reply are those of settle.lua.
 if kept then
   for k, p in ipairs(follow_topics or {}) do kept[3 + 2 * k] = p.version end -- the caller needs the present versions
   return kept

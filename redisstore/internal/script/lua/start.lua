@@ -29,7 +29,7 @@
 -- The formats are drawn in docs/format-redis.md.
 --
 -- Redis does not undo the writes of a script that fails midway. So each script reads all that may be
--- missing, damaged or of a wrong type before its first write.
+-- missing, damaged or of a wrong type before its first write. Only push_fast.lua takes its first write back if t is of a wrong type.
 --
 -- Nearly every call runs this file. What only some scripts need follows the fast paths, which return before it.
 
@@ -103,7 +103,7 @@ end
 -- make_room lets a script go on although the server is out of memory: the server refuses a command that adds something unless the
 -- script has called one that removes before, even if nothing was removed. So make_room must come before the first write of a script
 -- that has to succeed on a full server, such as a claim, a settlement or a cancel. Scripts that store messages or make topics do not
--- call make_room, so that a full server refuses them.
+-- call make_room before they do so, so that a full server refuses them.
 local function make_room() call('HDEL', G, '-') end
 
 -- lease_token returns the token of a compact lease and the time at which the lease began. Both are in its score, which is
