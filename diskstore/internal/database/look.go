@@ -10,12 +10,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
 // To find a message by its ID costs several times what a change of the message costs, because the place of an ID is anywhere
-// on disk. So a call looks its IDs up before it waits for the write lock, on all processors, and beside other calls. With
+// on disk. So a call looks its IDs up before it waits for the write lock, on all processors, in their order, and beside other calls. With
 // the lock held it looks an ID up again only if a transaction may have changed that ID since.
 //
 // What the transactions have changed is known by a table of a fixed size: each ID has an entry by its hash, with the number of the
@@ -73,6 +72,7 @@ type Look struct {
 // Looks are those of one call, in the order of its asks. Close must be called.
 type Looks struct {
 	db    *DB
+	asks  []Ask // nil when LookUp has returned
 	each  []Look
 	bytes atomic.Int64 // how many bytes the records take
 }
@@ -93,85 +93,111 @@ func (l *Looks) Close() {
 }
 
 // LookUp looks IDs up. It needs no lock.
+//
+// It finds the places of all IDs first, in the order of the IDs, and then reads the records that are asked for in the order of their
+// places, because a search that begins near the last one finds most of its way in the caches of the processor (order.go).
 func (db *DB) LookUp(asks []Ask) (*Looks, error) {
-	l := &Looks{db: db, each: make([]Look, len(asks))}
-	order := inOrder(asks)
+	l := &Looks{db: db, asks: asks, each: make([]Look, len(asks))}
+	err := sideBySide(inOrder(asks), l.find)
+	if err == nil {
+		err = sideBySide(l.toRead(), l.read)
+	}
+	l.asks = nil
+	if err != nil {
+		l.Close()
+		if db.state.HasFailed() { // perhaps because of damage that this look has found
+			return nil, db.state.Failure()
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// sideBySide calls f with stretches of all, from a goroutine for each processor, and returns the first error.
+func sideBySide(all []ordered, f func(stretch []ordered) error) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	work := func() {
 		for failed.Load() == nil {
 			end := int(next.Add(lookShare))
 			from := end - lookShare
-			if from >= len(order) {
+			if from >= len(all) {
 				return
 			}
-			if err := l.share(asks, order[from:min(end, len(order))]); err != nil {
+			if err := f(all[from:min(end, len(all))]); err != nil {
 				failed.CompareAndSwap(nil, &err)
 			}
 		}
 	}
 	var others sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), (len(order)+lookShare-1)/lookShare) - 1 {
+	for range min(runtime.GOMAXPROCS(0), (len(all)+lookShare-1)/lookShare) - 1 {
 		others.Go(work)
 	}
 	work()
 	others.Wait()
 	if err := failed.Load(); err != nil {
-		l.Close()
-		if db.state.HasFailed() { // perhaps because of damage that this look has found
-			return nil, db.state.Failure()
-		}
-		return nil, *err
-	}
-	return l, nil
-}
-
-// share looks up the IDs of some of the asks.
-func (l *Looks) share(asks []Ask, which []ordered) (err error) {
-	r := lookReader{db: l.db, seen: l.db.applied.Load()}
-	defer func() { err = l.db.state.ReadError("look an ID up", errors.Join(err, r.close())) }()
-	for _, o := range which {
-		a := &asks[o.at]
-		k := Look{topic: a.Topic, seen: r.seen}
-		if a.New {
-			err = r.lookNew(a, &k)
-		} else {
-			err = l.lookOld(a, &k)
-		}
-		if err != nil {
-			return err
-		}
-		l.each[o.at] = k
+		return *err
 	}
 	return nil
 }
 
-// lookOld finds the place of an ID that is probably there, and its record if that is asked for.
-func (l *Looks) lookOld(a *Ask, k *Look) (err error) {
-	v, err := l.db.get(idKey(keyID, a.Topic.num, a.ID))
-	if err != nil || v == nil {
-		return err
+// find finds the places of the IDs of some asks, and of new IDs whether they are remembered.
+func (l *Looks) find(which []ordered) (err error) {
+	seen := l.db.applied.Load()
+	old, new := lookReader{db: l.db}, lookReader{db: l.db, lastFilters: true}
+	defer func() {
+		err = l.db.state.ReadError("look an ID up", errors.Join(err, old.close(), new.close()))
+	}()
+	for _, o := range which {
+		a, k := &l.asks[o.at], &l.each[o.at]
+		*k = Look{topic: a.Topic, seen: seen}
+		if a.New {
+			err = new.lookNew(a, k)
+		} else {
+			err = old.lookOld(a, k)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if k.place, err = parsePlace(v); err != nil {
-		return err
+	return nil
+}
+
+// toRead returns the asks whose records are to be read, in the order of the places of these.
+func (l *Looks) toRead() (all []ordered) {
+	for i := range l.asks {
+		a, k := &l.asks[i], &l.each[i]
+		if !a.New && !k.place.Nowhere() && (a.Record || a.RecordIfRemembers && k.place.Remembers) {
+			all = append(all, newOrdered(posKey(k.place.Order, a.Topic.num, k.place.At), i))
+		}
 	}
-	if a.Record || a.RecordIfRemembers && k.place.Remembers {
-		k.record, err = l.record(posKey(k.place.Order, a.Topic.num, k.place.At))
+	order(all, func(int, int) int { return 0 })
+	return all
+}
+
+// read reads the records of some asks. A record that was moved since its place was found stays nil, and its look does not hold.
+func (l *Looks) read(which []ordered) (err error) {
+	r := lookReader{db: l.db}
+	defer func() { err = l.db.state.ReadError("look an ID up", errors.Join(err, r.close())) }()
+	for _, o := range which {
+		a, k := &l.asks[o.at], &l.each[o.at]
+		v, err := r.value(posKey(k.place.Order, a.Topic.num, k.place.At))
+		if err != nil {
+			return err
+		}
+		if k.record, err = l.record(v); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // record reads a record. It returns nil if the records that were read ahead take too much memory already, or if the message was moved
 // or deleted since its place was read.
-func (l *Looks) record(key []byte) (r *record.Record, err error) {
-	v, closer, err := l.db.kv.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
+func (l *Looks) record(v []byte) (r *record.Record, err error) {
+	if v == nil {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errkind.JoinClose(err, closer) }()
 	n := int64(len(v))
 	l.bytes.Add(n)
 	if l.db.ahead.Add(n) > lookBytes {
@@ -182,12 +208,24 @@ func (l *Looks) record(key []byte) (r *record.Record, err error) {
 	return record.Decode(append(make([]byte, 0, n), v...))
 }
 
-// lookReader looks up IDs that are probably not there. Its iterator asks the filters of all levels, also those of the last
-// one. A Get does not ask those, and would read a block of the last level for each ID.
+// lookReader reads keys by one iterator, because a Get makes an iterator of each table anew, and the searches of an iterator for keys in
+// order begin where the last one ended. An iterator asks the filters of the tables, those of the last level only with lastFilters: that is
+// for IDs that are probably not there, which would otherwise cost a block of the last level each. A lookReader sees the database as it was
+// when it read first.
 type lookReader struct {
-	db   *DB
-	seen uint64
-	it   *pebble.Iterator // nil until it is needed
+	db          *DB
+	lastFilters bool
+	it          *pebble.Iterator // nil until it is needed
+}
+
+// lookOld finds the place of an ID that is probably there.
+func (r *lookReader) lookOld(a *Ask, k *Look) error {
+	v, err := r.value(idKey(keyID, a.Topic.num, a.ID))
+	if err != nil || v == nil {
+		return err
+	}
+	k.place, err = parsePlace(v)
+	return err
 }
 
 func (r *lookReader) lookNew(a *Ask, k *Look) error {
@@ -216,7 +254,7 @@ func (r *lookReader) lookNew(a *Ask, k *Look) error {
 // value reads a key; nil if it is not there. The value is valid until the next call.
 func (r *lookReader) value(key []byte) (v []byte, err error) {
 	if r.it == nil {
-		if r.it, err = r.db.kv.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
+		if r.it, err = r.db.kv.NewIter(&pebble.IterOptions{UseL6Filters: r.lastFilters}); err != nil {
 			return nil, err
 		}
 	}

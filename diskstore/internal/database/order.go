@@ -12,8 +12,8 @@ import (
 
 // The engine searches its buffer for the place of each write. Most of what a search costs is memory that no cache of the processor
 // has. Writes in the order of their keys take nearly the same way one after the other, and find the memory of the way in the caches.
-// So a large transaction puts its writes in order before it hands them to the engine, and a push looks its IDs up in order, too.
-// docs/decisions/0108 has what that is worth.
+// So a large transaction puts its writes in order before it hands them to the engine, and a call looks its IDs up in order, too.
+// docs/decisions/0108 and 0110 have what that is worth.
 
 const (
 	// manyWrites is how many writes a transaction has at least to be put in order. Of fewer writes hardly two are near each other, so
@@ -52,26 +52,17 @@ func order(all []ordered, rest func(i, j int) int) {
 	})
 }
 
-// inOrder returns which of the asks have a topic: in the order of their topics and IDs if all IDs are new, as they come if none is,
-// because cancels became slower in order.
+// inOrder returns the asks that have a topic, in the order of their topics and IDs.
 func inOrder(asks []Ask) []ordered {
 	all := make([]ordered, 0, len(asks))
-	anyNew := false
 	var key []byte
 	for i, a := range asks {
-		switch {
-		case a.Topic == nil:
-		case a.New:
-			anyNew = true
+		if a.Topic != nil {
 			key = append(binary.BigEndian.AppendUint32(key[:0], a.Topic.num), a.ID...)
 			all = append(all, newOrdered(key, i))
-		default:
-			all = append(all, ordered{at: i})
 		}
 	}
-	if anyNew {
-		order(all, func(i, j int) int { return cmp.Compare(asks[i].ID, asks[j].ID) })
-	}
+	order(all, func(i, j int) int { return cmp.Compare(asks[i].ID, asks[j].ID) })
 	return all
 }
 
