@@ -45,30 +45,49 @@ func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.De
 }
 
 // claimDue leases what is due, up to c.Max. An error after the first lease ends the claim early, and stillHeld says what is returned.
+//
+// A claim that waits reads from the scan starts. One that does not wait has to find all that is due, whoever has put it there a moment ago,
+// so it reads whole topics. While there is a backlog it first reads from the scan starts: as long as that fills the claim, a held snapshot
+// does not make each claim dearer than the last one. A Worker claims in this way ahead of its free slots.
 func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	topics, err := s.dueTopics(ctx, c)
-	if err != nil {
-		return nil, err
-	}
 	found := []punctual.Delivery{}
 	room := int64(claimBytes)
 	begun := time.Now()
-	var broke error // after the first lease
-	for _, topic := range topics {
-		left := c.Max - len(found)
-		if c.PerTopic > 0 {
-			left = min(left, c.PerTopic-countOf(found, topic))
-		}
-		ds, full, err := s.claimTopic(ctx, c, topic, left, &room)
-		found = append(found, ds...)
-		if err != nil && len(found) == 0 {
+	if c.Wait > 0 || s.waits.fresh(c.Topics) {
+		full, err := s.claimFrom(ctx, c, true, &found, &room)
+		switch {
+		case err != nil && len(found) == 0:
 			return nil, err
-		}
-		if broke = err; err != nil || full || len(found) == c.Max {
-			break
+		case err != nil || full || len(found) == c.Max || c.Wait > 0:
+			return s.stillHeld(ctx, found, begun, err)
 		}
 	}
-	return s.stillHeld(ctx, found, begun, broke)
+	_, err := s.claimFrom(ctx, c, false, &found, &room)
+	if err != nil && len(found) == 0 {
+		return nil, err
+	}
+	return s.stillHeld(ctx, found, begun, err)
+}
+
+// claimFrom leases what is due until found has c.Max deliveries, from the scan starts of the topics on or over the whole topics. It stops
+// early and returns full when the claim has no room for the next message.
+func (s *Store) claimFrom(ctx context.Context, c punctual.Claim, fromScanStart bool, found *[]punctual.Delivery, room *int64) (full bool, err error) {
+	topics, err := s.dueTopics(ctx, c, fromScanStart)
+	if err != nil {
+		return false, err
+	}
+	for _, topic := range topics {
+		left := c.Max - len(*found)
+		if c.PerTopic > 0 {
+			left = min(left, c.PerTopic-countOf(*found, topic))
+		}
+		ds, full, err := s.claimTopic(ctx, c, topic, fromScanStart, left, room)
+		*found = append(*found, ds...)
+		if err != nil || full || len(*found) == c.Max {
+			return full, err
+		}
+	}
+	return false, nil
 }
 
 // countOf returns how many of ds are of the topic. A claim that names a topic twice may hold messages of it already when it comes
@@ -84,11 +103,11 @@ func countOf(ds []punctual.Delivery, topic string) (n int) {
 
 // dueTopics returns those of several topics that have something due, in the order given. A single topic is returned unread, because
 // claim.sql finds out by itself whether it has something due.
-func (s *Store) dueTopics(ctx context.Context, c punctual.Claim) ([]string, error) {
+func (s *Store) dueTopics(ctx context.Context, c punctual.Claim, fromScanStart bool) ([]string, error) {
 	if len(c.Topics) == 1 {
 		return c.Topics, nil
 	}
-	now, next, err := s.nextDue(ctx, s.waits.beginRead(c.Topics, c.Wait > 0))
+	now, next, err := s.nextDue(ctx, s.waits.beginRead(c.Topics, fromScanStart))
 	if err != nil {
 		return nil, err
 	}
@@ -135,10 +154,10 @@ func nextDueOf(next *int64, micros int64) int64 {
 
 // claimTopic leases up to n messages of a topic, and subtracts their bytes from room. It stops early and returns full when the claim has no
 // room for the next message.
-func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, n int, room *int64) (found []punctual.Delivery, full bool, err error) {
+func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, fromScanStart bool, n int, room *int64) (found []punctual.Delivery, full bool, err error) {
 	for n > 0 {
 		limit := min(n, partItems)
-		got, err := s.claimSome(ctx, c, topic, limit, *room)
+		got, err := s.claimSome(ctx, c, topic, fromScanStart, limit, *room)
 		if err != nil {
 			return found, false, err
 		}
@@ -172,14 +191,14 @@ type claimed struct {
 
 // claimSome runs claim.sql once, and ends what that has found undeliverable. A message that cannot be read keeps its lease until that runs
 // out, and is dead when its attempts are used up. So it holds up no other message.
-func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, limit int, room int64) (*claimed, error) {
+func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, fromScanStart bool, limit int, room int64) (*claimed, error) {
 	var length *int64
 	if c.Lease > 0 {
 		ms := storekit.CeilDuration(c.Lease)
 		length = &ms
 	}
 	var got *claimed
-	seen := s.waits.beginRead([]string{topic}, c.Wait > 0)[topic]
+	seen := s.waits.beginRead([]string{topic}, fromScanStart)[topic]
 	err := s.write(ctx, func() *step {
 		got = &claimed{}
 		e := s.epoch.Load()

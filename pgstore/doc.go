@@ -56,7 +56,8 @@ package pgstore
 // (notify.go). Notifications may be lost.
 //
 // A claim that waits, and a poll, begin at a scan start, before which this process knows of no message that a claim can find. So they
-// skip the index entries of finished messages, which stay as long as a snapshot needs them. Notice of something earlier sets the scan
+// skip the index entries of finished messages, which stay as long as a snapshot needs them. A claim without a wait does so, too, while
+// polls go on, and reads the whole topic only if that does not fill it. Notice of something earlier sets the scan
 // start back. So does the end of a transaction that more than one poll has seen in pg_locks, because it was open for longer than a
 // second. A whole scan, which is a poll that reads the topics from their beginning, finds the rest. Each poll is one while whole scans
 // take at most 100 ms. Slower ones rest, so that they take a tenth of the time, or half of it behind such a transaction.

@@ -139,6 +139,68 @@ func TestBeforeScanStart(t *testing.T) {
 	}
 }
 
+// A claim without a wait begins at the scan start as long as that fills the claim, so that a backlog is taken at the same cost however long a
+// snapshot is held. It misses nothing that is due: a claim that the scan start does not fill reads the whole topic, and polls go on.
+func TestScanStartOfABacklog(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	claimNow := func(n int) (ids []string) {
+		t.Helper()
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range ds {
+			ids = append(ids, d.ID)
+		}
+		return ids
+	}
+	// Somebody else puts a message before the scan start, and no notification of that arrives.
+	putEarly := func(id string) {
+		t.Helper()
+		start := scanStartOf(s)
+		due := time.Now().Add(-time.Hour)
+		if start <= due.UnixMilli() {
+			t.Fatalf("this test shows nothing: the scan start is %d", start)
+		}
+		other := openStore(t, newPool(t, shared), &Options{Schema: s.opt.Schema, NoListen: true, OwnPool: true})
+		if _, err := other.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: id, Due: due}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	backlog := func(n int) {
+		t.Helper()
+		ms := make([]punctual.NewMessage, n)
+		for i := range ms {
+			ms[i] = punctual.NewMessage{Topic: "orders"}
+		}
+		if _, err := s.Push(t.Context(), ms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finishOverdue(t, s, 10)
+	backlog(3)
+	putEarly("early")
+	if got := claimNow(2); len(got) != 2 || slices.Contains(got, "early") {
+		t.Errorf("a claim of 2 beside a backlog of 3 got %q; want it to begin at the scan start", got)
+	}
+	if got := claimNow(2); len(got) != 2 || !slices.Contains(got, "early") {
+		t.Errorf("a claim of 2 beside a backlog of 1 got %q; want the early message, too", got)
+	}
+	if got := claimNow(10); len(got) != 0 {
+		t.Errorf("claimed %q, want nothing", got)
+	}
+
+	finishOverdue(t, s, 10)
+	putEarly("found by a poll")
+	for claimed := []string(nil); !slices.Contains(claimed, "found by a poll"); claimed = claimNow(1) {
+		if len(claimed) > 1 {
+			t.Fatalf("claimed %q", claimed)
+		}
+		backlog(2) // so that the scan start always fills a claim of 1
+	}
+}
+
 // The scan start that follows from the answer of a claim is not behind a message that the claim has met and left. Nor is it in the last
 // moments, whose pushes may not be committed yet.
 func TestScanStartOfAnAnswer(t *testing.T) {

@@ -24,6 +24,9 @@ const (
 	// Later messages need no notification, because a poll finds them in time. Reading further would be waste: the index has mostly dead
 	// entries there, at the times at which the leases of finished messages would have ended.
 	scanAhead = 2 * time.Second
+	// backlogFor is for how long after a poll a claim without a wait may begin at a scan start, and for how long after such a claim polls
+	// go on although no claim waits, in ms.
+	backlogFor = 2 * pollEvery
 	// forgetAfter is for how long the process remembers a topic that no claim waits for, in ms.
 	forgetAfter = 60_000
 	// askAnew is how long one claim may take to read a topic until another claim is woken for it, in ms, because the first one's
@@ -142,9 +145,10 @@ type waited struct {
 	asked   int64     // when it was woken, in ms
 	vain    int       // how many woken claims in a row found nothing
 	wanted  int64     // when a claim last waited for the topic, in ms
+	claimed int64     // when a claim without a wait last began at the scan start, in ms
 
-	// scanStart is where claims that wait, and polls that are no whole scans, begin to read, in ms. As far as this process knows, no
-	// message that a claim can find is before it. See endRead.
+	// scanStart is where claims that wait or take from a backlog, and polls that are no whole scans, begin to read, in ms. As far as this
+	// process knows, no message that a claim can find is before it. See endRead.
 	scanStart int64
 }
 
@@ -331,6 +335,27 @@ func (w *waits) beginRead(topics []string, fromScanStart bool) map[string]readSt
 	return seen
 }
 
+// fresh reports whether a claim of topics that does not wait may begin at their scan starts: polls find what has come before these, as for
+// claims that wait. It has the polls go on for a while.
+func (w *waits) fresh(topics []string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.s.clock.guess() / 1000
+	if w.err != nil || w.polls == 0 || now >= w.polled+backlogFor {
+		return false
+	}
+	for _, name := range topics {
+		if t := w.topics[name]; t == nil || t.scanStart == noScanStart {
+			return false
+		}
+	}
+	for _, name := range topics {
+		w.topics[name].claimed = now
+	}
+	w.wakePoller()
+	return true
+}
+
 // endRead records the result of a reading: at is when a claim can next find something in the topic, and before scanStart the reading
 // has left nothing. What was noticed since the reading began stays.
 //
@@ -455,6 +480,8 @@ func (w *waits) pollDue() int64 {
 			default:
 				w.offer(t, now)
 			}
+		case now < t.claimed+backlogFor:
+			names = append(names, name)
 		case t.asking == nil && now > t.wanted+forgetAfter:
 			delete(w.topics, name)
 		}
