@@ -40,14 +40,11 @@ type lifeSystem interface {
 func (p *punctualOnPostgres) finish(ctx context.Context, n int) (int, time.Duration, error) {
 	wait := time.Second
 	if p.polls {
-		wait = 0
+		wait = time.Millisecond
 	}
 	began := time.Now()
 	ds, err := p.store.Claim(ctx, punctual.Claim{Topics: []string{topic}, Max: n, Wait: wait})
 	took := time.Since(began)
-	if err == nil && len(ds) == 0 && p.polls {
-		err = sleepUntil(ctx, time.Now().Add(time.Millisecond))
-	}
 	if err != nil || len(ds) == 0 {
 		return 0, took, err
 	}

@@ -104,7 +104,7 @@ type punctualOnPostgres struct {
 	store  *pgstore.Store
 	queue  *punctual.Queue
 	chosen bool
-	polls  bool // the claims of finish do not wait for a message to become due, so that their durations have no waiting in them
+	polls  bool // the claims of finish wait for a millisecond only, so that their durations have hardly any waiting in them
 }
 
 func (p *punctualOnPostgres) push(ctx context.Context, who int, ls []letter) error {

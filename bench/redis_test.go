@@ -302,6 +302,20 @@ func TestReportOfOnePart(t *testing.T) {
 	if r, ok := all[1].newest(both); !ok || r.machine.Run != "a" {
 		t.Errorf("for Redis the newest run is %+v", r)
 	}
+	// Scenarios that may be measured alone come from the newest run of each.
+	alone := []run{
+		{machine: Machine{Run: "a"}, results: []Result{{Scenario: "postgres-drain/64", Round: 1}, {Scenario: "postgres-held/river", Round: 1}, {Scenario: postgresSize, Round: 1}}},
+		{machine: Machine{Run: "b"}, results: []Result{{Scenario: postgresSize, Round: 2}, {Scenario: postgresSize, Round: 3}}},
+	}
+	r, ok := all[2].newest(alone)
+	if !ok || r.machine.Run != "a" || len(r.results) != 4 {
+		t.Errorf("for PostgreSQL the results are %+v", r.results)
+	}
+	for _, res := range r.results {
+		if res.Scenario == postgresSize && res.Round == 1 {
+			t.Error("an older round stands beside newer ones of the same scenario")
+		}
+	}
 }
 
 // heldSystem takes as long as takes says for each push, and keeps only the number of letters.

@@ -42,17 +42,24 @@ func onRedis(scenario string) bool { return strings.HasPrefix(scenario, "redis-"
 
 func onTopics(scenario string) bool { return scenario == topicsScenario }
 
-func onPostgres(scenario string) bool { return strings.HasPrefix(scenario, "postgres-") }
+func onPostgres(scenario string) bool {
+	return strings.HasPrefix(scenario, "postgres-") && !onPostgresAlone(scenario)
+}
+
+// onPostgresAlone is true for the scenarios that take minutes each: lives beside a held snapshot, and those of ten million messages.
+func onPostgresAlone(scenario string) bool {
+	return scenario == postgresSize || strings.HasPrefix(scenario, heldName(""))
+}
 
 func embedded(scenario string) bool {
-	return !onRedis(scenario) && !onTopics(scenario) && !onPostgres(scenario) && !onServer(scenario) && !onConsole(scenario) && !onFollow(scenario)
+	return !onRedis(scenario) && !onTopics(scenario) && !onPostgres(scenario) && !onPostgresAlone(scenario) && !onServer(scenario) && !onConsole(scenario) && !onFollow(scenario)
 }
 
 func parts() []part {
 	return []part{
 		{has: embedded, tables: tables, charts: charts},
 		{has: onRedis, alone: onTopics, tables: redisTables, charts: redisCharts},
-		{has: onPostgres, tables: postgresTables},
+		{has: onPostgres, alone: onPostgresAlone, tables: postgresTables},
 		{has: onServer, tables: serverTables},
 		{has: onConsole, tables: consoleTables},
 		{has: onFollow, tables: followTables},
@@ -60,12 +67,21 @@ func parts() []part {
 }
 
 // newest returns the newest run that has results of the part, with only these results. Results of scenarios for which alone is
-// true are added, from the newest run that has such results.
+// true are added, for each scenario from the newest run that has results of it.
 func (p part) newest(runs []run) (run, bool) {
 	r, found := newestWith(runs, p.has)
-	if p.alone != nil && found {
-		if other, there := newestWith(runs, p.alone); there {
-			r.results = append(r.results, other.results...)
+	if p.alone == nil || !found {
+		return r, found
+	}
+	taken := make(map[string]bool)
+	for _, other := range slices.Backward(runs) {
+		for _, res := range other.results {
+			if p.alone(res.Scenario) && !taken[res.Scenario] {
+				r.results = append(r.results, res)
+			}
+		}
+		for _, res := range other.results {
+			taken[res.Scenario] = true
 		}
 	}
 	return r, found
