@@ -52,8 +52,30 @@ func (p *punctualOnPostgres) finish(ctx context.Context, n int) (int, time.Durat
 	for i, d := range ds {
 		acks[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
 	}
-	answers, err := p.store.Settle(ctx, acks)
-	return len(ds), took, errors.Join(append(answers, err)...)
+	return len(ds), took, p.ack(ctx, acks)
+}
+
+// ack acks messages. As a Worker does, it tries those again whose rows another transaction holds: a claim that began before these were
+// leased may have locked them in passing, and the commit of that claim may take a second when the disk is slow.
+func (p *punctualOnPostgres) ack(ctx context.Context, acks []punctual.Settlement) error {
+	for {
+		answers, err := p.store.Settle(ctx, acks)
+		if err != nil {
+			return err
+		}
+		var held []punctual.Settlement
+		for i, answer := range answers {
+			if errors.Is(answer, punctual.ErrOverloaded) {
+				held = append(held, acks[i])
+			} else {
+				err = errors.Join(err, answer)
+			}
+		}
+		if acks = held; err != nil || len(acks) == 0 {
+			return err
+		}
+		p.heldAcks.Add(int64(len(acks)))
+	}
 }
 
 // finish deletes up to n due rows by one statement, which stands for both claim and ack.
@@ -292,6 +314,9 @@ func sizePostgres(ctx context.Context, e *env) error {
 		err = manyLives(ctx, e, sys.(lifeSystem), "held_", int64(max(1, e.sizes.PostgresLives/heldShare)))
 		if err == nil {
 			err = held.check(ctx)
+		}
+		if p, ok := sys.(*punctualOnPostgres); ok {
+			e.out.set("held_acks", float64(p.heldAcks.Load()))
 		}
 		return errors.Join(err, held.release(), expectPending(ctx, sys, 0))
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -89,7 +90,7 @@ func openPostgresSystem(ctx context.Context, name string, s *postgresServer) (po
 		if err != nil {
 			return nil, err
 		}
-		return &punctualOnPostgres{store, punctual.NewQueue(store, nil), name == sysChosen, false}, nil
+		return &punctualOnPostgres{store: store, queue: punctual.NewQueue(store, nil), chosen: name == sysChosen}, nil
 	case sysRows:
 		_, err := s.pool.Exec(ctx, `create table rows (id bigint generated always as identity primary key, due bigint not null, body bytea not null);
 			create index on rows (due)`)
@@ -104,7 +105,9 @@ type punctualOnPostgres struct {
 	store  *pgstore.Store
 	queue  *punctual.Queue
 	chosen bool
-	polls  bool // the claims of finish wait for a millisecond only, so that their durations have hardly any waiting in them
+	// heldAcks counts acks that were tried again, because another transaction held the message.
+	heldAcks atomic.Int64
+	polls    bool // the claims of finish wait for a millisecond only, so that their durations have hardly any waiting in them
 }
 
 func (p *punctualOnPostgres) push(ctx context.Context, who int, ls []letter) error {

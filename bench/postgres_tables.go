@@ -127,5 +127,6 @@ func postgresSizeTable(r run) string {
 		value("then with a snapshot held", "held_messages", func(v float64) string { return commas(int64(v)) }),
 		value("last tenth p50 ms", "held_last_claim_p50_ms", digits),
 		value("p99 ms", "held_last_claim_p99_ms", digits),
+		value("acks tried again, because another claim held the row", "held_acks", func(v float64) string { return commas(int64(v)) }),
 		othersColumn, roundsColumn)
 }
