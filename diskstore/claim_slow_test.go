@@ -49,11 +49,9 @@ func TestLapsedLeaseIsNotHandedOut(t *testing.T) {
 	}
 }
 
-// TestLapsedLeaseLeavesTheOneBefore: the attempt before the one that nobody saw is still counted after kill -9.
-func TestLapsedLeaseLeavesTheOneBefore(t *testing.T) {
-	k := newKillRig(t)
-	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
-	mustBeAttempt(t, claim(t, k, "o", 10), 1)
+// claimThatLapses makes a claim an hour later, whose lease runs out while the claim log is written.
+func claimThatLapses(t *testing.T, k *killRig) {
+	t.Helper()
 	k.clock.Advance(time.Hour)
 	var slow atomic.Bool
 	k.faults.set(func(_ int, op fsOp) error {
@@ -65,6 +63,14 @@ func TestLapsedLeaseLeavesTheOneBefore(t *testing.T) {
 	if ds := claim(t, k, "o", 10); len(ds) != 0 || !slow.Load() {
 		t.Fatalf("claimed %+v, slow %v; want nothing from a slow claim log", ds, slow.Load())
 	}
+}
+
+// TestLapsedLeaseLeavesTheOneBefore: the attempt before the one that nobody saw is still counted after kill -9.
+func TestLapsedLeaseLeavesTheOneBefore(t *testing.T) {
+	k := newKillRig(t)
+	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
+	mustBeAttempt(t, claim(t, k, "o", 10), 1)
+	claimThatLapses(t, k)
 	ds := claim(t, k.reopened(k.killed()), "o", 10)
 	mustBeAttempt(t, ds, 2)
 	if len(ds) == 1 && len(ds[0].Failures) != 1 {
@@ -79,17 +85,7 @@ func TestLapsedLeaseEndsTheOneBefore(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
 	first := claim(t, k, "o", 1)[0]
-	k.clock.Advance(time.Hour)
-	var slow atomic.Bool
-	k.faults.set(func(_ int, op fsOp) error {
-		if op.kind == "write" && strings.HasPrefix(op.name, "claims-") && slow.CompareAndSwap(false, true) {
-			k.clock.Advance(time.Minute)
-		}
-		return nil
-	})
-	if ds := claim(t, k, "o", 1); len(ds) != 0 || !slow.Load() {
-		t.Fatalf("claimed %+v, slow %v; want nothing from a slow claim log", ds, slow.Load())
-	}
+	claimThatLapses(t, k)
 	extend := settlement(first, punctual.SettleExtend)
 	extend[0].Delay = 3 * time.Hour
 	for _, s := range []*Store{k.Store, k.reopened(k.killed())} {

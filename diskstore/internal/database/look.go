@@ -99,8 +99,8 @@ func (l *Looks) Close() {
 func (db *DB) LookUp(asks []Ask) (*Looks, error) {
 	l := &Looks{db: db, asks: asks, each: make([]Look, len(asks))}
 	err := sideBySide(inOrder(asks), l.find)
-	if err == nil {
-		err = sideBySide(l.toRead(), l.read)
+	if records := l.toRead(); err == nil && len(records) > 0 {
+		err = sideBySide(records, l.read)
 	}
 	l.asks = nil
 	if err != nil {
@@ -115,6 +115,9 @@ func (db *DB) LookUp(asks []Ask) (*Looks, error) {
 
 // sideBySide calls f with stretches of all, from a goroutine for each processor, and returns the first error.
 func sideBySide(all []ordered, f func(stretch []ordered) error) error {
+	if len(all) <= lookShare {
+		return f(all)
+	}
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	work := func() {
