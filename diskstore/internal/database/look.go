@@ -113,7 +113,8 @@ func (db *DB) LookUp(asks []Ask) (*Looks, error) {
 	return l, nil
 }
 
-// sideBySide calls f with stretches of all, from a goroutine for each processor, and returns the first error.
+// sideBySide calls f with stretches of all, from a goroutine for each processor, and returns the first error. If there is one stretch only,
+// the caller alone does it.
 func sideBySide(all []ordered, f func(stretch []ordered) error) error {
 	if len(all) <= lookShare {
 		return f(all)
