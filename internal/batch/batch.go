@@ -1,5 +1,6 @@
 // Package batch turns concurrent single calls into calls of many items. No timer holds a call back: a lone call is sent at
-// once, and calls that arrive while a batch is under way form the next batch. A batch that takes longer than Config.Late is
+// once, and calls that arrive while a batch is under way form the next batch. Where many calls wait, a second batch goes beside
+// the first one (Config.Beside). A batch that takes longer than Config.Late is
 // overtaken: the calls that wait for it are sent without it, and each key of its items is isolated in a queue of its own. So
 // one slow key delays the calls of other keys by no more than Config.Late, except those that are in one batch with it.
 package batch
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,6 +36,10 @@ type Config[T, R any] struct {
 	MaxPending int64
 	// Late is how long a batch may take before the next batch is sent without waiting for it.
 	Late time.Duration
+	// Beside is how many calls must wait for one batch before they are sent beside it, as a second batch, and the least number of
+	// calls that such batches are divided into. So while one batch waits for a disk or a network, the next one is prepared. With 0
+	// there is never a second batch, except beside a late one.
+	Beside int
 	// Closed, Overloaded and Indeterminate are the errors that answers wrap: Closed after Close, Overloaded when
 	// MaxPending is reached, Indeterminate when it is unknown whether Run has carried out an item.
 	Closed, Overloaded, Indeterminate error
@@ -72,12 +78,15 @@ type Batcher[T, R any] struct {
 	idle chan struct{}
 }
 
-// callQueue is a linked list of the calls that wait for one another: it has at most one current batch at a time. While calls
-// wait in it, there is a current batch.
+// callQueue is a linked list of the calls that wait for one another: it has at most one current batch at a time, and main at most
+// two if Config.Beside allows it. While calls wait in it, there is a current batch; Config.Beside or more wait in main only while
+// there are two.
 type callQueue[T, R any] struct {
 	first, last *call[T, R]
-	// current is the batch that the waiting calls wait for.
-	current *batch[T, R]
+	// waiting is the number of calls in the list.
+	waiting int
+	// current has the batches that the waiting calls wait for, the oldest one first.
+	current []*batch[T, R]
 	// key is the key of all calls in the queue; empty in main, which has calls of many keys.
 	key string
 	// overtaken counts the overtaken batches under way that have items of the key.
@@ -99,8 +108,8 @@ type call[T, R any] struct {
 	done   chan struct{}
 }
 
-// batch is the calls that one Run carries out. queue, items and began do not change while the batch is the current one, so
-// setAlarm and overtake may read them with mu held. The other fields belong to the goroutine that carries the batch out, except
+// batch is the calls that one Run carries out. queue, calls, items and began do not change while the batch is a current one, so
+// share, setAlarm and overtake may read them with mu held. The other fields belong to the goroutine that carries the batch out, except
 // those that mu guards.
 type batch[T, R any] struct {
 	queue *callQueue[T, R]
@@ -166,8 +175,8 @@ func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	return answer, err
 }
 
-// enqueue appends item to its queue. If the queue has no current batch, enqueue also returns the batch that the caller has
-// to carry out.
+// enqueue appends item to its queue. If the item need not wait there, enqueue also returns the batch that the caller has to carry
+// out, which has the item.
 func (b *Batcher[T, R]) enqueue(item T) (*call[T, R], *batch[T, R], error) {
 	size := b.cfg.Size(item)
 	b.mu.Lock()
@@ -184,13 +193,34 @@ func (b *Batcher[T, R]) enqueue(item T) (*call[T, R], *batch[T, R], error) {
 	b.pending += size
 	q := b.queueOf(item)
 	q.append(c)
-	if q.current == nil {
+	if b.mayStart(q) {
 		return c, b.nextBatch(q), nil
 	}
 	if q == &b.main {
 		b.setAlarm()
 	}
 	return c, nil, nil
+}
+
+// mayStart reports whether calls wait in q that are to be sent now. The caller holds mu.
+func (b *Batcher[T, R]) mayStart(q *callQueue[T, R]) bool {
+	if q == &b.main && len(q.current) == 1 {
+		return b.cfg.Beside > 0 && q.waiting >= b.cfg.Beside
+	}
+	return len(q.current) == 0 && q.first != nil
+}
+
+// share returns how many calls the next batch of q may have: half of those that wait or are under way if there can be a second
+// batch, so that both are about as large. The caller holds mu.
+func (b *Batcher[T, R]) share(q *callQueue[T, R]) int {
+	if q != &b.main || b.cfg.Beside == 0 {
+		return b.cfg.MaxItems
+	}
+	all := q.waiting
+	for _, t := range q.current {
+		all += len(t.calls)
+	}
+	return min(b.cfg.MaxItems, max(b.cfg.Beside, (all+1)/2))
 }
 
 // queueOf returns the queue in which item has to wait. The caller holds mu.
@@ -228,12 +258,13 @@ func (b *Batcher[T, R]) withdraw(ctx context.Context, c *call[T, R]) error {
 	return fmt.Errorf("%s: %w", b.cfg.Op, contextError(ctx))
 }
 
-// nextBatch moves the first calls of q, which is not empty, into a batch that becomes its current one. The caller
+// nextBatch moves the first calls of q, which is not empty, into a batch that becomes a current one. The caller
 // holds mu.
 func (b *Batcher[T, R]) nextBatch(q *callQueue[T, R]) *batch[T, R] {
 	t := b.idleBatches.Get().(*batch[T, R])
 	t.queue, t.began = q, time.Now()
-	for c := q.first; c != nil && len(t.calls) < b.cfg.MaxItems; c = q.first {
+	most := b.share(q)
+	for c := q.first; c != nil && len(t.calls) < most; c = q.first {
 		if t.bytes+c.size > b.cfg.MaxBytes && len(t.calls) > 0 {
 			break
 		}
@@ -242,7 +273,7 @@ func (b *Batcher[T, R]) nextBatch(q *callQueue[T, R]) *batch[T, R] {
 		t.calls, t.items = append(t.calls, c), append(t.items, c.item)
 		t.bytes += c.size
 	}
-	q.current = t
+	q.current = append(q.current, t)
 	b.underWay++
 	if q == &b.main && q.first != nil {
 		b.setAlarm()
@@ -334,36 +365,38 @@ func (b *Batcher[T, R]) answer(t *batch[T, R]) (next *batch[T, R]) {
 // finish ends t, and returns the batch to carry out next, or nil. The caller holds mu.
 func (b *Batcher[T, R]) finish(t *batch[T, R]) *batch[T, R] {
 	q := t.queue
-	switch {
-	case t.overtaken:
+	if t.overtaken {
 		for _, q := range t.isolated {
 			q.overtaken--
 			b.drop(q)
 		}
 		return nil
-	case q != &b.main && time.Since(t.began) < b.cfg.Late:
-		q.current = nil
-		b.rejoin(q)
-		return nil
-	case q.first != nil:
-		return b.nextBatch(q)
 	}
-	q.current = nil
-	b.drop(q)
+	q.ended(t)
+	switch {
+	case q != &b.main && time.Since(t.began) < b.cfg.Late:
+		b.rejoin(q)
+	case b.mayStart(q):
+		return b.nextBatch(q)
+	case q.first != nil:
+		b.setAlarm() // for the other batch of main, because the calls wait for that now
+	default:
+		b.drop(q)
+	}
 	return nil
 }
 
 // drop ends the isolation of q's key when nothing of the key is under way. The caller holds mu.
 func (b *Batcher[T, R]) drop(q *callQueue[T, R]) {
-	if q.current == nil && q.overtaken == 0 && b.isolated[q.key] == q {
+	if len(q.current) == 0 && q.overtaken == 0 && b.isolated[q.key] == q {
 		delete(b.isolated, q.key)
 	}
 }
 
-// setAlarm sets the timer that overtakes the current batch of main once it is late. A call waits for that batch. The
+// setAlarm sets the timer that overtakes the oldest current batch of main once it is late. A call waits for that batch. The
 // caller holds mu.
 func (b *Batcher[T, R]) setAlarm() {
-	t := b.main.current
+	t := b.main.current[0]
 	if !t.late.IsZero() {
 		return
 	}
@@ -375,17 +408,20 @@ func (b *Batcher[T, R]) setAlarm() {
 	b.alarm.Reset(time.Until(t.late))
 }
 
-// overtake isolates the keys of the current batch of main if that batch is late: each key gets a queue of its own, to
-// which its waiting calls move, and the other calls of main are sent without waiting for the batch. The alarm calls it.
+// overtake isolates the keys of the oldest current batch of main if that batch is late: each key gets a queue of its own, to
+// which its waiting calls move, and the other calls of main go on without waiting for the batch. The alarm calls it.
 func (b *Batcher[T, R]) overtake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := b.main.current
-	if t == nil || t.late.IsZero() || time.Now().Before(t.late) {
+	if len(b.main.current) == 0 {
+		return // the batch for which the alarm was set has ended
+	}
+	t := b.main.current[0]
+	if t.late.IsZero() || time.Now().Before(t.late) {
 		return // the alarm was set for an earlier batch
 	}
 	t.overtaken = true
-	b.main.current = nil
+	b.main.ended(t)
 	if b.isolated == nil {
 		b.isolated = make(map[string]*callQueue[T, R])
 	}
@@ -411,13 +447,21 @@ func (b *Batcher[T, R]) overtake() {
 			q.append(c)
 		}
 	}
-	if b.main.first != nil {
-		go b.drain(b.nextBatch(&b.main))
-	}
+	b.goOn()
 	for _, q := range t.isolated {
-		if q.first != nil && q.current == nil {
+		if b.mayStart(q) {
 			go b.drain(b.nextBatch(q))
 		}
+	}
+}
+
+// goOn sends the calls of main that need not wait, and sets the alarm for those that have to. The caller holds mu.
+func (b *Batcher[T, R]) goOn() {
+	for b.mayStart(&b.main) {
+		go b.drain(b.nextBatch(&b.main))
+	}
+	if b.main.first != nil {
+		b.setAlarm()
 	}
 }
 
@@ -432,11 +476,7 @@ func (b *Batcher[T, R]) rejoin(q *callQueue[T, R]) {
 		q.remove(c)
 		b.main.append(c)
 	}
-	if b.main.current == nil {
-		go b.drain(b.nextBatch(&b.main))
-	} else {
-		b.setAlarm()
-	}
+	b.goOn()
 }
 
 // Begin announces a call of the store that does not pass through the Batcher, so that Close waits for it. It fails with
@@ -533,6 +573,7 @@ func (b *Batcher[T, R]) refuse(q *callQueue[T, R]) {
 }
 
 func (q *callQueue[T, R]) append(c *call[T, R]) {
+	q.waiting++
 	c.queue, c.prev = q, q.last
 	if q.last == nil {
 		q.first = c
@@ -543,6 +584,7 @@ func (q *callQueue[T, R]) append(c *call[T, R]) {
 }
 
 func (q *callQueue[T, R]) remove(c *call[T, R]) {
+	q.waiting--
 	if c.prev == nil {
 		q.first = c.next
 	} else {
@@ -554,6 +596,11 @@ func (q *callQueue[T, R]) remove(c *call[T, R]) {
 		c.next.prev = c.prev
 	}
 	c.prev, c.next = nil, nil
+}
+
+// ended takes t out of the current batches.
+func (q *callQueue[T, R]) ended(t *batch[T, R]) {
+	q.current = slices.DeleteFunc(q.current, func(other *batch[T, R]) bool { return other == t })
 }
 
 // contextError returns an error that wraps ctx.Err, and also context.Cause of ctx if that is another error.

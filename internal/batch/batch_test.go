@@ -145,8 +145,13 @@ func TestLoneCallGoesAtOnce(t *testing.T) {
 // startBehind starts a batch with item 1, and then a call for each of items, in order, which wait for that batch.
 func startBehind(t *testing.T, c *Batcher[int, int], items ...int) []*doing {
 	t.Helper()
-	calls := []*doing{start(t.Context(), c, 1)}
-	synctest.Wait()
+	return startEach(t, c, append([]int{1}, items...)...)
+}
+
+// startEach starts a call for each of items, one after the other.
+func startEach(t *testing.T, c *Batcher[int, int], items ...int) []*doing {
+	t.Helper()
+	var calls []*doing
 	for _, n := range items {
 		calls = append(calls, start(t.Context(), c, n))
 		synctest.Wait()
@@ -464,7 +469,7 @@ func wantNothingPending(t *testing.T, c *Batcher[int, int]) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pending != 0 || c.underWay != 0 || c.main.current != nil || c.main.first != nil || len(c.isolated) != 0 {
+	if c.pending != 0 || c.underWay != 0 || len(c.main.current) != 0 || c.main.first != nil || len(c.isolated) != 0 {
 		t.Errorf("at rest: pending %d, %d under way, isolated %v: want none", c.pending, c.underWay, c.isolated)
 	}
 }
@@ -593,12 +598,17 @@ func TestCloseAtRest(t *testing.T) {
 // Items of one goroutine take effect in order, and each caller gets the answer for its own item, whichever items
 // share a batch.
 func TestThousandsOfCallers(t *testing.T) {
+	t.Run("one batch at a time", func(t *testing.T) { thousandsOfCallers(t, 0, 1) })
+	t.Run("two batches at a time", func(t *testing.T) { thousandsOfCallers(t, 32, 2) })
+}
+
+func thousandsOfCallers(t *testing.T, beside int, atOnce int32) {
 	const callers, each = 2000, 5
 	var running, batches atomic.Int32
-	last := make([]int, callers) // touched by one run at a time
+	last := make([]int, callers) // each element is touched by the run that has the caller's only item
 	run := func(ctx context.Context, items []int) ([]int, error) {
-		if running.Add(1) != 1 {
-			t.Error("two batches at a time")
+		if n := running.Add(1); n > atOnce {
+			t.Errorf("%d batches at a time, want %d at most", n, atOnce)
 		}
 		defer running.Add(-1)
 		batches.Add(1)
@@ -613,6 +623,7 @@ func TestThousandsOfCallers(t *testing.T) {
 	}
 	cfg := roomy()
 	cfg.Size = func(int) int64 { return 1 }
+	cfg.Beside = beside
 	c := newBatcher(cfg, run)
 	var wg sync.WaitGroup
 	for caller := range callers {
@@ -643,6 +654,7 @@ func TestRandom(t *testing.T) {
 		cfg.MaxItems = rapid.IntRange(1, 5).Draw(rt, "maxItems")
 		cfg.MaxBytes = int64(rapid.IntRange(1, 50).Draw(rt, "maxBytes"))
 		cfg.MaxPending = int64(rapid.IntRange(1, 200).Draw(rt, "maxPending"))
+		cfg.Beside = rapid.IntRange(0, 4).Draw(rt, "beside")
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{"call", "call", "stay", "leave", "pass", "fail", "late"}), 1, 60).Draw(rt, "steps")
 		leaving := rapid.SliceOfN(rapid.IntRange(0, 59), 60, 60).Draw(rt, "leaving")
 		synctest.Test(t, func(t *testing.T) {
@@ -683,8 +695,9 @@ func history(t *testing.T, cfg Config[int, int], steps []string, leaving []int) 
 	for _, cancel := range cancels {
 		defer cancel()
 	}
-	if len(c.isolated) > 0 || c.pending != 0 {
-		return fmt.Errorf("at rest there are isolated keys %v and %d bytes pending", c.isolated, c.pending)
+	if len(c.isolated) > 0 || c.pending != 0 || len(c.main.current) > 0 || c.main.waiting != 0 {
+		return fmt.Errorf("at rest there are isolated keys %v, %d bytes pending, %d batches under way and %d calls waiting",
+			c.isolated, c.pending, len(c.main.current), c.main.waiting)
 	}
 	return checkCalls(calls, r.ran(), cfg.MaxItems)
 }
@@ -761,6 +774,153 @@ func BenchmarkDo(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
 		})
 	}
+}
+
+// held has a Run whose calls return when the test ends them, each by the first item of its batch.
+type held struct {
+	mu      sync.Mutex
+	batches [][]int               // guarded by mu
+	ends    map[int]chan struct{} // guarded by mu; by first item
+}
+
+func (h *held) run(ctx context.Context, items []int) ([]int, error) {
+	end := make(chan struct{})
+	h.mu.Lock()
+	h.batches = append(h.batches, slices.Clone(items))
+	h.ends[items[0]] = end
+	h.mu.Unlock()
+	<-end
+	return tenfold(ctx, items)
+}
+
+// end ends the batch whose first item is n, and returns when everything that follows from its end has happened.
+func (h *held) end(t *testing.T, n int) {
+	t.Helper()
+	h.mu.Lock()
+	if h.ends[n] == nil {
+		t.Fatalf("no batch begins with %d: batches %v", n, h.batches)
+	}
+	close(h.ends[n])
+	h.mu.Unlock()
+	synctest.Wait()
+}
+
+func (h *held) want(t *testing.T, batches ...[]int) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wantBatches(t, h.batches, batches...)
+}
+
+// TestSecondBatch: calls wait for a batch until there are as many as Beside, and then go beside it as a second batch. There are two
+// batches at most, and each takes half of the calls that wait or are under way.
+func TestSecondBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &held{ends: make(map[int]chan struct{})}
+		cfg := roomy()
+		cfg.Beside = 3
+		c := newBatcher(cfg, h.run)
+		calls := startBehind(t, c, 2, 3)
+		h.want(t, []int{1})
+		calls = append(calls, startEach(t, c, 4)...)
+		h.want(t, []int{1}, []int{2, 3, 4})
+		calls = append(calls, startEach(t, c, 5, 6, 7, 8, 9, 10, 11, 12, 13)...)
+		h.want(t, []int{1}, []int{2, 3, 4}) // there are two, so nine calls wait
+		h.end(t, 1)
+		h.want(t, []int{1}, []int{2, 3, 4}, []int{5, 6, 7, 8, 9, 10}) // half of 3 that are under way and 9 that wait
+		h.end(t, 5)
+		h.want(t, []int{1}, []int{2, 3, 4}, []int{5, 6, 7, 8, 9, 10}, []int{11, 12, 13})
+		calls = append(calls, startEach(t, c, 14, 15)...)
+		h.end(t, 11) // two calls are too few to go beside the batch that is left
+		h.want(t, []int{1}, []int{2, 3, 4}, []int{5, 6, 7, 8, 9, 10}, []int{11, 12, 13})
+		h.end(t, 2)
+		h.want(t, []int{1}, []int{2, 3, 4}, []int{5, 6, 7, 8, 9, 10}, []int{11, 12, 13}, []int{14, 15})
+		h.end(t, 14)
+		for i, k := range calls {
+			k.wantAnswer(t, 10*(i+1))
+		}
+		wantNothingPending(t, c)
+	})
+}
+
+// TestBothBatchesAreLate: a late batch is overtaken also when it is one of two. Then the other one is what calls wait for, until it is
+// late, too (P14).
+func TestBothBatchesAreLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &held{ends: make(map[int]chan struct{})}
+		cfg := keyed(roomy()) // late after a second
+		cfg.Beside = 2
+		c := newBatcher(cfg, h.run)
+		calls := startBehind(t, c) // key a
+		time.Sleep(cfg.Late / 2)
+		calls = append(calls, startEach(t, c, 10, 11)...) // key b
+		calls = append(calls, startEach(t, c, 20, 2)...)  // keys c and a, which wait for both batches
+		h.want(t, []int{1}, []int{10, 11})
+		time.Sleep(cfg.Late / 2)
+		synctest.Wait()
+		h.want(t, []int{1}, []int{10, 11}, []int{2}) // key a has its own queue, and 20 waits for the batch of key b
+		time.Sleep(cfg.Late / 2)
+		synctest.Wait()
+		h.want(t, []int{1}, []int{10, 11}, []int{2}, []int{20})
+		for _, n := range []int{20, 2, 10, 1} {
+			h.end(t, n)
+		}
+		for _, k := range calls {
+			if <-k.done; k.err != nil {
+				t.Error(k.err)
+			}
+		}
+		wantNothingPending(t, c)
+	})
+}
+
+// TestAlarmOfTheBatchThatIsLeft: a call that waits for two batches is sent when the second one is late, also if the first one has ended
+// in time.
+func TestAlarmOfTheBatchThatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &held{ends: make(map[int]chan struct{})}
+		cfg := keyed(roomy())
+		cfg.Beside = 2
+		c := newBatcher(cfg, h.run)
+		calls := startBehind(t, c, 10, 11, 20)
+		h.want(t, []int{1}, []int{10, 11})
+		time.Sleep(cfg.Late / 2)
+		h.end(t, 1)
+		h.want(t, []int{1}, []int{10, 11})
+		time.Sleep(cfg.Late / 2)
+		synctest.Wait()
+		h.want(t, []int{1}, []int{10, 11}, []int{20})
+		h.end(t, 20)
+		h.end(t, 10)
+		for _, k := range calls {
+			if <-k.done; k.err != nil {
+				t.Error(k.err)
+			}
+		}
+		wantNothingPending(t, c)
+	})
+}
+
+// TestCallerCarriesOutItsOwn: the call with which a second batch begins is in that batch, so that a caller whose context can never end
+// carries out its own call.
+func TestCallerCarriesOutItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &held{ends: make(map[int]chan struct{})}
+		cfg := roomy()
+		cfg.Beside = 3
+		c := newBatcher(cfg, h.run)
+		calls := startBehind(t, c, 2, 3)
+		calls = append(calls, start(context.Background(), c, 4))
+		synctest.Wait()
+		h.want(t, []int{1}, []int{2, 3, 4})
+		h.end(t, 2)
+		calls[3].wantAnswer(t, 40)
+		h.end(t, 1)
+		for i, k := range calls {
+			k.wantAnswer(t, 10*(i+1))
+		}
+		wantNothingPending(t, c)
+	})
 }
 
 // keyed makes the tens digit of an item its key, and has batches be late after a second.
