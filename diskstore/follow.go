@@ -40,6 +40,7 @@ type followUps []followUp
 // followUpLooks is what a call with follow-ups finds out before it waits for the write lock. It is nil for other calls.
 type followUpLooks struct {
 	noSpace error           // why follow-ups are refused as pushes are, or nil
+	bytes   uint64          // of the bodies of all follow-ups, until CheckSpace has counted them
 	looks   *database.Looks // of all follow-ups of the call
 	first   []int           // the place of the first follow-up of each settlement in looks
 }
@@ -59,6 +60,7 @@ func (s *Store) lookUpFollowUps(ss []punctual.Settlement) (l *followUpLooks, err
 		l.first[i] = len(asks)
 		for j := range ss[i].Then {
 			asks = append(asks, s.askNew(&ss[i].Then[j]))
+			l.bytes += uint64(len(ss[i].Then[j].Body))
 		}
 	}
 	l.looks, err = s.lookUp(asks)

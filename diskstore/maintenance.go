@@ -49,6 +49,7 @@ func (s *Store) kickMaintenance() {
 
 func (s *Store) maintain(withMarks bool) error {
 	ctx := context.Background()
+	s.db.CountUnwritten() // because pushes may be refused until the database has written its log into tables
 	full, clockLags := s.claims.Due()
 	if full {
 		if err := s.replaceFullSegment(ctx); err != nil {

@@ -31,8 +31,13 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 		return nil, fmt.Errorf("push: %w", err)
 	}
 	defer looks.Close()
+	bytes := uint64(0)
+	for i := range ms {
+		bytes += uint64(len(ms[i].Body))
+	}
 	for next < len(ms) && err == nil { // in as many transactions as they need
-		if err = s.owned.CheckSpace(); err == nil {
+		if err = s.owned.CheckSpace(bytes, s.db.Unwritten); err == nil {
+			bytes = 0 // counted
 			next, err = s.writer.Some(ctx, next, len(ms), func(tx *writer.Tx, i int) (err error) {
 				results[i], err = pushOne(tx, &ms[i], s.opt.MaxBody, looks.At(i))
 				return err

@@ -72,7 +72,8 @@ func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (err
 	for next < len(ss) && err == nil {
 		var told settled
 		if looks != nil {
-			looks.noSpace = s.owned.CheckSpace()
+			looks.noSpace = s.owned.CheckSpace(looks.bytes, s.db.Unwritten)
+			looks.bytes = 0 // counted
 		}
 		var acks, extensions error
 		next, err = s.writer.Some(ctx, next, len(ss), func(tx *writer.Tx, i int) (err error) {

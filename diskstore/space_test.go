@@ -69,6 +69,39 @@ func TestLittleSpaceRefusesPushesAlone(t *testing.T) {
 	}
 }
 
+// TestPushNeedsSpaceTwice: a push is refused when the reserve would be used up by what the database has only in its log yet, because
+// that is written once more. The push is taken when the database has written its log into tables.
+func TestPushNeedsSpaceTwice(t *testing.T) {
+	const reserve, body = 100 << 20, 4 << 20
+	free := uint64(reserve + 3*body)
+	s := openAt(t, t.TempDir(), &Options{fs: scaleFS{vfs.Default, &free}, ReserveBytes: reserve, MaxBody: body})
+	pushOne := func(id string) error {
+		_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "o", ID: id, Body: noise(1, body), Delay: time.Hour}})
+		return err
+	}
+	s.owned.ForgetSpace()
+	if err := pushOne("first"); err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"before the disk is asked again", "after that"} {
+		if err := pushOne("second"); !errors.Is(err, punctual.ErrNoSpace) || !punctual.Definite(err) {
+			t.Errorf("second push %s: %v, want ErrNoSpace, because the first message is written once more", when, err)
+		}
+		s.owned.ForgetSpace()
+	}
+	if n := s.db.Unwritten(); n < body {
+		t.Errorf("%d bytes are unwritten, of a message of %d", n, body)
+	}
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s.db.CountUnwritten()
+	s.owned.ForgetSpace()
+	if err := pushOne("second"); err != nil {
+		t.Errorf("second push when the first message is in a table: %v", err)
+	}
+}
+
 // TestNoPermission is TestReadOnlyDirectory without a mount: the error says what a store needs when every change of a file is refused.
 func TestNoPermission(t *testing.T) {
 	for _, cause := range []error{syscall.EROFS, syscall.EACCES} {

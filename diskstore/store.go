@@ -41,7 +41,8 @@ type Options struct {
 	// is written. While a buffer is not in use, the cache may take its place. Default 32 MiB.
 	CacheBytes int64
 	// ReserveBytes is the free disk space below which pushes and follow-ups are refused with ErrNoSpace
-	// while other acks and cancels pass. Default 256 MiB. With a smaller reserve the disk may fill up all the same,
+	// while other acks and cancels pass. What the database has only in its log yet, 256 MiB at most, is not free, because the
+	// database will write it once more. Default 256 MiB. With a smaller reserve the disk may fill up all the same,
 	// because the database needs room to rewrite its tables. Then the store fails.
 	ReserveBytes uint64
 	// CommitTimeout is how long a change may wait for the disk before the store is

@@ -97,6 +97,9 @@ type DB struct {
 	changes changes
 	// remembering counts, from 1 on, how often nothing was remembered in any topic. It changes with the write lock held.
 	remembering atomic.Uint64
+	// uncounted is how many bytes Apply has written since it last had CountUnwritten ask the engine.
+	uncounted int
+	unwritten atomic.Uint64 // see Unwritten
 	// applied is the number of the last transaction that every read sees.
 	applied atomic.Uint64
 	// ahead is how many bytes the records take that calls have read ahead.
@@ -281,6 +284,17 @@ func (db *DB) Stats() Stats {
 		Flushes: m.Flush.Count, Flushing: m.Flush.NumInProgress, Compacting: m.Compact.NumInProgress,
 	}
 }
+
+// Unwritten is how many bytes are in the engine's log and not in tables yet, as of the last CountUnwritten and with all that was
+// written since. It needs no lock and never waits for the engine.
+func (db *DB) Unwritten() uint64 { return db.unwritten.Load() }
+
+// CountUnwritten asks the engine for the number that Unwritten returns. Apply asks, too, whenever countEvery bytes were written. It
+// needs no lock, and may stop the goroutine that calls it.
+func (db *DB) CountUnwritten() { db.unwritten.Store(db.kv.Metrics().WAL.Size) }
+
+// countEvery is how many bytes Apply writes until it asks the engine again how many are unwritten. The question takes some 20 µs.
+const countEvery = 4 << 20
 
 // LastTxn is the number of the last transaction. Tests use it.
 func (db *DB) LastTxn() uint64 { return db.last }

@@ -88,6 +88,11 @@ func (tx *Tx) Apply(tokens int64) error {
 	if err := db.kv.ApplyNoSyncWait(tx.b, pebble.Sync); err != nil {
 		return err
 	}
+	db.unwritten.Add(uint64(tx.b.Len()))
+	if db.uncounted += tx.b.Len(); db.uncounted >= countEvery {
+		db.uncounted = 0
+		db.CountUnwritten()
+	}
 	db.applied.Store(tx.Num)
 	return nil
 }

@@ -369,9 +369,9 @@ type Dir struct {
 	mark  string    // path of the mark; empty until it is made, set before any other goroutine runs
 }
 
-// New returns a directory that has no owner yet. CheckSpace refuses pushes while less than reserve bytes are free.
+// New returns a directory that has no owner yet. CheckSpace refuses pushes that would leave less than reserve bytes free.
 func New(fs vfs.FS, path string, reserve uint64, state *failstop.State, log *slog.Logger) *Dir {
-	return &Dir{fs: fs, path: path, state: state, log: log, space: spaceGuard{fs: fs, dir: path, reserve: reserve}}
+	return &Dir{fs: fs, path: path, state: state, log: log, space: spaceGuard{dir: path, reserve: reserve}}
 }
 
 // Own makes the store the owner of its directory. fresh tells that the directory holds no store yet. Own waits up to wait for an
@@ -441,7 +441,7 @@ func (d *Dir) Unlock() error {
 	return lock.Close()
 }
 
-// ForgetSpace makes the next FreeSpace or CheckSpace ask the disk again. Tests use it.
+// ForgetSpace makes the next CheckSpace ask the disk again. Tests use it.
 func (d *Dir) ForgetSpace() {
 	d.space.mu.Lock()
 	defer d.space.mu.Unlock()
