@@ -53,8 +53,8 @@ func redisScheduleScenarios() []scenario {
 	return all
 }
 
-// run measures the systems one after the other: Punctual, asynq and Punctual with chosen IDs once each, and the references
-// twice for half the time, before and after those. So if the machine becomes slower meanwhile, the references become slower too.
+// run measures the systems one after the other: Punctual, asynq and Punctual with chosen IDs once each, a lone caller also with a
+// context that can never end, and the references twice for half the time, before and after those. So if the machine becomes slower meanwhile, the references become slower too.
 func (x redisSchedule) run(ctx context.Context, e *env) error {
 	whole, half := e.sizes.RedisSpan, e.sizes.RedisSpan/2
 	pairs, lists := &pushing{redisSchedule: x, system: sysRaw}, &pushing{redisSchedule: x, system: sysLists}
@@ -64,18 +64,23 @@ func (x redisSchedule) run(ctx context.Context, e *env) error {
 	piped := &pushing{redisSchedule: lists.redisSchedule, system: sysRaw}
 	own, rival := &pushing{redisSchedule: x, system: sysPunctual}, &pushing{redisSchedule: x, system: sysAsynq}
 	chosen := &pushing{redisSchedule: x, system: sysChosen}
+	endless := &pushing{redisSchedule: x, system: sysPunctual, endless: true}
 	steps := []func() error{
 		func() error { return pairs.measure(ctx, e, half) },
 		func() error { return lists.measure(ctx, e, half) },
 		func() error { return piped.measure(ctx, e, half) },
 		func() error { return own.measure(ctx, e, whole) },
 		func() error { return rival.measure(ctx, e, whole) },
+		func() error { return endless.measure(ctx, e, whole) },
 		func() error { return chosen.measure(ctx, e, whole) },
 		func() error { return pairs.measure(ctx, e, half) },
 		func() error { return lists.measure(ctx, e, half) },
 		func() error { return piped.measure(ctx, e, half) },
 	}
 	nothing := func() error { return nil }
+	if x.callers > 1 || x.batch > 1 { // only a call that comes alone is made in another way
+		steps[5] = nothing
+	}
 	if x.batch > 1 { // asynq cannot push many messages in one call
 		steps[4] = nothing
 	}
@@ -89,6 +94,10 @@ func (x redisSchedule) run(ctx context.Context, e *env) error {
 	}
 	x.note(e.out, pairs, lists, piped, own, rival)
 	chosen.note(e.out, "chosen_")
+	if endless.items > 0 {
+		endless.note(e.out, "endless_")
+		e.out.set("endless_times_asynq", endless.rate()/rival.rate())
+	}
 	e.out.set("chosen_share", chosen.rate()/own.rate())
 	return nil
 }
@@ -113,11 +122,12 @@ func (x redisSchedule) note(out *Result, pairs, lists, piped, own, rival *pushin
 // pushing is a way of scheduling by one system, and the sums over its measurements.
 type pushing struct {
 	redisSchedule
-	system string
-	items  int64
-	took   time.Duration
-	cost   serverCost
-	last   *tally // of the latest measurement
+	system  string
+	endless bool // the callers' contexts can never end
+	items   int64
+	took    time.Duration
+	cost    serverCost
+	last    *tally // of the latest measurement
 }
 
 func (p *pushing) rate() float64 { return float64(p.items) / p.took.Seconds() }
@@ -147,6 +157,9 @@ func (p *pushing) flatOut(ctx context.Context, s *redisServer, sys system, d tim
 	}
 	var seq atomic.Uint32
 	p.last, err = flatOut(ctx, p.callers, d, func(ctx context.Context, who int) (int, error) {
+		if p.endless {
+			ctx = context.WithoutCancel(ctx)
+		}
 		return p.batch, sys.push(ctx, who, farLetters(p.batch, &seq))
 	})
 	if err != nil {

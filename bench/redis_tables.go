@@ -61,6 +61,7 @@ func redisAims() []goal {
 		{"schedule, 64 callers one by one", callers, "piped_ratio", " of the bare commands, pipelined", true, aimScheduleBare},
 		{"the same", callers, "times_asynq", " times asynq", true, aimScheduleTimes},
 		{"schedule, 1 caller", one, "times_asynq", " times asynq", true, aimLoneTimes},
+		{"the same, with a context that cannot end", one, "endless_times_asynq", " times asynq", true, aimLoneTimes},
 		{"Redis CPU for a message's life under load, 64 handlers", lifeName(redisHands), "redis_us_per_message", " µs", false, aimRedisLife},
 		{"script calls for a message's life under load, 64 handlers", lifeName(redisHands), "commands_per_message", "", false, aimCalls},
 	}
@@ -159,6 +160,7 @@ func redisScheduleTable(r run) string {
 		value("ratio", "lists_ratio", ratio),
 		value("asynq/s", "asynq_rate", digits),
 		value("times asynq", "times_asynq", digits),
+		value("with a context that cannot end, times asynq", "endless_times_asynq", digits),
 		value("CPU µs per message", "cpu_us_per_message", digits),
 		value("call p50 ms", "call_p50_ms", digits),
 		value("call p99 ms", "call_p99_ms", digits),
