@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	_ "time/tzdata"
 
 	"github.com/punctualmq/punctual"
+	attributesrig "github.com/punctualmq/punctual/internal/rigs/attributes"
 	"github.com/punctualmq/punctual/internal/rigs/seed"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
@@ -865,3 +867,36 @@ func (s plainStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punct
 }
 func (s plainStore) Now(ctx context.Context) (time.Time, error) { return s.below.Now(ctx) }
 func (s plainStore) Close() error                               { return s.below.Close() }
+
+// TestScheduleHandsAttributesOn: each attribute that messages can have is kept in a schedule, and its occurrences have it.
+func TestScheduleHandsAttributesOn(t *testing.T) {
+	r := newCronRig(t)
+	full := attributesrig.Full(t)
+	s := punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *"}
+	full.SetSchedule(&s)
+	r.put(s)
+	info := r.get("reports", "daily")
+	if got := storekit.ScheduleAttributes(&info.Schedule); got != full {
+		t.Errorf("stored with %+v, want %+v", got, full)
+	}
+	r.clock.Set(info.Next[0].Due)
+	r.tick("reports")
+	m, err := r.queue.Get(t.Context(), "reports", info.Next[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := storekit.AttributesOf(&m.Message); got != full {
+		t.Errorf("the occurrence has %+v, want %+v", got, full)
+	}
+	other := full
+	for i, v := 0, reflect.ValueOf(&other).Elem(); i < v.NumField(); i++ {
+		full.SetSchedule(&s)
+		r.put(s)
+		other = full
+		v.Field(i).SetZero()
+		other.SetSchedule(&s)
+		if result, err := r.queue.PutSchedule(t.Context(), s); err != nil || result != punctual.PushReplaced {
+			t.Errorf("a schedule with another %s: %v, %v", v.Type().Field(i).Name, result, err)
+		}
+	}
+}

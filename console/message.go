@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // messagePage shows one stored message with its history.
@@ -34,7 +35,9 @@ type messagePage struct {
 }
 
 // Attributes returns the attributes of the message that are set. The key of the label of an attribute is "message." with its name.
-func (p *messagePage) Attributes() []wire.Attribute { return wire.AttributesToShow(&p.Info.Message) }
+func (p *messagePage) Attributes() []wire.Attribute {
+	return wire.AttributesToShow(storekit.AttributesOf(&p.Info.Message))
+}
 
 // event is one entry in the history of a message.
 type event struct {

@@ -8,6 +8,8 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // schedulePage shows one schedule: its definition, when it comes next, and what became of its last times.
@@ -86,8 +88,11 @@ func (c *call) scheduleFields(s *punctual.Schedule) (f facts) {
 	if text["expire"] != "" && s.DropExpired {
 		text["expire"] = c.look.language.text("schedule.expire.drop", text["expire"])
 	}
-	for _, name := range []string{"grace", "spread", "except", "limit", "max_dead", "max_attempts", "expire", "remember", "timeout"} {
+	for _, name := range []string{"grace", "spread", "except", "limit", "max_dead", "max_attempts", "expire"} {
 		f.add(name, text[name])
+	}
+	for _, attribute := range wire.AttributesToShow(storekit.ScheduleAttributes(s)) {
+		f.add(attribute.Name, attribute.Value)
 	}
 	f.addTime("from", s.From, c.look.zone)
 	f.addTime("until", s.Until, c.look.zone)

@@ -9,6 +9,9 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	attributesrig "github.com/punctualmq/punctual/internal/rigs/attributes"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // tick has a scheduler do what is due for the schedules of a topic, as a duty does.
@@ -202,6 +205,37 @@ func TestScheduleActions(t *testing.T) {
 	for _, verb := range []string{"/pause", "/resume", "/run", "/skip", "/delete", "/edit"} {
 		if a := r.post(page+verb, nil); a.Code != 404 {
 			t.Errorf("POST %s%s of a schedule that is removed: %d", page, verb, a.Code)
+		}
+	}
+}
+
+// TestScheduleHandsAttributesOn: each attribute of messages is on the page of a schedule and in its form, which also stores it.
+func TestScheduleHandsAttributesOn(t *testing.T) {
+	r := newRig(t, nil)
+	full := attributesrig.Full(t)
+	form := url.Values{"topic": {"reports"}, "name": {"daily"}, "was_spec": {""}, "spec": {"@daily"}, "do": {"put"}}
+	for _, a := range wire.AttributesToShow(full) {
+		form.Set("was_"+a.Name, "")
+		form.Set(a.Name, a.Value)
+	}
+	if n := r.sent("/schedules/new", form); n != "Schedule daily is stored." {
+		t.Error(n)
+	}
+	s := r.found("reports", "daily")
+	if got := storekit.ScheduleAttributes(&s.Schedule); got != full {
+		t.Errorf("stored with %+v, want %+v", got, full)
+	}
+	languages, err := readLanguages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, edit := r.page("/topics/reports/schedules/daily"), r.page("/topics/reports/schedules/daily/edit")
+	for _, a := range wire.AttributesToShow(full) {
+		if label := languages[0].text("schedule." + a.Name); !strings.Contains(page, label) || !strings.Contains(page, a.Value) {
+			t.Errorf("the page of the schedule does not show %s, which is %s", a.Name, a.Value)
+		}
+		if !strings.Contains(edit, `name="`+a.Name+`" value="`+a.Value+`"`) {
+			t.Errorf("the form does not show %s, which is %s", a.Name, a.Value)
 		}
 	}
 }

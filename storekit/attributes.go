@@ -43,6 +43,11 @@ func AttributesOf(m *punctual.Message) Attributes {
 	return Attributes{Remember: m.Remember, Timeout: m.Timeout}
 }
 
+// ScheduleAttributes returns the attributes that the messages of a schedule get.
+func ScheduleAttributes(s *punctual.Schedule) Attributes {
+	return Attributes{Remember: s.Remember, Timeout: s.Timeout}
+}
+
 // Whole returns the attributes as a block has them, in whole milliseconds. None may be negative.
 func (a Attributes) Whole() Attributes {
 	return Attributes{Remember: WholeMillis(a.Remember), Timeout: WholeMillis(a.Timeout)}
@@ -53,6 +58,9 @@ func (a Attributes) SetNew(m *punctual.NewMessage) { m.Remember, m.Timeout = a.R
 
 // Set gives m the attributes a.
 func (a Attributes) Set(m *punctual.Message) { m.Remember, m.Timeout = a.Remember, a.Timeout }
+
+// SetSchedule has the messages of s get the attributes a.
+func (a Attributes) SetSchedule(s *punctual.Schedule) { s.Remember, s.Timeout = a.Remember, a.Timeout }
 
 // check returns an ErrInvalid that says which attribute no push may have, or nil.
 func (a Attributes) check() error {

@@ -86,16 +86,16 @@ func (f *timingFlags) set(s *punctual.Schedule) {
 // scheduleFlags are the flags of put.
 type scheduleFlags struct {
 	timingFlags
-	body             string
-	headers          []string
-	overlap, missed  string
-	grace            durationFlag
-	limit            int64
-	maxDead          int
-	maxAttempts      int
-	expire, remember durationFlag
-	timeout          durationFlag
-	dropExpired      bool
+	body            string
+	headers         []string
+	overlap, missed string
+	grace           durationFlag
+	limit           int64
+	maxDead         int
+	maxAttempts     int
+	expire          durationFlag
+	attributes      attributeFlags
+	dropExpired     bool
 }
 
 func (f *scheduleFlags) register(a *app, cmd *cobra.Command) {
@@ -111,8 +111,7 @@ func (f *scheduleFlags) register(a *app, cmd *cobra.Command) {
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "deliver each message at most this often (default: as the topic says)")
 	flags.Var(&f.expire, "expire", "stop delivering a message this long after its due time")
 	flags.BoolVar(&f.dropExpired, "drop-expired", false, "drop a message when it expires, instead of keeping it among the dead")
-	flags.Var(&f.remember, "remember", "for how long after a message has finished its ID is remembered (default: the duplicate window of the topic)")
-	flags.Var(&f.timeout, "timeout", "how long a handler may work on a message (default: as the handler says)")
+	f.attributes.register(flags)
 	completeFlag(cmd, "overlap", "skip", "allow", "replace")
 	completeFlag(cmd, "missed", "latest", "all", "none")
 }
@@ -121,8 +120,9 @@ func (f *scheduleFlags) register(a *app, cmd *cobra.Command) {
 func (f *scheduleFlags) schedule(a *app, topic, name, spec string) (s punctual.Schedule, err error) {
 	s = punctual.Schedule{
 		Topic: topic, Name: name, Spec: spec, Grace: f.grace.or(0), Limit: f.limit, MaxDead: f.maxDead, MaxAttempts: f.maxAttempts,
-		ExpireAfter: f.expire.or(0), DropExpired: f.dropExpired, Remember: f.remember.or(0), Timeout: f.timeout.or(0),
+		ExpireAfter: f.expire.or(0), DropExpired: f.dropExpired,
 	}
+	f.attributes.attributes().SetSchedule(&s)
 	f.set(&s)
 	if s.Overlap, err = punctual.ParseOverlap(f.overlap); err != nil {
 		return s, err

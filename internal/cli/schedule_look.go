@@ -14,6 +14,7 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 const scheduleListHelp = `List shows the schedules of a topic, or of all, in the order in which they come next. Times are by
@@ -191,8 +192,9 @@ func (a *app) showSchedule(s *punctual.ScheduleInfo, now time.Time) error {
 	optional("max attempts", fmt.Sprint(s.MaxAttempts), s.MaxAttempts > 0)
 	optional("expire", notation.FormatDuration(s.ExpireAfter), s.ExpireAfter > 0)
 	optional("drop expired", "yes", s.DropExpired)
-	optional("remember", notation.FormatDuration(s.Remember), s.Remember > 0)
-	optional("timeout", notation.FormatDuration(s.Timeout), s.Timeout > 0)
+	for _, attribute := range wire.AttributesToShow(storekit.ScheduleAttributes(&s.Schedule)) {
+		a.row(attribute.Name, "%s", attribute.Value)
+	}
 	a.row("body", "%s", term.OneLine(string(s.Body), 200))
 	a.row("counts", "%d stored, %d missed, %d skipped", s.Counts.Stored, s.Counts.Missed, s.Counts.Skipped)
 	a.row("created", "%s", when(s.Created))

@@ -32,8 +32,8 @@ const scheduleSyncHelp = `Sync makes the schedules of a store those that a file 
     - {topic: sync, name: often, spec: "@every 90s", overlap: allow}
 
 The other members of a schedule are those of the HTTP interface: from, until, except, spread,
-overlap, missed, grace, limit, max_dead, headers, max_attempts, expire, drop_expired, remember.
-What the file leaves out has its default. An expression that begins with * needs quotes.
+overlap, missed, grace, limit, max_dead, headers, max_attempts, expire, drop_expired, remember,
+timeout. What the file leaves out has its default. An expression that begins with * needs quotes.
 
 --prune says what becomes of schedules of the same topics that are no longer declared: keep leaves
 them, pause pauses them until they are declared again, delete removes them. The whole file is

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -43,9 +42,8 @@ func (a Attributes) answered() (storekit.Attributes, error) {
 // Attribute is an attribute of a message for people: the name of its member, and its value as text.
 type Attribute struct{ Name, Value string }
 
-// AttributesToShow returns those attributes of a message that are set.
-func AttributesToShow(m *punctual.Message) (shown []Attribute) {
-	a := storekit.AttributesOf(m)
+// AttributesToShow returns those attributes that are set.
+func AttributesToShow(a storekit.Attributes) (shown []Attribute) {
 	if a.Remember != 0 {
 		shown = append(shown, Attribute{"remember", DurationText(a.Remember)})
 	}

@@ -2,11 +2,15 @@ package wire
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	attributesrig "github.com/punctualmq/punctual/internal/rigs/attributes"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // An attribute that only a newer server knows is passed over in a delivery. A push with it is refused (TestCompactIsStrict).
@@ -25,5 +29,44 @@ func TestDeliveryWithANewerAttribute(t *testing.T) {
 	ds, err := DecodeClaimAnswer(Compact, newer)
 	if err != nil || len(ds) != 1 || ds[0].Remember != time.Minute {
 		t.Errorf("%x is read as %+v, %v", newer, ds, err)
+	}
+}
+
+// TestAttributesAreHandedOn: each attribute is a member of messages and schedules, survives both forms, and is shown to people.
+func TestAttributesAreHandedOn(t *testing.T) {
+	full := attributesrig.Full(t)
+	if got, err := attributesOf(full).read(); err != nil || got != full {
+		t.Errorf("members: %+v, %v; want %+v", got, err, full)
+	}
+	if shown := AttributesToShow(full); len(shown) != reflect.TypeFor[storekit.Attributes]().NumField() {
+		t.Errorf("shown: %v, of %+v", shown, full)
+	}
+	s := punctual.Schedule{Spec: "@daily"}
+	full.SetSchedule(&s)
+	item := ScheduleItemOf(&s)
+	if back, err := item.Schedule("a", "b"); err != nil || storekit.ScheduleAttributes(&back) != full {
+		t.Errorf("a schedule: %+v, %v; want %+v", back, err, full)
+	}
+	d := punctual.Delivery{Message: punctual.Message{ID: "1", Topic: "a"}}
+	full.Set(&d.Message)
+	m := punctual.NewMessage{Topic: "a"}
+	full.SetNew(&m)
+	for _, form := range []Form{JSON, Compact} {
+		data, err := EncodeClaimAnswer(form, []punctual.Delivery{d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ds, err := DecodeClaimAnswer(form, data); err != nil || len(ds) != 1 || storekit.AttributesOf(&ds[0].Message) != full {
+			t.Errorf("a delivery, form %v: %+v, %v; want %+v", form, ds, err, full)
+		}
+	}
+	data, err := EncodePush(JSON, []punctual.NewMessage{m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range AttributesToShow(full) {
+		if want := `"` + shown.Name + `":"` + shown.Value + `"`; !strings.Contains(string(data), want) {
+			t.Errorf("a push in JSON has no %s: %s", want, data)
+		}
 	}
 }

@@ -42,7 +42,7 @@ func ScheduleItemOf(s *punctual.Schedule) ScheduleItem {
 		Spread: Given(DurationText(s.Spread)), Overlap: Given(s.Overlap.String()), Missed: Given(s.Missed.String()), Grace: Given(DurationText(s.Grace)),
 		Limit: s.Limit, MaxDead: s.MaxDead, Body: BodyOf(s.Body), Headers: HeadersOf(s.Headers),
 		MaxAttempts: s.MaxAttempts, Expire: Given(DurationText(s.ExpireAfter)), DropExpired: s.DropExpired,
-		Attributes: attributesOf(storekit.Attributes{Remember: s.Remember, Timeout: s.Timeout}),
+		Attributes: attributesOf(storekit.ScheduleAttributes(s)),
 	}
 }
 
@@ -86,7 +86,7 @@ func (i *ScheduleItem) Schedule(topic, name string) (s punctual.Schedule, err er
 		return s, inField("missed", err)
 	}
 	a, err := i.read()
-	s.Remember, s.Timeout = a.Remember, a.Timeout
+	a.SetSchedule(&s)
 	return s, err
 }
 

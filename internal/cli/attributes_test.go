@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	attributesrig "github.com/punctualmq/punctual/internal/rigs/attributes"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// TestAttributesAreHandedOn: each attribute is a flag of push and of schedule put, a member of lines of NDJSON, and in the help of
+// schedule sync.
+func TestAttributesAreHandedOn(t *testing.T) {
+	r := newRig(t)
+	full := attributesrig.Full(t)
+	var flags, shown []string
+	line := `{"id":"line","body":""`
+	for _, a := range wire.AttributesToShow(full) {
+		flags = append(flags, "--"+a.Name, a.Value)
+		shown = append(shown, a.Value+"\n")
+		line += `,"` + a.Name + `":"` + a.Value + `"`
+		if !strings.Contains(scheduleSyncHelp, a.Name) {
+			t.Errorf("the help of schedule sync does not name %s", a.Name)
+		}
+	}
+	r.run(append([]string{"push", "a", "body", "--id", "flags", "--in", "1h"}, flags...)...).ok()
+	r.runInput(line+"}\n", "push", "a", "--ndjson", "--in", "1h").ok()
+	for _, id := range []string{"flags", "line"} {
+		m, err := r.store.Get(t.Context(), "a", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := storekit.AttributesOf(&m.Message); got != full {
+			t.Errorf("pushed by %s: %+v, want %+v", id, got, full)
+		}
+	}
+	r.run(append([]string{"schedule", "put", "a", "daily", "@daily"}, flags...)...).ok()
+	r.run("schedule", "show", "a", "daily").ok().contains(shown...)
+}
