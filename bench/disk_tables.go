@@ -149,57 +149,46 @@ func (r run) tellRounds() string {
 	return strings.Join(append([]string{fmt.Sprintf("%d measured", len(r.results)-len(failed))}, failed...), "; ")
 }
 
-// aim is a limit below which a value should be on a machine with two cores.
-type aim struct {
-	what, scenario, value string
-	unit                  string
-	scale                 float64 // factor from the unit of the value to that of the aim
-	below                 float64
-}
-
+// Aims on a machine with two cores.
 const (
 	aim20k       = 5.0   // ms, p99 of how late handlers start at 20,000 messages a second
 	aim100k      = 20.0  // ms, the same at 100,000 messages a second
 	aimBystander = 250.0 // ms, the same of bystanders during a drain
 	aimReopen    = 1.0   // s
 	aimMemory    = 400.0 // MB, the peak of the resident memory
+
+	// Messages a second beside many pending, in lists. From 64 goroutines one by one the aim is half of that.
+	aimChosen     = 60_000
+	aimCancel     = 60_000
+	aimReschedule = 40_000
 )
 
-func aims(z sizes) []aim {
-	pending := strings.TrimSpace(short(float64(z.Pending)))
-	return []aim{
-		{"lateness at 20,000/s, p99", "steady/20k", "start_p99_ms", "ms", 1, aim20k},
-		{"lateness at 100,000/s, p99", "steady/100k", "start_p99_ms", "ms", 1, aim100k},
-		{"lateness at 20,000/s beside " + pending + " pending, p99", "pending/steady-20k", "start_p99_ms", "ms", 1, aim20k},
-		{"lateness at 100,000/s beside " + pending + " pending, p99", "pending/steady-100k", "start_p99_ms", "ms", 1, aim100k},
-		{"bystander while " + short(float64(z.Burst)) + " due in one instant are drained, p99", "drain", "start_p99_ms", "ms", 1, aimBystander},
-		{"memory while " + pending + " are pushed, RSS at its peak", fillScenario, "rss_peak_bytes", "MB", 1e-6, aimMemory},
-		{"memory at 100,000/s beside " + pending + " pending, RSS at its peak", "pending/steady-100k", "rss_peak_bytes", "MB", 1e-6, aimMemory},
-		{"reopen with " + pending + " pending, after close", "pending/reopen", "open_ms", "s", 1e-3, aimReopen},
-		{"reopen with " + pending + " pending, after kill -9", "pending/reopen-killed", "open_ms", "s", 1e-3, aimReopen},
-	}
-}
-
-// aimsTable has a row for each aim, which says whether every round met it, only the median did, or not even that.
 func aimsTable(r run) string {
-	var b strings.Builder
-	b.WriteString("| aim | below | measured | rounds | |\n|---|--:|--:|--:|---|\n")
-	for _, a := range aims(r.machine.Sizes) {
-		s, ok := r.over(a.scenario, a.value)
-		if !ok {
-			fmt.Fprintf(&b, "| %s | %s %s | not measured | 0 | not known |\n", a.what, short(a.below), a.unit)
-			continue
-		}
-		s = s.times(a.scale)
-		met := "**not met**"
-		if s.max < a.below {
-			met = "met"
-		} else if s.median < a.below {
-			met = "met in the median, not in every round"
-		}
-		fmt.Fprintf(&b, "| %s | %s %s | %s %s | %d | %s |\n", a.what, short(a.below), a.unit, s.figure(digits), a.unit, s.rounds, met)
+	pending := strings.TrimSpace(short(float64(r.machine.Sizes.Pending)))
+	all := []goal{
+		{"lateness at 20,000/s, p99", "steady/20k", "start_p99_ms", " ms", 1, false, aim20k},
+		{"lateness at 100,000/s, p99", "steady/100k", "start_p99_ms", " ms", 1, false, aim100k},
+		{"lateness at 20,000/s beside " + pending + " pending, p99", "pending/steady-20k", "start_p99_ms", " ms", 1, false, aim20k},
+		{"lateness at 100,000/s beside " + pending + " pending, p99", "pending/steady-100k", "start_p99_ms", " ms", 1, false, aim100k},
+		{"bystander while " + short(float64(r.machine.Sizes.Burst)) + " due in one instant are drained, p99", "drain", "start_p99_ms", " ms", 1, false, aimBystander},
+		{"memory while " + pending + " are pushed, RSS at its peak", fillScenario, "rss_peak_bytes", " MB", 1e-6, false, aimMemory},
+		{"memory at 100,000/s beside " + pending + " pending, RSS at its peak", "pending/steady-100k", "rss_peak_bytes", " MB", 1e-6, false, aimMemory},
+		{"reopen with " + pending + " pending, after close", "pending/reopen", "open_ms", " s", 1e-3, false, aimReopen},
+		{"reopen with " + pending + " pending, after kill -9", "pending/reopen-killed", "open_ms", " s", 1e-3, false, aimReopen},
 	}
-	return b.String()
+	for _, a := range []struct {
+		what, batch, callers string
+		aim                  float64
+	}{
+		{"pushes with chosen IDs", "schedule/chosen-batch-100", "schedule/chosen-single-64", aimChosen},
+		{"cancels", "cancel-batch-1000", "cancel-single-64", aimCancel},
+		{"reschedules", "reschedule-batch-1000", "reschedule-single-64", aimReschedule},
+	} {
+		all = append(all,
+			goal{a.what + " beside " + pending + ", in lists", "pending/" + a.batch, "rate", "/s", 1, true, a.aim},
+			goal{"the same, 64 goroutines one by one", "pending/" + a.callers, "rate", "/s", 1, true, a.aim / 2})
+	}
+	return goalsTable(r, all)
 }
 
 var rateColumns = []column{

@@ -33,11 +33,11 @@ const (
 
 func postgresAimsTable(r run) string {
 	return goalsTable(r, []goal{
-		{"drain, 1 process with 64 handlers", postgresDrain, "times_river", " times River", true, aimPostgresDrain},
-		{"drain, 8 processes with 64 handlers each", postgresFleet, "times_river", " times River", true, aimPostgresDrain},
-		{"whole lives a second, in batches of 1000", postgresLife, "rate", "", true, aimPostgresLives},
-		{"lateness at 2,000/s, p99", postgresLateness, "start_p99_ms", " ms", false, aimPostgresLate},
-		{"messages delivered early at 2,000/s", postgresLateness, "early", "", false, 1},
+		{"drain, 1 process with 64 handlers", postgresDrain, "times_river", " times River", 1, true, aimPostgresDrain},
+		{"drain, 8 processes with 64 handlers each", postgresFleet, "times_river", " times River", 1, true, aimPostgresDrain},
+		{"whole lives a second, in batches of 1000", postgresLife, "rate", "", 1, true, aimPostgresLives},
+		{"lateness at 2,000/s, p99", postgresLateness, "start_p99_ms", " ms", 1, false, aimPostgresLate},
+		{"messages delivered early at 2,000/s", postgresLateness, "early", "", 1, false, 1},
 	})
 }
 

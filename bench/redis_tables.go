@@ -50,6 +50,7 @@ const (
 // goal is an aim for a value: to be at least the limit (atLeast) or below it.
 type goal struct {
 	what, scenario, value, unit string
+	scale                       float64 // factor from the unit of the value to that of the limit
 	atLeast                     bool
 	limit                       float64
 }
@@ -57,25 +58,25 @@ type goal struct {
 func redisAims() []goal {
 	const one, callers = "redis-schedule/single-1", "redis-schedule/single-64"
 	all := []goal{
-		{"drain, 64 handlers", "redis-drain/1x64", "times_asynq", " times asynq", true, aimDrainTimes},
-		{"schedule, 64 callers one by one", callers, "piped_ratio", " of the bare commands, pipelined", true, aimScheduleBare},
-		{"the same", callers, "times_asynq", " times asynq", true, aimScheduleTimes},
-		{"schedule, 1 caller", one, "times_asynq", " times asynq", true, aimLoneTimes},
-		{"the same, with a context that cannot end", one, "endless_times_asynq", " times asynq", true, aimLoneTimes},
-		{"Redis CPU for a message's life under load, 64 handlers", lifeName(redisHands), "redis_us_per_message", " µs", false, aimRedisLife},
-		{"script calls for a message's life under load, 64 handlers", lifeName(redisHands), "commands_per_message", "", false, aimCalls},
+		{"drain, 64 handlers", "redis-drain/1x64", "times_asynq", " times asynq", 1, true, aimDrainTimes},
+		{"schedule, 64 callers one by one", callers, "piped_ratio", " of the bare commands, pipelined", 1, true, aimScheduleBare},
+		{"the same", callers, "times_asynq", " times asynq", 1, true, aimScheduleTimes},
+		{"schedule, 1 caller", one, "times_asynq", " times asynq", 1, true, aimLoneTimes},
+		{"the same, with a context that cannot end", one, "endless_times_asynq", " times asynq", 1, true, aimLoneTimes},
+		{"Redis CPU for a message's life under load, 64 handlers", lifeName(redisHands), "redis_us_per_message", " µs", 1, false, aimRedisLife},
+		{"script calls for a message's life under load, 64 handlers", lifeName(redisHands), "commands_per_message", "", 1, false, aimCalls},
 	}
 	late := func(what string, x redisLateness, limit float64) {
-		all = append(all, goal{fmt.Sprintf("lateness at %s, p99, %s", what, processes(x.processes)), x.name(), "start_p99_ms", " ms", false, limit})
+		all = append(all, goal{fmt.Sprintf("lateness at %s, p99, %s", what, processes(x.processes)), x.name(), "start_p99_ms", " ms", 1, false, limit})
 	}
 	late("2,000/s", redisLateness{2_000, sysPunctual, 1}, aimRedisLate)
 	late("2,000/s", redisLateness{2_000, sysPunctual, 8}, aimRedisLate)
 	late("2,000/s", redisLateness{2_000, sysPunctual, 32}, aimRedisLateMany)
 	late("20,000/s", redisLateness{20_000, sysPunctual, 1}, aimRedisLate20k)
 	return append(all,
-		goal{"lateness in 10,000 topics of one worker, p99", topicsScenario, "start_p99_ms", " ms", false, aimRedisTopics},
-		goal{"CPU of an idle process and its server", idleName(sysPunctual, 1), "all_cpu", " cores", false, aimRedisIdle},
-		goal{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", false, aimRedisMemory})
+		goal{"lateness in 10,000 topics of one worker, p99", topicsScenario, "start_p99_ms", " ms", 1, false, aimRedisTopics},
+		goal{"CPU of an idle process and its server", idleName(sysPunctual, 1), "all_cpu", " cores", 1, false, aimRedisIdle},
+		goal{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", 1, false, aimRedisMemory})
 }
 
 func processes(n int) string {
@@ -102,6 +103,7 @@ func goalsTable(r run, all []goal) string {
 			b.WriteString(" not measured | 0 | not known |\n")
 			continue
 		}
+		s = s.times(a.scale)
 		fmt.Fprintf(&b, " %s%s | %d | %s |\n", s.figure(digits), a.unit, s.rounds, a.told(s))
 	}
 	return b.String()
