@@ -10,8 +10,8 @@ import (
 // the new lease. So the message of a consumer that died becomes due again by itself when its lease ends, and no process has
 // to search for such messages.
 //
-// A message is named by its topic and its ID. The same ID in two topics names two messages. The first push to a topic
-// creates it, and so do its first settings.
+// A message is named by its topic and its ID. The same ID in two topics names two messages. The first push that is
+// stored in a topic creates it, and so do its first settings. A push that is refused creates none.
 //
 // The topic T@x is a companion of the topic T: a topic like any other, which belongs to T. A push or a change of settings that
 // creates T@x creates T as well, and Inspector.DeleteTopic(T) deletes the companions of T, too. A companion has the Partitions
@@ -46,7 +46,10 @@ import (
 // holds the rules (CheckPush, CheckClaim, CheckSettlement, CheckAmendment) and turns a time or a delay into a due time
 // (DueAt). Empty results of the methods of Store are empty slices, not nil.
 //
-// Close ends waiting claims, and a second Close returns nil or ErrClosed.
+// Close ends waiting claims, and a second Close returns nil or ErrClosed. A call under way when Close begins, a waiting claim too,
+// succeeds or returns ErrClosed, and returns in any case.
+//
+// A topic that is slow or large delays the calls for other topics by no more than about a second (P14).
 //
 // As finds the optional interfaces that a store has beside Store, such as Inspector and Checker, also below a wrapper that
 // shows the store which it wraps. A wrapper writes every method of Store instead of embedding a Store, so that when Store
