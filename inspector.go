@@ -62,7 +62,8 @@ type ListQuery struct {
 	// From and To bound the time by which List orders: From is the first time included, To the first one excluded. The zero
 	// Time sets no bound.
 	From, To time.Time
-	// Limit is the size of the page, 1 to 10000; 0 means 100.
+	// Limit is the most messages of the page, 1 to 10000; 0 means 100. A page may have fewer although the list goes on, for example
+	// because its messages are large; Page.Next tells.
 	Limit int
 	// After is the Page.Next of the page before; empty starts at the beginning.
 	After string

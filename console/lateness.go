@@ -33,7 +33,8 @@ type latenessPage struct {
 	Oldest   time.Duration
 	OldestIn string
 	Asked    bool
-	// Rows are the numbers of the topics that had deliveries in the span and that the reader may inspect, the latest first. Small
+	// Rows are the numbers of those topics that the meter counts by themselves, that had deliveries in the span and that the reader
+	// may inspect, the latest first. The topic of the audit log is not among them. Small
 	// are the curves of the first mostSmall of them. A page of one topic has neither.
 	Small []smallCurve
 	Rows  []latenessRow

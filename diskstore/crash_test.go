@@ -79,7 +79,7 @@ type powerCuts struct {
 type powerClone struct {
 	mem     *vfs.MemFS
 	op      fsOp
-	percent int   // of the data not synced that reached the disk
+	percent int   // the chance with which each block that was not synced reached the disk
 	lines   int   // how many lines of the history were written down before the cut
 	at      int64 // the time just after the cut, in Unix milliseconds
 

@@ -285,7 +285,7 @@ type forgetful struct {
 	*memstore.Store
 	topic  string
 	pushes atomic.Int64
-	// unread is how many calls of Get fail.
+	// unread is how many further calls of Get fail. Each call counts it down, so it is below 0 once one has succeeded.
 	unread atomic.Int64
 }
 

@@ -20,7 +20,8 @@ import (
 // access is a way to rows of a table: an index, and what the index condition must name besides the comparison of the topic.
 type access struct{ index, condition string }
 
-// inOrder has the statements that reach rows of a table otherwise than by topic and ID, and the ways that they may take.
+// inOrder has the statements, but for those of readsAll, that reach rows of a table otherwise than by topic and ID, and the ways that
+// they may take. A list that is read from its end (_back) has the ways of the list without _back.
 var inOrder = map[string][]access{
 	"claim":                   {{"message_visible", "visible_at"}},
 	"undeliverable":           {{"message_visible", "visible_at"}},

@@ -20,9 +20,9 @@ import (
 // of the settled message. In this slot are the partitions with the same number of all topics of a family: of a topic and its
 // companions. An ID with another home is not reached, nor is a topic of another family.
 //
-// A script that finds the topic of a follow-up missing changes nothing for that settlement. Unless the settlement is refused because
-// of another follow-up, the store then makes the topic and sends the settlement again. So a settlement that this script refuses makes
-// no topic.
+// A script that finds the topic of a follow-up missing changes nothing for that settlement. The store then makes the topic and sends
+// the settlement again, unless the script refuses the settlement: because of another follow-up, or because of this one if an empty
+// topic would refuse it, too. So a settlement that this script refuses makes no topic.
 
 // Reaches reports whether a follow-up is within reach of a settlement; see storekit.Reacher. The answer comes from what this
 // process knows of the topic, so after a deletion the settlement itself may be answered otherwise.

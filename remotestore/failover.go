@@ -154,7 +154,8 @@ func (x *sending) untilAnswered(ctx context.Context) (*reply, error) {
 // isOver reports whether Options.RetryFor is over. It counts from the first failure.
 func (x *sending) isOver() bool { return !time.Now().Before(x.until) }
 
-// try sends a copy to one server, unless that server cannot know what became of the copies before. It returns neither a reply nor an error
+// try sends a copy to one server, and another one at once if the server says that its memory is new, but no more than three times in
+// one call. It sends none if that server cannot know what became of the copies before. It returns neither a reply nor an error
 // if another server may be asked.
 func (x *sending) try(ctx context.Context, e *endpoint) (*reply, error) {
 	for !x.strange[e] {

@@ -91,8 +91,8 @@ func (c *call) fail(err error) {
 	p := wire.ProblemOf(err)
 	h := c.w.Header()
 	if c.r.ProtoMajor == 1 && c.r.ContentLength != 0 && !c.hasRead {
-		// Without this header net/http would read the body, up to 256 KiB of it, before it answers. With it net/http reads so much
-		// after the answer, for which the deadline leaves restTime.
+		// Without this header net/http would read a rest of the body of up to 256 KiB before it answers. With it net/http reads such a
+		// rest after the answer, for which the deadline leaves restTime. Of a longer rest whose length is declared it reads nothing.
 		h.Set("Connection", "close")
 		deadline := time.Now().Add(restTime)
 		if e := http.NewResponseController(c.w).SetReadDeadline(deadline); e != nil && !errors.Is(e, http.ErrNotSupported) {

@@ -151,8 +151,8 @@ func (s *shop) content() (all []any) {
 	return all
 }
 
-// ask sends a request and returns the answer in words: its status, the codes of its errors, the topics that a list of topics shows, and
-// whether the store was changed and the change recorded.
+// ask sends a request and returns the answer in words: its status, the codes of its errors, which of Mine, Theirs and Audit a
+// list of topics shows, and whether the store was changed and the change recorded. After a change it fills the store again.
 func (s *shop) ask(method, target string, q request, h rights.Holder) string {
 	s.Helper()
 	before, recorded := s.content(), s.recorded

@@ -295,8 +295,9 @@ func (s *Store) claim(ctx context.Context, c punctual.Claim, notAfter time.Time)
 	return ds, err
 }
 
-// current leaves out the deliveries whose lease has ended. If first is true, no other caller has seen them, so current
-// releases them and their attempts do not count.
+// current leaves out the deliveries whose lease has ended. If first is true, this caller was the first to get the answer, so current
+// tries to release them, so that their attempts do not count. An attempt counts all the same if the release fails, or if somebody has
+// claimed the message since its lease ended.
 func (s *Store) current(ctx context.Context, ds []punctual.Delivery, first bool) ([]punctual.Delivery, error) {
 	now, err := s.Now(context.WithoutCancel(ctx))
 	if err != nil {

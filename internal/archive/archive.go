@@ -30,8 +30,9 @@ type File struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Write writes the files to w in the order given. Before that it calls size with the length of the whole archive in bytes. Write calls
-// alive before each part of a file, and ends with the error that alive returns, for instance because the store was closed.
+// Write writes the files to w in the order given. Before that it calls size, unless size is nil, with the length of the whole archive
+// in bytes. Write calls alive before each part of a file, and ends with an error that wraps the one of alive, for instance because the
+// store was closed.
 func Write(w io.Writer, files []File, size func(total int64), alive func() error) error {
 	total := int64(2 * block) // two empty blocks end the archive
 	for _, f := range files {

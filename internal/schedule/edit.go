@@ -46,7 +46,9 @@ func never(t Timing) error {
 }
 
 // Redefine gives r the definition d, and returns whether that changes anything. Counters, pause and skipped times stay. The
-// times of the former definition that have come and are not decided still count, and those of the new one count from now on.
+// times of the former definition that have come and are not decided still count, and those of the new one count from now on, or
+// behind the latest time that is decided if the clock is not past that. No time counts any more if as many occurrences as the new
+// Limit are stored already.
 // The same definition changes nothing, unless this process knows other zone data and finds another next time with them.
 func (r *Record) Redefine(d Definition, now int64, zones *cron.Zones) (changed bool, err error) {
 	t, err := d.Read(zones)

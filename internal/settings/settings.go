@@ -25,8 +25,9 @@ type Setting struct {
 	Zero string
 	// Fixed settings cannot change once the topic exists.
 	Fixed bool
-	// A store keeps a Quiet setting only where its value differs from the default, so that programs that do not know the setting
-	// go on until somebody uses it. Every setting that is added is Quiet.
+	// In the JSON that a store keeps, a Quiet setting stands only where its value differs from the default, so that programs that do
+	// not know the setting go on until somebody uses it. A column or a field of a hash that repeats the setting may be there in any
+	// case. Every setting that is added is Quiet.
 	Quiet bool
 	// Pause settings are changed by a command and a button of their own, and stay behind when a topic is copied.
 	Pause bool

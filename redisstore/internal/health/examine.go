@@ -62,13 +62,13 @@ func (h *Health) Examine(ctx context.Context) ([]punctual.Finding, error) {
 // examination collects findings.
 type examination struct {
 	h        *Health
-	many     bool // whether there are several primaries
+	many     bool // whether several primaries have answered
 	findings []punctual.Finding
 }
 
 func (x *examination) add(f punctual.Finding) { x.findings = append(x.findings, f) }
 
-// of returns name, followed by the server's address if the store has several primaries.
+// of returns name, followed by the server's address if several primaries have answered.
 func (x *examination) of(name string, p *primary) string {
 	if x.many {
 		return name + " of " + p.addr

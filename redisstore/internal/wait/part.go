@@ -27,10 +27,11 @@ type part struct {
 	cleanup    cleanup
 	contention contention
 
-	asked          *ask  // the claim attempt, in phase asking
-	reading        *read // the pipeline that reads the next due times, in phase polling from when it is about to be sent
-	overtakenAsks  int   // claim attempts that took too long and are still under way
-	overtakenReads int   // pipelines that took too long and are still under way
+	asked   *ask  // the claim attempt, in phase asking
+	reading *read // the pipeline that reads the next due times, in phase polling from when it is about to be sent
+	// overtakenAsks are the claim attempts, and overtakenReads the pipelines, that took too long and are still under way, so that others
+	// may ask and read the partition. Each is mostOvertaken at most: a further one that takes too long keeps its place.
+	overtakenAsks, overtakenReads int
 }
 
 // phase is what happens to a partition at the moment, or what it waits for. A partition is in one phase at a time.
