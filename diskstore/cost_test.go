@@ -65,7 +65,7 @@ func TestSlowCostOfALife(t *testing.T) {
 		}
 	}
 	err := s.writer.Do(ctx, func(tx *writer.Tx) error {
-		if _, err := pushOne(tx, &punctual.NewMessage{Topic: "o", ID: "b", Body: ms[0].Body}, 1000, nil); err != nil {
+		if _, err := decidePush(tx, &punctual.NewMessage{Topic: "o", ID: "b", Body: ms[0].Body}, 1000, nil); err != nil {
 			return err
 		}
 		if n := tx.Maintenance().Size(); n != 183 {

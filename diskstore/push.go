@@ -39,7 +39,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 		if err = s.owned.CheckSpace(bytes, s.db.Unwritten); err == nil {
 			bytes = 0 // counted
 			next, err = s.writer.Some(ctx, next, len(ms), func(tx *writer.Tx, i int) (err error) {
-				results[i], err = pushOne(tx, &ms[i], s.opt.MaxBody, looks.At(i))
+				results[i], err = decidePush(tx, &ms[i], s.opt.MaxBody, looks.At(i))
 				return err
 			})
 		}
@@ -93,9 +93,9 @@ func (s *Store) lookUp(asks []database.Ask) (*database.Looks, error) {
 	return looks, err
 }
 
-// pushOne adds one message to the transaction. A refused message has its reason in the result; the error is one of reading
+// decidePush adds one message to the transaction. A refused message has its reason in the result; the error is one of reading
 // the database.
-func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int, look *database.Look) (punctual.PushResult, error) {
+func decidePush(tx *writer.Tx, m *punctual.NewMessage, maxBody int, look *database.Look) (punctual.PushResult, error) {
 	res := punctual.PushResult{ID: m.ID, Topic: m.Topic}
 	if res.Err = storekit.CheckPush(m, maxBody); res.Err != nil {
 		return res, nil

@@ -10,6 +10,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
+// This file tells how much space there is. Package directory refuses pushes when there is too little (CheckSpace in space.go).
+
 // Space returns how much room the file system of the directory has; see punctual.SpaceReporter.
 func (s *Store) Space(ctx context.Context) (punctual.Space, error) {
 	if err := s.admit(ctx, nil); err != nil {

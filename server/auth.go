@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	"golang.org/x/time/rate"
-
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 )
@@ -85,27 +83,6 @@ func (s *Server) authenticate(r *http.Request) (*access.Principal, error) {
 		err = fmt.Errorf("who sends this cannot be found out: %w", punctual.ErrOverloaded)
 	}
 	return p, err
-}
-
-// admit counts a request against its principal's rate, and its connection as one of the principal.
-func (s *Server) admit(r *http.Request, p *access.Principal) (*client, error) {
-	s.mu.Lock()
-	k := s.clients[p.Key()]
-	if k == nil {
-		k = &client{rate: rate.NewLimiter(rate.Limit(s.limits.Rate), s.limits.Burst)}
-		s.clients[p.Key()] = k
-	}
-	s.mu.Unlock()
-	if k.rate.Allow() {
-		if conn := connOf(r); conn != nil {
-			return k, conn.in.letIn(conn, p.Key())
-		}
-		return k, nil
-	}
-	return k, &refusal{
-		status: http.StatusTooManyRequests,
-		err:    fmt.Errorf("%s sends more than %v requests a second: %w", p.Name, s.limits.Rate, punctual.ErrOverloaded),
-	}
 }
 
 // authorize checks the client's right to the route's action on the topic in the path, or on all topics if the path names none. For a route

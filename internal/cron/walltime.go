@@ -33,3 +33,53 @@ func LocalTime(text, zone string) (time.Time, error) {
 	}
 	return time.Time{}, fmt.Errorf("time %q: write date and time like 2026-11-20 09:00", text)
 }
+
+// FirstInstant is when the clock on the wall first reaches or passes the date and time of wall, whose own zone does not
+// count. If clocks are set back over that time, this is the first of two instants; if they are set forward over it, the
+// first after the gap.
+func FirstInstant(wall time.Time, loc *time.Location) time.Time {
+	year, month, day := wall.Date()
+	hour, minute, second := wall.Clock()
+	w := time.Date(year, month, day, hour, minute, second, 0, time.UTC).Unix()
+	return time.Unix(firstAt(w, loc), 0).In(loc)
+}
+
+// stretch is the offset of the zone at t, and until when it stays.
+func stretch(t int64, loc *time.Location) (offset, end int64) {
+	at := time.Unix(t, 0).In(loc)
+	_, o := at.Zone()
+	_, until := at.ZoneBounds()
+	switch {
+	case until.IsZero():
+		end = t + 400*365*daySeconds // for ever, as far as the years of a Spec go
+	case until.Unix() > t:
+		end = until.Unix()
+	default:
+		// On 31 December of a leap year, package time says that the offset ended the day before, since it counts 365 days
+		// from the start of the year.
+		end = t - t%daySeconds + daySeconds
+	}
+	return int64(o), end
+}
+
+// highest is the latest wall time that was shown up to t.
+func highest(t int64, loc *time.Location) int64 {
+	wall := int64(-1 << 62)
+	for u := t - apart; u <= t; {
+		offset, end := stretch(u, loc)
+		wall = max(wall, min(end-1, t)+offset)
+		u = end
+	}
+	return wall
+}
+
+// firstAt is the first instant at which the wall shows the time wall or a later one.
+func firstAt(wall int64, loc *time.Location) int64 {
+	for t := wall - apart; ; {
+		offset, end := stretch(t, loc)
+		if at := max(t, wall-offset); at < end {
+			return at
+		}
+		t = end
+	}
+}
