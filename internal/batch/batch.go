@@ -175,8 +175,8 @@ func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	return answer, err
 }
 
-// enqueue appends item to its queue. If the item need not wait there, enqueue also returns the batch that the caller has to carry
-// out, which has the item.
+// enqueue appends item to its queue. If the item need not wait there, enqueue also returns its batch, which the caller has to carry
+// out.
 func (b *Batcher[T, R]) enqueue(item T) (*call[T, R], *batch[T, R], error) {
 	size := b.cfg.Size(item)
 	b.mu.Lock()
@@ -194,7 +194,11 @@ func (b *Batcher[T, R]) enqueue(item T) (*call[T, R], *batch[T, R], error) {
 	q := b.queueOf(item)
 	q.append(c)
 	if b.mayStart(q) {
-		return c, b.nextBatch(q), nil
+		t := b.nextBatch(q)
+		if c.inBatch {
+			return c, t, nil
+		}
+		go b.drain(t) // the calls that came before fill the batch
 	}
 	if q == &b.main {
 		b.setAlarm()

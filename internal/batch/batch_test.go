@@ -901,26 +901,51 @@ func TestAlarmOfTheBatchThatIsLeft(t *testing.T) {
 	})
 }
 
-// TestCallerCarriesOutItsOwn: the call with which a second batch begins is in that batch, so that a caller whose context can never end
-// carries out its own call.
+// TestCallerCarriesOutItsOwn: a caller whose context can never end, and with whose call a second batch begins, carries that batch out
+// only if it has the call.
 func TestCallerCarriesOutItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &held{ends: make(map[int]chan struct{})}
-		cfg := roomy()
-		cfg.Beside = 3
-		c := newBatcher(cfg, h.run)
-		calls := startBehind(t, c, 2, 3)
-		calls = append(calls, start(context.Background(), c, 4))
-		synctest.Wait()
-		h.want(t, []int{1}, []int{2, 3, 4})
-		h.end(t, 2)
-		calls[3].wantAnswer(t, 40)
-		h.end(t, 1)
-		for i, k := range calls {
-			k.wantAnswer(t, 10*(i+1))
-		}
-		wantNothingPending(t, c)
-	})
+	for most, batches := range map[int][][]int{1000: {{1}, {2, 3, 4}}, 2: {{1}, {2, 3}, {4}}} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &held{ends: make(map[int]chan struct{})}
+			var mu sync.Mutex
+			var on []string // the goroutines of the batches; guarded by mu
+			cfg := roomy()
+			cfg.Beside, cfg.MaxItems = 3, most
+			c := newBatcher(cfg, func(ctx context.Context, items []int) ([]int, error) {
+				mu.Lock()
+				on = append(on, goroutine())
+				mu.Unlock()
+				return h.run(ctx, items)
+			})
+			calls := startBehind(t, c, 2, 3)
+			var own string
+			called := make(chan error, 1)
+			go func() {
+				own = goroutine()
+				_, err := c.Do(context.Background(), 4)
+				called <- err
+			}()
+			synctest.Wait()
+			mu.Lock()
+			if carried := on[1] == own; carried != (most > 2) {
+				t.Errorf("at most %d items: the caller carries out %v: %t", most, batches[1], carried)
+			}
+			mu.Unlock()
+			h.end(t, 2)
+			h.end(t, 1)
+			if most == 2 {
+				h.end(t, 4)
+			}
+			if err := <-called; err != nil {
+				t.Error(err)
+			}
+			h.want(t, batches...)
+			for i, k := range calls {
+				k.wantAnswer(t, 10*(i+1))
+			}
+			wantNothingPending(t, c)
+		})
+	}
 }
 
 // keyed makes the tens digit of an item its key, and has batches be late after a second.
