@@ -383,7 +383,8 @@ func (q *Queue) amendMany(ctx context.Context, c Change, topic string, ids []str
 
 // Close refuses further pushes and amendments with ErrClosed and waits for those under way. It does not close the store, so calls
 // such as Get and Configure still reach it. When ctx ends first, Close also refuses the calls for single messages that have not
-// been sent yet, and returns an error that wraps ctx's. Close may be called again.
+// been sent yet, and ends the context of the calls of the store that carry the others, so that these may fail with ErrIndeterminate.
+// It then returns an error that wraps ctx's. Close may be called again.
 func (q *Queue) Close(ctx context.Context) error {
 	if q == nil || q.pushes == nil {
 		return q.refused()

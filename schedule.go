@@ -307,8 +307,10 @@ type ScheduleTimes struct {
 }
 
 // Preview returns the first n times, 0 to 10,000, at which s comes after the instant named, and needs no store. The Topic and
-// Name of s may both be empty; with a Spread they decide how much later s comes. A Schedule that PutSchedule would refuse is the
-// same error, except that the bytes of Topic are not checked.
+// Name of s may both be empty; with a Spread they decide how much later s comes. Preview refuses a malformed Schedule with the
+// error of PutSchedule, but does not check the bytes of Topic. It does not find what only a store knows: whether the messages can be
+// copied to the groups of the topic, whether a time is left by the store's clock, whether the times were changed too often, and whether
+// the store has follow-ups. An instant before 1970 counts as 1970.
 func (s Schedule) Preview(after time.Time, n int) (ScheduleTimes, error) {
 	if n < 0 || n > MaxBackfill {
 		return ScheduleTimes{}, invalidf("preview of %d times: use 0 to %d", n, MaxBackfill)

@@ -11,7 +11,7 @@ import (
 // to search for such messages.
 //
 // A message is named by its topic and its ID. The same ID in two topics names two messages. The first push that is
-// stored in a topic creates it, and so do its first settings. A push that is refused creates none.
+// stored in a topic creates it, and so do its first settings. A push that is refused creates none. A topic stays when it is empty.
 //
 // The topic T@x is a companion of the topic T: a topic like any other, which belongs to T. A push or a change of settings that
 // creates T@x creates T as well, and Inspector.DeleteTopic(T) deletes the companions of T, too. A companion has the Partitions

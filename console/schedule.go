@@ -19,7 +19,8 @@ type schedulePage struct {
 	// Fields are those of scheduleFields, under the names of the fields of the form that changes the schedule.
 	Fields facts
 	Body   *bodyView
-	// Headers are those of the occurrences that may be shown, Hidden is how many others there are.
+	// Headers are those headers of the schedule's definition that may be shown, Hidden is how many may not. Those that Punctual adds
+	// to each occurrence are in neither.
 	Headers []header
 	Hidden  int
 	// Messages are the paths of the messages of Row.Last, in the same order, "" where there was no message.

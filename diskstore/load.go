@@ -47,7 +47,7 @@ func (s *Store) load(ctx context.Context, t *memory.Topic, merge func(l memory.L
 }
 
 // passDeleted moves the position where the next load of a topic begins past deleted messages, without the write lock. stop
-// is where the load is to end because many deleted messages lie after it; zero if there are not many.
+// is where the load is to end, because a load that went further would pass many deleted messages; zero if it need not end early.
 func (s *Store) passDeleted(ctx context.Context, t *memory.Topic) (stop record.Position, err error) {
 	search, ok := t.BeginSearch()
 	if !ok {

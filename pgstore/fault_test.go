@@ -258,8 +258,8 @@ func TestPromotion(t *testing.T) {
 }
 
 // A standby that takes over may have an older clock in its table than this process has seen, and the store goes on, check after check. The
-// first one writes down how far the clock is. Where the timeline is the same, also after a promotion, a backup was restored, and the store
-// stops.
+// first one writes down how far the clock is. Where the timeline is the same, also after a promotion, and the clock is older by more than
+// restored, a backup was restored, and the store stops.
 func TestOlderClockInTheTable(t *testing.T) {
 	t.Parallel()
 	for _, promoted := range []bool{false, true} {

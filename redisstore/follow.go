@@ -227,7 +227,7 @@ func (f *following) add(c *route.Chunk[*followed], i int) {
 // discard in orders with the follow-up x in orders@bills, and behind it a discard of x itself. The waves follow from the content of
 // the call alone, so that a copy of the call has the same waves.
 func (f *following) wave(items []int) []int {
-	if f == nil { // each script touches only messages of its own topic
+	if f == nil { // each script touches only messages of its own topic, and in events only those that no settlement of the call can name
 		return items
 	}
 	type message struct{ topic, id string }

@@ -225,7 +225,7 @@ func TestExaminationThatFails(t *testing.T) {
 	}
 }
 
-// A call of the store that takes too long is an ErrOverloaded: the client gets an answer in time, and nothing was done.
+// A call of the store that takes too long and certainly did nothing is an ErrOverloaded, and the client gets that answer in time.
 func TestStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &sick{memstore.New(nil), func(ctx context.Context) error {

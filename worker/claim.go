@@ -83,7 +83,8 @@ func (p *poller) awaitsSlot(now time.Time) bool {
 
 // awaitsOthers reports whether topics that are in no group are to wait for the claims of other topics, to share the next claim
 // with them. If each claim of some of many topics ended at another time, one claim would never name all of them again. So
-// all claims are given the same end, rejoin.
+// where topics outnumber the slots, claims of some of the topics end together, at rejoin, unless they do not wait or hardly any time is
+// left until then. When rejoin is past, awaitsOthers sets the next one.
 func (p *poller) awaitsOthers(now time.Time, alone bool) bool {
 	switch {
 	case !p.outnumbered() || p.untilRejoin(now) > 0:

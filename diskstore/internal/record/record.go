@@ -63,7 +63,7 @@ const (
 	flagFirstDue
 	flagRemember
 	flagAttributes
-	// knownFlags are all of these.
+	// knownFlags are all of these. One bit of the byte is left. Who takes it should make it the sign of a second byte of flags.
 	knownFlags = 1<<iota - 1
 )
 

@@ -162,7 +162,7 @@ func (w *Wire) add(front, back net.Conn) {
 	defer w.mu.Unlock()
 	w.conns = append(w.conns, front, back)
 	select {
-	case <-w.stopped: // too late for stop to end it
+	case <-w.stopped: // stop may have read conns already, and would not end these
 		front.Close()
 		back.Close()
 	default:

@@ -16,7 +16,7 @@ import (
 // other.
 //
 // Nodes are asked side by side. Where several nodes are asked, Run does not wait for one that does not answer for a second (P14), or
-// longer with class replicated. The items of that node have an error then, and its answers are dropped when they come.
+// longer with class replicated. The items that have no answer by then get an error, and an answer that comes later is dropped.
 //
 // N is what the caller keeps with each chunk. A Chunks is for one goroutine.
 type Chunks[N any] struct {

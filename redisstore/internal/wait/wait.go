@@ -87,7 +87,9 @@ type Store interface {
 
 // NextDue is when a claim can find something in a partition.
 type NextDue struct {
-	At   int64 // by Clock; Never if the partition is empty or could not be read
+	// At is by Clock: Never if nothing waits or is leased there, or if the times could not be read, and now if another node has the
+	// partition, so that a claim finds that node.
+	At   int64
 	Then int64 // by Clock: when a claim can find a second message, or any earlier time
 	Err  error // why the times could not be read
 }
