@@ -68,7 +68,7 @@ func redisLatenessChart(r run) chart {
 		p := newLogPanel(0.1, commas(int64(rate))+" a second", "processes", late, groups...)
 		p.addLateness(r, scenarios...)
 		if rate == 2_000 {
-			p.aim(-0.5, 2.5, aimRedisLate, "aim 5")
+			p.aim(-0.5, 1.5, aimRedisLate, "aim 5")
 		}
 		ps = append(ps, p)
 	}

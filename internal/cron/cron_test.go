@@ -191,8 +191,8 @@ func FuzzNext(f *testing.F) {
 			if !next.After(after) {
 				t.Fatalf("%q: after %v comes %v", text, after, next)
 			}
-			if prev, ok := s.Prev(next.Add(time.Second), loc); !ok || !prev.Equal(next) {
-				t.Fatalf("%q: the last before %v+1s is %v", text, next, prev)
+			if again, ok := s.Next(next.Add(-time.Second), loc); !ok || !again.Equal(next) {
+				t.Fatalf("%q: after %v-1s comes %v", text, next, again)
 			}
 		}
 	})

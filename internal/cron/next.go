@@ -104,32 +104,6 @@ func (s Spec) NextBeyond(after time.Time, offset int, loc *time.Location) (time.
 	return time.Unix(t, 0).In(loc), true
 }
 
-// Prev is the last time before the given one, in the zone, or false when none came since the start of FirstYear.
-func (s Spec) Prev(before time.Time, loc *time.Location) (time.Time, bool) {
-	// A time lies between a and before exactly if Next(a) is earlier than before. So the last time is the smallest a for
-	// which that is no longer so, and is found by halving.
-	earlier := func(a int64) bool {
-		t, ok := s.Next(time.Unix(a, 0), loc)
-		return ok && t.Before(before)
-	}
-	hi := min(before.Unix(), endWall)
-	lo, step := hi-1, int64(1)
-	for ; !earlier(lo); step *= 2 {
-		if lo < firstWall-apart {
-			return time.Time{}, false
-		}
-		lo -= step
-	}
-	for hi-lo > 1 {
-		if mid := lo + (hi-lo)/2; earlier(mid) {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return time.Unix(hi, 0).In(loc), true
-}
-
 // nextShown is the first instant from t on at which the wall shows a time that matches.
 func (s Spec) nextShown(t int64, loc *time.Location) (int64, bool) {
 	for t < endWall+apart {

@@ -23,7 +23,9 @@ type record struct {
 	Score string `json:"score"`
 	// Due is the due time of the message, in Unix ms.
 	Due int64 `json:"due"`
-	// Topic, ID and Target say under which topic and ID, and in which store, the message is pushed.
+	// Topic and ID say under which topic and ID the message is pushed. Target names the store into which the run that took the message
+	// was to push it. A run for another store leaves the message alone unless Options.Uncertain decides about it; with PushUncertain it
+	// pushes the message into its own store, and Target stays as it was.
 	Topic  string `json:"topic"`
 	ID     string `json:"id"`
 	Target string `json:"target"`

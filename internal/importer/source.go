@@ -68,7 +68,8 @@ const (
 	BadTopic Reason = "topic"
 	// Conflict: the topic has another message with the same ID, or remembers the ID of a row's finished one (Postgres).
 	Conflict Reason = "conflict"
-	// Refused: the store refuses the message.
+	// Refused: the store refuses the message as invalid or too large, although the importer's own check let it pass. Any other refusal,
+	// for instance because the topic is paused, is no Reason: it ends the run with an error.
 	Refused Reason = "refused"
 	// Uncertain: it is not known whether an earlier run has stored the message, or what is staged of it cannot be read. The message
 	// is still in staging.
