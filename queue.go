@@ -16,8 +16,9 @@ import (
 
 // Queue is the client of programs that push messages. It stores messages, and cancels, reschedules, requeues and deletes
 // them. Concurrent calls for single messages share batches: the calls that arrive while one batch is on its way to the
-// store form the next batch, or a second one beside it when they are 32. A call that comes alone is sent at once. No timer holds a call back. A call that comes alone
-// with a context that can never end, such as context.Background, calls the store on the caller's goroutine, which costs less.
+// store form the next batch, or a second one beside it when they are 32. No timer holds a call back: one that comes alone is
+// sent at once, and if its context can never end, as context.Background, it calls the store on the caller's goroutine, which
+// costs less.
 // All methods are safe for concurrent use; calls made one after the other take effect in that order, unless the context of one
 // ends before its answer.
 //

@@ -1,8 +1,8 @@
 // Package batch turns concurrent single calls into calls of many items. No timer holds a call back: a lone call is sent at
 // once, and calls that arrive while a batch is under way form the next batch. Where many calls wait, a second batch goes beside
-// the first one (Config.Beside). A batch that takes longer than Config.Late is
-// overtaken: the calls that wait for it are sent without it, and each key of its items is isolated in a queue of its own. So
-// one slow key delays the calls of other keys by no more than Config.Late, except those that are in one batch with it.
+// the first one (Config.Beside). A batch that takes longer than Config.Late is overtaken: the calls that wait for it are sent
+// without it, and each key of its items is isolated in a queue of its own. So one slow key delays the calls of other keys by no
+// more than Config.Late, except those that are in one batch with it.
 package batch
 
 import (

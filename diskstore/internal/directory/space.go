@@ -11,8 +11,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// spaceGuard is what CheckSpace knows, by which pushes are refused while the disk is nearly full. It must do so early, because the store fails when its database can
-// write no more, and because acks and cancels need a little space themselves before they free any.
+// spaceGuard is what CheckSpace knows, by which pushes are refused while the disk is nearly full. They have to be refused early,
+// because the store fails when its database can write no more, and because acks and cancels need a little space themselves before
+// they free any.
 type spaceGuard struct {
 	dir     string
 	reserve uint64
