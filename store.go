@@ -161,8 +161,8 @@ type NewMessage struct {
 	// MaxAttempts takes the place of Settings.MaxAttempts for this message: 1 to MaxAttemptsLimit. 0, the default, follows
 	// the topic's setting. A negative number is ErrInvalid.
 	MaxAttempts int
-	// ExpireAfter is how long after its due time the message may still be delivered, rounded up to whole milliseconds. 0, the
-	// default, is without end; a negative one is ErrInvalid. An expiry beyond MaxDue is no error, because nothing is due
+	// ExpireAfter is how long after its due time the message may still be delivered, rounded up to whole milliseconds. It counts
+	// from Message.FirstDue, so that a reschedule or requeue moves the expiry and a retry or snooze does not. 0, the default, is without end; a negative one is ErrInvalid. An expiry beyond MaxDue is no error, because nothing is due
 	// then: Message.Expires is the millisecond after MaxDue.
 	ExpireAfter time.Duration
 	// DropExpired has the message dropped when it expires; otherwise it becomes dead with ReasonExpired.
