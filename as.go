@@ -53,6 +53,8 @@ func lacking[T any]() string {
 		return "does not tell what it can do"
 	case *TopicNamer:
 		return "does not name its topics without counting them"
+	case *ClockKeeper:
+		return "does not tell how its clock stands"
 	case *Surveyor:
 		return "makes no surveys"
 	}

@@ -25,30 +25,30 @@ import (
 // each wrapper, and whoever adds a wrapper for each interface. In sharedstore.Store the consumers come from the server of the
 // process that owns the directory.
 const storeTable = `
-                        Inspector Checker Examiner FinishedKeeper Backuper DurabilityReporter SpaceReporter ConsumerReporter Surveyor AbilityReporter TopicNamer storekit.Repeater storekit.Reacher
+                        Inspector Checker Examiner FinishedKeeper Backuper DurabilityReporter SpaceReporter ConsumerReporter Surveyor AbilityReporter TopicNamer storekit.Repeater storekit.Reacher ClockKeeper
 
-memstore.Store          own       own     own      own            -        own                -             -                -        own             own        -              -
-diskstore.Store         own       own     own      own            own      own                own           -                -        own             own        -              -
-redisstore.Store        own       own     own      own            -        own                -             -                -        own             own        own            own
-pgstore.Store           own       own     own      own            -        own                -             -                own      own             own        -              -
-remotestore.Store       own       own     own      own            own      own                own           own              -        own             own        own            -
-sharedstore.Store       own       own     own      own            own      own                own           own              -        own             own        -              -
+memstore.Store          own       own     own      own            -        own                -             -                -        own             own        -              -  own
+diskstore.Store         own       own     own      own            own      own                own           -                -        own             own        -              -  -
+redisstore.Store        own       own     own      own            -        own                -             -                -        own             own        own            own  -
+pgstore.Store           own       own     own      own            -        own                -             -                own      own             own        -              -  -
+remotestore.Store       own       own     own      own            own      own                own           own              -        own             own        own            -  -
+sharedstore.Store       own       own     own      own            own      own                own           own              -        own             own        -              -  -
 
-server.guarded          hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden
-server.reaching         hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden
-server.coalesced        hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden
-server.observed         hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden
-internal/answers.Store  hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     own            hidden
-internal/cli.quota      hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden
+server.guarded          hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
+server.reaching         hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
+server.coalesced        hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
+server.observed         hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
+internal/answers.Store  hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     own            hidden  hidden
+internal/cli.quota      hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
 
-internal/rigs/hung.Store  hidden  hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden
-internal/rigs/family.Store shown  shown  shown    shown          shown    shown              shown         shown            shown    own             shown      shown           own
-internal/rigs/calls.Store -       -       -        -              -        -                  -             -                -        -               -          -              -
-storetest/races.raceStore hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden
-storetest/ledger.Recorder own       shown   shown    shown          shown    shown              shown         shown            shown    shown           shown      shown          shown
-storetest/duties.lossy     shown    shown   shown    shown          shown    shown              shown         shown            shown    shown           shown      shown           shown
-storetest/duties.standing  shown    shown   shown    shown          shown    shown              shown         shown            shown    shown           shown      shown           shown
-storetest/duties.stopping  shown    shown   shown    shown          shown    shown              shown         shown            shown    shown           shown      shown           shown
+internal/rigs/hung.Store  hidden  hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
+internal/rigs/family.Store shown  shown  shown    shown          shown    shown              shown         shown            shown    own             shown      shown           own  shown
+internal/rigs/calls.Store -       -       -        -              -        -                  -             -                -        -               -          -              -  -
+storetest/races.raceStore hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
+storetest/ledger.Recorder own       shown   shown    shown          shown    shown              shown         shown            shown    shown           shown      shown          shown  shown
+storetest/duties.lossy     shown    shown   shown    shown          shown    shown              shown         shown            shown    shown           shown      shown           shown  shown
+storetest/duties.standing  shown    shown   shown    shown          shown    shown              shown         shown            shown    shown           shown      shown           shown  shown
+storetest/duties.stopping  shown    shown   shown    shown          shown    shown              shown         shown            shown    shown           shown      shown           shown  shown
 `
 
 // notOfStores are the exported interfaces of the root and of storekit that a user implements and no store has. Any other exported

@@ -94,7 +94,7 @@ func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *data
 		}
 	}
 	if !f.Exists() || dead {
-		to, answer := lifecycle.Amend(&r.Message, f.State, a, due)
+		to, answer := lifecycle.Amend(&r.Message, f.State, a, due, tx.Ms)
 		switch to.To {
 		case lifecycle.Waiting:
 			tx.Requeue(f, r)
@@ -108,7 +108,7 @@ func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *data
 		// refused here, before the message leaves memory or is marked as cancelled.
 		facts := r.Message
 		facts.CancelRequested = f.Cancelled
-		if to, answer := lifecycle.Amend(&facts, f.State, a, due); to.To == lifecycle.Stay {
+		if to, answer := lifecycle.Amend(&facts, f.State, a, due, tx.Ms); to.To == lifecycle.Stay {
 			return answer, nil
 		}
 	}
@@ -118,7 +118,7 @@ func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *data
 	}
 	d.Lease.AddTo(r)
 	r.CancelRequested = r.CancelRequested || d.Cancelled
-	to, answer := lifecycle.Amend(&r.Message, state, a, due)
+	to, answer := lifecycle.Amend(&r.Message, state, a, due, tx.Ms)
 	if state == punctual.StateReady {
 		tx.Apply(d, r, to)
 	}

@@ -130,7 +130,7 @@ func decidePush(tx *writer.Tx, m *punctual.NewMessage, maxBody int, look *databa
 // insert stores a new message, whose ID is free.
 func insert(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, id string, due int64) {
 	tx.Insert(t, &record.Record{
-		Message: lifecycle.New(m, due), ID: id, Created: tx.Ms, Headers: m.Headers, Body: m.Body, Attributes: storekit.NewAttributes(m).Block(),
+		Message: lifecycle.New(m, due, tx.Ms), ID: id, Created: tx.Ms, Headers: m.Headers, Body: m.Body, Attributes: storekit.NewAttributes(m).Block(),
 	})
 }
 

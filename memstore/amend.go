@@ -36,7 +36,7 @@ func (s *Store) amend(a *punctual.Amendment, now instant) punctual.Amended {
 	if m == nil {
 		return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrNotFound)}
 	}
-	d, out := lifecycle.Amend(&m.Message, m.State(now.ms), a, due)
+	d, out := lifecycle.Amend(&m.Message, m.State(now.ms), a, due, now.ms)
 	s.apply(t, m, d, now)
 	return out
 }

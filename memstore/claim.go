@@ -86,7 +86,8 @@ func (s *Store) withoutLapsed(found []punctual.Delivery) []punctual.Delivery {
 		}
 		t := s.topics[d.Topic]
 		m := t.messages[d.ID]
-		s.apply(t, m, lifecycle.GiveBack(&m.Message), instant{fine: now, ms: storekit.Millis(now)})
+		at := instant{fine: now, ms: storekit.Millis(now)}
+		s.apply(t, m, lifecycle.GiveBack(&m.Message, at.ms), at)
 	}
 	return held
 }

@@ -4,16 +4,18 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/heap"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // kept is what is kept of a finished message: its ID alone, or its finished record.
 type kept struct {
 	punctual.Finished
-	until int64 // when it is removed, in Unix ms
+	until int64 // when it is removed, in Unix ms; of Finished an ID alone has ID and At
 	index int   // its place in keptUntil.queue
 }
 
@@ -45,6 +47,18 @@ func (k *keptUntil) sweep(now int64) {
 	}
 }
 
+// step carries the entries over a step of the clock.
+func (k *keptUntil) step(s lifecycle.Step) {
+	for _, x := range k.queue {
+		ended, until := s.CarryEnd(storekit.Millis(x.At), x.until)
+		x.At, x.until = storekit.FromMillis(ended), until
+		if x.KeptUntil != (time.Time{}) {
+			x.KeptUntil = storekit.FromMillis(until)
+		}
+	}
+	byEnd.Sort(k.queue)
+}
+
 // byEnd orders entries by the time at which they are removed.
 var byEnd = heap.Order[*kept]{
 	Before: func(a, b *kept) bool { return a.until < b.until },
@@ -55,7 +69,7 @@ var byEnd = heap.Order[*kept]{
 func (t *topic) keep(m *message, outcome punctual.Outcome, now instant) {
 	until := m.Keep(&t.settings, now.ms)
 	if until.ID > 0 {
-		t.remembered.put(&kept{Finished: punctual.Finished{ID: m.id}, until: until.ID})
+		t.remembered.put(&kept{Finished: punctual.Finished{ID: m.id, At: now.time()}, until: until.ID})
 	}
 	if until.Record == 0 {
 		return

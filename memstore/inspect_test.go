@@ -127,6 +127,8 @@ func TestRefusals(t *testing.T) {
 		"DeleteTopic": func(ctx context.Context, s *Store) error { _, err := s.DeleteTopic(ctx, "a"); return err },
 		"Check":       func(ctx context.Context, s *Store) error { _, err := s.Check(ctx, nil); return err },
 		"Examine":     func(ctx context.Context, s *Store) error { _, err := s.Examine(ctx); return err },
+		"Clock":       func(ctx context.Context, s *Store) error { _, err := s.Clock(ctx); return err },
+		"StepClock":   func(ctx context.Context, s *Store) error { _, err := s.StepClock(ctx); return err },
 		"Abilities":   func(ctx context.Context, s *Store) error { _, err := s.Abilities(ctx); return err },
 		"TopicNames": func(ctx context.Context, s *Store) error {
 			_, err := s.TopicNames(ctx, punctual.NameQuery{})

@@ -96,7 +96,7 @@ func (s *Store) newMessage(n *punctual.NewMessage, now instant) (*message, error
 		return nil, err
 	}
 	s.seq++
-	m := &message{Message: lifecycle.New(n, storekit.Millis(due)), id: n.ID, topic: n.Topic, created: now.ms, seq: s.seq, attributes: storekit.NewAttributes(n).Whole()}
+	m := &message{Message: lifecycle.New(n, storekit.Millis(due), now.ms), id: n.ID, topic: n.Topic, created: now.ms, seq: s.seq, attributes: storekit.NewAttributes(n).Whole()}
 	if m.id == "" {
 		m.id = storekit.NewID(now.fine)
 	}

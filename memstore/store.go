@@ -27,8 +27,8 @@ type Options struct {
 }
 
 // Store keeps messages in memory. It implements punctual.Store, punctual.Inspector,
-// punctual.Checker, punctual.Examiner, punctual.FinishedKeeper, punctual.DurabilityReporter, punctual.AbilityReporter and
-// punctual.TopicNamer, and is safe for concurrent use. Make one with New.
+// punctual.Checker, punctual.Examiner, punctual.FinishedKeeper, punctual.DurabilityReporter, punctual.AbilityReporter,
+// punctual.TopicNamer and punctual.ClockKeeper, and is safe for concurrent use. Make one with New.
 type Store struct {
 	maxBody int
 	clock   *storekit.SteadyClock
@@ -52,6 +52,7 @@ var (
 	_ punctual.DurabilityReporter = (*Store)(nil)
 	_ punctual.AbilityReporter    = (*Store)(nil)
 	_ punctual.TopicNamer         = (*Store)(nil)
+	_ punctual.ClockKeeper        = (*Store)(nil)
 )
 
 // New returns an empty store. If o is nil, the options have their defaults.
@@ -81,7 +82,8 @@ func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
 	return punctual.Abilities{Follow: punctual.ReachAny, Emit: true}, err
 }
 
-// Now returns the store's clock: the time of Options.Clock in whole milliseconds, except that it never runs backwards.
+// Now returns the store's clock: the time of Options.Clock in whole milliseconds, except that it does not run backwards but for a
+// step (punctual.ClockKeeper).
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,6 +127,10 @@ func (s *Store) enter(ctx context.Context) (instant, error) {
 		return instant{}, fmt.Errorf("memory store: %w", err)
 	}
 	t, source := s.clock.Read()
+	if s.clock.StepDue() {
+		s.step()
+		t, source = s.clock.Read()
+	}
 	return instant{fine: t, ms: storekit.Millis(t), source: source}, nil
 }
 

@@ -95,7 +95,7 @@ func (c *amending) decide(i int, l *locked, write *changes) punctual.Amended {
 	if r == nil {
 		return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrNotFound)}
 	}
-	d, out := lifecycle.Amend(&r.Message, r.state(l.now, set), a, due)
+	d, out := lifecycle.Amend(&r.Message, r.state(l.now, set), a, due, l.now)
 	write.apply(r, d, set, l.now)
 	return out
 }

@@ -3,18 +3,33 @@ package storekit
 import (
 	"sync"
 	"time"
+
+	"github.com/punctualmq/punctual"
 )
 
-// SteadyClock is a clock that never runs backwards (P8), made from a source that somebody may set back. When the source is set
-// back, the SteadyClock goes on at half the speed of elapsed time until the source has caught up. For example, after a step of
-// 10 s back it agrees with the source again after 20 s. If it stood still instead, all deliveries would stop for the length of
-// the step; at full speed it would stay ahead for ever. It is safe for concurrent use.
+// When a store's clock steps back (P8): when the clock that it follows has been behind it by more than StepBeyond at every reading
+// for StepAfter on end. Corrections of a clock that is kept right are smaller than StepBeyond, and a clock that was wrong for a
+// moment, such as that of a machine which resumes, is right again before StepAfter is over.
+const (
+	StepBeyond = 2 * time.Second
+	StepAfter  = 5 * time.Second
+)
+
+// SteadyClock is a clock that never runs backwards (P8) but for a step, made from a source that somebody may set back. When the
+// source is set back, the SteadyClock goes on at half the speed of elapsed time until the source has caught up. For example, after
+// a step of 1 s back it agrees with the source again after 2 s. If it stood still instead, all deliveries would stop for the length
+// of the step; at full speed it would stay ahead for ever. When it stays far ahead (StepBeyond, StepAfter), StepDue says so, and
+// the owner of the clock calls Step. It is safe for concurrent use.
 type SteadyClock struct {
 	source Clock
 
 	mu   sync.Mutex
 	read time.Time // guarded by mu: the last reading of the source, with its monotonic part if it has one
-	last time.Time // guarded by mu: the last time that the clock returned; never decreases
+	last time.Time // guarded by mu: the last time that the clock returned; decreases at a step alone
+	// far tells that the last reading of the source was more than StepBeyond behind, and farFor for how long all were. Guarded by mu.
+	far    bool
+	farFor time.Duration
+	state  punctual.ClockState // guarded by mu: Steps and Last
 }
 
 // NewSteadyClock returns a clock that starts at the time of the source, or at passed if that is later. passed is the latest time
@@ -33,15 +48,60 @@ func (c *SteadyClock) Now() time.Time {
 func (c *SteadyClock) Read() (now, source time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	t := c.readSource()
+	return c.last, t
+}
+
+func (c *SteadyClock) readSource() time.Time {
 	t := c.source.Now()
 	elapsed := max(0, t.Sub(c.read)) // by the monotonic clock, which no step touches
 	c.read = t
-	if wall := t.Round(0).UTC(); wall.Before(c.last) {
+	wall := t.Round(0).UTC()
+	far := c.last.Sub(wall) > StepBeyond
+	if far && c.far {
+		c.farFor += elapsed
+	} else {
+		c.farFor = 0
+	}
+	c.far = far
+	if wall.Before(c.last) {
 		c.last = c.last.Add(elapsed / 2)
 	} else {
 		c.last = wall
 	}
-	return c.last, t
+	return t
+}
+
+// StepDue reports whether the clock has been so far ahead of its source for so long, at the readings until now, that it is to step.
+func (c *SteadyClock) StepDue() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.far && c.farFor >= StepAfter
+}
+
+// Step steps the clock back to its source and returns the step. It returns false if the clock is not ahead. The caller sees to it
+// that what was decided by the time before is not carried out after the step.
+func (c *SteadyClock) Step() (s punctual.ClockStep, stepped bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to := c.readSource().Round(0).UTC()
+	if !to.Before(c.last) {
+		return punctual.ClockStep{}, false
+	}
+	s = punctual.ClockStep{From: c.last, To: to}
+	c.last, c.far, c.farFor = to, false, 0
+	c.state.Steps, c.state.Last = c.state.Steps+1, s
+	return s, true
+}
+
+// State returns how the clock stands to its source, and the steps since it was made.
+func (c *SteadyClock) State() punctual.ClockState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall := c.readSource().Round(0)
+	s := c.state
+	s.Now, s.Ahead = c.last, c.last.Sub(wall)
+	return s
 }
 
 // After is Clock.After with a wait of at most limit. When somebody sets the source meanwhile, the wait may end too early, or up

@@ -94,3 +94,46 @@ func TestSteadyClockAfter(t *testing.T) {
 		stop()
 	}
 }
+
+// TestSteadyClockSteps: the clock steps after StepAfter on end beyond StepBeyond, and not before.
+func TestSteadyClockSteps(t *testing.T) {
+	type move struct {
+		by  time.Duration
+		due bool // afterwards
+	}
+	const s, far = time.Second, -time.Hour
+	for name, moves := range map[string][]move{
+		"after 5 s":                    {{far, false}, {2 * s, false}, {2*s + 999*time.Millisecond, false}, {time.Millisecond, true}},
+		"after a long time unread":     {{far, false}, {time.Minute, true}},
+		"not when right in between":    {{far, false}, {4 * s, false}, {-far, false}, {far, false}, {4 * s, false}},
+		"not for 2 s":                  {{-StepBeyond, false}, {s, false}, {-s / 2, false}, {s, false}, {-s, false}, {s, false}, {-s, false}, {s, false}},
+		"further back goes on":         {{far, false}, {3 * s, false}, {far, false}, {2 * s, true}},
+		"not once it has come near":    {{far, false}, {3 * s, false}, {-far - 3*s, false}, {s, false}, {s, false}},
+		"not when it runs ahead":       {{time.Hour, false}, {time.Hour, false}},
+		"due until the source is near": {{far, false}, {6 * s, true}, {-far, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := NewManualClock(clockStart)
+			c := NewSteadyClock(source, source.Now())
+			for i, m := range moves {
+				source.Advance(m.by)
+				before := c.Now()
+				if got := c.StepDue(); got != m.due {
+					t.Fatalf("P8: move %d, by %v, to %v: the clock says %v, step due: %t, want %t", i, m.by, source.Now(), before, got, m.due)
+				}
+			}
+			before := c.Now()
+			ahead := before.Sub(source.Now())
+			if got := c.State().Ahead; got != ahead {
+				t.Errorf("the state has the clock ahead by %v, want %v", got, ahead)
+			}
+			step, stepped := c.Step()
+			if stepped != (ahead > 0) || stepped && (!step.From.Equal(before) || !step.To.Equal(source.Now())) {
+				t.Errorf("Step = %+v, %t; want one from %v to %v if that is earlier", step, stepped, before, source.Now())
+			}
+			if got := c.Now(); !got.Equal(source.Now()) || c.StepDue() {
+				t.Errorf("after the step the clock says %v, step due: %t; want %v and none", got, c.StepDue(), source.Now())
+			}
+		})
+	}
+}

@@ -2,9 +2,12 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // clockCases: what if the clock is set while the store runs?
@@ -19,7 +22,299 @@ func clockCases() []testCase {
 		{"a day forward", p8, clockForward},
 		{"a day forward and back", p8, clockThereAndBack},
 		{"wake-up after a step back", p11, clockBackWake},
+		{"behind for less than 5 s", p8, clockWobble},
+		{"ahead for a moment keeps instants and what is left of delays", p8, clockAheadDelays},
+		{"ahead for a moment makes no lease longer or shorter", p3, clockAheadLeases},
+		{"ahead for a moment keeps tokens", p4, clockAheadTokens},
+		{"ahead for a moment remembers no longer", p7, clockAheadKept},
+		{"ten years ahead for a moment", p8, clockAheadYears},
+		{"a step at once", p8, clockStepAtOnce},
+		{"a step, then reopened", p8, clockStepReopened},
 	}
+}
+
+// clockKeeper returns the ClockKeeper of the store, or skips the case.
+func (s *harness) clockKeeper() punctual.ClockKeeper {
+	s.Helper()
+	k, err := punctual.As[punctual.ClockKeeper](s.store)
+	if err != nil {
+		s.Skipf("skipped: the case needs a ClockKeeper: %v", err)
+	}
+	return k
+}
+
+func (s *harness) clockState() punctual.ClockState {
+	s.Helper()
+	state, err := s.clockKeeper().Clock(s.ctx)
+	if err != nil {
+		s.fail("Clock: unexpected error: %v", err)
+	}
+	return state
+}
+
+// ahead sets the clock ahead for as long as do takes, and returns the step of the store's clock that follows.
+func (s *harness) ahead(by time.Duration, do func()) punctual.ClockStep {
+	s.Helper()
+	steps := s.clockState().Steps
+	s.advance(by)
+	s.now()
+	do()
+	s.advance(-by)
+	if state := s.clockState(); state.Ahead <= storekit.StepBeyond {
+		s.fail("a clock that was ahead by %v for a moment leaves the store's clock ahead by %v; the case needs more than %v", by, state.Ahead, storekit.StepBeyond)
+	}
+	// A store may look at the clock each second, in real time.
+	for end := time.Now().Add(s.opener.waitLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		s.advance(time.Second)
+		s.now()
+		state := s.clockState()
+		if state.Steps == steps {
+			continue
+		}
+		if state.Steps != steps+1 || state.Ahead > storekit.StepBeyond || state.Last.To.After(s.clock.Now()) || state.Last.From.Sub(state.Last.To) <= storekit.StepBeyond {
+			s.fail("the clock that was given says %v; after the step the state is %+v, want one step back to that clock", s.clock.Now(), state)
+		}
+		return state.Last
+	}
+	s.fail("the store's clock does not follow a clock that was set back: %+v", s.clockState())
+	return punctual.ClockStep{}
+}
+
+func clockWobble(s *harness) {
+	d := bringLeased(s)
+	last := s.now()
+	for _, back := range []time.Duration{time.Hour, storekit.StepBeyond, time.Hour, 2 * storekit.StepBeyond} {
+		s.advance(-back)
+		for range 4 { // less than StepAfter in all
+			s.advance(time.Second)
+			if now := s.now(); now.Before(last) {
+				s.fail("the clock was behind by %v for less than %v, and the store's clock went back from %v to %v", back, storekit.StepAfter, last, now)
+			}
+			last = s.now()
+		}
+		s.advance(back)
+		last = s.now()
+	}
+	if state := s.clockState(); state.Steps != 0 || state.Ahead != 0 {
+		s.fail("after a clock that was back within %v the state is %+v; want no step", storekit.StepAfter, state)
+	}
+	s.ack(d)
+}
+
+// clockAheadDelays: a topic for each way to a due time, so that a claim shows which message is due.
+func clockAheadDelays(s *harness) {
+	const by = 2 * time.Hour
+	retry := func(id string, x punctual.Settlement) {
+		s.push(punctual.NewMessage{Topic: id, ID: id})
+		d := s.one(id)
+		x.Topic, x.ID, x.Token = id, id, d.Token
+		if err := s.settleAs(x); err != nil {
+			s.fail("%s: unexpected error: %v", id, err)
+		}
+	}
+	s.push(punctual.NewMessage{Topic: "delay-before", ID: "delay-before", Delay: time.Hour})
+	retry("retry-before", punctual.Settlement{Verb: punctual.SettleRetry, Delay: time.Hour})
+	instant := noon.Add(4 * time.Hour)
+	s.push(punctual.NewMessage{Topic: "moved-to-instant", ID: "moved-to-instant"})
+	due := map[string]time.Duration{} // what is left of the delay
+	step := s.ahead(by, func() {
+		for _, x := range []struct {
+			name string
+			left time.Duration
+		}{{"pushed-at-once", 0}, {"pushed-with-delay", time.Minute}} {
+			s.push(punctual.NewMessage{Topic: x.name, ID: x.name, Delay: x.left})
+			due[x.name] = x.left
+		}
+		s.push(punctual.NewMessage{Topic: "named", ID: "named", Due: instant})
+		s.push(punctual.NewMessage{Topic: "named-while-ahead", ID: "named-while-ahead", Due: noon.Add(time.Hour)})
+		retry("retried", punctual.Settlement{Verb: punctual.SettleRetry, Delay: 2 * time.Minute})
+		retry("snoozed", punctual.Settlement{Verb: punctual.SettleSnooze, Delay: 3 * time.Minute})
+		retry("released", punctual.Settlement{Verb: punctual.SettleRelease})
+		retry("snoozed-until", punctual.Settlement{Verb: punctual.SettleSnooze, Due: instant})
+		due["retried"], due["snoozed"], due["released"] = 2*time.Minute, 3*time.Minute, 0
+		s.push(punctual.NewMessage{Topic: "rescheduled", ID: "rescheduled", Due: instant})
+		s.outcome(punctual.Amendment{Topic: "rescheduled", ID: "rescheduled", Change: punctual.ChangeReschedule, Delay: 4 * time.Minute}, nil, "scheduled")
+		due["rescheduled"] = 4 * time.Minute
+		s.outcome(punctual.Amendment{Topic: "moved-to-instant", ID: "moved-to-instant", Change: punctual.ChangeReschedule, Due: instant}, nil, "ready")
+	})
+	wants := map[string]time.Time{
+		"delay-before": noon.Add(time.Hour), "retry-before": noon.Add(time.Hour), "named": instant, "named-while-ahead": noon.Add(time.Hour),
+		"snoozed-until": instant, "moved-to-instant": instant,
+	}
+	for topic, left := range due {
+		wants[topic] = step.To.Add(left)
+	}
+	s.dueTimes(wants)
+}
+
+// dueTimes checks that each topic's only message, in state scheduled or ready, is delivered at its time and not before. While a store's
+// clock waits for the one that was set back, a delay that was set by it goes on, so a time may also be up to 10 s earlier.
+func (s *harness) dueTimes(wants map[string]time.Time) {
+	s.Helper()
+	late := s.now() // nothing can come earlier
+	for _, topic := range slices.SortedFunc(maps.Keys(wants), func(a, b string) int { return wants[a].Compare(wants[b]) }) {
+		want := wants[topic]
+		first := want.Add(-10 * time.Second)
+		if first.After(late) && s.now().Before(first) {
+			s.clock.Set(first)
+			if s.now().Before(first) || s.now().After(first.Add(time.Second)) {
+				s.fail("the store's clock says %v after its source was set to %v", s.now(), first)
+			}
+			s.none(topic, fmt.Sprintf("10 s before its time, %v,", want))
+		}
+		if s.now().Before(want) {
+			s.clock.Set(want)
+		}
+		d := s.one(topic)
+		if d.Due.After(want) || d.Due.Before(first) {
+			s.fail("%s is due at %v; want %v or up to 10 s earlier", topic, d.Due, want)
+		}
+		s.ack(d)
+	}
+}
+
+func clockAheadLeases(s *harness) {
+	const by = 2 * time.Hour
+	lease := func(topic string, length time.Duration) punctual.Delivery {
+		s.push(punctual.NewMessage{Topic: topic, ID: topic})
+		return s.claim(punctual.Claim{Topics: []string{topic}, Max: 1, Lease: length})[0]
+	}
+	long := lease("long-before", 3*time.Hour)
+	short := lease("short-before", time.Hour)
+	extended := lease("extended-while-ahead", 3*time.Hour)
+	var within, over punctual.Delivery
+	step := s.ahead(by, func() {
+		within = lease("while-ahead", 10*time.Minute)
+		over = lease("ran-out-while-ahead", time.Minute)
+		s.done(extended, punctual.SettleExtend, 20*time.Minute)
+		s.advance(2 * time.Minute)
+		s.now()
+		s.wantState(over.Topic, over.ID, punctual.StateReady)
+		s.advance(-2 * time.Minute)
+	})
+	// The lease that ran out while the clock was ahead stays so, and the next one has its whole length.
+	again := s.claim(punctual.Claim{Topics: []string{over.Topic}, Max: 1, Lease: time.Minute})
+	if len(again) != 1 || again[0].LeaseUntil.Sub(s.now()) > time.Minute {
+		s.fail("after the step %v: %+v; want one lease of a minute", step, again)
+	}
+	s.ack(again[0])
+	s.wantErr(s.settle(over, punctual.SettleAck, 0), punctual.ErrLeaseLost, "ack of the lease that had run out")
+	for _, x := range []struct {
+		d     punctual.Delivery
+		until time.Time // at the latest
+		give  time.Duration
+	}{
+		{long, noon.Add(3 * time.Hour), 0},
+		{short, noon.Add(time.Hour), 0},
+		{within, step.To.Add(10 * time.Minute), 3 * time.Minute},
+		{extended, step.To.Add(20 * time.Minute), 3 * time.Minute},
+	} {
+		s.none(x.d.Topic, "while its lease lasts")
+		if s.hasInspector() {
+			if got := s.get(x.d.Topic, x.d.ID).LeaseUntil; got.After(x.until) || got.Before(x.until.Add(-x.give)) {
+				s.fail("the lease %s ends at %v after the step %+v; want %v or up to %v earlier", x.d.Topic, got, step, x.until, x.give)
+			}
+		}
+	}
+	s.clock.Set(step.To.Add(20 * time.Minute))
+	s.ack(s.one(within.Topic))
+	s.ack(s.one(extended.Topic))
+	s.ack(short)
+	s.ack(long)
+}
+
+func clockAheadTokens(s *harness) {
+	d := bringLeased(s)
+	var later punctual.Delivery
+	s.ahead(24*time.Hour, func() { later = s.one(orders) }) // the lease ran out
+	if later.Token <= d.Token {
+		s.fail("token %d follows %d", later.Token, d.Token)
+	}
+	s.wantErr(s.settle(d, punctual.SettleAck, 0), punctual.ErrLeaseLost, "ack with the token from before the clock was ahead")
+	s.done(later, punctual.SettleRetry, 0)
+	last := s.one(orders)
+	if last.Token <= later.Token {
+		s.fail("after the step token %d follows %d", last.Token, later.Token)
+	}
+	s.wantErr(s.settle(later, punctual.SettleAck, 0), punctual.ErrLeaseLost, "ack with the token from while the clock was ahead")
+	s.ack(last)
+}
+
+func clockAheadKept(s *harness) {
+	s.configure(orders, punctual.SettingsPatch{DedupeWindow: ptr(10 * time.Minute), DeadRetention: ptr(20 * time.Minute)})
+	step := s.ahead(24*time.Hour, func() {
+		s.push(order("acked", 0))
+		s.ack(s.one(orders))
+		s.push(order("dead", 0))
+		s.done(s.one(orders), punctual.SettleDiscard, 0)
+	})
+	s.wantState(orders, "dead", punctual.StateDead)
+	if r := s.try(order("acked", 0)); r.Status != punctual.PushDuplicate {
+		s.fail("push of an ID that is remembered for 10 minutes: %q, %v; want a duplicate", r.Status, r.Err)
+	}
+	if died := s.get(orders, "dead").Died; died.After(s.now()) {
+		s.fail("a message died at %v, and it is %v", died, s.now())
+	}
+	s.clock.Set(step.To.Add(10 * time.Minute))
+	s.push(order("acked", time.Hour))
+	s.clock.Set(step.To.Add(20 * time.Minute))
+	s.wantState(orders, "dead", punctual.StateNone)
+}
+
+func clockAheadYears(s *harness) {
+	s.push(order("before", time.Hour))
+	step := s.ahead(10*365*24*time.Hour, func() {
+		s.ack(s.one(orders)) // due long ago by that clock
+		s.push(order("while ahead", time.Minute))
+	})
+	s.none(orders, "before the minute is over")
+	s.push(order("after", 2*time.Minute))
+	s.clock.Set(step.To.Add(time.Minute))
+	if d := s.one(orders); d.ID != "while ahead" {
+		s.fail("%s was delivered; want while ahead", d.ID)
+	}
+	s.clock.Set(s.clock.Now().Add(2 * time.Minute))
+	if ds := s.take(orders, 10); len(ds) == 0 || ds[len(ds)-1].ID != "after" {
+		s.fail("%v were delivered; want after", ids(ds))
+	}
+}
+
+func clockStepAtOnce(s *harness) {
+	keeper := s.clockKeeper()
+	s.advance(time.Hour)
+	s.now()
+	s.push(order(x, time.Minute))
+	s.advance(-time.Hour)
+	if state := s.clockState(); state.Ahead != time.Hour || state.Steps != 0 {
+		s.fail("an hour ahead the state is %+v", state)
+	}
+	state, err := keeper.StepClock(s.ctx)
+	if err != nil || state.Ahead != 0 || state.Steps != 1 || state.Last.From.Sub(state.Last.To) != time.Hour || !state.Now.Equal(s.now()) {
+		s.fail("StepClock = %+v, %v; want one step back of an hour", state, err)
+	}
+	if now := s.now(); !now.Equal(noon) {
+		s.fail("after the step the store's clock says %v; want %v", now, noon)
+	}
+	if again, err := keeper.StepClock(s.ctx); err != nil || again.Steps != 1 {
+		s.fail("a second StepClock = %+v, %v; want no other step", again, err)
+	}
+	s.none(orders, "before its delay is over")
+	s.advance(time.Minute)
+	s.ack(s.one(orders))
+}
+
+func clockStepReopened(s *harness) {
+	step := s.ahead(24*time.Hour, func() { s.push(order(x, time.Minute)) })
+	s.reopen()
+	if now := s.now(); now.After(step.To.Add(time.Minute)) || now.Before(step.To) {
+		s.fail("reopened after the step %+v the store's clock says %v", step, now)
+	}
+	if state := s.clockState(); state.Ahead != 0 || state.Steps > 0 && state.Last != step {
+		s.fail("reopened after the step %+v the state is %+v", step, state)
+	}
+	s.none(orders, "before its delay is over")
+	s.clock.Set(step.To.Add(time.Minute))
+	s.ack(s.one(orders))
 }
 
 func clockNow(s *harness) {
@@ -39,7 +334,8 @@ func clockMonotonic(s *harness) {
 		s.advance(d)
 		for range 3 {
 			now := s.now()
-			if now.Before(last) {
+			// The clock may step back once it has been behind for storekit.StepAfter.
+			if stepped := d >= storekit.StepAfter && now.Equal(s.clock.Now().Truncate(time.Millisecond)); now.Before(last) && !stepped {
 				s.fail("after a step of %v the store's clock went back from %v to %v", d, last, now)
 			}
 			if floor := s.clock.Now().Truncate(time.Millisecond); now.Before(floor) {

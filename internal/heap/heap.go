@@ -1,6 +1,8 @@
 // Package heap has priority queues whose items know their place, so that each can be moved and taken out.
 package heap
 
+import "slices"
+
 // Order is the order of a queue: a slice whose first item comes before all others. Nil is an empty queue. A sorted slice
 // is a queue, too.
 type Order[T any] struct {
@@ -33,6 +35,22 @@ func (o Order[T]) Remove(q *[]T, x T) {
 		o.put(left, i, last)
 	}
 	*o.Place(x) = -1
+}
+
+// Sort makes a queue of items again that are in it, after what orders them has changed.
+func (o Order[T]) Sort(q []T) {
+	slices.SortFunc(q, func(a, b T) int {
+		switch {
+		case o.Before(a, b):
+			return -1
+		case o.Before(b, a):
+			return 1
+		}
+		return 0
+	})
+	for i, x := range q {
+		*o.Place(x) = i
+	}
 }
 
 // First returns the items of a queue for which in holds, in no particular order. If in holds for an item, it must hold for all

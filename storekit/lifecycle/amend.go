@@ -20,7 +20,7 @@ func AmendDue(a *punctual.Amendment, now time.Time) (time.Time, error) {
 // the message's at the moment of the change; StateNone when there is none, or when it is dead and past its retention. Amend does not
 // tell a scheduled message from a ready one, and of a delete and a requeue it does not ask whether a live message is leased, so a
 // store may give any of these states then. due
-// comes from AmendDue. m may be nil if state is StateNone. The caller has checked a (storekit.CheckAmendment).
+// comes from AmendDue, with the same reading of the clock as now. m may be nil if state is StateNone. The caller has checked a (storekit.CheckAmendment).
 //
 // Of the facts a cancel, a delete and what is refused read CancelRequested alone, and Due if the change has an IfDue. So a store
 // that keeps the record of a message elsewhere need not read it for these.
@@ -30,7 +30,7 @@ func AmendDue(a *punctual.Amendment, now time.Time) (time.Time, error) {
 //
 // A cancel under a lease is noted, and answered with ErrLeased. A reschedule of a message that was cancelled under a lease
 // that has run out must not bring it back (P5): it finishes the message, and is answered with ErrNotFound.
-func Amend(m *Message, state punctual.State, a *punctual.Amendment, due time.Time) (Decision, punctual.Amended) {
+func Amend(m *Message, state punctual.State, a *punctual.Amendment, due time.Time, now int64) (Decision, punctual.Amended) {
 	refused := func(d Decision, kind error) (Decision, punctual.Amended) {
 		return d, punctual.Amended{Err: storekit.AmendError(a, kind)}
 	}
@@ -51,7 +51,7 @@ func Amend(m *Message, state punctual.State, a *punctual.Amendment, due time.Tim
 	case a.Change == punctual.ChangeDelete:
 		return Decision{To: Removed}, punctual.Amended{}
 	case a.Change == punctual.ChangeRequeue:
-		m.moveTo(storekit.Millis(due))
+		m.moveTo(storekit.Millis(due), since(a.Due, now))
 		m.Attempts = 0
 		return m.wait(), punctual.Amended{Due: due}
 	case state == punctual.StateLeased:
@@ -62,6 +62,6 @@ func Amend(m *Message, state punctual.State, a *punctual.Amendment, due time.Tim
 	case m.CancelRequested:
 		return refused(finished(punctual.OutcomeCancelled), punctual.ErrNotFound)
 	}
-	m.moveTo(storekit.Millis(due))
+	m.moveTo(storekit.Millis(due), since(a.Due, now))
 	return m.wait(), punctual.Amended{Due: due}
 }

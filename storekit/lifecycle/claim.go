@@ -49,7 +49,7 @@ func Lease(m *Message, token int64, length time.Duration, set *punctual.Settings
 		d = d.failed(m.Attempts, now, storekit.LeaseRanOut)
 	}
 	m.Attempts++
-	m.Token, m.LeaseUntil = token, LeaseEnd(length, set, now)
+	m.Token, m.LeaseUntil, m.Since = token, LeaseEnd(length, set, now), now
 	return d
 }
 
@@ -58,12 +58,16 @@ func LeaseEnd(length time.Duration, set *punctual.Settings, now int64) int64 {
 	return now + storekit.CeilDuration(cmp.Or(length, set.Lease))
 }
 
-// GiveBack ends a lease without counting its attempt: for a release or a snooze, and for a lease that no caller has heard of,
-// because it ran out while its claim was under way (P3). A message that was cancelled meanwhile ends.
-func GiveBack(m *Message) Decision {
+// GiveBack ends a lease without counting its attempt: for a release, and for a lease that no caller has heard of, because it ran out
+// while its claim was under way (P3). A message that was cancelled meanwhile ends.
+func GiveBack(m *Message, now int64) Decision { return m.giveBack(m.Due, now) }
+
+// giveBack is GiveBack with a new due time and Since, as a snooze asks for.
+func (m *Message) giveBack(due, since int64) Decision {
 	if m.CancelRequested {
 		return finished(punctual.OutcomeCancelled)
 	}
+	m.Due, m.Since = due, since
 	m.Attempts--
 	return m.wait()
 }

@@ -46,6 +46,7 @@ func TestDecisions(t *testing.T) {
 	b.followUps()
 	b.kept()
 	b.retention()
+	b.steps()
 	got := b.String()
 	golden := filepath.Join("testdata", "decisions.txt")
 	if *update {
@@ -104,7 +105,7 @@ func (b *book) births() {
 		{"ID remembered for 1 h", punctual.NewMessage{Remember: time.Hour}},
 		{"ID remembered for 1 ns", punctual.NewMessage{Remember: 1}},
 	} {
-		m := lifecycle.New(&x.n, now+minute)
+		m := lifecycle.New(&x.n, now+minute, now)
 		b.row(x.name, factsOf(&m))
 	}
 }
@@ -288,7 +289,41 @@ func (b *book) leases() {
 	b.chapter("Give back", "lifecycle.GiveBack: nobody has heard of the lease.")
 	for _, m := range []lifecycle.Message{held(1, false, false), held(3, false, false), held(1, true, false), held(1, false, true)} {
 		before := m
-		b.row(holding(&m), decision(&before, &m, lifecycle.GiveBack(&m), nil))
+		b.row(holding(&m), decision(&before, &m, lifecycle.GiveBack(&m, now), nil))
+	}
+}
+
+func (b *book) steps() {
+	step := lifecycle.Step{From: now + hour, To: now}
+	b.chapter("A step of the clock", "lifecycle.Step.Carry: the clock steps back by an hour, to now.")
+	ahead := step.From - minute // within the minute in which the clock was ahead
+	for _, x := range []struct {
+		name string
+		m    lifecycle.Message
+	}{
+		{"a delay of an hour from before", lifecycle.Message{Due: now + hour - minute, FirstDue: now + hour - minute, Since: now - minute}},
+		{"a delay of an hour, set while ahead", lifecycle.Message{Due: ahead + hour, FirstDue: ahead + hour, Since: ahead}},
+		{"a delay of nothing, set while ahead", lifecycle.Message{Due: ahead, FirstDue: ahead, Since: ahead}},
+		{"a retry after an hour, set while ahead", lifecycle.Message{Due: ahead + hour, FirstDue: now - hour, Since: ahead, Attempts: 1}},
+		{"a named due time", lifecycle.Message{Due: now + 2*hour, FirstDue: now + 2*hour}},
+		{"expires an hour after a delay, set while ahead", lifecycle.Message{Due: ahead, FirstDue: ahead, Since: ahead, ExpireAfter: hour}},
+		{"a lease of 2 h from before", lifecycle.Message{Due: now - hour, FirstDue: now - hour, Since: now - hour, Token: 7, LeaseUntil: now + hour, Attempts: 1}},
+		{"a lease of 2 m, granted while ahead", lifecycle.Message{Due: now - hour, FirstDue: now - hour, Since: ahead, Token: 7, LeaseUntil: ahead + 2*minute, Attempts: 1}},
+		{"a lease that ran out while ahead", lifecycle.Message{Due: ahead, FirstDue: ahead, Since: ahead, Token: 7, LeaseUntil: ahead + minute, Attempts: 1}},
+		{"dead since before", lifecycle.Message{Due: now - hour, Reason: punctual.ReasonDiscarded, Died: now - minute}},
+		{"died while ahead", lifecycle.Message{Due: now - hour, Reason: punctual.ReasonDiscarded, Died: ahead}},
+	} {
+		before := x.m
+		changed := step.Carry(&x.m)
+		again := x.m
+		b.row(x.name, strings.Join(append([]string{fmt.Sprintf("changed: %t", changed)}, changes(&before, &x.m)...), "; "))
+		if step.Carry(&again) || again != x.m {
+			b.row("the same step again", "changes it again: "+strings.Join(changes(&x.m, &again), "; "))
+		}
+	}
+	for _, ended := range []int64{now - minute, ahead} {
+		newEnded, until := step.CarryEnd(ended, ended+hour)
+		b.row("ended "+relative(ended)+", kept until "+relative(ended+hour), "ended "+relative(newEnded)+", kept until "+relative(until))
 	}
 }
 
@@ -476,7 +511,7 @@ func (b *book) amendments() {
 			if err != nil {
 				panic(err) // the table is wrong
 			}
-			d, out := lifecycle.Amend(&m, x.state, &a.a, due)
+			d, out := lifecycle.Amend(&m, x.state, &a.a, due, now)
 			text := decision(&x.m, &m, d, out.Err)
 			if !out.Due.IsZero() {
 				text += "; answered: due " + relative(storekit.Millis(out.Due))
@@ -676,8 +711,12 @@ func facts(m *lifecycle.Message) []string {
 	if at, ok := m.Expires(); ok {
 		expiry = "expires " + relative(at)
 	}
+	since := "since nothing"
+	if m.Since != 0 {
+		since = "since " + relative(m.Since)
+	}
 	return []string{
-		"due " + relative(m.Due), "first due " + relative(m.FirstDue), expiry, fmt.Sprintf("dropped when expired: %t", m.DropExpired),
+		since, "due " + relative(m.Due), "first due " + relative(m.FirstDue), expiry, fmt.Sprintf("dropped when expired: %t", m.DropExpired),
 		fmt.Sprintf("%d attempts", m.Attempts), fmt.Sprintf("at most %d attempts", m.MaxAttempts), fmt.Sprintf("ID remembered for %d ms", m.Remember),
 		lease, fmt.Sprintf("cancelled: %t", m.CancelRequested), death,
 	}

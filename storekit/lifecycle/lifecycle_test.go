@@ -24,12 +24,12 @@ func amend(m *lifecycle.Message, c punctual.Change) (lifecycle.Decision, punctua
 	if err != nil {
 		return lifecycle.Decision{}, punctual.Amended{Err: err}
 	}
-	return lifecycle.Amend(m, m.State(now), &a, due)
+	return lifecycle.Amend(m, m.State(now), &a, due, now)
 }
 
 func TestAMessageGetsAsManyAttemptsAsItsTopicAllows(t *testing.T) {
 	n := punctual.NewMessage{}
-	m := lifecycle.New(&n, now)
+	m := lifecycle.New(&n, now, now)
 	for attempt := 1; attempt <= 3; attempt++ {
 		if d := lifecycle.Meet(&m, topic(), now); d.To != lifecycle.Stay {
 			t.Fatalf("P6: attempt %d is not made: %s", attempt, d.To)
@@ -76,7 +76,7 @@ func TestNoAttemptFollowsACancelUnderALease(t *testing.T) {
 	for what, d := range map[string]func(m *lifecycle.Message) lifecycle.Decision{
 		"claim":      func(m *lifecycle.Message) lifecycle.Decision { return lifecycle.Meet(m, topic(), now) },
 		"reschedule": func(m *lifecycle.Message) lifecycle.Decision { d, _ := amend(m, punctual.ChangeReschedule); return d },
-		"give back":  lifecycle.GiveBack,
+		"give back":  func(m *lifecycle.Message) lifecycle.Decision { return lifecycle.GiveBack(m, now) },
 	} {
 		x := m
 		if d := d(&x); d.To != lifecycle.Finished || d.Outcome != punctual.OutcomeCancelled {
@@ -114,7 +114,7 @@ func TestPushAnswersAnew(t *testing.T) {
 
 func TestFillIsTheInverseOfNew(t *testing.T) {
 	n := punctual.NewMessage{MaxAttempts: 4, ExpireAfter: 1500 * time.Microsecond, DropExpired: true, Remember: 2500 * time.Microsecond}
-	m := lifecycle.New(&n, now)
+	m := lifecycle.New(&n, now, now)
 	m.Attempts = 2
 	out := punctual.Message{ID: "a", Topic: "orders", Expires: clock}
 	m.Fill(&out)
@@ -134,7 +134,7 @@ func TestFillIsTheInverseOfNew(t *testing.T) {
 
 // life decides about a message from its push to its ack.
 func life(n *punctual.NewMessage, set *punctual.Settings, r *punctual.PushResult, x *punctual.Settlement) lifecycle.Kept {
-	m := lifecycle.New(n, now)
+	m := lifecycle.New(n, now, now)
 	if !lifecycle.Push(n, lifecycle.Holder{}, r) || lifecycle.Meet(&m, set, now).To != lifecycle.Stay {
 		panic("the message is not delivered")
 	}
@@ -180,7 +180,7 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 					m.Token, m.Reason = 0, punctual.ReasonDiscarded
 				}
 				due, err := lifecycle.AmendDue(a, clock)
-				if _, out := lifecycle.Amend(&m, m.State(now), a, due); err != nil || out.Err != nil {
+				if _, out := lifecycle.Amend(&m, m.State(now), a, due, now); err != nil || out.Err != nil {
 					t.Error(err, out.Err)
 				}
 			}

@@ -12,6 +12,10 @@ import (
 type Message struct {
 	// Due is when the next attempt is due; FirstDue is the due time of the push, or of the last reschedule or requeue.
 	Due, FirstDue int64
+	// Since is when the time that the message waits for was set by a length: for a leased message when its lease was granted or last
+	// extended, for a waiting one when the delay began at whose end it is due. 0 stands for a due time that somebody named, as
+	// NewMessage.Due does. Step reads it.
+	Since int64
 	// ExpireAfter is how long after FirstDue the message expires; 0 is never. See Expires.
 	ExpireAfter int64
 	DropExpired bool // an expired message is dropped instead of becoming dead
@@ -29,10 +33,10 @@ type Message struct {
 	Died   int64
 }
 
-// New returns the facts of a message that is pushed now and due at due.
-func New(n *punctual.NewMessage, due int64) Message {
+// New returns the facts of a message that is pushed at now and due at due.
+func New(n *punctual.NewMessage, due, now int64) Message {
 	return Message{
-		Due: due, FirstDue: due, ExpireAfter: storekit.CeilDuration(n.ExpireAfter), DropExpired: n.DropExpired,
+		Due: due, FirstDue: due, Since: since(n.Due, now), ExpireAfter: storekit.CeilDuration(n.ExpireAfter), DropExpired: n.DropExpired,
 		Remember: storekit.CeilDuration(n.Remember), MaxAttempts: n.MaxAttempts,
 	}
 }
@@ -95,8 +99,16 @@ func (m *Message) attemptsUsedUp(set *punctual.Settings) bool {
 	return m.Attempts >= cmp.Or(m.MaxAttempts, set.MaxAttempts)
 }
 
+// since returns Message.Since for a due time: 0 if somebody named it, or now if a delay that begins now leads to it.
+func since(named time.Time, now int64) int64 {
+	if named.IsZero() {
+		return now
+	}
+	return 0
+}
+
 // moveTo gives the message a new first due time; its expiry moves along.
-func (m *Message) moveTo(due int64) { m.Due, m.FirstDue = due, due }
+func (m *Message) moveTo(due, since int64) { m.Due, m.FirstDue, m.Since = due, due, since }
 
 // wait ends the lease or the death of the message, and lets it wait for its due time.
 func (m *Message) wait() Decision {

@@ -39,9 +39,9 @@ func Settle(m *Message, x *punctual.Settlement, set *punctual.Settings, now time
 	}
 	switch x.Verb {
 	case punctual.SettleRelease:
-		return GiveBack(m), nil
+		return GiveBack(m, ms), nil
 	case punctual.SettleExtend:
-		m.LeaseUntil = LeaseEnd(x.Delay, set, ms)
+		m.LeaseUntil, m.Since = LeaseEnd(x.Delay, set, ms), ms
 		return Decision{To: Leased}, nil
 	}
 	due, err := nextDue(m, x, set, now)
@@ -49,14 +49,13 @@ func Settle(m *Message, x *punctual.Settlement, set *punctual.Settings, now time
 		return Decision{}, storekit.SettleError(x, err)
 	}
 	if x.Verb == punctual.SettleSnooze {
-		m.Due = storekit.Millis(due)
-		return GiveBack(m), nil
+		return m.giveBack(storekit.Millis(due), since(x.Due, ms)), nil
 	}
 	attempt := m.Attempts
 	if m.attemptsUsedUp(set) {
 		return m.die(punctual.ReasonAttemptsUsedUp, ms).failed(attempt, ms, x.Error), nil
 	}
-	m.Due = storekit.Millis(due)
+	m.Due, m.Since = storekit.Millis(due), since(x.Due, ms)
 	return m.wait().failed(attempt, ms, x.Error), nil
 }
 

@@ -4,6 +4,7 @@ package random
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -196,7 +197,7 @@ func (c *comparison) actions() map[string]func(*rapid.T) {
 		"push": c.push, "push more": c.push, "claim": c.claim, "claim more": c.claim, "claim again": c.claim,
 		"settle": c.settle, "settle more": c.settle, "settle again": c.settle, "amend": c.amend, "amend more": c.amend,
 		"configure": c.configure, "purge": c.purge, "delete topic": c.deleteTopic,
-		"look": c.look, "look at what finished": c.lookAtFinished, "advance": c.advance, "advance more": c.advance, "step back": c.stepBack,
+		"look": c.look, "look at what finished": c.lookAtFinished, "advance": c.advance, "advance more": c.advance, "step back": c.stepBack, "step": c.stepClock,
 		"": func(*rapid.T) { c.compareStats() },
 	}
 }
@@ -207,7 +208,7 @@ func (c *comparison) broken(promise, format string, args ...any) {
 	c.Fatalf("%s: %s", promise, fmt.Sprintf(format, args...))
 }
 
-// sync puts the model's clock to that of the store. The store's clock must not run backwards, and
+// sync puts the model's clock to that of the store. The store's clock must not run backwards, but in stepClock, and
 // must stand still while the clock that it was given does.
 func (c *comparison) sync() {
 	c.Helper()
@@ -244,9 +245,42 @@ func (c *comparison) advance(t *rapid.T) {
 	c.Logf("advance by %v to %v", d, c.told)
 }
 
+// stepBack sets the clock back by so little that the store's clock waits for it.
 func (c *comparison) stepBack(t *rapid.T) {
-	d := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Hour}).Draw(t, "step back")
+	d := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second}).Draw(t, "set back")
+	if c.told.Sub(c.clock.Now().Add(-d)) > storekit.StepBeyond {
+		return
+	}
 	c.clock.Advance(-d)
 	c.sync()
-	c.Logf("step back by %v", d)
+	c.Logf("set back by %v", d)
+}
+
+// stepClock sets the clock back by more, and the store's clock steps. The model steps by the same time.
+func (c *comparison) stepClock(t *rapid.T) {
+	keeper, err := punctual.As[punctual.ClockKeeper](c.store)
+	if err != nil {
+		return
+	}
+	d := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 2 * time.Hour, 300 * 24 * time.Hour}).Draw(t, "step back")
+	c.clock.Advance(-d)
+	state, err := keeper.StepClock(c.ctx)
+	if err != nil {
+		c.broken(promise.P8, "StepClock: unexpected error: %v", err)
+	}
+	if to := c.clock.Now().Truncate(time.Millisecond); state.Ahead != 0 || state.Now.After(to.Add(time.Millisecond)) {
+		c.broken(promise.P8, "after StepClock the store's clock says %v and is ahead by %v; the clock that it was given says %v", state.Now, state.Ahead, to)
+	}
+	c.Logf("step back by %v: %+v", d, state)
+	if state.Last.To.Equal(state.Now) {
+		c.modelClock.Set(state.Last.From)
+		_, err1 := c.model.Now(c.ctx)
+		c.modelClock.Set(state.Last.To)
+		_, err2 := c.model.StepClock(c.ctx)
+		if err := errors.Join(err1, err2); err != nil {
+			c.broken(promise.P8, "step of the model's clock: unexpected error: %v", err)
+		}
+	}
+	c.told, c.read = time.Time{}, time.Time{}
+	c.sync()
 }

@@ -1,0 +1,48 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
+)
+
+// Clock implements punctual.ClockKeeper.
+func (s *Store) Clock(ctx context.Context) (punctual.ClockState, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.enter(ctx)
+	return s.clock.State(), err
+}
+
+// StepClock implements punctual.ClockKeeper.
+func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.enter(ctx)
+	if err == nil {
+		s.step()
+	}
+	return s.clock.State(), err
+}
+
+// step steps the clock back to its source if it is ahead, and carries everything over the step. It is called with mu held, by
+// which every method holds the time that it has read, so nothing that was decided by the time before comes after the step.
+func (s *Store) step() {
+	at, stepped := s.clock.Step()
+	if !stepped {
+		return
+	}
+	step := lifecycle.Step{From: storekit.Millis(at.From), To: storekit.Millis(at.To)}
+	for _, t := range s.topics {
+		for _, m := range t.messages {
+			step.Carry(&m.Message)
+		}
+		byTime.Sort(t.live)
+		byTime.Sort(t.dead)
+		t.remembered.step(step)
+		t.records.step(step)
+	}
+	s.wakeClaims()
+}

@@ -1,0 +1,45 @@
+package lifecycle
+
+// Step is a step of a store's clock back, in Unix milliseconds: the clock said From, and says To since.
+type Step struct{ From, To int64 }
+
+// Moves reports whether the step moves what was set at since (Message.Since): it was set while the clock was ahead.
+func (s Step) Moves(since int64) bool { return since > s.To }
+
+// Carry makes the facts of a live or dead message those after the step. What was set by a length while the clock was ahead keeps
+// what is left of that length, so no lease and no delay becomes longer, and what was ready by a delay stays ready. An instant that
+// somebody named stays where it is. So does what was set before the clock was set ahead. For example, the clock is two hours ahead
+// at 12:00, and says 14:00: a retry after 2 minutes is due at 14:02. The clock steps back at 12:01, from 14:01 to 12:01, and the
+// retry moves to 12:02. A message that was pushed for 13:00 is scheduled again.
+//
+// Carry may come any time after the step, and again: a time that it has moved was set at To, and does not move again. It reports
+// whether anything has changed.
+func (s Step) Carry(m *Message) bool {
+	if m.Reason != "" {
+		changed := m.Died > s.To
+		m.Died = min(m.Died, s.To)
+		return changed
+	}
+	if !s.Moves(m.Since) {
+		return false
+	}
+	back := s.From - s.To
+	due := m.Due - back
+	if m.Token != 0 {
+		m.LeaseUntil -= back
+		due = min(m.Due, s.To) // it has come, whoever named it, because the message was delivered
+	}
+	if m.FirstDue == m.Due {
+		m.FirstDue = due
+	}
+	m.Due, m.Since = due, s.To
+	return true
+}
+
+// CarryEnd returns the times after the step of what has ended at ended and is kept until until.
+func (s Step) CarryEnd(ended, until int64) (newEnded, newUntil int64) {
+	if ended <= s.To {
+		return ended, until
+	}
+	return s.To, until - (ended - s.To)
+}
