@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -169,6 +170,81 @@ func TestWokenByAnotherProcess(t *testing.T) {
 				case <-time.After(callTime / 2):
 					t.Fatal("P11: the claim does not learn of a push of another process")
 				}
+			}
+		})
+	}
+}
+
+// P11: what a process stores just before it ends, such as a command in a shell, wakes a claim that waits in another process. The clock of
+// that one is paused, so that no poll finds it; only the notification does, which Close sends.
+func TestCloseNotifies(t *testing.T) {
+	t.Parallel()
+	now := func(id string) []punctual.NewMessage { return []punctual.NewMessage{{Topic: "orders", ID: id}} }
+	later := func(id string) []punctual.NewMessage {
+		return []punctual.NewMessage{{Topic: "orders", ID: id, Delay: time.Hour}}
+	}
+	paused, resumed := true, false
+	push := func(ms []punctual.NewMessage) func(ctx context.Context, s *Store) error {
+		return func(ctx context.Context, s *Store) error { _, err := s.Push(ctx, ms); return err }
+	}
+	for name, c := range map[string]struct {
+		before, last func(ctx context.Context, s *Store) error
+	}{
+		"push": {nil, push(now("a"))},
+		"reschedule": {push(later("a")), func(ctx context.Context, s *Store) error {
+			_, err := s.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "orders", ID: "a"}})
+			return err
+		}},
+		"resume": {func(ctx context.Context, s *Store) error {
+			if _, err := s.Configure(ctx, "orders", punctual.SettingsPatch{DeliveryPaused: &paused}); err != nil {
+				return err
+			}
+			return push(now("a"))(ctx, s)
+		}, func(ctx context.Context, s *Store) error {
+			_, err := s.Configure(ctx, "orders", punctual.SettingsPatch{DeliveryPaused: &resumed})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
+			o := Options{Schema: fresh(), Migrate: true, OwnPool: true, clock: clock, heartbeat: time.Hour}
+			stays := o
+			waiting := openStore(t, newPool(t, shared), &stays)
+			waitUntil(t, "the process that stays listens", func() bool {
+				return doIt(t, shared, "select count(*) from pg_stat_activity where query = 'LISTEN \""+o.Schema+"_due\"'") == "1"
+			})
+			if c.before != nil {
+				if err := c.before(t.Context(), waiting); err != nil {
+					t.Fatal(err)
+				}
+			}
+			found := make(chan claimResult, 1)
+			go func() {
+				ds, err := waiting.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Wait: time.Hour})
+				found <- claimResult{ds, err}
+			}()
+			waitUntil(t, "the claim and the polls sleep", func() bool {
+				waiting.waits.mu.Lock()
+				defer waiting.waits.mu.Unlock()
+				w := waiting.waits.topics["orders"]
+				return w != nil && len(w.waiting) == 1 && !w.waiting[0].busy && waiting.waits.polls > 0 && waiting.waits.polling == 0 && !waiting.waits.again
+			})
+			ends := o
+			short := openStore(t, newPool(t, shared), &ends)
+			if err := c.last(t.Context(), short); err != nil {
+				t.Fatal(err)
+			}
+			if err := short.Close(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case got := <-found:
+				if got.err != nil || len(got.ds) != 1 || got.ds[0].ID != "a" {
+					t.Errorf("P11: a claim that waited for another process found %v, %v", got.ds, got.err)
+				}
+			case <-time.After(callTime / 2):
+				t.Error("P11: the claim does not learn of what a process has stored that was then closed")
 			}
 		})
 	}

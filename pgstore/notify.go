@@ -29,8 +29,10 @@ const (
 type notifier struct {
 	s      *Store
 	sender string // names this process in its notifications
-	ctx    context.Context
+	ctx    context.Context // of the connection that listens and of the pauses of send; ends when Close begins
 	end    context.CancelFunc
+	calls  context.Context // of the notifications that are sent; ends answerGrace after ctx
+	hangUp context.CancelFunc
 	work   sync.WaitGroup
 	signal chan struct{} // holds one signal that something is pending
 
@@ -43,6 +45,7 @@ func (n *notifier) init(s *Store) {
 	n.s, n.sender, n.signal, n.off = s, rand.Text(), make(chan struct{}, 1), s.opt.NoListen
 	n.pending = make(map[string]int64)
 	n.ctx, n.end = context.WithCancel(context.Background())
+	n.calls, n.hangUp = context.WithCancel(context.Background())
 }
 
 func (n *notifier) start() {
@@ -53,9 +56,14 @@ func (n *notifier) start() {
 	n.work.Go(n.send)
 }
 
+// close sends what is pending, for answerGrace at most, because what a process stores just before it ends, such as a command in a shell,
+// would otherwise wait for the polls of the other processes.
 func (n *notifier) close() {
 	n.end()
+	late := time.AfterFunc(answerGrace, n.hangUp)
 	n.work.Wait()
+	late.Stop()
+	n.hangUp()
 }
 
 func (n *notifier) channel() string { return n.s.opt.Schema + "_due" }
@@ -82,27 +90,25 @@ func (n *notifier) add(first map[string]int64) {
 	}
 }
 
-// send sends what is pending, until close.
+// send sends what is pending, until close, and then once more.
 func (n *notifier) send() {
-	for {
+	for open := true; open; {
 		select {
 		case <-n.signal:
 		case <-n.ctx.Done():
-			return
+			open = false
 		}
 		for payload := range n.payloads() {
-			if err := n.notify(payload); err != nil && n.ctx.Err() == nil {
+			if err := n.notify(payload); err != nil {
 				n.s.opt.Logger.Debug("other processes were not notified of what is due; they find it within a second", "error", err)
 			}
 		}
-		if sleep(n.ctx, notifyGap) != nil {
-			return
-		}
+		_ = sleep(n.ctx, notifyGap) // close ends the pause, and what has come meanwhile is sent
 	}
 }
 
 func (n *notifier) notify(payload string) error {
-	ctx, end := context.WithTimeout(n.ctx, callTime)
+	ctx, end := context.WithTimeout(n.calls, callTime)
 	defer end()
 	return n.s.sendAlone(ctx, n.s.step().add("notify", []any{n.channel(), payload}, nil).own(""))
 }

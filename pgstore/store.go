@@ -259,8 +259,8 @@ func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
 	})
 }
 
-// Close ends waiting claims, waits for calls under way and stops the store's goroutines. The pool is left open unless
-// Options.OwnPool is set. A second Close returns ErrClosed.
+// Close ends waiting claims, waits for calls under way, notifies other processes of what these have stored, for a second at most, and stops
+// the store's goroutines. The pool is left open unless Options.OwnPool is set. A second Close returns ErrClosed.
 func (s *Store) Close() error {
 	if err := s.calls.Close(); err != nil {
 		return err
