@@ -12,18 +12,19 @@ func (s Step) Moves(since int64) bool { return since > s.To }
 // at 12:00, and says 14:00: a retry after 2 minutes is due at 14:02. The clock steps back at 12:01, from 14:01 to 12:01, and the
 // retry moves to 12:02. A message that was pushed for 13:00 is scheduled again.
 //
-// Carry may come any time after the step, and again: a time that it has moved was set at To, and does not move again. It reports
+// Carry may come any time after the step, and again: what it has moved was set at To or before, and does not move again. It reports
 // whether anything has changed.
 func (s Step) Carry(m *Message) bool {
+	back := s.From - s.To
 	if m.Reason != "" {
-		changed := m.Died > s.To
-		m.Died = min(m.Died, s.To)
+		died, _ := s.CarryEnd(m.Died, m.Died)
+		changed := died != m.Died
+		m.Died = died
 		return changed
 	}
 	if !s.Moves(m.Since) {
 		return false
 	}
-	back := s.From - s.To
 	due := m.Due - back
 	if m.Token != 0 {
 		m.LeaseUntil -= back
@@ -32,14 +33,15 @@ func (s Step) Carry(m *Message) bool {
 	if m.FirstDue == m.Due {
 		m.FirstDue = due
 	}
-	m.Due, m.Since = due, s.To
+	m.Due, m.Since = due, m.Since-back
 	return true
 }
 
-// CarryEnd returns the times after the step of what has ended at ended and is kept until until.
+// CarryEnd returns the times after the step of what has ended at ended and is kept until until. What was past its retention stays so.
 func (s Step) CarryEnd(ended, until int64) (newEnded, newUntil int64) {
-	if ended <= s.To {
+	if !s.Moves(ended) {
 		return ended, until
 	}
-	return s.To, until - (ended - s.To)
+	back := s.From - s.To
+	return ended - back, until - back
 }
