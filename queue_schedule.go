@@ -226,12 +226,15 @@ type ScheduleInfo struct {
 	Paused *SchedulePause
 	// Ended is set when no time comes any more, because of Until, Limit or the years in Spec.
 	Ended bool
-	// Overdue is the time that has come and is not decided yet; zero when there is none. A time that stays here shows that no duty
-	// runs.
+	// Overdue is the time that has come and is not decided yet; zero when there is none.
 	Overdue time.Time
-	// Problem says why there are no Words and no Next, or why the schedule does not come: this program does not know the zone, a
-	// newer program has written the schedule, the message is no schedule, or it is dead. PutSchedule mends the last.
+	// Problem says in English why the schedule does not come as its Spec says, and what to do. It is empty when all is well; a pause
+	// and an end are no problems. The problems: this program does not know the zone, or a newer program has written the schedule, so
+	// that there are no Words and no Next; the message in T@cron is no schedule, or dead, or somebody has moved it (PutSchedule mends
+	// the last two); a time has been overdue for ten seconds; or times are left out because of an occurrence on which nobody works.
 	Problem string
+	// ProblemSince is the first time that the Problem concerns, which may lie ahead; zero if that is not known.
+	ProblemSince time.Time
 }
 
 // ScheduleCounts say how many times of a schedule were decided how.
@@ -269,12 +272,11 @@ func (q *Queue) GetSchedule(ctx context.Context, topic, name string) (ScheduleIn
 	if err != nil && info.ID == "" {
 		return ScheduleInfo{}, err
 	}
-	var zones cron.Zones
 	now, err := q.scheduleNow(ctx)
 	if err != nil {
 		return ScheduleInfo{}, err
 	}
-	return q.scheduleInfo(ctx, topic, &info, ScheduleQuery{Next: shown, Last: shown}, now, &zones)
+	return q.scheduleInfo(ctx, topic, &info, ScheduleQuery{Next: shown, Last: shown}, &scheduleReading{now: now})
 }
 
 // NextOccurrences returns the next n times of a schedule, 0 to 10,000: fewer when it ends. A pause does not change them.
@@ -301,7 +303,7 @@ func (q *Queue) Schedules(ctx context.Context, sq ScheduleQuery) iter.Seq2[Sched
 			yield(ScheduleInfo{}, err)
 			return
 		}
-		var zones cron.Zones
+		look := scheduleReading{now: now}
 		for _, topic := range topics {
 			seen := make(map[string]bool)
 			for _, state := range []State{StateDead, StateReady, StateLeased, StateScheduled} {
@@ -315,7 +317,7 @@ func (q *Queue) Schedules(ctx context.Context, sq ScheduleQuery) iter.Seq2[Sched
 						if sq.Select != nil && !sq.Select(topic, info.ID) {
 							continue
 						}
-						s, err = q.scheduleInfo(ctx, topic, &info, sq, now, &zones)
+						s, err = q.scheduleInfo(ctx, topic, &info, sq, &look)
 					}
 					if !yield(s, err) || err != nil {
 						return
@@ -364,10 +366,10 @@ func (q *Queue) topicNames(ctx context.Context, nq NameQuery) ([]string, error) 
 }
 
 // scheduleInfo is the ScheduleInfo of a message.
-func (q *Queue) scheduleInfo(ctx context.Context, topic string, m *Info, sq ScheduleQuery, now int64, zones *cron.Zones) (ScheduleInfo, error) {
+func (q *Queue) scheduleInfo(ctx context.Context, topic string, m *Info, sq ScheduleQuery, look *scheduleReading) (ScheduleInfo, error) {
 	r, err := schedule.Decode(m.Body)
 	if err != nil {
-		return ScheduleInfo{Schedule: Schedule{Topic: topic, Name: m.ID}, Problem: err.Error()}, nil
+		return ScheduleInfo{Schedule: Schedule{Topic: topic, Name: m.ID}, Problem: err.Error(), ProblemSince: m.FirstDue}, nil
 	}
 	st := &r.State
 	out := ScheduleInfo{
@@ -377,15 +379,20 @@ func (q *Queue) scheduleInfo(ctx context.Context, topic string, m *Info, sq Sche
 	if p := st.Paused; p != nil {
 		out.Paused = &SchedulePause{At: timeOf(p.At), By: p.By, Note: p.Note}
 	}
-	if out.ScheduleTimes, err = preview(topic, m.ID, r, sq.Next, zones); err != nil {
-		out.Problem = err.Error()
-	}
 	delay := schedule.Delay(r.Spread, topic, m.ID)
-	switch {
-	case m.State == StateDead:
-		out.Problem = "its message is dead, so that it does not come: put it again"
-	case out.Paused == nil && !out.Ended && m.FirstDue.UnixMilli() <= now:
-		out.Overdue = timeOf(st.Next.At + delay)
+	want := timeOf(st.Next.At + delay)
+	var timesErr error
+	if out.ScheduleTimes, timesErr = preview(topic, m.ID, r, sq.Next, &look.zones); timesErr == nil {
+		var due int64
+		if due, timesErr = r.Due(delay, MaxDue.UnixMilli(), &look.zones); timesErr == nil {
+			want = timeOf(due)
+		}
+	}
+	if out.Paused == nil && !out.Ended && want.UnixMilli() <= look.now {
+		out.Overdue = want
+	}
+	if out.Problem, out.ProblemSince, err = q.problem(ctx, topic, m, r, want, timesErr, look); err != nil {
+		return ScheduleInfo{}, err
 	}
 	for _, l := range r.Latest(sq.Last) {
 		o := Occurrence{ID: occurrenceID(m.ID, l.At), At: timeOf(l.At), Due: timeOf(l.At + delay), Status: leftOut[l.Why]}
@@ -463,7 +470,7 @@ func (q *Queue) changeSchedule(ctx context.Context, topic, name string, change f
 
 // editSchedule reads a schedule, has edit change it, and stores what edit returns in its place, unless somebody has changed it
 // meanwhile: then it begins anew. edit gets nil when there is no such schedule, and returns nil to leave it as it is; only one whose
-// message is dead is then stored again.
+// message is dead or was moved is then stored again.
 func (q *Queue) editSchedule(ctx context.Context, topic, name string, zones *cron.Zones, edit func(r *schedule.Record, now int64) (*schedule.Record, error)) (PushStatus, error) {
 	about := Schedule{Topic: topic, Name: name}
 	if err := q.canFollow(ctx, &about); err != nil {
@@ -485,7 +492,7 @@ func (q *Queue) editSchedule(ctx context.Context, topic, name string, zones *cro
 			return PushNone, about.errorf(ErrNotFound, "there is none")
 		case err != nil:
 			return PushNone, about.wrong(err)
-		case edited == nil && old.State != StateDead:
+		case edited == nil && old.State != StateDead && !misplaced(topic, &old, r, zones):
 			return PushDuplicate, nil
 		case edited == nil:
 			edited = r
@@ -515,6 +522,12 @@ func (q *Queue) editSchedule(ctx context.Context, topic, name string, zones *cro
 		}
 	}
 	return PushNone, about.errorf(ErrChanged, "it was changed %d times while this change was under way: try again", editTries)
+}
+
+// misplaced reports whether somebody has moved the message m of the schedule r to a later time than that of the schedule.
+func misplaced(topic string, m *Info, r *schedule.Record, zones *cron.Zones) bool {
+	due, err := r.Due(schedule.Delay(r.Spread, topic, m.ID), MaxDue.UnixMilli(), zones)
+	return err == nil && m.State == StateScheduled && m.FirstDue.After(timeOf(due))
 }
 
 // canFollow returns an ErrUnsupported unless the store has follow-ups, without which a schedule would never come.

@@ -285,7 +285,7 @@ func (s *Schedule) wrong(err error) error {
 	if errors.Is(err, schedule.ErrBehind) {
 		kind = ErrOverloaded
 	}
-	return s.errorf(kind, "%v", err)
+	return fmt.Errorf("schedule %s in %s: %w: %w", s.Name, s.Topic, err, kind)
 }
 
 // Same reports whether s and t say the same, so that a PutSchedule of one where the other is stored changes nothing. Neither may be

@@ -235,9 +235,16 @@ func LoadZone(name string) (*time.Location, error) {
 	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, fmt.Errorf("zone %q is not known here: use a name of the IANA database, like Europe/Berlin or UTC", name)
+		return nil, &UnknownZoneError{name}
 	}
 	return loc, nil
+}
+
+// UnknownZoneError says that the zone data of this process lacks a zone, or that its name is malformed.
+type UnknownZoneError struct{ Name string }
+
+func (e *UnknownZoneError) Error() string {
+	return fmt.Sprintf("zone %q is not known here: use a name of the IANA database, like Europe/Berlin or UTC", e.Name)
 }
 
 func counted(n int, what string) string {

@@ -47,7 +47,8 @@ func never(t Timing) error {
 
 // Redefine gives r the definition d, and returns whether that changes anything. Counters, pause and skipped times stay. The
 // times of the former definition that have come and are not decided still count, and those of the new one count from now on, or
-// behind the latest time that is decided if the clock is not past that. No time counts any more if as many occurrences as the new
+// behind the latest time that is decided if the clock is not past that. Where this process cannot find the times of a former
+// definition, only the first of those that have come counts, and behind it the times of the new one. No time counts any more if as many occurrences as the new
 // Limit are stored already.
 // The same definition changes nothing, unless this process knows other zone data and finds another next time with them.
 func (r *Record) Redefine(d Definition, now int64, zones *cron.Zones) (changed bool, err error) {
@@ -73,6 +74,10 @@ func (r *Record) Redefine(d Definition, now int64, zones *cron.Zones) (changed b
 		next, earlier = old, r.State.Earlier
 		if moved {
 			earlier = append(slices.Clone(earlier), Earlier{Timing: r.Timing, End: now})
+		}
+		unknown := func(e Earlier) bool { _, err := e.Read(zones); return err != nil }
+		if slices.ContainsFunc(earlier, unknown) { // such as one whose zone is not known here, which a new definition is to mend
+			next, earlier = t.Behind(old.At), nil
 		}
 	}
 	if d.Limit > 0 && r.State.Stored >= d.Limit {

@@ -53,6 +53,10 @@ func RunSchedules(t *testing.T, open storetest.Open) {
 		{"clocks that step", clockSteps},
 		{"what is left out is told", leftOutTold},
 		{"a dead message with the ID of an occurrence", deadHolder},
+		{"a zone that is not known", unknownZone},
+		{"a schedule that was moved", movedAway},
+		{"an occurrence that nobody takes", neverTaken},
+		{"a time that nobody stores", notStored},
 		{"every time once whatever happens", everyTimeOnce},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(newCronBench(t, store, clock, strings.ReplaceAll(c.name, " ", "-"))) })
