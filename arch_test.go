@@ -38,7 +38,7 @@ var architecture = map[string]rule{
 	".":                  {ours: []string{"internal/batch", "internal/cron", "internal/schedule"}},
 	"worker":             {ours: []string{".", "storekit", "internal/batch", "internal/cron", "internal/duties"}},
 	"duty":               {ours: []string{".", "storekit", "internal/duties", "worker"}},
-	"internal/duties":    {ours: []string{".", "storekit", "internal/batch"}},
+	"internal/duties":    {ours: []string{".", "storekit", "internal/batch", "internal/stalled"}},
 	"storekit":           {ours: []string{".", "internal/settings"}, outside: []string{"github.com/oklog/ulid/v2"}},
 	"storekit/lifecycle": {ours: []string{".", "storekit"}},
 	"memstore":           {ours: []string{".", "storekit", "storekit/lifecycle", "internal/heap"}},
@@ -79,7 +79,7 @@ var architecture = map[string]rule{
 	"internal/cli/view":           {ours: []string{".", "internal/wire"}, outside: []string{"github.com/jedib0t/go-pretty/v6"}},
 	"internal/cli": {
 		ours: []string{
-			".", "storekit", "worker", "duty", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/scaffold", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/cron", "internal/crontab", "internal/importer", "internal/notation", "internal/settings", "remotestore",
+			".", "storekit", "worker", "duty", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/scaffold", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/cron", "internal/crontab", "internal/importer", "internal/notation", "internal/settings", "internal/stalled", "remotestore",
 			"server", "access", "access/tokens", "sharedstore",
 			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "internal/wire", "console",
 		},
@@ -89,8 +89,9 @@ var architecture = map[string]rule{
 		},
 	},
 	"metrics/punctualprom":     {ours: []string{".", "metrics/internal/reading"}, outside: []string{"github.com/prometheus/client_golang"}},
-	"metrics/internal/reading": {ours: []string{"."}},
-	"internal/overview":        {ours: []string{".", "access"}},
+	"metrics/internal/reading": {ours: []string{".", "internal/stalled"}},
+	"internal/overview":        {ours: []string{".", "access", "internal/stalled"}},
+	"internal/stalled":         {ours: []string{"."}},
 	"internal/consumers":       {ours: []string{".", "internal/heap"}},
 	"internal/slo":             {ours: []string{".", "internal/notation"}, outside: []string{"github.com/prometheus/client_golang"}},
 	"internal/tlsfile":         {ours: []string{".", "internal/refresh"}},
@@ -109,7 +110,7 @@ var architecture = map[string]rule{
 	"internal/notation":        {ours: []string{"."}},
 	"internal/settings":        {ours: []string{".", "internal/notation"}},
 	"server": {
-		ours:    []string{".", "access", "audit", "storekit", "internal/answers", "internal/batch", "internal/consumers", "internal/httproute", "internal/settings", "internal/wire"},
+		ours:    []string{".", "access", "audit", "storekit", "internal/answers", "internal/batch", "internal/consumers", "internal/httproute", "internal/settings", "internal/stalled", "internal/wire"},
 		outside: []string{"golang.org/x/time"},
 	},
 	"console":              {ours: []string{".", "access", "audit", "storekit", "internal/consumers", "internal/httproute", "internal/notation", "internal/overview", "internal/settings", "internal/wire"}},

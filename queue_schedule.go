@@ -233,7 +233,8 @@ type ScheduleInfo struct {
 	// that there are no Words and no Next; the message in T@cron is no schedule, or dead, or somebody has moved it (PutSchedule mends
 	// the last two); a time has been overdue for ten seconds; or times are left out because of an occurrence on which nobody works.
 	Problem string
-	// ProblemSince is the first time that the Problem concerns, which may lie ahead; zero if that is not known.
+	// ProblemSince is the first time of the schedule that the Problem concerns: the one that is overdue, that of the occurrence on which
+	// nobody works, or one that lies ahead. Zero if that is not known.
 	ProblemSince time.Time
 }
 

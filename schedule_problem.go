@@ -84,7 +84,8 @@ func (q *Queue) heldUp(ctx context.Context, topic, name string, r *schedule.Reco
 	if len(latest) == 0 || latest[0].Why != schedule.WhyOverlap || len(r.State.Ran) == 0 {
 		return "", time.Time{}, nil
 	}
-	m, err := q.Get(ctx, topic, occurrenceID(name, r.State.Ran[len(r.State.Ran)-1]))
+	before := r.State.Ran[len(r.State.Ran)-1]
+	m, err := q.Get(ctx, topic, occurrenceID(name, before))
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return "", time.Time{}, nil
@@ -93,9 +94,10 @@ func (q *Queue) heldUp(ctx context.Context, topic, name string, r *schedule.Reco
 	}
 	now, moved := timeOf(look.now), m.FirstDue.Equal(m.Due) && m.Due.After(want)
 	if m.State == StateReady && now.Sub(m.Due) >= longReady && now.Sub(m.Created) >= longReady || m.State == StateScheduled && moved {
-		text := fmt.Sprintf("its times are left out, because nobody works on the occurrence %s, which is %s for %s: have a consumer take it, or cancel it, "+
-			"or put the schedule with another overlap", m.ID, m.State, instant(m.Due))
-		return text, timeOf(latest[0].At), nil
+		since := map[State]string{StateReady: "since", StateScheduled: "for"}[m.State]
+		text := fmt.Sprintf("its times are left out, because nobody works on the occurrence %s, which is %s %s %s: have a consumer take it, or cancel it, "+
+			"or put the schedule with another overlap", m.ID, m.State, since, instant(m.Due))
+		return text, timeOf(before + schedule.Delay(r.Spread, topic, name)), nil
 	}
 	return "", time.Time{}, nil
 }

@@ -139,6 +139,15 @@ func (c *call) finding(f *frame, o overview.Finding) finding {
 	text := c.look.language.text
 	at := o.At.In(c.look.zone).Format("2006-01-02 15:04")
 	key := "finding." + string(o.Kind)
+	if o.Kind == overview.KindSchedule {
+		out.Sentence, out.Path = text(key, visible(o.Name), visible(o.Value)), f.Path("/schedules")
+		if o.Others > 0 {
+			out.Sentence = text(key+".others", o.Others)
+		} else {
+			out.Path = f.SchedulePath(o.Topic, o.Name)
+		}
+		return out
+	}
 	if o.Others > 0 {
 		out.Sentence = text("finding.others", o.Others, text("kind."+string(o.Kind)))
 		out.Path = f.Path("/topics")

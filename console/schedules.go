@@ -222,14 +222,14 @@ func (c *call) scheduleRow(f *frame, s *punctual.ScheduleInfo) scheduleRow {
 // stateOfSchedule returns the value of scheduleRow.State for a schedule.
 func stateOfSchedule(s *punctual.ScheduleInfo) string {
 	switch {
+	case !s.Overdue.IsZero() && s.Words != "":
+		return "overdue"
 	case s.Problem != "":
 		return "broken"
 	case s.Paused != nil:
 		return "paused"
 	case s.Ended:
 		return "ended"
-	case !s.Overdue.IsZero():
-		return "overdue"
 	}
 	return "active"
 }

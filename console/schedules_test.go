@@ -77,6 +77,10 @@ func TestScheduleList(t *testing.T) {
 	if text := few.page("/schedules"); strings.Contains(text, ">hourly</a>") || strings.Contains(text, "reports") || !strings.Contains(text, ">once</a>") {
 		t.Error("whoever may inspect one topic sees the schedules of others, or not those of that one")
 	}
+	r.clock.Advance(time.Minute)
+	if now := wordsOf(r.page("/")); !strings.Contains(now, "The schedule once does not come: its time 2026-11-22T13:00:00Z has come, and no duty has stored it") {
+		t.Errorf("the first page does not name the schedule that nobody stores: %s", now)
+	}
 	if a := few.get("/schedules?topic=reports"); a.Code != 403 {
 		t.Errorf("schedules of a topic that one may not inspect: %d", a.Code)
 	}

@@ -33,7 +33,7 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 }
 
 // List implements punctual.Inspector. Messages with equal times are in the order of their IDs. For each page List reads all
-// messages of the topic, and sorts all that q selects.
+// messages of the topic, and sorts all that q selects from there on.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,10 +56,10 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	if q.Descending {
 		order = func(p, q place) int { return q.compare(p) }
 	}
-	slices.SortFunc(found, func(a, b *message) int { return order(a.place(now), b.place(now)) })
 	if q.After != "" {
 		found = slices.DeleteFunc(found, func(m *message) bool { return order(m.place(now), after) <= 0 })
 	}
+	slices.SortFunc(found, func(a, b *message) int { return order(a.place(now), b.place(now)) })
 	p := pageOf(found, q.Limit, now)
 	if q.Bare {
 		storekit.DropBodies(p.Messages)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/stalled"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -66,6 +67,11 @@ func (c *call) examine() error {
 	}
 	defer end()
 	findings, err := c.server.examiner.Examine(ctx)
+	if err == nil {
+		var schedules []punctual.Finding
+		schedules, err = stalled.Examine(ctx, c.server.store)
+		findings = append(findings, schedules...)
+	}
 	if err != nil {
 		c.server.notice(c, err) // here, because the error stands in the answer beside the findings
 	}

@@ -12,12 +12,14 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/cli/view"
+	"github.com/punctualmq/punctual/internal/stalled"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const doctorHelp = `Doctor examines what a store stands on, its disk or servers, and not its messages. It says whether
-the store can keep its promises there, and what to do if it cannot. It also works when the store
-refuses to open, and before there is one. Each finding has a severity:
+const doctorHelp = `Doctor examines what a store stands on, its disk or servers, and names the schedules that do not
+come. It does not read other messages. It says whether the store can keep its promises there, and
+what to do if it cannot. It also works when the store refuses to open, and before there is one. Of a
+directory that no process has open it reads no schedules. Each finding has a severity:
 
   good     as it should be
   warning  the store works, with less than it could have or for not much longer
@@ -42,10 +44,32 @@ func newDoctor(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			findings, err := s.examine(ctx, a.place(where))
+			p := a.place(where)
+			findings, err := s.examine(ctx, p)
+			if err == nil && badFindings(findings) == nil && s.alsoOpen != nil {
+				var schedules []punctual.Finding
+				schedules, err = examineSchedules(ctx, s.alsoOpen, p)
+				findings = append(findings, schedules...)
+			}
 			return errors.Join(err, a.showFindings(findings), badFindings(findings))
 		}),
 	}
+}
+
+// examineSchedules returns the findings about the schedules of the store that open opens, none if there is no store yet.
+func examineSchedules(ctx context.Context, open func(context.Context, place) (punctual.Store, error), p place) (found []punctual.Finding, err error) {
+	s, err := open(ctx, p)
+	var f *failure
+	switch {
+	case errors.As(err, &f) && f.code == codeNoStore:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case s == nil: // a directory that no process has open
+		return nil, nil
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return stalled.Examine(ctx, s)
 }
 
 // badFindings is the failure of a command that found something bad, or nil.

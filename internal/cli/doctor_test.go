@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/sharedstore"
 )
 
 // severities are those of the findings of a doctor run with --json, by name.
@@ -108,6 +110,44 @@ func TestDoctorOnRedis(t *testing.T) {
 		t.Errorf("exit %d with the severities %v, want %d", r.code, severities, want)
 	}
 	runOn(t, store, "topics").exits(exitError, "no store in this Redis") // doctor made none
+	movedSchedule(t, store)
+	runOn(t, store, "doctor").exits(exitError, "schedule daily in reports").contains("does not run as it should from", "its message was moved from", "put it again")
+	runOn(t, store, "schedule", "put", "reports", "daily", "@daily").exits(exitOK)
+	runOn(t, store, "doctor").contains("schedules", "none has a problem")
+}
+
+// movedSchedule puts the schedule daily of reports into a store, and reschedules its message.
+func movedSchedule(t *testing.T, store string) {
+	t.Helper()
+	runOn(t, store, "schedule", "put", "reports", "daily", "@daily").exits(exitOK)
+	runOn(t, store, "reschedule", "daily", "--topic", "reports@cron", "--in", "300d").exits(exitOK)
+	runOn(t, store, "schedule", "list").contains("! its message was moved from")
+	runOn(t, store, "schedule", "show", "reports", "daily").contains("its message was moved from", "put it again")
+}
+
+// Of a directory that a process shares, doctor asks that process for the schedules. It opens no directory by itself, and the socket
+// that a killed process has left does it no harm.
+func TestDoctorOnASharedDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	movedSchedule(t, "disk:"+dir)
+	runOn(t, "disk:"+dir, "doctor").exits(exitOK)
+	s, err := sharedstore.Open(t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runOn(t, "disk:"+dir, "doctor").exits(exitError, "schedule daily in reports").contains("its message was moved from")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, sharedstore.SocketName), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	runOn(t, "disk:"+dir, "doctor").exits(exitOK)
 }
 
 // When an examination fails halfway, the findings until then are shown. Text of a server in a finding can neither steer the terminal nor

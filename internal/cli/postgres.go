@@ -11,8 +11,8 @@ import (
 // postgresSchemes are the kinds of stores in PostgreSQL: one, under the two names that PostgreSQL's own programs know.
 func postgresSchemes() []scheme {
 	return []scheme{
-		{"postgres", "postgres://HOST/DATABASE", openPostgres("postgres:"), examinePostgres("postgres:")},
-		{"postgresql", "", openPostgres("postgresql:"), examinePostgres("postgresql:")},
+		{"postgres", "postgres://HOST/DATABASE", openPostgres("postgres:"), examinePostgres("postgres:"), openPostgres("postgres:")},
+		{"postgresql", "", openPostgres("postgresql:"), examinePostgres("postgresql:"), openPostgres("postgresql:")},
 	}
 }
 

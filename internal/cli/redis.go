@@ -12,12 +12,12 @@ import (
 // the same with TLS.
 func redisSchemes() []scheme {
 	return []scheme{
-		{"redis", "redis://HOST", openRedis("redis:"), examineRedis("redis:")},
-		{"redis+sentinel", "redis+sentinel://HOST,HOST/PRIMARY", openRedis("redis+sentinel:"), examineRedis("redis+sentinel:")},
-		{"redis+cluster", "redis+cluster://HOST,HOST", openRedis("redis+cluster:"), examineRedis("redis+cluster:")},
-		{"rediss", "", openRedis("rediss:"), examineRedis("rediss:")},
-		{"rediss+sentinel", "", openRedis("rediss+sentinel:"), examineRedis("rediss+sentinel:")},
-		{"rediss+cluster", "", openRedis("rediss+cluster:"), examineRedis("rediss+cluster:")},
+		{"redis", "redis://HOST", openRedis("redis:"), examineRedis("redis:"), openRedis("redis:")},
+		{"redis+sentinel", "redis+sentinel://HOST,HOST/PRIMARY", openRedis("redis+sentinel:"), examineRedis("redis+sentinel:"), openRedis("redis+sentinel:")},
+		{"redis+cluster", "redis+cluster://HOST,HOST", openRedis("redis+cluster:"), examineRedis("redis+cluster:"), openRedis("redis+cluster:")},
+		{"rediss", "", openRedis("rediss:"), examineRedis("rediss:"), openRedis("rediss:")},
+		{"rediss+sentinel", "", openRedis("rediss+sentinel:"), examineRedis("rediss+sentinel:"), openRedis("rediss+sentinel:")},
+		{"rediss+cluster", "", openRedis("rediss+cluster:"), examineRedis("rediss+cluster:"), openRedis("rediss+cluster:")},
 	}
 }
 

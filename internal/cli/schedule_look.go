@@ -91,7 +91,7 @@ func zoneName(zone string) string {
 	return zone
 }
 
-// nextOf says when a schedule comes next, or since when it is overdue, or why it does not come.
+// nextOf says when a schedule comes next, or why it does not come.
 func nextOf(s *punctual.ScheduleInfo, now time.Time) string {
 	switch {
 	case s.Problem != "":
@@ -100,8 +100,6 @@ func nextOf(s *punctual.ScheduleInfo, now time.Time) string {
 		return term.OneLine(pauseWords(s.Paused), 60)
 	case s.Ended || len(s.Next) == 0:
 		return "ended"
-	case !s.Overdue.IsZero() && now.Sub(s.Overdue) > 10*time.Second:
-		return "overdue since " + nearClockOf(s.Overdue, now, zoneOf(s.Zone))
 	}
 	return nearClockOf(s.Next[0].Due, now, zoneOf(s.Zone))
 }
@@ -140,7 +138,7 @@ func newScheduleShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if info.Problem == "" {
+			if info.Words != "" {
 				if info.Next, err = q.NextOccurrences(ctx, args[0], args[1], next); err != nil {
 					return err
 				}

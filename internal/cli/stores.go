@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -36,6 +37,9 @@ type scheme struct {
 	// examine returns the findings of doctor. It does not open a store in a directory, in Redis or in PostgreSQL, because such a
 	// store may refuse to open. The findings about a server's store come from that server.
 	examine func(ctx context.Context, p place) ([]punctual.Finding, error)
+	// alsoOpen opens the store for the part of doctor that reads schedules, when examine has found nothing bad. It is nil where examine
+	// has these findings already or there can be none, and returns a nil Store where nothing may be opened.
+	alsoOpen func(ctx context.Context, p place) (punctual.Store, error)
 }
 
 // place says which store to open, and how.
@@ -56,11 +60,11 @@ type place struct {
 // schemes returns the table of stores. A new kind of store is a further row.
 func schemes() []scheme {
 	return append([]scheme{
-		{"disk", "disk:PATH", openDisk, examineDisk},
-		{"mem", "mem:", openMemory, examineMemory},
-		{"http", "http://HOST:PORT", openRemote("http:"), examineRemote("http:")},
-		{"https", "", openRemote("https:"), examineRemote("https:")},
-		{"unix", "unix:SOCKET", openRemote("unix:"), examineRemote("unix:")},
+		{"disk", "disk:PATH", openDisk, examineDisk, openShared},
+		{"mem", "mem:", openMemory, examineMemory, nil},
+		{"http", "http://HOST:PORT", openRemote("http:"), examineRemote("http:"), nil},
+		{"https", "", openRemote("https:"), examineRemote("https:"), nil},
+		{"unix", "unix:SOCKET", openRemote("unix:"), examineRemote("unix:"), nil},
 	}, append(redisSchemes(), postgresSchemes()...)...)
 }
 
@@ -113,6 +117,21 @@ func openDisk(ctx context.Context, p place) (punctual.Store, error) {
 		return nil, err // not s: a nil *Store in an interface is not nil
 	}
 	return s, nil
+}
+
+// openShared opens the store in a directory at the process that has it open and shares it. It returns nil if there is none, so that
+// nothing is changed in the directory.
+func openShared(ctx context.Context, p place) (punctual.Store, error) {
+	socket := filepath.Join(p.where, sharedstore.SocketName)
+	if _, err := os.Stat(socket); err != nil {
+		return nil, nil
+	}
+	p.where = socket
+	s, err := openRemote("unix:")(ctx, p)
+	if errors.Is(err, punctual.ErrUnreachable) { // left by an owner that was killed
+		return nil, nil
+	}
+	return s, err
 }
 
 // openRemote returns the open function for stores at a server. place.where is //HOST:PORT, perhaps with a path, or for a unix socket

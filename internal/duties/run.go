@@ -36,7 +36,7 @@ type Runner struct {
 	looks  chan struct{} // has room for one
 	// running has what runs of each duty. Only the goroutine of Run uses it.
 	running []running
-	// stopping waits for the workers that end has ended.
+	// stopping waits for the workers that end has ended, and for watchSchedules.
 	stopping sync.WaitGroup
 }
 
@@ -66,6 +66,10 @@ func (r *Runner) Look() {
 // Run has the duties done until ctx ends, and returns when their workers have stopped. Call Close after Run. The error says that the
 // store was closed before, has failed or is damaged.
 func (r *Runner) Run(ctx context.Context) (err error) {
+	watching, end := context.WithCancel(ctx)
+	defer r.stopping.Wait()
+	defer end()
+	r.stopping.Go(func() { r.watchSchedules(watching) })
 	for failing := false; ctx.Err() == nil; {
 		if err = r.adjust(ctx); errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) {
 			break
@@ -79,7 +83,6 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	for i := range r.running {
 		r.end(&r.running[i])
 	}
-	r.stopping.Wait()
 	return err
 }
 

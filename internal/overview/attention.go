@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/stalled"
 )
 
 // Kind is what a finding is about.
@@ -23,6 +24,8 @@ const (
 	KindStore Kind = "store"
 	// KindLacking: the store is no punctual.Inspector.
 	KindLacking Kind = "lacking"
+	// KindSchedule: a schedule does not come.
+	KindSchedule Kind = "schedule"
 	// KindLate: the first message of a topic has been ready for long, or nobody reads the events of a topic.
 	KindLate Kind = "late"
 	// KindDeliveryPaused: claims find nothing in a topic.
@@ -40,7 +43,7 @@ const (
 // Kinds returns all kinds, in the order in which findings of the same severity are shown.
 func Kinds() []Kind {
 	return []Kind{
-		KindUnreachable, KindStore, KindLacking, KindLate, KindDeliveryPaused, KindPushPaused, KindBurst, KindFar, KindDead,
+		KindUnreachable, KindStore, KindLacking, KindSchedule, KindLate, KindDeliveryPaused, KindPushPaused, KindBurst, KindFar, KindDead,
 	}
 }
 
@@ -67,7 +70,7 @@ type Finding struct {
 	Late time.Duration
 	// Others, if not 0, is how many more topics have what the findings of this kind before it say.
 	Others int
-	// Name, Value and Remedy are those of a punctual.Finding. For an unreachable store Value is the error, and Remedy says what to do.
+	// Name, Value and Remedy are those of a punctual.Finding. For a schedule Name is its name and Value its problem. For an unreachable store Value is the error, and Remedy says what to do.
 	Name, Value, Remedy string
 }
 
@@ -141,6 +144,34 @@ func (r *Reader) examined(ctx context.Context, running <-chan struct{}) []Findin
 				Kind: KindStore, Severity: f.Severity, Name: f.Name, Value: f.Value, Remedy: f.Remedy, Text: f.Name + ": " + f.Value,
 			})
 		}
+	}
+	return out
+}
+
+// lookAtSchedules begins to look for schedules that do not come, unless that was done a short time ago.
+func (r *Reader) lookAtSchedules(topics []punctual.TopicStats) (running <-chan struct{}) {
+	var names []string
+	for _, t := range topics {
+		names = append(names, t.Topic)
+	}
+	with := stalled.Topics(names)
+	p := policy{timeout: r.o.Timeout, fresh: func(time.Duration) time.Duration { return stalledEach }}
+	return r.stalled.begin(r, p, func(ctx context.Context) ([]stalled.Schedule, error) { return r.watch.Look(ctx, with) })
+}
+
+// schedulesOf returns the findings about schedules that do not come: of the first ones one each, and one that sums up the others.
+func schedulesOf(found []stalled.Schedule) []Finding {
+	var out []Finding
+	for i, s := range found {
+		if i == mostOfKind && len(found) > mostOfKind+1 {
+			others := len(found) - mostOfKind
+			return append(out, Finding{
+				Kind: KindSchedule, Severity: punctual.SeverityBad, Others: others, Text: fmt.Sprintf("%s more schedules do not come", Grouped(int64(others))),
+			})
+		}
+		out = append(out, Finding{
+			Kind: KindSchedule, Severity: punctual.SeverityBad, Topic: s.Topic, Name: s.Name, Value: s.Problem, Text: fmt.Sprintf("%s: schedule %s: %s", s.Topic, s.Name, s.Problem),
+		})
 	}
 	return out
 }

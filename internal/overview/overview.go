@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/stalled"
 )
 
 // Options of a Reader. The zero value of each field is its default.
@@ -114,6 +115,8 @@ type Reader struct {
 	counts  cached[topicCounts]
 	nextDue cached[punctual.NextDueTimes] // of a surveyor
 	doctor  cached[[]punctual.Finding]
+	stalled cached[[]stalled.Schedule]
+	watch   *stalled.Watch // used by the reading of stalled
 
 	mu     sync.Mutex
 	closed bool                           // guarded by mu
@@ -151,6 +154,8 @@ const (
 	longAgo = time.Minute
 	// examineEach is how long the answer of a store's Examiner about its disk or servers is used at least, unless it failed.
 	examineEach = 30 * time.Second
+	// stalledEach is how long it is used at least which schedules do not come. Reading them is bounded by package stalled.
+	stalledEach = 10 * time.Second
 )
 
 var errClosed = fmt.Errorf("read the store: the reader is closed: %w", punctual.ErrClosed)
@@ -178,6 +183,7 @@ func New(store punctual.Store, o *Options) (*Reader, error) {
 	setDefault(&r.o.Timeout, 30*time.Second)
 	setDefault(&r.o.Patience, 50*time.Millisecond)
 	r.o.Drawn = min(r.o.Drawn, 8)
+	r.watch = stalled.New(store)
 	r.inspector, _ = punctual.As[punctual.Inspector](store)
 	r.surveyor, _ = punctual.As[punctual.Surveyor](store)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -257,11 +263,12 @@ func (r *Reader) ReadIn(ctx context.Context, zone *time.Location) (*Overview, er
 	if err != nil || out.Counting {
 		return out, err
 	}
-	examining := r.examine()
+	examining, looking := r.examine(), r.lookAtSchedules(out.Topics)
 	if len(out.Topics) > 0 && !out.Partial {
 		r.addPictures(patient, out, counts, zone)
 	}
-	out.Attention = attention(out, r.examined(patient, examining))
+	found := append(r.examined(patient, examining), schedulesOf(r.stalled.await(patient, looking).value)...)
+	out.Attention = attention(out, found)
 	return out, nil
 }
 

@@ -565,7 +565,18 @@ func TestAttention(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.push("far", "1", 20*365*24*time.Hour)
-		s.push("paused@cron", "a paused schedule", 20*365*24*time.Hour)
+		q := punctual.NewQueue(s, nil)
+		for _, name := range []string{"paused", "moved"} {
+			if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: name, Spec: "@daily"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := q.PauseSchedule(t.Context(), "reports", "paused", "", ""); err != nil { // its message is due in the far future
+			t.Fatal(err)
+		}
+		if _, err := q.Reschedule(t.Context(), "reports@cron", "moved", punctual.In(300*24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
 		s.push("shop@events", "1", 0)
 		s.push("shop@bulk", "the place of a shift", 0)
 		s.set(func() {
@@ -575,11 +586,14 @@ func TestAttention(t *testing.T) {
 			}
 		})
 		o := s.readAnew()
-		const want = "store, late late, late verylate, late shop@events, delivery paused paused, push paused paused, far far, dead dead"
+		const want = "store, schedule reports, late late, late verylate, late shop@events, delivery paused paused, push paused paused, far far, dead dead"
 		if got := kinds(o); got != want {
 			t.Errorf("findings: %s\nwant      %s", got, want)
 		}
 		if f := o.finding(t, KindStore); f.Remedy != "make room" || f.Severity != punctual.SeverityBad {
+			t.Errorf("%+v", f)
+		}
+		if f := o.finding(t, KindSchedule); f.Name != "moved" || !strings.Contains(f.Text, "moved from ") || f.Severity != punctual.SeverityBad {
 			t.Errorf("%+v", f)
 		}
 		if f := o.finding(t, KindFar); f.At.Year() != 2019 || !strings.Contains(f.Text, "is this meant?") || f.Count != 1 {

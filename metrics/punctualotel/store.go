@@ -49,7 +49,8 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 	g.oldest = seconds("punctual.oldest_ready", "How long ago the first of the ready messages fell due.")
 	g.paused = count("punctual.topics.paused", "{topic}", "Topics that are paused, by side: push, delivery.")
 	g.schedules = count("punctual.schedules", "{schedule}", "Recurring schedules of the topic, paused and ended ones included.")
-	g.overdue = seconds("punctual.schedule.overdue", "How long ago the first of the times came about which no duty has decided.")
+	g.overdue = seconds("punctual.schedule.overdue", "How long ago the first of the times came about which no duty has decided, or that a problem has kept from coming.")
+	g.stalled = count("punctual.schedule.problems", "{schedule}", "Schedules that do not come as they should: 'punctual schedule list' says why.")
 	g.ahead = count("punctual.pending.messages", "{message}", "Messages that are not dead by how far ahead they are due: within this time and not within the one before.")
 	g.free = count("punctual.store.free", "By", "How many bytes can still be written to the medium of the store.")
 	g.size = count("punctual.store.size", "By", "The size of the medium of the store.")
@@ -58,7 +59,7 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 		return nil, fmt.Errorf("make the instruments of a store: %w", err)
 	}
 	registration, err := t.meter.RegisterCallback(g.observe,
-		g.up, g.info, g.read, g.topics, g.messages, g.oldest, g.paused, g.schedules, g.overdue, g.ahead, g.free, g.size, g.reserve)
+		g.up, g.info, g.read, g.topics, g.messages, g.oldest, g.paused, g.schedules, g.overdue, g.stalled, g.ahead, g.free, g.size, g.reserve)
 	if err != nil {
 		return nil, fmt.Errorf("register the metrics of a store: %w", err)
 	}
@@ -83,7 +84,7 @@ type storeGauges struct {
 	reader     *reading.Reader
 	durability string
 
-	up, info, topics, messages, paused, schedules, ahead, free, size, reserve metric.Int64ObservableGauge
+	up, info, topics, messages, paused, schedules, stalled, ahead, free, size, reserve metric.Int64ObservableGauge
 	read, oldest, overdue                                                     metric.Float64ObservableGauge
 }
 
@@ -113,6 +114,9 @@ func (g *storeGauges) observe(_ context.Context, o metric.Observer) error {
 		if t.Schedules > 0 {
 			o.ObserveInt64(g.schedules, t.Schedules, with("topic", t.Label))
 			o.ObserveFloat64(g.overdue, t.ScheduleOverdue.Seconds(), with("topic", t.Label))
+			if r.SchedulesRead {
+				o.ObserveInt64(g.stalled, t.ScheduleProblems, with("topic", t.Label))
+			}
 		}
 	}
 	for i, n := range r.Ahead {

@@ -484,19 +484,31 @@ func TestSchedules(t *testing.T) {
 				}
 			}
 		}
-		wants("at first", `punctual_schedules{topic="reports"} 2`, `punctual_schedule_overdue_seconds{topic="reports"} 0`)
+		wants("at first", `punctual_schedules{topic="reports"} 2`, `punctual_schedule_overdue_seconds{topic="reports"} 0`, `punctual_schedule_problems{topic="reports"} 0`)
 		time.Sleep(5*time.Minute + 30*time.Second) // nobody does the duty
-		wants("without a duty", `punctual_schedule_overdue_seconds{topic="reports"} 270`)
+		wants("without a duty", `punctual_schedule_overdue_seconds{topic="reports"} 270`, `punctual_schedule_problems{topic="reports"} 1`)
 		ctx, end := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- duty.Run(ctx, store, &duty.Config{Observer: m.Observer()}) }()
 		time.Sleep(2 * time.Minute)
-		wants("with one",
-			`punctual_schedule_overdue_seconds{topic="reports"} 0`,
+		wants("with one, while nobody takes the occurrence of 0:05",
+			`punctual_schedule_overdue_seconds{topic="reports"} 150`,
+			`punctual_schedule_problems{topic="reports"} 1`,
 			`punctual_schedule_times_total{result="missed",topic="reports"} 4`,
 			`punctual_schedule_times_total{result="stored",topic="reports"} 1`,
 			`punctual_schedule_times_total{result="skipped",topic="reports"} 2`,
 		)
+		if _, err := q.Reschedule(t.Context(), "reports@cron", "daily", punctual.In(300*24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		next := time.Date(2000, 1, 1, 9, 0, 0, 0, time.UTC)
+		wants("when one was moved and nobody takes the occurrences of the other", `punctual_schedule_problems{topic="reports"} 2`)
+		time.Sleep(time.Until(next.Add(90*time.Minute + 30*time.Second)))
+		if _, err := q.CancelMany(t.Context(), "reports", []string{"often~20000101T000500Z"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		wants("when the time of the moved one has passed", `punctual_schedule_problems{topic="reports"} 1`, `punctual_schedule_overdue_seconds{topic="reports"} 5490`)
 		end()
 		if err := errors.Join(<-done, m.Close(), store.Close()); err != nil {
 			t.Error(err)

@@ -75,7 +75,8 @@ var (
 	oldestDesc   = prometheus.NewDesc("punctual_oldest_ready_seconds", "How long ago the first of the ready messages fell due.", []string{"topic"}, nil)
 	pausedDesc   = prometheus.NewDesc("punctual_topics_paused", "Topics that are paused, by side: push, delivery.", []string{"topic", "side"}, nil)
 	schedDesc    = prometheus.NewDesc("punctual_schedules", "Recurring schedules of the topic, paused and ended ones included.", []string{"topic"}, nil)
-	overdueDesc  = prometheus.NewDesc("punctual_schedule_overdue_seconds", "How long ago the first of the times came about which no duty has decided.", []string{"topic"}, nil)
+	overdueDesc  = prometheus.NewDesc("punctual_schedule_overdue_seconds", "How long ago the first of the times came about which no duty has decided, or that a problem has kept from coming.", []string{"topic"}, nil)
+	stalledDesc  = prometheus.NewDesc("punctual_schedule_problems", "Schedules that do not come as they should: 'punctual schedule list' says why.", []string{"topic"}, nil)
 	aheadDesc    = prometheus.NewDesc("punctual_pending_messages", "Messages that are not dead by how far ahead they are due: within this time and not within the one before.",
 		[]string{"ahead"}, nil)
 	freeDesc    = prometheus.NewDesc("punctual_store_free_bytes", "How many bytes can still be written to the medium of the store.", nil, nil)
@@ -86,7 +87,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		upDesc, readDesc, infoDesc, topicsDesc, messagesDesc, oldestDesc, pausedDesc, schedDesc, overdueDesc, aheadDesc, freeDesc, sizeDesc, reserveDesc,
+		upDesc, readDesc, infoDesc, topicsDesc, messagesDesc, oldestDesc, pausedDesc, schedDesc, overdueDesc, stalledDesc, aheadDesc, freeDesc, sizeDesc, reserveDesc,
 	} {
 		out <- d
 	}
@@ -120,6 +121,9 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 		if t.Schedules > 0 {
 			gauge(schedDesc, float64(t.Schedules), t.Label)
 			gauge(overdueDesc, t.ScheduleOverdue.Seconds(), t.Label)
+			if r.SchedulesRead {
+				gauge(stalledDesc, float64(t.ScheduleProblems), t.Label)
+			}
 		}
 	}
 	for i, n := range r.Ahead {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/stalled"
 )
 
 // Reading is what a store held at about one time. Its parts are read one after the other, so they may be of slightly different times.
@@ -26,6 +27,8 @@ type Reading struct {
 	// Ahead counts the messages that are not dead by how far ahead they are due, in the order of Spans. It is nil when the store
 	// could not count them before the timeout, for example because there are very many.
 	Ahead []int64
+	// SchedulesRead is true if Topic.ScheduleProblems was counted, for which there may be too little time as well.
+	SchedulesRead bool
 	// Space is nil when the store does not report its free space.
 	Space *punctual.Space
 	// Took is the time that the reading took.
@@ -42,8 +45,9 @@ type Topic struct {
 	PushPaused, DeliveryPaused int
 	// Schedules counts the recurring schedules of the topics. ScheduleOverdue is how long ago the earliest of those of their times
 	// came about which no duty has decided; 0 when there is none.
-	Schedules       int64
-	ScheduleOverdue time.Duration
+	// ScheduleProblems counts those with a problem (punctual.ScheduleInfo), and ScheduleOverdue is also since when one has had it.
+	Schedules, ScheduleProblems int64
+	ScheduleOverdue             time.Duration
 }
 
 // Result returns the label for the outcome of an operation on one message: "done", or the code of the error.
@@ -81,6 +85,7 @@ type Reader struct {
 	inspector punctual.Inspector
 	topics    *Topics
 	timeout   time.Duration
+	schedules *stalled.Watch     // used by the reading under way
 	ctx       context.Context    // of every reading; Close ends it
 	stop      context.CancelFunc // ends ctx
 
@@ -104,7 +109,7 @@ func NewReader(s punctual.Store, topics *Topics, timeout time.Duration) (*Reader
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{store: s, inspector: i, topics: topics, timeout: timeout}
+	r := &Reader{store: s, inspector: i, topics: topics, timeout: timeout, schedules: stalled.New(s)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	return r, nil
 }
@@ -193,7 +198,7 @@ func (r *Reader) tryCount(ctx context.Context) (_ Reading, err error) {
 }
 
 // count reads everything that a Reading has but the time that it took. A store that runs out of time while it counts how far ahead
-// the messages are due has answered the cheaper questions already, so count returns their answers without an error.
+// the messages are due, or reads the schedules, has answered the cheaper questions already, so count returns their answers without an error.
 func (r *Reader) count(ctx context.Context) (Reading, error) {
 	var out Reading
 	now, err := r.store.Now(ctx)
@@ -214,11 +219,36 @@ func (r *Reader) count(ctx context.Context) (Reading, error) {
 			return out, fmt.Errorf("read the free space: %w", err)
 		}
 	}
-	out.Ahead, err = r.ahead(ctx)
+	if out.Ahead, err = r.ahead(ctx); err == nil {
+		err = r.addProblems(ctx, &out, stats, now)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return out, nil
 	}
 	return out, err
+}
+
+// addProblems adds the schedules with a problem to the topics that they push to.
+func (r *Reader) addProblems(ctx context.Context, out *Reading, stats []punctual.TopicStats, now time.Time) error {
+	names := make([]string, len(stats))
+	for i := range stats {
+		names[i] = stats[i].Topic
+	}
+	found, err := r.schedules.Look(ctx, stalled.Topics(names))
+	if err != nil {
+		return err
+	}
+	out.SchedulesRead = true
+	for _, s := range found {
+		label := r.topics.Admit(s.Topic)
+		i, _ := slices.BinarySearchFunc(out.Topics, label, func(t Topic, label string) int { return cmp.Compare(t.Label, label) })
+		t := &out.Topics[i] // label has an element for the topic of each companion with schedules
+		t.ScheduleProblems++
+		if !s.Since.IsZero() {
+			t.ScheduleOverdue = max(t.ScheduleOverdue, now.Sub(s.Since))
+		}
+	}
+	return nil
 }
 
 // label gives every topic its label and adds up the topics with the same label.

@@ -1,0 +1,160 @@
+// Package stalled goes through the schedules of a store and finds those with a problem (punctual.ScheduleInfo.Problem), for
+// metrics, the log of the duties, the console, "punctual top" and doctor. What is a problem is decided in the root package. Here
+// stands what finding them may cost.
+package stalled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+const (
+	// slice is how long a Look reads before it leaves the other topics to the next one.
+	slice = time.Second
+	// share is for how many times as long as a Look took the next one reads nothing, so that 100,000 schedules, which take a second or
+	// two to read, cost at most a fiftieth of the time.
+	share = 50
+)
+
+// Schedule is a schedule with a problem.
+type Schedule struct {
+	Topic, Name string
+	// Problem and Since are ScheduleInfo.Problem and ScheduleInfo.ProblemSince.
+	Problem string
+	Since   time.Time
+}
+
+// Watch goes through the schedules of a store again and again. It is not for concurrent use.
+type Watch struct {
+	queue *punctual.Queue
+	found map[string][]Schedule // by topic, as it was read last
+	left  []string              // the topics that the round under way has not read yet
+	rests time.Time             // until when Look reads nothing
+}
+
+// New returns a Watch of a store, which is read by the caller of Look alone.
+func New(store punctual.Store) *Watch { return &Watch{queue: punctual.NewQueue(store, nil), found: make(map[string][]Schedule)} }
+
+// Topics returns the topics that have schedules, given the names of all topics.
+func Topics(names []string) (topics []string) {
+	for _, name := range names {
+		if topic, ok := strings.CutSuffix(name, punctual.ScheduleSuffix); ok {
+			topics = append(topics, topic)
+		}
+	}
+	return topics
+}
+
+// Look reads the schedules of the topics, and returns those with a problem, sorted by topic. It reads topics for a second, and the others
+// in the next calls; what it returns of these was read before. After a call that took 100 ms, calls read nothing for 5 s. A store
+// without schedules (ErrUnsupported) has none with a problem.
+func (w *Watch) Look(ctx context.Context, topics []string) ([]Schedule, error) {
+	if began := time.Now(); !began.Before(w.rests) {
+		if len(w.left) == 0 {
+			w.left = slices.Clone(topics)
+		}
+		err := w.read(ctx, began.Add(slice))
+		w.rests = time.Now().Add(share * time.Since(began))
+		if err != nil {
+			return nil, err
+		}
+	}
+	for topic := range w.found {
+		if !slices.Contains(topics, topic) {
+			delete(w.found, topic)
+		}
+	}
+	var all []Schedule
+	for _, found := range w.found {
+		all = append(all, found...)
+	}
+	slices.SortStableFunc(all, func(a, b Schedule) int { return strings.Compare(a.Topic, b.Topic) })
+	return all, nil
+}
+
+// read reads topics of w.left until an instant, at least one of them.
+func (w *Watch) read(ctx context.Context, until time.Time) error {
+	for len(w.left) > 0 {
+		topic := w.left[0]
+		var found []Schedule
+		for s, err := range w.queue.Schedules(ctx, punctual.ScheduleQuery{Topic: topic}) {
+			switch {
+			case errors.Is(err, punctual.ErrUnsupported):
+			case err != nil:
+				return fmt.Errorf("look for schedules of %s that do not come: %w", topic, err)
+			case s.Problem != "":
+				found = append(found, Schedule{Topic: topic, Name: s.Name, Problem: s.Problem, Since: s.ProblemSince})
+			}
+		}
+		if w.left = w.left[1:]; len(found) > 0 {
+			w.found[topic] = found
+		} else {
+			delete(w.found, topic)
+		}
+		if !time.Now().Before(until) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// mostShown is how many schedules Examine names one by one.
+const mostShown = 10
+
+// Examine returns a finding for each schedule with a problem, or a good one if there are schedules and all is well. It reads for a
+// second, and says so if that was not enough for all topics.
+func Examine(ctx context.Context, store punctual.Store) ([]punctual.Finding, error) {
+	namer, err := punctual.As[punctual.TopicNamer](store)
+	if err != nil {
+		return nil, nil // it cannot have schedules that a duty finds
+	}
+	names, err := namer.TopicNames(ctx, punctual.NameQuery{Suffix: punctual.ScheduleSuffix})
+	if errors.Is(err, punctual.ErrUnsupported) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look which topics have schedules: %w", err)
+	}
+	topics := Topics(names)
+	w := New(store)
+	found, err := w.Look(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	var out []punctual.Finding
+	for i, s := range found {
+		if i == mostShown && len(found) > mostShown+1 {
+			out = append(out, punctual.Finding{
+				Name: "schedules", Value: fmt.Sprintf("%d more do not come", len(found)-mostShown), Severity: punctual.SeverityBad,
+				Remedy: "'punctual schedule list' shows all with their problems",
+			})
+			break
+		}
+		out = append(out, s.Finding())
+	}
+	switch {
+	case len(w.left) > 0:
+		out = append(out, punctual.Finding{
+			Name: "schedules", Value: fmt.Sprintf("those of %d of %d topics were not read", len(w.left), len(topics)), Severity: punctual.SeverityWarning,
+			Remedy: "reading all takes longer than an examination may: 'punctual schedule list' reads them",
+		})
+	case len(topics) > 0 && len(found) == 0:
+		out = append(out, punctual.Finding{Name: "schedules", Value: "none has a problem", Severity: punctual.SeverityGood})
+	}
+	return out, nil
+}
+
+// Finding returns s as a finding of an examination.
+func (s *Schedule) Finding() punctual.Finding {
+	value := "does not come"
+	if !s.Since.IsZero() {
+		value = "does not run as it should from " + s.Since.UTC().Format(time.RFC3339) + " on"
+	}
+	return punctual.Finding{Name: "schedule " + s.Name + " in " + s.Topic, Value: value, Severity: punctual.SeverityBad, Remedy: s.Problem}
+}
