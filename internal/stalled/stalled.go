@@ -39,7 +39,9 @@ type Watch struct {
 }
 
 // New returns a Watch of a store, which is read by the caller of Look alone.
-func New(store punctual.Store) *Watch { return &Watch{queue: punctual.NewQueue(store, nil), found: make(map[string][]Schedule)} }
+func New(store punctual.Store) *Watch {
+	return &Watch{queue: punctual.NewQueue(store, nil), found: make(map[string][]Schedule)}
+}
 
 // Topics returns the topics that have schedules, given the names of all topics.
 func Topics(names []string) (topics []string) {

@@ -85,7 +85,7 @@ type storeGauges struct {
 	durability string
 
 	up, info, topics, messages, paused, schedules, stalled, ahead, free, size, reserve metric.Int64ObservableGauge
-	read, oldest, overdue                                                     metric.Float64ObservableGauge
+	read, oldest, overdue                                                              metric.Float64ObservableGauge
 }
 
 // observe is the callback that OpenTelemetry calls for a collection. When the store cannot be read, punctual.store.up
