@@ -3,6 +3,7 @@ package diskstore
 import (
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -23,6 +24,14 @@ func TestSlowConformance(t *testing.T) {
 func TestSlowRandomHistories(t *testing.T) {
 	t.Parallel()
 	random.Run(t, openFresh, storetest.WithReopen(reopen))
+}
+
+// TestSweptByItself: the store itself removes events that nobody has read in time.
+func TestSweptByItself(t *testing.T) {
+	t.Parallel()
+	storetest.RunSweeps(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+		return openAt(t, t.TempDir(), &Options{Clock: clock, sweepEvery: 5 * time.Millisecond})
+	})
 }
 
 func TestRaces(t *testing.T) {

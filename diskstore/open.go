@@ -38,6 +38,7 @@ func Open(dir string, o *Options) (*Store, error) {
 		s.background.Go(s.runMaintenance)
 		s.background.Go(s.runLoader)
 		s.background.Go(s.runReclaimer)
+		s.background.Go(func() { storekit.SweepEventsUntil(s.state.Ended(), s.opt.sweepEvery, s, s.log) })
 	}
 	return s, nil
 }

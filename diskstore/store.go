@@ -53,7 +53,8 @@ type Options struct {
 	LockWait time.Duration
 
 	fs         vfs.FS                               // tests put faults and crashes here
-	byHand     bool                                 // maintenance, loader and reclaimer are not started; tests call what these do
+	byHand     bool                                 // maintenance, loader, reclaimer and sweeps of events are not started; tests call what these do
+	sweepEvery time.Duration                        // the time between two sweeps of events
 	claimLimit int64                                // size at which a segment of the claim log is replaced
 	swept      func(order database.Order, keys int) // tests learn how many keys a step of a sweep, or a load, passed
 	purging    func(punctual.State)                 // tests act before each pass of a purge, and before it clears a topic at once

@@ -9,6 +9,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -146,8 +147,8 @@ func (s *Store) enterBatch(ctx context.Context, items int) (instant, error) {
 func errClosed() error { return fmt.Errorf("memory store: %w", punctual.ErrClosed) }
 
 // existing returns a topic, or nil. Before that it removes the dead messages, finished IDs and finished records of the topic that
-// are past their retention. Every call whose answer depends on these looks its topics up here first, so that it does not matter
-// whether an earlier call has removed them.
+// are past their retention, and some events that nobody has read in time. Every call whose answer depends on what is past
+// its retention looks its topics up here first, so that it does not matter whether an earlier call has removed it.
 func (s *Store) existing(name string, now instant) *topic {
 	t := s.topics[name]
 	if t == nil {
@@ -158,6 +159,9 @@ func (s *Store) existing(name string, now instant) *topic {
 	}
 	t.remembered.sweep(now.ms)
 	t.records.sweep(now.ms)
+	if strings.HasSuffix(name, punctual.EventSuffix) {
+		s.sweepEvents(t, now)
+	}
 	return t
 }
 

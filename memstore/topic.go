@@ -19,6 +19,7 @@ type topic struct {
 	// live and dead are queues in the order byTime: live messages by the time at which they next need attention, dead ones by
 	// the time at which they died.
 	live, dead []*message
+	swept      int       // the index in live at which sweepEvents has stopped
 	remembered keptUntil // the IDs of finished messages that are still in use
 	records    keptUntil // the finished records
 }

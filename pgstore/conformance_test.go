@@ -55,6 +55,14 @@ func onePool(t *testing.T) (storetest.Open, storetest.Reopen) {
 	return open, again
 }
 
+// TestSweptByItself: the store itself removes events that nobody has read in time.
+func TestSweptByItself(t *testing.T) {
+	t.Parallel()
+	storetest.RunSweeps(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+		return openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, clock: clock, checkEvery: 5 * time.Millisecond})
+	})
+}
+
 func TestRaces(t *testing.T) {
 	t.Parallel()
 	races.Run(t, openSerializable, storetest.WithLossyClaims())

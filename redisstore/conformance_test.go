@@ -26,6 +26,14 @@ func TestSlowRandomHistories(t *testing.T) {
 	random.Run(t, openFresh, storetest.WithReopen(reopen))
 }
 
+// TestSweptByItself: the store itself removes events that nobody has read in time.
+func TestSweptByItself(t *testing.T) {
+	t.Parallel()
+	storetest.RunSweeps(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+		return openStore(t, connect(t, shared), &Options{Prefix: fresh(), clock: clock, checkEvery: 5 * time.Millisecond})
+	})
+}
+
 func TestRaces(t *testing.T) {
 	t.Parallel()
 	races.Run(t, openFresh, storetest.WithLossyClaims())

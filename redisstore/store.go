@@ -57,7 +57,8 @@ type Options struct {
 
 	// clock, for tests, takes the place of the server's.
 	clock storekit.Clock
-	// checkEvery, for tests, takes the place of the 30 s between two checks of the server.
+	// checkEvery, for tests, takes the place of the 30 s between two checks of the server, and of the time between two sweeps of
+	// events.
 	checkEvery time.Duration
 	// general, for tests, reports for each call whether its script must not take its fast path. Nil lets all scripts take theirs.
 	general func() bool
@@ -84,7 +85,7 @@ type Store struct {
 
 	closing chan struct{}  // closed when Close begins
 	calls   storekit.Calls // the methods under way; whether the store is closed or has failed
-	duties  sync.WaitGroup // the lookups of topics that waits.renewSoon begins
+	duties  sync.WaitGroup // the sweeps of events, and the lookups of topics that waits.renewSoon begins
 }
 
 var (
@@ -115,6 +116,7 @@ func Open(ctx context.Context, client redis.UniversalClient, o *Options) (*Store
 		return nil, fmt.Errorf("open redis store: %w", err)
 	}
 	s.health.Start()
+	s.duties.Go(func() { storekit.SweepEventsUntil(s.closing, s.opt.checkEvery, s, s.opt.Logger) })
 	return s, nil
 }
 

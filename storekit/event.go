@@ -62,9 +62,11 @@ func EventBody(e *punctual.Event) []byte {
 // Settings.EmitKeep of the topic of e. A store stores it as a push would that replaces, in the same atomic step as the change that
 // e tells of. It goes to EventTopic, which comes into being with it.
 //
-// Before that, the same step drops up to MaxSweptEvents messages of the EventTopic that have expired: it takes the earliest one
-// whose time has come for as long as a claim would end it (lifecycle.Meet) instead of delivering it. So events that nobody reads
-// do not accumulate for longer than keep. Pauses make no difference to that.
+// Before that, the same step drops messages of the EventTopic that have expired: it takes the earliest one whose time has come for
+// as long as a claim would end it (lifecycle.Meet) instead of delivering it, and as many as it adds events, and MaxSweptEvents more.
+// So events that nobody reads do not accumulate for longer than keep, as long as further ones come. A durable store also calls
+// SweepEvents from time to time (SweepEventsUntil), for the companions of topics at rest, and for events that stand behind messages
+// which do not expire. Pauses make no difference to either.
 func EventMessage(e *punctual.Event, id string, keep time.Duration) punctual.NewMessage {
 	return punctual.NewMessage{
 		Topic: EventTopic(e.Topic), ID: id, Body: EventBody(e), Due: e.At, ExpireAfter: keep, DropExpired: true, IfExists: punctual.IfExistsReplace,

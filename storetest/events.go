@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -37,6 +38,10 @@ func eventCases() []testCase {
 		{"swept as events come", p10, eventsSwept},
 		{"sweep leaves those that somebody works on", p10, eventsSweptLeased},
 		{"sweep while deliveries are paused", p10, eventsSweptPaused},
+		{"sweep when many come in one call", p10, eventsSweptMany},
+		{"sweep behind messages that stay", p10, eventsSweptBehind},
+		{"sweep of a topic at rest", p10, eventsSweptAtRest},
+		{"sweep in a companion that keeps finished records", p10, eventsSweptFinished},
 		{"handled as any message", p1, eventsHandled},
 		{"wakes a claim that waits", p11, eventsWake},
 		{"wakes a claim when another claim ends a message", p11, eventsWakeClaim},
@@ -689,6 +694,9 @@ func (s *harness) old(n int) {
 	for range n {
 		bringAcked(s)
 	}
+	if got := s.unread(); got < int64(n) {
+		s.fail("%d events wait after %d happened", got, n)
+	}
 	s.advance(time.Minute)
 }
 
@@ -707,7 +715,7 @@ func eventsSwept(s *harness) {
 	s.tells(endings)
 	const n = 3 * storekit.MaxSweptEvents
 	s.old(n)
-	if got := s.unread(); got == 0 || got > n {
+	if got := s.unread(); got > n {
 		s.fail("%d events wait that nobody has read; want up to %d", got, n)
 	}
 	const more = 10
@@ -741,6 +749,92 @@ func eventsSweptPaused(s *harness) {
 	bringAcked(s)
 	if got := s.unread(); got != 1 {
 		s.fail("behind five events that are too old, in a companion whose deliveries are paused, %d wait; want the new one", got)
+	}
+}
+
+// eventsSweptMany: where each call has many events, the old ones are removed as well.
+func eventsSweptMany(s *harness) {
+	s.tells(punctual.EventPushed)
+	s.configure(orders, punctual.SettingsPatch{EmitKeep: ptr(time.Minute)})
+	const n = 4 * storekit.MaxSweptEvents
+	for round := range 4 {
+		var ms []punctual.NewMessage
+		for i := range n {
+			ms = append(ms, order(fmt.Sprint(round, " ", i), 24*time.Hour))
+		}
+		s.pushAll(ms...)
+		if got := s.unread(); got != n {
+			s.fail("after call %d of %d pushes, a minute after the one before, %d events wait; want those of the last call", round, n, got)
+		}
+		s.advance(time.Minute)
+	}
+}
+
+// sweepEvents removes what storekit.SweepEvents removes, which durable stores do by themselves from time to time.
+func (s *harness) sweepEvents() {
+	s.Helper()
+	if err := storekit.SweepEvents(s.ctx, s.store); err != nil {
+		s.fail("SweepEvents: %v", err)
+	}
+}
+
+// eventsSweptBehind: messages that do not expire, or later than the events, do not protect the old events behind them. An event that
+// is not too old stays, and so does what a claim would make dead and not drop.
+func eventsSweptBehind(s *harness) {
+	const stay = 2*storekit.MaxSweptEvents + 1
+	var ms []punctual.NewMessage
+	for i := range stay {
+		ms = append(ms, punctual.NewMessage{Topic: told, ID: fmt.Sprint("stays ", i), Due: noon.Add(-time.Hour)})
+	}
+	ms[1].ExpireAfter, ms[1].DropExpired = 24*time.Hour, true
+	ms[2].ExpireAfter = time.Minute // would be dead, and not dropped
+	s.tells(endings)
+	s.pushAll(ms...)
+	s.old(storekit.MaxSweptEvents)
+	bringAcked(s)
+	s.sweepEvents()
+	if got := s.unread(); got != stay+1 {
+		s.fail("behind %d messages that do not expire %d wait; want the new event alone", stay, got-stay)
+	}
+	s.wantState(told, ms[2].ID, punctual.StateReady)
+	s.sweepEvents()
+	if got := s.unread(); got != stay+1 {
+		s.fail("a second sweep left %d messages; want %d", got, stay+1)
+	}
+}
+
+// eventsSweptAtRest: events of a topic in which nothing happens any more are removed, also when it does not tell of events any more.
+func eventsSweptAtRest(s *harness) {
+	for _, on := range []punctual.Events{endings, 0} {
+		s.tells(endings)
+		s.old(5)
+		s.configure(orders, punctual.SettingsPatch{Emit: &on})
+		s.sweepEvents()
+		s.wantStats(punctual.TopicStats{Topic: told, Settings: s.defaults()})
+	}
+}
+
+// RunSweeps shows that a store removes old events of a topic at rest by itself. It is for a durable store whose time between two sweeps
+// of events (storekit.SweepEventsUntil) is short.
+func RunSweeps(t *testing.T, open Open) {
+	s := newHarness(t, p10, opener{open: func(c storekit.Clock) punctual.Store { return open(t, c) }})
+	s.tells(endings)
+	s.old(5)
+	for end := time.Now().Add(time.Minute); s.unread() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.fail("a minute of real time after five events have become too old, %d are there", s.unread())
+		}
+	}
+}
+
+func eventsSweptFinished(s *harness) {
+	s.tells(endings)
+	s.configure(told, punctual.SettingsPatch{FinishedRetention: ptr(time.Hour)})
+	s.old(5)
+	bringAcked(s)
+	s.sweepEvents()
+	if got := s.unread(); got != 1 {
+		s.fail("behind five events that are too old, in a companion that keeps finished records, %d wait; want the new one", got)
 	}
 }
 

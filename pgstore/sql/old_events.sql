@@ -1,4 +1,4 @@
--- Reads the IDs of the first events of topic t that a claim would end, up to 64, until there is one that a claim would deliver.
+-- Reads the IDs of the first events of topic t that a claim would end, up to $5, until there is one that a claim would deliver.
 -- loadStatements puts it in the place of the IDs of end.sql, and calls the result end_events. It locks nothing.
 SELECT o.id
 FROM (
@@ -10,7 +10,7 @@ FROM (
         FROM punctual.message AS m
         WHERE m.topic = (SELECT number FROM t) AND m.visible_at <= (SELECT now FROM t)
         ORDER BY m.topic, m.visible_at, m.id
-        LIMIT 64
+        LIMIT $5::bigint
     ) AS e
 ) AS o
 WHERE o.undeliverable

@@ -93,7 +93,7 @@ if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, 
       if size == 0 then return end
       local first = call('ZRANGE', t, 0, 0, 'WITHSCORES')
       if first[1] and tonumber(first[2]) <= now then
-        events.sweep()
+        events.sweep(size)
         first = call('ZRANGE', t, 0, 0, 'WITHSCORES')
       end
       call('HSET', m, unpack(records))

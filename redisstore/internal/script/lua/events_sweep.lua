@@ -11,12 +11,14 @@ if events then
     return st.drop and expired(st) and st.attempt < max
   end
 
-  -- sweep drops the first waiting messages of the companion, up to the first one that a claim would not drop, and SWEEP at most.
-  -- Where the companion keeps finished records or has kept some, of which this script has no keys, claims alone drop messages.
-  function events.sweep()
+  -- sweep drops the first waiting messages of the companion, up to the first one that a claim would not drop. It drops as many as
+  -- the script adds, which is added, and SWEEP more at most, so that a script never leaves more than it found while there are some to
+  -- drop. Where the companion keeps finished records or has kept some, of which this script has no keys, claims and
+  -- storekit.SweepEvents alone remove messages.
+  function events.sweep(added)
     if events.keeps_finished then return end
-    local over, n = {}, 1 -- most often the first one is not over, and there is nothing more to read
-    while #over < SWEEP do
+    local over, n, most = {}, 1, added + SWEEP -- most often the first one is not over, and there is nothing more to read
+    while #over < most do
       local got = call('ZRANGEBYSCORE', events.t, '-inf', now_text, 'WITHSCORES', 'LIMIT', #over, n)
       local ids = {}
       for i = 1, #got, 2 do ids[#ids + 1] = got[i] end
@@ -28,7 +30,7 @@ if events then
         over[#over + 1] = id
       end
       if #over < before + #ids then break end
-      n = SWEEP - #over
+      n = most - #over
     end
     if #over == 0 then return end
     call('ZREM', events.t, unpack(over))
