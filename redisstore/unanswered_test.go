@@ -164,6 +164,70 @@ func TestLateCopyOfAnAmendment(t *testing.T) {
 	}
 }
 
+// P5: a settlement without an answer touches the topics of its follow-ups and of its events as well. Whatever the same store does next in
+// one of these alone, the late copy must not undo it.
+func TestLateCopyOfASettlement(t *testing.T) {
+	server := redisrig.Start(t)
+	const bills = "orders@bills"
+	x := punctual.NewMessage{Topic: bills, ID: "a~x", Delay: time.Hour}
+	cancelled := func(t *testing.T, s *Store, want error) {
+		out, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: bills, ID: x.ID}})
+		if err != nil || !errors.Is(out[0].Err, want) {
+			t.Fatalf("cancel = %+v, %v; want %v", out, err, want)
+		}
+	}
+	purged := func(topic string) func(t *testing.T, s *Store) {
+		return func(t *testing.T, s *Store) {
+			if _, err := s.Purge(t.Context(), punctual.PurgeQuery{Topic: topic}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, next := range map[string]func(t *testing.T, s *Store){
+		"pushed and cancelled": func(t *testing.T, s *Store) {
+			if rs, err := s.Push(t.Context(), []punctual.NewMessage{x}); err != nil || rs[0].Status != punctual.PushStored {
+				t.Fatalf("push = %+v, %v; want it stored", rs, err)
+			}
+			cancelled(t, s, nil)
+		},
+		"cancelled in vain": func(t *testing.T, s *Store) { cancelled(t, s, punctual.ErrNotFound) },
+		"purged":            purged(bills),
+		"events purged":     purged("orders@events"),
+		"events claimed": func(t *testing.T, s *Store) {
+			if ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders@events"}, Max: 10}); err != nil || len(ds) != 1 {
+				t.Fatalf("claim of the event of another message = %+v, %v", ds, err)
+			}
+		},
+		"deleted": func(t *testing.T, s *Store) {
+			if _, err := s.DeleteTopic(t.Context(), bills); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		for _, g := range waysToGoOn()[:3] {
+			t.Run(name+" "+g.name, func(t *testing.T) {
+				var d punctual.Delivery
+				s, _, late := g.heldBack(t, server, script.Settle, func(s *Store) {
+					tells(t, s, punctual.EventAcked)
+					all := held(t, s, "a", "first")
+					ack(t, s, all[1]) // makes the companion events
+					if d = all[0]; d.ID != "a" {
+						t.Fatalf("leased %s first", d.ID)
+					}
+					if _, err := s.Configure(t.Context(), bills, punctual.SettingsPatch{}); err != nil {
+						t.Fatal(err)
+					}
+				}, func(ctx context.Context, s *Store) error {
+					_, err := s.Settle(ctx, []punctual.Settlement{then(d, punctual.SettleAck, x)})
+					return err
+				})
+				next(t, s)
+				wantLate(t, wantUnchanged(t, s, late))
+			})
+		}
+	}
+}
+
 // P3, P6: the late copy of a claim that ended without an answer leases nothing, once the store has made another call, because it would
 // lease for nobody.
 func TestClaimWithoutAnswer(t *testing.T) {

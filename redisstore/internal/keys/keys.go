@@ -148,6 +148,19 @@ func ofKey(first any) Partition {
 	return Partition{Tag: key[:len(key)-1]}
 }
 
+// Others returns, of the partitions that the given keys belong to, the tags of all but the first one.
+func Others(names []any) (tags []string) {
+	own := ofKey(names[0]).Tag
+	for _, name := range names {
+		key := name.(string)
+		tag := key[:strings.LastIndexByte(key, ':')+1]
+		if tag != own && !slices.Contains(tags, tag) {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
 // change changes the keys of p, and returns them.
 func (k *Args) change(p Partition, f func(*args)) args {
 	k.mu.Lock()

@@ -31,10 +31,11 @@ func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partiti
 		deadline := r.o.Clock.Deadline(ctx, CallTime)
 		h := r.header(c.number, deadline)
 		h.Key = k
-		a, err := r.timed(ctx, sc, r.keyArgs.WithRecords(p, RecordsAt(deadline), k != nil, beside...), append([]any{h, c.caller}, args...))
+		names := func() []any { return r.keyArgs.WithRecords(p, RecordsAt(deadline), k != nil, beside...) }
+		a, err := r.timed(ctx, sc, names(), append([]any{h, c.caller}, args...))
 		switch {
 		case err != nil && !punctual.Definite(err) && !IsUnconfirmed(err):
-			r.unanswered.add(p, unanswered{c.caller, c.number, deadline}, r.o.Clock.Guess()/1000)
+			r.unanswered.add(p, keys.Others(names()), unanswered{c.caller, c.number, deadline}, r.o.Clock.Guess()/1000)
 			c.number++ // the number after that of the call is for lua/refuse.lua
 			return nil, err
 		case err == nil, !errors.Is(err, errkind.ErrLate), !punctual.Definite(err), try == Tries:

@@ -15,7 +15,8 @@ import (
 // A call that ended without an answer may have copies on their way, because the network can hold a request back and
 // deliver it later. Such a copy must not undo what the same process does next. For example, a late copy of a push would
 // bring a message back that was pushed again and cancelled. So before the next call to that partition the Router has
-// its server refuse the copies (lua/refuse.lua).
+// its server refuse the copies (lua/refuse.lua). The same holds before a call to another partition that the copy would change,
+// such as that of a follow-up or of an event. The copy is refused in its own partition, because its record stands there.
 
 // unanswered is a call that ended without an answer.
 type unanswered struct {
@@ -27,21 +28,22 @@ type unanswered struct {
 type unansweredCalls struct {
 	partitions atomic.Int64 // how many partitions have such a call; most often none, and then to need not lock
 
-	mu sync.Mutex
-	of map[string][]unanswered // guarded by mu: by Partition.Tag
+	mu     sync.Mutex
+	of     map[string][]unanswered // guarded by mu: by Partition.Tag
+	beside map[string][]string     // guarded by mu: by Partition.Tag, the keys of of with calls that change this partition, too
 }
 
 // refuseAtOnce is how many calls one script refuses.
 const refuseAtOnce = 200
 
-// add remembers a call to a partition. now is about the time of the store's clock, in ms. add also forgets calls, of all
+// add remembers a call to a partition. beside has the tags of the other partitions that the call would change. now is about the time of the store's clock, in ms. add also forgets calls, of all
 // partitions, whose deadlines have been past for more than script.RecordWindow: no copy of them can take effect, and a partition
 // that nobody calls again would keep them for ever.
-func (u *unansweredCalls) add(p keys.Partition, c unanswered, now int64) {
+func (u *unansweredCalls) add(p keys.Partition, beside []string, c unanswered, now int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.of == nil {
-		u.of = make(map[string][]unanswered)
+		u.of, u.beside = make(map[string][]unanswered), make(map[string][]string)
 	}
 	for tag, calls := range u.of {
 		u.keep(tag, slices.DeleteFunc(calls, func(old unanswered) bool { return old.deadline+script.RecordWindow < now }))
@@ -56,23 +58,48 @@ func (u *unansweredCalls) add(p keys.Partition, c unanswered, now int64) {
 		calls = slices.Delete(calls, i, i+1)
 	}
 	u.keep(p.Tag, append(calls, c))
+	for _, tag := range beside {
+		if !slices.Contains(u.beside[tag], p.Tag) {
+			u.beside[tag] = append(u.beside[tag], p.Tag)
+		}
+	}
 }
 
 // keep sets the calls that are remembered for a partition. Called with mu held.
 func (u *unansweredCalls) keep(tag string, calls []unanswered) {
 	if len(calls) == 0 {
 		delete(u.of, tag)
+		for touched, homes := range u.beside {
+			if homes = slices.DeleteFunc(homes, func(home string) bool { return home == tag }); len(homes) == 0 {
+				delete(u.beside, touched)
+			} else {
+				u.beside[touched] = homes
+			}
+		}
 	} else {
 		u.of[tag] = calls
 	}
 	u.partitions.Store(int64(len(u.of)))
 }
 
-// to returns the calls that are remembered for a partition.
-func (u *unansweredCalls) to(p keys.Partition) []unanswered {
+// changing returns the partitions with calls of which a copy would change p. Of their fields only Tag is set.
+func (u *unansweredCalls) changing(p keys.Partition) (homes []keys.Partition) {
 	if u.partitions.Load() == 0 {
 		return nil
 	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.of[p.Tag]) > 0 {
+		homes = append(homes, keys.Partition{Tag: p.Tag})
+	}
+	for _, tag := range u.beside[p.Tag] {
+		homes = append(homes, keys.Partition{Tag: tag})
+	}
+	return homes
+}
+
+// to returns the calls that are remembered for a partition.
+func (u *unansweredCalls) to(p keys.Partition) []unanswered {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Clone(u.of[p.Tag])
@@ -85,9 +112,19 @@ func (u *unansweredCalls) refused(p keys.Partition, calls []unanswered) {
 	u.keep(p.Tag, slices.DeleteFunc(u.of[p.Tag], func(c unanswered) bool { return slices.Contains(calls, c) }))
 }
 
-// refuse has the server of a partition refuse the copies of calls to it that ended without an answer. Until it has, no
-// other call may be sent there; if refuse fails, that call returns its error.
+// refuse has the server of a partition refuse the copies of calls that ended without an answer and would change that partition. Until
+// it has, no other call may be sent there; if refuse fails, that call returns its error.
 func (r *Router) refuse(ctx context.Context, p keys.Partition) error {
+	for _, home := range r.unanswered.changing(p) {
+		if err := r.refuseIn(ctx, home); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuseIn is refuse for the calls whose records stand in a partition.
+func (r *Router) refuseIn(ctx context.Context, p keys.Partition) error {
 	for calls := range slices.Chunk(r.unanswered.to(p), refuseAtOnce) {
 		args := []any{r.header(0, 0), ""}
 		for _, c := range calls {

@@ -19,7 +19,7 @@ func TestUnansweredCallsAreBounded(t *testing.T) {
 		if i%2 == 0 {
 			p = names.Partition(fmt.Sprint("called once ", i), 0)
 		}
-		u.add(p, unanswered{fmt.Sprint("me:", i%callers), i, now + CallTime}, now)
+		u.add(p, []string{p.Tag + "beside"}, unanswered{fmt.Sprint("me:", i%callers), i, now + CallTime}, now)
 		now += 100 // so that more than 8 minutes pass in all
 	}
 	kept := 0
@@ -30,11 +30,17 @@ func TestUnansweredCallsAreBounded(t *testing.T) {
 	if most := 3*callers*partitions + int(2*script.RecordWindow/200); kept == 0 || kept > most {
 		t.Errorf("P10: %d calls are kept; want at most %d", kept, most)
 	}
+	if len(u.beside) != len(u.of) {
+		t.Errorf("P10: %d partitions are kept that calls in %d partitions change beside their own", len(u.beside), len(u.of))
+	}
 	p := names.Partition("topic 1", 0)
 	last := u.to(p)
 	u.refused(p, last)
 	if left := u.to(p); len(last) == 0 || len(left) > 0 {
 		t.Errorf("of %v there are left %v", last, left)
+	}
+	if homes := u.changing(keys.Partition{Tag: p.Tag + "beside"}); len(homes) > 0 {
+		t.Errorf("partitions %v are to refuse calls that they refuse already", homes)
 	}
 }
 
@@ -46,7 +52,7 @@ func TestUnansweredCallsOfACaller(t *testing.T) {
 	p := names.Partition("orders", 0)
 	window := int64(script.RecordWindow) * 1000
 	for _, c := range []unanswered{{"me:0", 1, window + 9}, {"me:1", 1, window}, {"me:0", 3, window + 5}, {"me:0", 4, window + script.RecordWindow}} {
-		u.add(p, c, window)
+		u.add(p, nil, c, window)
 	}
 	want := []unanswered{{"me:1", 1, window}, {"me:0", 3, window + 9}, {"me:0", 4, window + script.RecordWindow}}
 	if got := u.to(p); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -54,7 +60,7 @@ func TestUnansweredCallsOfACaller(t *testing.T) {
 	}
 	// What was added while others were being refused stays.
 	u.refused(p, want[:1])
-	u.add(p, unanswered{"me:1", 6, window}, window)
+	u.add(p, nil, unanswered{"me:1", 6, window}, window)
 	u.refused(p, want)
 	if got := u.to(p); len(got) != 1 || got[0].number != 6 {
 		t.Errorf("kept are %v; want call 6", got)
