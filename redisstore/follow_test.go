@@ -301,32 +301,36 @@ func TestFollowUpsWithWrongTypes(t *testing.T) {
 	}
 }
 
-// P11: a process ignores the notifications that it publishes itself. A claim in it that waits for the topic of a follow-up is woken by
-// the answer of the script instead. The clock stands still, so no poll finds the message.
-func TestFollowUpWakesAClaimOfTheSameProcess(t *testing.T) {
+// P11: a follow-up wakes a claim that waits for its topic, in the process that settles and in another one.
+func TestFollowUpWakesAClaim(t *testing.T) {
 	for _, partitions := range []int{1, 4} {
-		s, _ := openStill(t, Options{Partitions: partitions})
-		push(t, s, punctual.NewMessage{Topic: "orders@bills", ID: "there", Delay: time.Hour})
-		d := held(t, s, "a")[0]
-		got := begin(func() (string, error) {
-			ds, err := s.Claim(context.Background(), punctual.Claim{Topics: []string{"orders@bills"}, Max: 1, Wait: time.Hour})
-			if len(ds) != 1 {
-				return "", fmt.Errorf("claimed %v: %w", ds, err)
+		for name, claims := range map[string]func(one, other *Store) *Store{
+			"of the same process": func(one, _ *Store) *Store { return one }, "of another process": func(_, other *Store) *Store { return other },
+		} {
+			// While the clock stands still no poll finds the message.
+			one, other := twoStores(t, Options{clock: storekit.NewManualClock(time.Unix(1_800_000_000, 0)), Partitions: partitions})
+			push(t, one, punctual.NewMessage{Topic: "orders@bills", ID: "there", Delay: time.Hour})
+			d, s := held(t, one, "a")[0], claims(one, other)
+			got := begin(func() (string, error) {
+				ds, err := s.Claim(context.Background(), punctual.Claim{Topics: []string{"orders@bills"}, Max: 1, Wait: time.Hour})
+				if len(ds) != 1 {
+					return "", fmt.Errorf("claimed %v: %w", ds, err)
+				}
+				return ds[0].ID, err
+			})
+			waitUntil(t, "the claim sleeps", func() bool {
+				n, quiet := s.waits.waiter.Waiting("orders@bills")
+				return n == 1 && quiet
+			})
+			settled(t, one, []punctual.Settlement{then(d, punctual.SettleAck, punctual.NewMessage{Topic: "orders@bills", ID: "a~bill"})})
+			select {
+			case a := <-got:
+				if a.text != "a~bill" || a.err != nil {
+					t.Errorf("P11: the claim %s got %q, %v; want the follow-up", name, a.text, a.err)
+				}
+			case <-time.After(soon):
+				t.Errorf("P11: the claim %s was not woken by the follow-up", name)
 			}
-			return ds[0].ID, err
-		})
-		waitUntil(t, "the claim sleeps", func() bool {
-			n, quiet := s.waits.waiter.Waiting("orders@bills")
-			return n == 1 && quiet
-		})
-		settled(t, s, []punctual.Settlement{then(d, punctual.SettleAck, punctual.NewMessage{Topic: "orders@bills", ID: "a~bill"})})
-		select {
-		case a := <-got:
-			if a.text != "a~bill" || a.err != nil {
-				t.Errorf("P11: the claim got %q, %v; want the follow-up", a.text, a.err)
-			}
-		case <-time.After(soon):
-			t.Error("P11: the claim of the process was not woken by the follow-up")
 		}
 	}
 }

@@ -33,7 +33,9 @@ func thenCases() []testCase {
 		{"all that a message may have", p1, thenWhole},
 		{"delays count from the settlement", p2, thenDelays},
 		{"without IDs", p7, thenNamed},
+		{"without IDs in a call of many, sent again", p7, thenNamedMany},
 		{"items of a call in order", p13, thenInOrder},
+		{"behind an item that is refused", p13, thenBehindRefused},
 		{"before a later item for the message", p4, thenBeforeLater},
 		{"items of a call in order across topics", p13, thenInOrderAcross},
 		{"results of a call", p13, thenBatch},
@@ -639,6 +641,62 @@ func thenNamed(s *harness) {
 			s.fail("a follow-up without an ID for the topic of its message came as %q", e.ID)
 		}
 	})
+}
+
+// thenNamedMany: in a call with a key, too, each follow-up without an ID gets one that no other has, and a copy of the call makes none.
+func thenNamedMany(s *harness) {
+	const n = 8
+	var items []punctual.Settlement
+	for i := range n {
+		s.push(order(fmt.Sprintf("%s~%d", x, i), 0))
+		then := punctual.NewMessage{Topic: bills, Body: fmt.Append(nil, i)}
+		items = append(items, followed(s.one(orders), punctual.SettleAck, then, then))
+	}
+	s.again("settle", func() {
+		errs, err := s.store.Settle(s.ctx, items)
+		if err = errors.Join(append(errs, err)...); err != nil || len(errs) != n {
+			s.fail("settle: %v, %v", errs, err)
+		}
+	})
+	got := make(map[string]int)
+	for ds := s.take(bills, 100); len(ds) > 0; ds = s.take(bills, 100) {
+		for _, d := range ds {
+			got[string(d.Body)]++
+		}
+	}
+	for i := range n {
+		if k := got[fmt.Sprint(i)]; k != 2 {
+			s.fail("%d follow-ups of ack %d came; want 2", k, i)
+		}
+	}
+}
+
+// thenBehindRefused: an item that is refused because of its follow-up leaves its message as it is, and the follow-ups of later items of
+// the call find it so.
+func thenBehindRefused(s *harness) {
+	s.follows(punctual.ReachFamily)
+	for _, v := range thenVerbs() {
+		first, second := v.String()+"~1", v.String()+"~2"
+		s.push(order(first, 0))
+		a := s.one(orders)
+		s.push(order(second, 0))
+		b := s.one(orders)
+		// Both follow-ups of the first item are for its family: the one that is refused stands behind one that is not.
+		taken := punctual.NewMessage{Topic: orders, ID: b.ID, IfExists: punctual.IfExistsFail}
+		fresh := punctual.NewMessage{Topic: orders, ID: a.ID + "~new"}
+		behind := punctual.NewMessage{Topic: orders, ID: a.ID, IfExists: punctual.IfExistsFail}
+		errs, err := s.store.Settle(s.ctx, []punctual.Settlement{followed(a, v, fresh, taken), followed(b, v, behind)})
+		if err != nil || len(errs) != 2 {
+			s.fail("settle: %v, %v", errs, err)
+		}
+		s.wantErr(errs[0], punctual.ErrDuplicate, "%s with a follow-up whose ID is in use", v)
+		s.wantErr(errs[1], punctual.ErrDuplicate, "%s with a follow-up that has the ID of the message before it in the call, which is still leased", v)
+		s.wantState(orders, a.ID, punctual.StateLeased)
+		s.wantState(orders, b.ID, punctual.StateLeased)
+		s.wantState(orders, fresh.ID, punctual.StateNone)
+		s.ack(a)
+		s.ack(b)
+	}
 }
 
 // thenInOrder: the follow-up of each settlement in a call finds what the settlements before it have stored.
