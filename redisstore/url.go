@@ -254,18 +254,19 @@ func (a *address) secure() (*tls.Config, error) {
 	return c, nil
 }
 
+// client makes a client. With DisableIdentity it does not send CLIENT SETINFO, for which the rights in docs/format-redis.md do not suffice.
 func (a *address) client(secure *tls.Config) redis.UniversalClient {
 	switch a.kind {
 	case "sentinel":
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: a.primary, SentinelAddrs: a.hosts, SentinelUsername: a.user, SentinelPassword: a.password,
 			Username: a.user, Password: a.password, DB: a.database, TLSConfig: secure,
-			DialerRetries: dials,
+			DialerRetries: dials, DisableIdentity: true,
 		})
 	case "cluster":
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: a.hosts, Username: a.user, Password: a.password, TLSConfig: secure, DialerRetries: dials})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: a.hosts, Username: a.user, Password: a.password, TLSConfig: secure, DialerRetries: dials, DisableIdentity: true})
 	}
-	return redis.NewClient(&redis.Options{Addr: a.hosts[0], Username: a.user, Password: a.password, DB: a.database, TLSConfig: secure, DialerRetries: dials})
+	return redis.NewClient(&redis.Options{Addr: a.hosts[0], Username: a.user, Password: a.password, DB: a.database, TLSConfig: secure, DialerRetries: dials, DisableIdentity: true})
 }
 
 // dials is how often each try of a command dials. More is not needed, because the client and the store try commands again. With the

@@ -55,6 +55,36 @@ func TestWrongSentinel(t *testing.T) {
 	}
 }
 
+// A store on a replica would refuse each push.
+func TestReplica(t *testing.T) {
+	primary := redisrig.Start(t)
+	openStore(t, connect(t, primary), nil)
+	replica := redisrig.StartReplica(t, primary)
+	waitUntil(t, "the replica has the data", func() bool { return do(t, replica, "EXISTS", "punctual:store") == "1" })
+	s, err := OpenURL(t.Context(), "redis://"+replica.Addr, nil)
+	if err == nil {
+		closeAtEnd(t, s.Close)
+	}
+	if !errors.Is(err, punctual.ErrUnreachable) || !punctual.Definite(err) || !strings.Contains(err.Error(), "replica of "+primary.Addr) {
+		t.Errorf("P13: open of a replica = %v; want ErrUnreachable, definite, with the address of the primary", err)
+	}
+}
+
+// A client that the store makes itself sends nothing for which the rights of docs/format-redis.md do not suffice.
+func TestOpenURLWithLeastRights(t *testing.T) {
+	server := redisrig.Start(t)
+	do(t, server, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
+	s, err := OpenURL(t.Context(), "redis://punctual:secret@"+server.Addr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, s.Close)
+	push(t, s, punctual.NewMessage{ID: "a"})
+	if denied := do(t, server, "ACL", "LOG"); denied != "" {
+		t.Errorf("the server has refused %s", denied)
+	}
+}
+
 // A server that wants TLS closes a connection without TLS.
 func TestPlainToTLS(t *testing.T) {
 	wrong{"redis://" + startSecure(t, newAuthority(t, "ca")), punctual.ErrUnreachable, "rediss://"}.refused(t)

@@ -92,7 +92,7 @@ func (h *Health) Open(ctx context.Context) error {
 	if err := h.checkRights(ctx); err != nil {
 		return err
 	}
-	class, err := h.checkServer(ctx)
+	class, err := h.checkServer(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (h *Health) CheckRunning(ctx context.Context) error {
 	if data != nil && !route.IsUnconfirmed(data) {
 		return data
 	}
-	class, err := h.checkServer(ctx)
+	class, err := h.checkServer(ctx, false) // in a failover the calls say themselves that the server is a replica
 	if err != nil {
 		return err
 	}
@@ -285,8 +285,8 @@ func (h *Health) Refusal() error {
 }
 
 // checkServer asks every primary and returns the class that they give together. It returns an error if a primary does not answer, if
-// one is unfit, or if their clocks are too far apart.
-func (h *Health) checkServer(ctx context.Context) (durabilityClass, error) {
+// one is unfit, or if their clocks are too far apart; with opening also if one is a replica.
+func (h *Health) checkServer(ctx context.Context, opening bool) (durabilityClass, error) {
 	found, err := primaries(ctx, h.client)
 	if err != nil {
 		return durabilityClass{}, err
@@ -296,5 +296,8 @@ func (h *Health) checkServer(ctx context.Context) (durabilityClass, error) {
 			return durabilityClass{}, err
 		}
 	}
-	return classOf(h.client, found, &h.o), skewOf(found)
+	if opening {
+		err = refuseReplica(found)
+	}
+	return classOf(h.client, found, &h.o), cmp.Or(err, skewOf(found))
 }

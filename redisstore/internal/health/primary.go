@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,6 +138,17 @@ func (h *Health) checkMode(ctx context.Context) error {
 		return fmt.Errorf("the server is a node of a cluster: use redis+cluster:// (redis.NewClusterClient): %w", punctual.ErrUnsupported)
 	case "sentinel":
 		return fmt.Errorf("the server is a Sentinel: use redis+sentinel://HOST/PRIMARY (redis.NewFailoverClient): %w", punctual.ErrUnsupported)
+	}
+	return nil
+}
+
+// refuseReplica returns an error if the server is a replica, which takes no messages.
+func refuseReplica(found []primary) error {
+	for i := range found {
+		if info := found[i].info; info["role"] == "slave" {
+			return fmt.Errorf("the server is a replica of %s and takes no messages: open its primary: %w",
+				net.JoinHostPort(info["master_host"], info["master_port"]), punctual.ErrUnreachable)
+		}
 	}
 	return nil
 }
