@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,7 +12,7 @@ import (
 const (
 	// tickEvery is how often the tables are checked, and the clock is written down if it has moved.
 	tickEvery = time.Second
-	// checkEvery is how often the server's settings are checked, and what is past its retention is removed.
+	// checkEvery is how often the server's settings are checked, and how often what is past its retention is removed.
 	checkEvery = 30 * time.Second
 	// restored is how far the clock in the tables may go back before the store stops. With synchronous_commit=off a crash of the server
 	// takes back up to three wal_writer_delay, of 10 s at most each.
@@ -20,13 +21,9 @@ const (
 	writeClockTimeout = 2 * time.Second
 )
 
-// watch checks the tables each tickEvery, and each checkEvery checks the server and sweeps, until Close.
+// watch checks the tables each tickEvery, and the server each checkEvery, until Close.
 func (s *Store) watch() {
-	every := s.opt.checkEvery
-	if every == 0 {
-		every = checkEvery
-	}
-	tick, check := time.NewTicker(tickEvery), time.NewTicker(every)
+	tick, check := time.NewTicker(tickEvery), time.NewTicker(cmp.Or(s.opt.checkEvery, checkEvery))
 	defer tick.Stop()
 	defer check.Stop()
 	for {
@@ -35,14 +32,28 @@ func (s *Store) watch() {
 		case <-tick.C:
 			err = s.checkTables(s.life)
 		case <-check.C:
-			if err = s.checkServer(s.life); err == nil {
-				err = s.sweep(s.life)
-			}
+			err = s.checkServer(s.life)
 		case <-s.closing:
 			return
 		}
 		if err != nil && s.life.Err() == nil {
 			s.opt.Logger.Debug("postgres store: a check of the server failed", "error", err)
+		}
+	}
+}
+
+// sweeps sweeps each checkEvery, until Close. It has a goroutine of its own, because a sweep may take minutes.
+func (s *Store) sweeps() {
+	check := time.NewTicker(cmp.Or(s.opt.checkEvery, checkEvery))
+	defer check.Stop()
+	for {
+		select {
+		case <-check.C:
+		case <-s.closing:
+			return
+		}
+		if err := s.sweep(s.life); err != nil && s.life.Err() == nil {
+			s.opt.Logger.Debug("postgres store: not all that is past its retention was removed", "error", err)
 		}
 	}
 }

@@ -85,10 +85,9 @@ func TestPushBehindDeletionAtEachLevel(t *testing.T) {
 			if _, err := tx.Exec(t.Context(), s.sql.text("topic_close"), s.class, "orders"); err != nil {
 				t.Fatal(err)
 			}
-			var number int32
-			var n int64
-			if err := tx.QueryRow(t.Context(), s.sql.text("topic_drop"), s.writing("orders")...).Scan(&number, &n); err != nil || n != 1 {
-				t.Fatalf("the topic was not deleted: %d messages, %v", n, err)
+			var d droppedTopic
+			if err := tx.QueryRow(t.Context(), s.sql.text("topic_drop"), s.writing("orders")...).Scan(&d.at, &d.number, &d.retention); err != nil {
+				t.Fatalf("the topic was not deleted: %v", err)
 			}
 			pushed := make(chan error, 1)
 			go func() {
@@ -105,8 +104,8 @@ func TestPushBehindDeletionAtEachLevel(t *testing.T) {
 			if err := <-pushed; err != nil {
 				t.Fatal(err)
 			}
-			if err := s.sweepTopic(t.Context(), number); err != nil {
-				t.Fatal(err)
+			if n, err := s.sweepTopic(t.Context(), d, nil); err != nil || n != 1 {
+				t.Fatalf("%d messages went with the topic, %v; want 1", n, err)
 			}
 			if ds := claimOrders(t, s, 10*time.Second); len(ds) != 1 || ds[0].ID != "behind" {
 				t.Errorf("P1: behind the deletion a claim found %v; want the message whose push succeeded", ds)

@@ -41,7 +41,7 @@ var inOrder = map[string][]access{
 	"topics_past_retention":   {{"message_died", "topic"}, {"message_forget", "topic"}, {"finished_forget", "topic"}}, // the first one of each
 	"finished_past_retention": {{"finished_forget", "forget_at"}},
 	"finished_sweep":          {{"finished_pkey", "topic"}},
-	"topic_drop":              {{"message_visible", "topic"}, {"message_died", "topic"}, {"message_reason", "topic"}},
+	"topic_left":              {{"message_pkey", "topic"}, {"message_visible", "topic"}, {"message_died", "topic"}},
 	"topic_sweep":             {{"message_pkey", "topic"}},
 	"topic_swept":             {{"message_pkey", "topic"}, {"message_visible", "topic"}, {"finished_pkey", "topic"}, {"finished_forget", "topic"}},
 }

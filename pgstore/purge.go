@@ -147,23 +147,46 @@ func halfDone(err error) error {
 }
 
 // DeleteTopic removes a topic and its companions with all that they hold; see punctual.Inspector. It takes effect in one
-// atomic step; the rows of the messages are removed afterwards.
+// atomic step. The rows of the messages are removed and counted afterwards, some thousand at a time, while others push to the topic anew. If
+// that fails, for instance because ctx ends, the error is ErrIndeterminate beside the number of those counted; the topic is deleted then,
+// and the store removes the rest in the background.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
-	return call(ctx, s, "delete topic", topic, storekit.CheckTopic(topic), func() (int64, error) {
-		numbers, n, err := s.dropTopic(ctx, topic)
-		if err != nil {
-			return 0, err
-		}
-		if len(numbers) == 0 {
-			return 0, storekit.Plain(errNoTopic(topic))
-		}
-		for _, number := range numbers {
-			if err := s.sweepTopic(ctx, number); err != nil { // the sweep of a process tries again
-				s.opt.Logger.Debug("the messages of a deleted topic were not all removed", "topic", topic, "error", err)
-			}
-		}
-		return n, nil
+	var n int64 // also beside an error
+	_, err := call(ctx, s, "delete topic", topic, storekit.CheckTopic(topic), func() (_ int64, err error) {
+		n, err = s.deleteTopic(ctx, topic)
+		return n, err
 	})
+	return n, err
+}
+
+// deleteTopic holds up the sweeps of all processes meanwhile, so that it alone removes and counts the messages.
+func (s *Store) deleteTopic(ctx context.Context, topic string) (n int64, err error) {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return 0, s.explain(unsent{err}, punctual.ErrUnreachable)
+	}
+	hold := &transaction{s: s, conn: conn}
+	defer hold.release(ctx)
+	if err := hold.send(ctx, s.step().add("sweep_hold", []any{s.class}, nil)); err != nil {
+		return 0, s.explain(uncommitted{err}, punctual.ErrUnreachable)
+	}
+	dropped, err := s.dropTopic(ctx, topic)
+	if err != nil {
+		return 0, err
+	}
+	if len(dropped) == 0 {
+		return 0, storekit.Plain(errNoTopic(topic))
+	}
+	for _, d := range dropped {
+		counted, err := s.sweepTopic(ctx, d, nil)
+		if n += counted; err != nil {
+			return n, fmt.Errorf("the topic is deleted, and %d of its messages were counted before: %w", n, halfDone(err))
+		}
+	}
+	if err := hold.send(ctx, s.step().add("sweep_hold", []any{s.class}, nil)); err != nil { // the connection may have broken, and a sweep have gone on
+		return n, fmt.Errorf("the topic is deleted, and %d messages or more with it: %w", n, halfDone(s.explain(err, punctual.ErrUnreachable)))
+	}
+	return n, nil
 }
 
 const (
@@ -174,37 +197,37 @@ const (
 	deletionPause = 200 * time.Millisecond
 )
 
-// dropTopic removes a topic and its companions, and counts the messages that go with them; numbers is empty where there is no such topic. It
+// dropTopic removes a topic and its companions, but not their messages; dropped is empty where there is no such topic. It
 // tries again until ctx ends, or for callTime, while another transaction holds the topic's lock, as after a push to it.
-func (s *Store) dropTopic(ctx context.Context, topic string) (numbers []int32, n int64, err error) {
+func (s *Store) dropTopic(ctx context.Context, topic string) (dropped []droppedTopic, err error) {
 	ctx, end := within(ctx)
 	defer end()
 	for waited := false; ; waited = true {
-		numbers, n, err = s.dropTopicNow(ctx, topic)
+		dropped, err = s.dropTopicNow(ctx, topic)
 		waits := errors.Is(err, errLockTimeout)
 		if !waits && (!waited || !ended(err) || errors.Is(err, punctual.ErrIndeterminate)) {
-			return numbers, n, err
+			return dropped, err
 		}
 		if err := sleep(ctx, deletionPause); err != nil {
-			return nil, 0, fmt.Errorf("a transaction is open that has pushed to the topic, or to one that shares its lock: end it, or try again: %w (%w)", punctual.ErrOverloaded, err)
+			return nil, fmt.Errorf("a transaction is open that has pushed to the topic, or to one that shares its lock: end it, or try again: %w (%w)", punctual.ErrOverloaded, err)
 		}
 	}
 }
 
 // dropTopicNow removes a topic and its companions while no push to one of them is under way. If that takes a wait of more than
 // deletionLockWait, it changes nothing and returns errLockTimeout.
-func (s *Store) dropTopicNow(ctx context.Context, topic string) (numbers []int32, n int64, err error) {
+func (s *Store) dropTopicNow(ctx context.Context, topic string) (dropped []droppedTopic, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
-		numbers, n = nil, 0
+		dropped = nil
 		x := s.step().add("lock_wait", []any{lockTimeoutOf(deletionLockWait)}, nil).add("topic_close", []any{s.class, topic}, nil)
 		x.add("topic_drop", s.writing(topic), func(rows scanner) error {
-			var number int32
-			var held int64
-			err := rows.Scan(&number, &held)
-			numbers, n = append(numbers, number), n+held
+			var d droppedTopic
+			err := rows.Scan(&d.at, &d.number, &d.retention)
+			d.at /= 1000
+			dropped = append(dropped, d)
 			return err
 		})
 		return nil, tx.send(ctx, x)
 	})
-	return numbers, n, err
+	return dropped, err
 }

@@ -274,8 +274,8 @@ func TestTopicDeletedUnderAChange(t *testing.T) {
 			if len(answer) > 0 {
 				t.Fatalf("%s did not wait for the transaction that has the message locked: %v", name, <-answer)
 			}
-			if numbers, _, err := s.dropTopic(t.Context(), "orders"); err != nil || len(numbers) != 1 {
-				t.Fatalf("the topic was not deleted: %v, %v", numbers, err)
+			if dropped, err := s.dropTopic(t.Context(), "orders"); err != nil || len(dropped) != 1 {
+				t.Fatalf("the topic was not deleted: %v, %v", dropped, err)
 			}
 			if err := tx.Rollback(t.Context()); err != nil {
 				t.Fatal(err)

@@ -49,9 +49,9 @@ type Options struct {
 
 	// clock, for tests, takes the place of the server's.
 	clock storekit.Clock
-	// checkEvery, heartbeat and pollEvery, for tests, take the place of the constants of these names. wholePause takes the place of the
-	// time between two whole scans. checkEvery is also the time between two sweeps of events.
-	checkEvery, heartbeat, pollEvery, wholePause time.Duration
+	// checkEvery, heartbeat, pollEvery and wholeLimit, for tests, take the place of the constants of these names. wholePause takes the place of
+	// the time between two whole scans. checkEvery is also the time between two sweeps of events.
+	checkEvery, heartbeat, pollEvery, wholePause, wholeLimit time.Duration
 	// gaveBack, for tests, is called by a claim with what it had leased and is about to give back. The claim calls it with nil when, after its
 	// first lease, the answer to one of its statements was lost, because that statement may have leased further messages.
 	gaveBack func(ctx context.Context, ds []punctual.Delivery)
@@ -82,10 +82,10 @@ type Store struct {
 	defaults []any // the settings of a new topic, as arguments of topic_create.sql; never changed
 
 	closing chan struct{}   // closed when Close begins
-	life    context.Context // that of watch and of the polls; ends when Close begins
+	life    context.Context // that of watch, sweeps and the polls; ends when Close begins
 	end     context.CancelFunc
 	calls   storekit.Calls // the methods under way; whether the store is closed or has failed
-	duties  sync.WaitGroup // the goroutine of watch, and the sweeps of events; waits and its notifier wait for theirs
+	duties  sync.WaitGroup // the goroutines of watch and sweeps, and the sweeps of events; waits and its notifier wait for theirs
 
 	mu         sync.Mutex
 	durability punctual.Durability // guarded by mu
@@ -115,6 +115,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("open postgres store: %w", err)
 	}
 	s.duties.Go(s.watch)
+	s.duties.Go(s.sweeps)
 	s.duties.Go(func() { storekit.SweepEventsUntil(s.closing, s.opt.checkEvery, s, s.opt.Logger) })
 	s.waits.start()
 	return s, nil

@@ -26,7 +26,7 @@ func (s *Store) sweep(ctx context.Context) error {
 		return err
 	}
 	for _, number := range dropped {
-		if err := s.sweepTopic(ctx, number); err != nil {
+		if _, err := s.sweepTopic(ctx, droppedTopic{number: number}, &s.class); err != nil {
 			return err
 		}
 	}
@@ -57,14 +57,38 @@ func (s *Store) sweepPastRetention(ctx context.Context, number int32) error {
 	return nil
 }
 
-// sweepTopic removes the messages and finished records of a deleted topic, and then forgets the topic.
-func (s *Store) sweepTopic(ctx context.Context, number int32) error {
-	for _, sweep := range []string{"topic_sweep", "finished_sweep"} {
-		if err := s.repeat(ctx, sweep, func() []any { return []any{number, sweepItems} }); err != nil {
-			return err
+// droppedTopic is a topic that was deleted.
+type droppedTopic struct {
+	number    int32
+	retention int64 // of its dead messages, in ms; 0 for ever
+	at        int64 // when it was deleted, in ms
+}
+
+// sweepTopic removes the messages and finished records of a deleted topic, and then forgets the topic, unless others have locked some of the
+// messages, which later sweeps remove. It counts the messages, but for dead ones past their retention, also beside an error. unless, if not nil, is the class of locks of sweep_hold.sql: while
+// somebody has that lock, the messages stay.
+func (s *Store) sweepTopic(ctx context.Context, topic droppedTopic, unless *int32) (counted int64, err error) {
+	for rows := int64(1); rows > 0; {
+		var n int64
+		err := s.write(ctx, func() *step {
+			return s.step().add("topic_sweep", []any{topic.number, sweepItems, topic.retention, topic.at, unless}, func(r scanner) error { return r.Scan(&rows, &n) })
+		})
+		if err != nil {
+			return counted, err
 		}
+		counted += n
 	}
-	return s.write(ctx, func() *step { return s.step().add("topic_swept", []any{number}, nil) })
+	var left int64
+	err = s.read(ctx, func() *step {
+		return s.step().add("topic_left", []any{topic.number, topic.retention, topic.at}, func(r scanner) error { return r.Scan(&left) })
+	})
+	if counted += left; err != nil {
+		return counted, err
+	}
+	if err := s.repeat(ctx, "finished_sweep", func() []any { return []any{topic.number, sweepItems} }); err != nil {
+		return counted, err
+	}
+	return counted, s.write(ctx, func() *step { return s.step().add("topic_swept", []any{topic.number}, nil) })
 }
 
 // repeat runs a statement that removes some rows, each time in a transaction of its own, until it finds none.

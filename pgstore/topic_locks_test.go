@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/punctualmq/punctual"
 )
 
@@ -115,5 +116,158 @@ func TestDeletionGivesUp(t *testing.T) {
 	}
 	if _, err := s.Get(t.Context(), "orders", "open"); err != nil {
 		t.Errorf("the message behind the deletion that gave up: %v", err)
+	}
+}
+
+// P14: a change of settings does not wait for a caller's transaction that has pushed to the topic and stays open, at any isolation level.
+func TestConfigureBesideAnOpenPush(t *testing.T) {
+	t.Parallel()
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+			makeTopic(t, s, "orders")
+			tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			pushTx(t, s, Pgx(tx), laterMessage("open"))
+			ctx, end := context.WithTimeout(t.Context(), callTime/2)
+			defer end()
+			attempts := 7
+			if _, err := s.Configure(ctx, "orders", punctual.SettingsPatch{MaxAttempts: &attempts}); err != nil {
+				t.Errorf("P14: a change of settings beside an open push: %v", err)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if set, err := s.Settings(t.Context(), "orders"); err != nil || set.MaxAttempts != attempts {
+				t.Errorf("the settings are %+v, %v", set, err)
+			}
+		})
+	}
+}
+
+// P14: pushes to a topic wait while it is deleted, and that takes no longer for more messages, because they are counted afterwards.
+func TestDeletionCountsOutsideItsLock(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	makeTopic(t, s, "few")
+	pushOrders(t, s, 2000, time.Hour)
+	conn, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	read := func(topic string) int64 {
+		t.Helper()
+		run(t, conn.Conn(), "BEGIN; "+s.sql.text("plan"))
+		defer run(t, conn.Conn(), "ROLLBACK")
+		return pagesOf(t, conn.Conn(), s.sql.text("topic_drop"), "0, NULL, 'local', '"+topic+"'")
+	}
+	read("few") // fills the caches of the session
+	if few, many := read("few"), read("orders"); many > few+4 {
+		t.Errorf("P14: under its lock the deletion of a topic with 2,000 messages reads %d pages, and that of one with none %d; want as many", many, few)
+	}
+	if n, err := s.DeleteTopic(t.Context(), "orders"); err != nil || n != 2000 {
+		t.Errorf("%d messages were deleted, %v; want 2000", n, err)
+	}
+}
+
+// The number that DeleteTopic returns is right although other processes sweep, and although a transaction holds one of the messages.
+func TestDeletionCountsBesideSweeps(t *testing.T) {
+	t.Parallel()
+	schema := fresh()
+	s := openStore(t, newPool(t, shared), &Options{Schema: schema, Migrate: true, NoListen: true, OwnPool: true})
+	other := openStore(t, newPool(t, shared), &Options{Schema: schema, NoListen: true, OwnPool: true, checkEvery: time.Hour})
+	const all = 3 * sweepItems
+	pushOrders(t, s, sweepItems, time.Hour)
+	more := make([]punctual.NewMessage, all-sweepItems)
+	for i := range more {
+		more[i] = punctual.NewMessage{Topic: "orders", Delay: time.Hour}
+	}
+	if _, err := s.Push(t.Context(), more); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), inSchema("SELECT FROM punctual.message WHERE id = '7' FOR UPDATE", schema)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	swept := make(chan int, 1)
+	go func() {
+		met := 0 // sweeps that have met the deleted topic
+		for ctx.Err() == nil {
+			numbers, err := other.numbers(ctx, "topics_dropped", nil)
+			if err == nil && len(numbers) > 0 {
+				err = other.sweep(ctx)
+				met++
+			}
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+				break
+			}
+		}
+		swept <- met
+	}()
+	n, err := s.DeleteTopic(t.Context(), "orders")
+	end()
+	if met := <-swept; met == 0 {
+		t.Fatal("this test shows nothing: nobody has swept meanwhile")
+	}
+	if err != nil || n != all {
+		t.Errorf("%d messages were deleted, %v; want %d", n, err, all)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var left int
+	if err := s.pool.QueryRow(t.Context(), inSchema("SELECT (SELECT count(*) FROM punctual.message) + (SELECT count(*) FROM punctual.dropped_topic)", schema)).Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d rows are left, %v", left, err)
+	}
+}
+
+// A sweep that takes long does not stop the checks of the server and of the clock.
+func TestChecksBesideALongSweep(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true, checkEvery: 10 * time.Millisecond})
+	makeTopic(t, s, "orders")
+	retention := time.Hour
+	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{DeadRetention: &retention}); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	var pid int
+	if _, err := tx.Exec(t.Context(), inSchema("LOCK TABLE punctual.dropped_topic IN ACCESS EXCLUSIVE MODE", s.opt.Schema)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+		t.Fatal(err)
+	}
+	awaitBlocked(t, s, pid) // a sweep reads which topics were deleted
+	clock := func() (micros int64) {
+		t.Helper()
+		if err := s.pool.QueryRow(t.Context(), inSchema("SELECT clock FROM punctual.store", s.opt.Schema)).Scan(&micros); err != nil {
+			t.Fatal(err)
+		}
+		return micros
+	}
+	before := clock()
+	for limit := time.Now().Add(callTime / 2); clock() < before+2*time.Second.Microseconds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("the clock is not written down while a sweep waits")
+		}
 	}
 }
