@@ -48,7 +48,8 @@ func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.De
 //
 // A claim that waits reads from the scan starts. One that does not wait has to find all that is due, whoever has put it there a moment ago,
 // so it reads whole topics. While there is a backlog it first reads from the scan starts: as long as that fills the claim, a held snapshot
-// does not make each claim dearer than the last one. A Worker claims in this way ahead of its free slots.
+// does not make each claim dearer than the last one. A Worker claims in this way ahead of its free slots. While a whole reading takes longer
+// than wholeLimit, it leaves what is before the scan starts to the polls.
 func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	found := []punctual.Delivery{}
 	room := int64(claimBytes)
@@ -61,6 +62,9 @@ func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 		case err != nil || full || len(found) == c.Max || c.Wait > 0:
 			return s.stillHeld(ctx, found, begun, err)
 		}
+	}
+	if s.waits.slowWhole() && s.waits.fresh(c.Topics) {
+		return s.stillHeld(ctx, found, begun, nil)
 	}
 	_, err := s.claimFrom(ctx, c, false, &found, &room)
 	if err != nil && len(found) == 0 {
@@ -82,6 +86,10 @@ func (s *Store) claimFrom(ctx context.Context, c punctual.Claim, fromScanStart b
 			left = min(left, c.PerTopic-countOf(*found, topic))
 		}
 		ds, full, err := s.claimTopic(ctx, c, topic, fromScanStart, left, room)
+		if fromScanStart && errors.Is(err, errStatementTimeout) {
+			s.waits.skipTo([]string{topic})
+			ds, full, err = s.claimTopic(ctx, c, topic, true, left, room)
+		}
 		*found = append(*found, ds...)
 		if err != nil || full || len(*found) == c.Max {
 			return full, err
@@ -102,45 +110,85 @@ func countOf(ds []punctual.Delivery, topic string) (n int) {
 }
 
 // dueTopics returns those of several topics that have something due, in the order given. A single topic is returned unread, because
-// claim.sql finds out by itself whether it has something due.
+// claim.sql finds out by itself whether it has something due. So is the only one that has to be read.
 func (s *Store) dueTopics(ctx context.Context, c punctual.Claim, fromScanStart bool) ([]string, error) {
 	if len(c.Topics) == 1 {
 		return c.Topics, nil
 	}
-	now, next, err := s.nextDue(ctx, s.waits.beginRead(c.Topics, fromScanStart))
+	topics := c.Topics
+	if fromScanStart {
+		if topics = s.waits.toRead(topics); len(topics) < 2 {
+			return topics, nil
+		}
+	}
+	now, next, err := s.nextDue(ctx, s.waits.beginRead(topics, fromScanStart), fromScanStart)
+	if fromScanStart && errors.Is(err, errStatementTimeout) {
+		s.waits.skipTo(topics)
+		now, next, err = s.nextDue(ctx, s.waits.beginRead(topics, true), true)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(c.Topics), func(t string) bool { return next[t] > now }), nil
+	return slices.DeleteFunc(slices.Clone(topics), func(t string) bool {
+		return next[t] > now && !(fromScanStart && s.waits.hasEarly(t))
+	}), nil
 }
 
-// nextDue reads the next due time of each topic, which is when a message of it next needs attention, and the clock, all in ms.
-func (s *Store) nextDue(ctx context.Context, seen map[string]readState) (now int64, next map[string]int64, err error) {
-	var micros int64
+// nextDue reads the next due time of each topic, which is when a message of it next needs attention, and the clock, all in ms. If limited,
+// a reading from far back that takes longer than wholeLimit is errStatementTimeout.
+func (s *Store) nextDue(ctx context.Context, seen map[string]readState, limited bool) (now int64, next map[string]int64, err error) {
 	topics, starts := slices.Sorted(maps.Keys(seen)), make([]int64, len(seen))
 	for i, topic := range topics {
 		starts[i] = seen[topic].scanStart
 	}
-	err = s.read(ctx, func() *step {
-		next = make(map[string]int64)
-		return s.step().add("next_due", s.reading(topics, scanAhead.Milliseconds(), starts), func(rows scanner) error {
-			var topic string
-			var at *int64
-			if err := rows.Scan(&micros, &topic, &at); err != nil {
-				return err
-			}
-			next[topic] = nextDueOf(at, micros)
-			return nil
-		})
-	})
+	latest := behind(s.clock.guess())
+	far := slices.ContainsFunc(starts, func(at int64) bool { return at < latest-farBack.Milliseconds() })
+	micros, read, err := s.readNext(ctx, topics, starts, nil, limited && far)
 	if err != nil {
 		return 0, nil, err
 	}
-	s.clock.hear(micros)
-	for topic, at := range next {
-		s.waits.endRead(topic, at, min(at, behind(micros)), seen[topic])
+	next = make(map[string]int64)
+	for topic, n := range read {
+		at := nextDueOf(n.at, micros)
+		next[topic] = at
+		s.waits.endRead(topic, readResult{at: at, scanStart: min(at, behind(micros)), paused: n.paused}, seen[topic])
 	}
 	return micros / 1000, next, nil
+}
+
+// nextOf is the answer of next_due.sql for a topic.
+type nextOf struct {
+	at     *int64
+	paused bool // or there is no such topic
+}
+
+// readNext runs next_due.sql. If limited, it is errStatementTimeout after wholeLimit.
+func (s *Store) readNext(ctx context.Context, topics []string, starts []int64, until *int64, limited bool) (micros int64, next map[string]nextOf, err error) {
+	err = s.read(ctx, func() *step {
+		next = make(map[string]nextOf)
+		return s.limit(limited).add("next_due", s.reading(topics, scanAhead.Milliseconds(), starts, until), func(rows scanner) error {
+			var topic string
+			var n nextOf
+			err := rows.Scan(&micros, &topic, &n.paused, &n.at)
+			next[topic] = n
+			return err
+		})
+	})
+	if err == nil {
+		s.clock.hear(micros)
+	}
+	return micros, next, err
+}
+
+func (s *Store) wholeLimit() time.Duration { return cmp.Or(s.opt.wholeLimit, wholeLimit) }
+
+// limit begins a step. If limited, none of its statements may take longer than wholeLimit.
+func (s *Store) limit(limited bool) *step {
+	x := s.step()
+	if limited {
+		x.add("statement_limit", []any{s.wholeLimit().Milliseconds()}, nil)
+	}
+	return x
 }
 
 // nextDueOf returns when to read a topic again, in ms, by an answer that was given at micros: when its next message is due, or, if next is
@@ -152,12 +200,22 @@ func nextDueOf(next *int64, micros int64) int64 {
 	return *next
 }
 
+// earlyTime is how long a claim reads the early spans of a topic before it reads from the scan start.
+const earlyTime = 50 * time.Millisecond
+
 // claimTopic leases up to n messages of a topic, and subtracts their bytes from room. It stops early and returns full when the claim has no
 // room for the next message.
 func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, fromScanStart bool, n int, room *int64) (found []punctual.Delivery, full bool, err error) {
-	for n > 0 {
+	for begun := time.Now(); n > 0; {
 		limit := min(n, partItems)
-		got, err := s.claimSome(ctx, c, topic, fromScanStart, limit, *room)
+		var got *claimed
+		early := false
+		if fromScanStart && time.Since(begun) < earlyTime {
+			got, early, err = s.claimEarly(ctx, c, topic, limit, *room)
+		}
+		if !early {
+			got, err = s.claimSome(ctx, c, topic, fromScanStart, limit, *room)
+		}
 		if err != nil {
 			return found, false, err
 		}
@@ -169,11 +227,42 @@ func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, 
 		switch {
 		case got.taken < got.seen || *room <= 0:
 			return found, true, nil
-		case got.seen < limit:
+		case got.seen < limit && !early:
 			return found, false, nil
 		}
 	}
 	return found, false, nil
+}
+
+// claimEarly is claimSome for a part of what is before the scan start; early is false where there is none.
+func (s *Store) claimEarly(ctx context.Context, c punctual.Claim, topic string, limit int, room int64) (got *claimed, early bool, err error) {
+	part, ok := s.waits.takeEarly(topic)
+	if !ok {
+		return nil, false, nil
+	}
+	begun := time.Now()
+	got, err = s.claimSpan(ctx, c, topic, part, limit, room, part.from < part.until)
+	took := time.Since(begun)
+	switch {
+	case err != nil:
+		s.waits.readEarly(topic, part)
+		if errors.Is(err, errStatementTimeout) && part.from < part.until {
+			s.waits.stepTook(took)
+			return &claimed{}, true, nil
+		}
+		return nil, true, err
+	case got.paused():
+		s.waits.readEarly(topic, part)
+		return nil, false, nil
+	case got.taken < got.seen || len(got.undeliverable) > 0:
+		s.waits.readEarly(topic, part)
+	case got.seen == limit:
+		s.waits.readEarly(topic, span{got.last(part.from), part.until})
+	case got.seen == 0:
+		s.waits.stepTook(took)
+	}
+	got.sort()
+	return got, true, nil
 }
 
 // claimed is the answer of claim.sql.
@@ -189,20 +278,50 @@ type claimed struct {
 	unreadable    []error // one for each message that was leased and cannot be read
 }
 
-// claimSome runs claim.sql once, and ends what that has found undeliverable. A message that cannot be read keeps its lease until that runs
-// out, and is dead when its attempts are used up. So it holds up no other message.
+// claimSome claims from the scan start of a topic on, or over the whole topic.
 func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, fromScanStart bool, limit int, room int64) (*claimed, error) {
+	seen := s.waits.beginRead([]string{topic}, fromScanStart)[topic]
+	limited := fromScanStart && seen.scanStart < seen.raisedTo-farBack.Milliseconds()
+	got, err := s.claimSpan(ctx, c, topic, span{seen.scanStart, never}, limit, room, limited)
+	if err != nil {
+		return nil, err
+	}
+	at := nextDueOf(got.next, got.micros)
+	if got.seen == limit || got.taken < got.seen { // there may be more
+		at = got.micros / 1000
+	}
+	s.waits.endRead(topic, readResult{at: at, scanStart: got.scanStart(seen.scanStart), paused: got.paused()}, seen)
+	got.sort()
+	return got, nil
+}
+
+// paused reports whether the topic is paused, or there is none.
+func (g *claimed) paused() bool { return g.ack == nil }
+
+// sort brings what was claimed into the order of claims, because the server returns it in no order, and sets the ends of the leases.
+func (g *claimed) sort() {
+	slices.SortFunc(g.ds, func(a, b punctual.Delivery) int {
+		return cmp.Or(a.LeaseUntil.Compare(b.LeaseUntil), strings.Compare(a.ID, b.ID))
+	})
+	for i := range g.ds {
+		g.ds[i].LeaseUntil = storekit.FromMillis(*g.until)
+	}
+}
+
+// claimSpan runs claim.sql once, and ends what that has found undeliverable. A message that cannot be read keeps its lease until that runs
+// out, and is dead when its attempts are used up. So it holds up no other message. If limited, the claim is errStatementTimeout after
+// wholeLimit.
+func (s *Store) claimSpan(ctx context.Context, c punctual.Claim, topic string, in span, limit int, room int64, limited bool) (*claimed, error) {
 	var length *int64
 	if c.Lease > 0 {
 		ms := storekit.CeilDuration(c.Lease)
 		length = &ms
 	}
 	var got *claimed
-	seen := s.waits.beginRead([]string{topic}, fromScanStart)[topic]
 	err := s.write(ctx, func() *step {
 		got = &claimed{}
 		e := s.epoch.Load()
-		return s.step().add("claim", s.writing(topic, limit, length, room, scanAhead.Milliseconds(), seen.scanStart, e.number, e.timeline), func(rows scanner) error { return got.scan(rows, topic) })
+		return s.limit(limited).add("claim", s.writing(topic, limit, length, room, scanAhead.Milliseconds(), in.from, e.number, e.timeline, in.until), func(rows scanner) error { return got.scan(rows, topic) })
 	})
 	if err != nil {
 		return nil, err
@@ -212,21 +331,9 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, f
 	s.damage.met(got.unreadable, s.opt.Logger)
 	if len(got.undeliverable) > 0 {
 		// If this fails, a later claim finds them again.
-		if err := s.endUndeliverable(ctx, topic, got, limit, seen.scanStart); err != nil && len(got.ds) == 0 {
+		if err := s.endUndeliverable(ctx, topic, got, limit, in); err != nil && len(got.ds) == 0 {
 			return nil, err
 		}
-	}
-	at := nextDueOf(got.next, got.micros)
-	if got.seen == limit || got.taken < got.seen { // there may be more
-		at = got.micros / 1000
-	}
-	s.waits.endRead(topic, at, got.scanStart(seen.scanStart), seen)
-	// The server returns what it has leased in no order.
-	slices.SortFunc(got.ds, func(a, b punctual.Delivery) int {
-		return cmp.Or(a.LeaseUntil.Compare(b.LeaseUntil), strings.Compare(a.ID, b.ID))
-	})
-	for i := range got.ds {
-		got.ds[i].LeaseUntil = storekit.FromMillis(*got.until)
 	}
 	return got, nil
 }
@@ -234,6 +341,9 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, f
 // scanBack is how far a reading leaves the scan start behind the clock at least, because the pushes of the last moments may not be
 // committed yet.
 const scanBack = 2 * time.Second
+
+// farBack is how far before the latest one possible a scan start may be for a statement to read from there without wholeLimit.
+const farBack = 10 * time.Second
 
 func behind(micros int64) int64 { return micros/1000 - scanBack.Milliseconds() }
 
@@ -247,11 +357,15 @@ func (g *claimed) scanStart(from int64) int64 {
 	case g.seen == 0:
 		return behind(g.micros)
 	}
-	last := from
+	return min(g.last(from), behind(g.micros))
+}
+
+// last returns the last place of what was claimed, or from if that is later.
+func (g *claimed) last(from int64) int64 {
 	for i := range g.ds {
-		last = max(last, g.ds[i].LeaseUntil.UnixMilli())
+		from = max(from, g.ds[i].LeaseUntil.UnixMilli())
 	}
-	return min(last, behind(g.micros))
+	return from
 }
 
 // learnAcks takes in how the acks of what was claimed begin.
@@ -269,13 +383,13 @@ const undeliverableAhead = 200
 
 // endUndeliverable ends the messages that a claim of up to limit has found undeliverable. If the claim has met nothing else, and limit is
 // less than undeliverableAhead, it also ends the undeliverable messages behind them.
-func (s *Store) endUndeliverable(ctx context.Context, topic string, found *claimed, limit int, scanStart int64) error {
+func (s *Store) endUndeliverable(ctx context.Context, topic string, found *claimed, limit int, in span) error {
 	ids := found.undeliverable
 	if len(found.ds) == 0 && len(found.unreadable) == 0 && limit < undeliverableAhead {
 		var micros int64
 		var ahead []string
 		err := s.read(ctx, func() *step {
-			return s.step().add("undeliverable", s.reading(topic, scanStart), func(rows scanner) error { return rows.Scan(&micros, &ahead) })
+			return s.step().add("undeliverable", s.reading(topic, in.from, in.until), func(rows scanner) error { return rows.Scan(&micros, &ahead) })
 		})
 		if err != nil {
 			return err

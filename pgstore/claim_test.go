@@ -117,7 +117,7 @@ func TestCancelBehindAClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := s.epoch.Load()
-		claim := s.step().add("claim", s.writing("orders", 1, 3000, claimBytes, 0, noScanStart, e.number, e.timeline), nil)
+		claim := s.step().add("claim", s.writing("orders", 1, 3000, claimBytes, 0, noScanStart, e.number, e.timeline, nil), nil)
 		if err := claim.send(t.Context(), tx); err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ var faults = []fault{
 	{codeDeadlock, punctual.ErrOverloaded, "other transactions are in the way; try again"},
 	{codeLockTimeout, errLockTimeout, "somebody holds a lock for longer than lock_timeout allows; try again"},
 	{codeUnique, errInUse, "a row with this key is there already; try again"},
-	{"57014", punctual.ErrOverloaded, "the server cancelled the statement, as after statement_timeout; try again"},
+	{"57014", errStatementTimeout, "the server cancelled the statement, as after statement_timeout; try again"},
 	{"53100", punctual.ErrNoSpace, "the disk of the server is full"},
 	{"53300", punctual.ErrOverloaded, "the server has no connection left: raise max_connections or use fewer"},
 	{"53", punctual.ErrOverloaded, "the server is short of something; look at its log"},
@@ -50,6 +50,14 @@ var faults = []fault{
 	{"42P05", punctual.ErrUnsupported, noPrepared},
 	{"XX00", punctual.ErrCorrupt, "the server found damaged data; look at its log"},
 }
+
+// errStatementTimeout is the kind of error with which the server ends a statement that takes longer than statement_timeout.
+var errStatementTimeout error = statementTimeout{punctual.ErrOverloaded}
+
+// statementTimeout distinguishes the error of a statement that took too long from other kinds of overload.
+type statementTimeout struct{ error }
+
+func (t statementTimeout) Unwrap() error { return t.error }
 
 // errInUse is the kind of error with which the server refuses a key that is in use, such as the ID of a message.
 var errInUse error = inUse{punctual.ErrOverloaded}

@@ -112,9 +112,9 @@ func (w *callersWay) tell(ctx context.Context, _ stepper, c *changes) error {
 
 // told notifies of events that were stored.
 func (w *waits) told(events []toldEvent) {
-	first := make(map[string]int64)
+	come := w.coming()
 	for _, t := range events {
-		first[t.topic()] = storekit.Millis(t.event.At)
+		come.add(t.topic(), storekit.Millis(t.event.At))
 	}
-	w.notify(first)
+	w.notify(come)
 }

@@ -103,7 +103,7 @@ func TestPlanOfClaim(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 	pushOrders(t, s, 2000, 0)
-	rows, err := s.pool.Query(t.Context(), "EXPLAIN "+s.sql.text("claim"), s.writing("orders", 10, nil, claimBytes, scanAhead.Milliseconds(), noScanStart, 1, "")...)
+	rows, err := s.pool.Query(t.Context(), "EXPLAIN "+s.sql.text("claim"), s.writing("orders", 10, nil, claimBytes, scanAhead.Milliseconds(), noScanStart, 1, "", nil)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ const (
 // transaction of its own; topics that come meanwhile go into the next one. Any notification may be lost (P11).
 type notifier struct {
 	s      *Store
-	sender string // names this process in its notifications
+	sender string          // names this process in its notifications
 	ctx    context.Context // of the connection that listens and of the pauses of send; ends when Close begins
 	end    context.CancelFunc
 	calls  context.Context // of the notifications that are sent; ends answerGrace after ctx
@@ -37,13 +37,13 @@ type notifier struct {
 	signal chan struct{} // holds one signal that something is pending
 
 	mu      sync.Mutex
-	pending map[string]int64 // guarded by mu: topics to announce, with their times in ms
-	off     bool             // guarded by mu: no notifications are sent, because they are not used or do not come through
+	pending coming // guarded by mu: topics to announce
+	off     bool   // guarded by mu: no notifications are sent, because they are not used or do not come through
 }
 
 func (n *notifier) init(s *Store) {
 	n.s, n.sender, n.signal, n.off = s, rand.Text(), make(chan struct{}, 1), s.opt.NoListen
-	n.pending = make(map[string]int64)
+	n.pending = s.waits.coming()
 	n.ctx, n.end = context.WithCancel(context.Background())
 	n.calls, n.hangUp = context.WithCancel(context.Background())
 }
@@ -68,21 +68,21 @@ func (n *notifier) close() {
 
 func (n *notifier) channel() string { return n.s.opt.Schema + "_due" }
 
-// add queues topics for the next notification, each with the time from which on a claim can find something there. It leaves out topics whose
-// time is more than scanAhead ahead.
-func (n *notifier) add(first map[string]int64) {
+// add queues topics for the next notification. It leaves out topics whose first time is more than scanAhead ahead.
+func (n *notifier) add(come coming) {
 	soon := n.s.clock.guess()/1000 + scanAhead.Milliseconds()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.off {
 		return
 	}
-	for topic, at := range first {
-		if old, ok := n.pending[topic]; at <= soon && (!ok || at < old) {
-			n.pending[topic] = at
+	n.pending.overdue = come.overdue
+	for topic, in := range come.topics {
+		if in.from <= soon {
+			n.pending.put(topic, in)
 		}
 	}
-	if len(n.pending) > 0 {
+	if len(n.pending.topics) > 0 {
 		select {
 		case n.signal <- struct{}{}:
 		default:
@@ -113,16 +113,20 @@ func (n *notifier) notify(payload string) error {
 	return n.s.sendAlone(ctx, n.s.step().add("notify", []any{n.channel(), payload}, nil).own(""))
 }
 
-// payloads empties pending into payloads: each has the sender, then a line with topic and time for each topic.
+// payloads empties pending into payloads: each has the sender, then a line for each topic, with its first time and, if that is another one, its
+// last time. Older programs ignore lines with two times, and find what is due by their poll.
 func (n *notifier) payloads() func(yield func(string) bool) {
 	n.mu.Lock()
 	pending := n.pending
-	n.pending = make(map[string]int64)
+	n.pending = n.s.waits.coming()
 	n.mu.Unlock()
 	return func(yield func(string) bool) {
 		text := n.sender
-		for topic, at := range pending {
-			line := fmt.Sprintf("\n%s %d", topic, at)
+		for topic, in := range pending.topics {
+			line := fmt.Sprintf("\n%s %d", topic, in.from)
+			if in.until > in.from {
+				line += fmt.Sprintf(" %d", in.until)
+			}
 			if len(text)+len(line) > notifyBytes {
 				if !yield(text) {
 					return
@@ -245,9 +249,23 @@ func (n *notifier) hear(payload string) {
 		return
 	}
 	for line := range strings.SplitSeq(rest, "\n") {
-		topic, at, ok := strings.Cut(line, " ")
-		if ms, err := strconv.ParseInt(at, 10, 64); ok && err == nil {
-			n.s.waits.notice(topic, ms)
+		if topic, in, ok := readLine(line); ok {
+			n.s.waits.notice(topic, in)
 		}
 	}
+}
+
+// readLine reads a line of a notification.
+func readLine(line string) (topic string, in span, ok bool) {
+	topic, times, ok := strings.Cut(line, " ")
+	first, last, two := strings.Cut(times, " ")
+	from, err := strconv.ParseInt(first, 10, 64)
+	if !ok || err != nil {
+		return "", span{}, false
+	}
+	until := from
+	if two {
+		until, err = strconv.ParseInt(last, 10, 64)
+	}
+	return topic, span{from, until}, err == nil
 }

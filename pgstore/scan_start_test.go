@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
 // scanStartOf returns the scan start of the topic orders.
@@ -50,6 +51,7 @@ func TestScanStart(t *testing.T) {
 	finishOverdue(t, s, 1)
 	run(t, conn.Conn(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT identity FROM "+pgx.Identifier{s.opt.Schema}.Sanitize()+".store")
 	finishOverdue(t, s, 1000)
+	claimOrders(t, s, time.Millisecond) // finds nothing, so the scan start rises to a moment ago
 	start := scanStartOf(s)
 	if start == noScanStart {
 		t.Fatal("there is no scan start")
@@ -57,7 +59,7 @@ func TestScanStart(t *testing.T) {
 	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.sql.text("plan"))
 	defer run(t, conn.Conn(), "ROLLBACK")
 	read := func(start int64) int64 {
-		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, ''", claimBytes, start))
+		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, '', NULL", claimBytes, start))
 	}
 	with := read(start) // first, because a scan that reads dead entries marks them, and they are skipped from then on
 	if without := read(noScanStart); with > without/4 {
@@ -245,6 +247,273 @@ func pagesOf(t *testing.T, conn *pgx.Conn, text, args string) int64 {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
+// claimTracer keeps the times from which and up to which the claims of a pool have read, and how many statements the server has cancelled.
+type claimTracer struct {
+	mu        sync.Mutex
+	read      []span // guarded by mu
+	cancelled int    // guarded by mu
+}
+
+func (c *claimTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (c *claimTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (c *claimTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, q := range data.Batch.QueuedQueries {
+		if strings.Contains(q.SQL, "leased AS (") {
+			in := span{q.Arguments[8].(int64), never}
+			if len(q.Arguments) > 11 {
+				in.until = q.Arguments[11].(int64)
+			}
+			c.read = append(c.read, in)
+		}
+	}
+	return ctx
+}
+
+func (c *claimTracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	if e := serverError(data.Err); e != nil && e.Code == "57014" {
+		c.mu.Lock()
+		c.cancelled++
+		c.mu.Unlock()
+	}
+}
+
+func (c *claimTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// take returns what claims have read since the last take, and how many statements were cancelled until now.
+func (c *claimTracer) take() (read []span, cancelled int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	read, c.read = c.read, nil
+	return read, c.cancelled
+}
+
+// tracedPool returns a pool with a tracer, and with parameters of its sessions.
+func tracedPool(t *testing.T, tracer pgx.QueryTracer, params map[string]string) *pgxpool.Pool {
+	t.Helper()
+	c, err := pgxpool.ParseConfig(shared.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ConnConfig.Tracer = tracer
+	for name, value := range params {
+		c.ConnConfig.RuntimeParams[name] = value
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+// holdSnapshot has a connection of its own hold a snapshot until the test is over.
+func holdSnapshot(t *testing.T, server *pgrig.Server, s *Store) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	run(t, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT identity FROM "+pgx.Identifier{s.opt.Schema}.Sanitize()+".store")
+}
+
+// finishBehind makes messages of the topic orders that were due in the last ten minutes and are finished, all in one transaction. Beside a held
+// snapshot their index entries stay.
+func finishBehind(t *testing.T, s *Store, n int) {
+	t.Helper()
+	text := fmt.Sprintf(`
+		INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created)
+		SELECT t.number, 'finished' || n, x.at, x.at, x.at, x.at
+		FROM punctual.topic AS t, generate_series(1, %[1]d) AS n,
+		     LATERAL (SELECT (extract(epoch FROM now()) * 1000)::bigint - 600000 + n * 590000::bigint / %[1]d AS at) AS x
+		WHERE t.name = 'orders';
+		DELETE FROM punctual.message WHERE id LIKE 'finished%%'`, n)
+	if _, err := execAll(t.Context(), s.pool, inSchema(text, s.opt.Schema)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// P11: beside a held snapshot, what comes before the scan start is claimed, and no claim reads what was finished in between: not after a
+// push that is overdue, a change of settings or a pause.
+func TestNoClaimReadsWhatIsFinished(t *testing.T) {
+	t.Parallel()
+	attempts, yes, no := 7, true, false
+	configure := func(t *testing.T, s *Store, p punctual.SettingsPatch) {
+		t.Helper()
+		if _, err := s.Configure(t.Context(), "orders", p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push := func(t *testing.T, s *Store, ms ...punctual.NewMessage) {
+		t.Helper()
+		if _, err := s.Push(t.Context(), ms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	early := func(ago time.Duration) punctual.NewMessage {
+		return punctual.NewMessage{Topic: "orders", Due: time.Now().Add(-ago)}
+	}
+	for name, c := range map[string]struct {
+		want    int
+		trigger func(t *testing.T, s *Store)
+	}{
+		"an overdue push":               {1, func(t *testing.T, s *Store) { push(t, s, early(time.Hour)) }},
+		"two overdue pushes":            {2, func(t *testing.T, s *Store) { push(t, s, early(time.Hour)); push(t, s, early(2*time.Hour)) }},
+		"overdue pushes of one call":    {2, func(t *testing.T, s *Store) { push(t, s, early(time.Hour), early(time.Hour+10*time.Second)) }},
+		"an overdue push beside others": {2, func(t *testing.T, s *Store) { push(t, s, early(time.Hour), punctual.NewMessage{Topic: "orders"}) }},
+		"a change of settings": {1, func(t *testing.T, s *Store) {
+			configure(t, s, punctual.SettingsPatch{MaxAttempts: &attempts})
+			push(t, s, punctual.NewMessage{Topic: "orders"})
+		}},
+		"a pause": {2, func(t *testing.T, s *Store) {
+			configure(t, s, punctual.SettingsPatch{DeliveryPaused: &yes})
+			push(t, s, early(3*time.Second), punctual.NewMessage{Topic: "orders"})
+			if ds := claimOrders(t, s, 10*time.Millisecond); len(ds) > 0 {
+				t.Fatalf("this test shows nothing: a paused topic has delivered %v", ds)
+			}
+			configure(t, s, punctual.SettingsPatch{DeliveryPaused: &no})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			traced := &claimTracer{}
+			s := openStore(t, tracedPool(t, traced, nil), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true, wholePause: time.Hour})
+			holdSnapshot(t, shared, s)
+			finishOverdue(t, s, 1000) // due a minute ago and in the second behind that
+			finished := time.Now().Add(-58 * time.Second).UnixMilli()
+			if start := scanStartOf(s); start < finished-time.Minute.Milliseconds() {
+				t.Fatalf("this test shows nothing: the scan start is %d", start)
+			}
+			traced.take()
+			c.trigger(t, s)
+			for got := 0; got < c.want; {
+				ds := claimOrders(t, s, callTime/2)
+				if len(ds) == 0 {
+					t.Fatalf("P11: claims have found %d of %d messages", got, c.want)
+				}
+				got += len(ds)
+			}
+			claimOrders(t, s, 10*time.Millisecond)
+			read, _ := traced.take()
+			for _, in := range read {
+				if in.from < finished-10_000 && in.until > finished {
+					t.Errorf("a claim has read from %d s ago to %d s ago; want none to read what was finished a minute ago", time.Now().Unix()-in.from/1000, time.Now().Unix()-in.until/1000)
+				}
+			}
+			if len(read) == 0 {
+				t.Error("this test shows nothing: no claim was seen")
+			}
+		})
+	}
+}
+
+// P11: the scan start rises although messages that are due now come during each reading. Otherwise a reading that is slower than the gap
+// between two pushes would keep the next one slow.
+func TestScanStartRisesBesidePushes(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	finishOverdue(t, s, 10)
+	result := time.Now().Add(-10 * time.Second).UnixMilli()
+	s.waits.mu.Lock()
+	s.waits.topics["orders"].scanStart = result - 10_000
+	s.waits.mu.Unlock()
+	seen := s.waits.beginRead([]string{"orders"}, true)["orders"]
+	pushOrders(t, s, 1, 0)
+	s.waits.endRead("orders", readResult{at: never, scanStart: result}, seen)
+	if got := scanStartOf(s); got != result {
+		t.Errorf("a reading during which a message was pushed has left the scan start at %d; want %d", got, result)
+	}
+	// What comes before the new scan start is not lost.
+	if ds := claimOrders(t, s, time.Minute); len(ds) != 1 {
+		t.Errorf("claimed %v", ds)
+	}
+	seen = s.waits.beginRead([]string{"orders"}, true)["orders"]
+	early := punctual.NewMessage{Topic: "orders", ID: "early", Due: time.UnixMilli(result + 1)}
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{early}); err != nil {
+		t.Fatal(err)
+	}
+	s.waits.endRead("orders", readResult{at: never, scanStart: result + 1000}, seen)
+	if ds := claimOrders(t, s, time.Minute); len(ds) != 1 || ds[0].ID != "early" {
+		t.Errorf("claimed %v; want the message that came during the reading", ds)
+	}
+}
+
+// P11: a consumer starts beside a held snapshot, and a statement that reads its topic from the beginning is cancelled, because it takes longer
+// than statement_timeout. The consumer gets what is due now, and what was due long ago.
+func TestStartBesideASnapshot(t *testing.T) {
+	t.Parallel()
+	const timeout = 40 // ms
+	traced := &claimTracer{}
+	pushing := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	makeTopic(t, pushing, "orders")
+	old := punctual.NewMessage{Topic: "orders", ID: "old", Due: time.Now().Add(-1000 * time.Hour)}
+	if _, err := pushing.Push(t.Context(), []punctual.NewMessage{old}); err != nil {
+		t.Fatal(err)
+	}
+	holdSnapshot(t, shared, pushing)
+	finishBehind(t, pushing, 300_000)
+	// A role with statement_timeout, so the first tries of a consumer take that long.
+	s := openStore(t, tracedPool(t, traced, map[string]string{"statement_timeout": fmt.Sprint(timeout)}),
+		&Options{Schema: pushing.opt.Schema, NoListen: true, OwnPool: true})
+	if _, err := pushing.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "now"}}); err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for until := time.Now().Add(callTime); len(found) < 2 && time.Now().Before(until); {
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: time.Second})
+		if err != nil && !errors.Is(err, punctual.ErrOverloaded) {
+			t.Fatal(err)
+		}
+		for _, d := range ds {
+			found = append(found, d.ID)
+		}
+	}
+	if _, cancelled := traced.take(); cancelled == 0 {
+		t.Fatal("this test shows nothing: the server has cancelled no statement")
+	}
+	slices.Sort(found)
+	if !slices.Equal(found, []string{"now", "old"}) {
+		t.Errorf("P11: a consumer that starts beside a held snapshot has got %q; want now and old", found)
+	}
+}
+
+// The list of spans stays sorted and small, and covers what was added.
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	var list []span
+	for _, c := range []struct {
+		add  span
+		want []span
+	}{
+		{span{10, 20}, []span{{10, 20}}},
+		{span{5, 4}, []span{{10, 20}}},
+		{span{30, 30}, []span{{10, 20}, {30, 30}}},
+		{span{21, 25}, []span{{10, 25}, {30, 30}}},
+		{span{0, 40}, []span{{0, 40}}},
+	} {
+		if list = addSpan(list, c.add); !slices.Equal(list, c.want) {
+			t.Errorf("with %v: %v, want %v", c.add, list, c.want)
+		}
+	}
+	list = nil
+	for i := range int64(mostSpans) {
+		list = addSpan(list, span{i * i * 10, i * i * 10})
+	}
+	list = addSpan(list, span{-5, -5})
+	if len(list) != mostSpans || list[0] != (span{-5, 0}) {
+		t.Errorf("with one more than there may be: %v; want the closest two as one", list)
+	}
+}
+
 // nextDueTracer keeps the scan starts with which the polls of a pool have read the topic orders.
 type nextDueTracer struct {
 	mu     sync.Mutex
@@ -313,7 +582,7 @@ func TestPollKeepsAwayFromFinished(t *testing.T) {
 	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.sql.text("plan"))
 	defer run(t, conn.Conn(), "ROLLBACK")
 	read := func(start int64) int64 {
-		return pagesOf(t, conn.Conn(), s.sql.text("next_due"), fmt.Sprintf("0, NULL, 'local', '{orders}', 2000, '{%d}'", start))
+		return pagesOf(t, conn.Conn(), s.sql.text("next_due"), fmt.Sprintf("0, NULL, 'local', '{orders}', 2000, '{%d}', NULL", start))
 	}
 	poll := read(starts[len(starts)-1]) // first, because a scan that reads dead entries marks them, and they are skipped from then on
 	whole := read(noScanStart)

@@ -45,8 +45,8 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 			return punctual.Settings{}, err
 		}
 		set, err := storekit.ConfigureGroups(ctx, topic, patch, s.configure)
-		if err == nil {
-			s.waits.notify(map[string]int64{topic: 0}) // it may have been resumed
+		if err == nil && patch.DeliveryPaused != nil && !set.DeliveryPaused {
+			s.waits.resumed(topic)
 		}
 		return set, err
 	})

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -27,6 +28,8 @@ const (
 	// backlogFor is for how long after a poll a claim without a wait may begin at a scan start, and for how long after such a claim polls
 	// go on although no claim waits, in ms.
 	backlogFor = 2 * pollEvery
+	// polledLately is for how long after a poll of a topic claims of several topics rely on what is known of it, in ms.
+	polledLately = pollEvery + pollEvery/2
 	// forgetAfter is for how long the process remembers a topic that no claim waits for, in ms.
 	forgetAfter = 60_000
 	// askAnew is how long one claim may take to read a topic until another claim is woken for it, in ms, because the first one's
@@ -38,6 +41,9 @@ const (
 	// its length, so that whole scans take a tenth of the time at most; or for just its length, if messages may be before a scan start.
 	cheapWhole = 100
 	wholeRest  = 9
+	// wholeLimit is how long a statement may read a topic from its beginning for a claim that waits or for a poll, because beside a held
+	// snapshot it would take longer and longer. What it has not read is read in bounded steps then; see search.
+	wholeLimit = 400 * time.Millisecond
 	// sinceSlack is subtracted from a time on the store's clock that this process has guessed, in ms.
 	sinceSlack = 1000
 )
@@ -60,6 +66,7 @@ type waits struct {
 	polling int                // guarded by mu: how many are under way
 	again   bool               // guarded by mu: a further poll begins as soon as none is under way
 	reads   int                // guarded by mu: how many readings of topics have begun
+	step    int64              // guarded by mu: how much time the next bounded reading covers, in ms
 	err     error              // guarded by mu: that of the latest poll that has ended, or nil
 	errOf   int                // guarded by mu: the number of that poll
 	whole   wholeScans         // guarded by mu
@@ -71,6 +78,7 @@ type waits struct {
 type wholeScans struct {
 	underWay bool
 	soon     bool  // what lies before a scan start may have changed
+	inSteps  bool  // a statement cannot read the whole topics within wholeLimit, so the next one is done in steps
 	ended    int64 // when the last one ended, in ms
 	took     int64 // in ms
 }
@@ -140,16 +148,23 @@ type waited struct {
 	waiting []*waiter // in the order in which they came or were last woken
 	at      int64     // when a claim can find something, in ms; never if nothing is known to come
 	notices int       // how often something has come that a reading under way may not show
+	paused  bool      // the latest reading has found the topic paused, or has not found it
 	read    int       // the number of the latest reading whose result is recorded
 	asking  *waiter   // the claim that was woken to read the topic, or nil
 	asked   int64     // when it was woken, in ms
 	vain    int       // how many woken claims in a row found nothing
 	wanted  int64     // when a claim last waited for the topic, in ms
+	polled  int64     // when the last poll began that has read the topic, in ms
 	claimed int64     // when a claim without a wait last began at the scan start, in ms
 
 	// scanStart is where claims that wait or take from a backlog, and polls that are no whole scans, begin to read, in ms. As far as this
-	// process knows, no message that a claim can find is before it. See endRead.
+	// process knows, no message that a claim can find is before it, but in the spans of early. See endRead.
 	scanStart int64
+	// raisedTo is the latest scan start that a reading under way may bring, in ms.
+	raisedTo int64
+	// early are the spans before the scan start in which a claim may find something. Claims read them before they read from the scan start,
+	// each in bounded steps, so that one overdue message does not have them read all that was finished since its due time.
+	early []span
 }
 
 // waiter is a claim that waits. The last two fields are guarded by waits.mu.
@@ -163,7 +178,7 @@ type waiter struct {
 func (w *waits) init(s *Store) {
 	w.s = s
 	w.quit, w.rearm = make(chan struct{}), make(chan struct{}, 1)
-	w.topics = make(map[string]*waited)
+	w.topics, w.step = make(map[string]*waited), stepFirst
 	w.others.init(s)
 }
 
@@ -228,7 +243,7 @@ func (w *waits) join(me *waiter) {
 	for _, name := range me.topics {
 		t := w.topics[name]
 		if t == nil {
-			t = &waited{at: never, scanStart: noScanStart}
+			t = &waited{at: never, scanStart: noScanStart, raisedTo: noScanStart}
 			w.topics[name] = t
 		}
 		t.waiting = append(t.waiting, me)
@@ -313,6 +328,14 @@ type readState struct {
 	number    int // of the reading
 	notices   int
 	scanStart int64 // the reading skips all that is before this time
+	raisedTo  int64 // the latest scan start that the reading may bring
+}
+
+// readResult is what a reading has found of a topic.
+type readResult struct {
+	at        int64 // when a claim can next find something there, in ms
+	scanStart int64 // before this time the reading has left nothing, in ms
+	paused    bool  // the topic is paused, or there is none, so nothing of it was read
 }
 
 // beginRead is called before topics are read, and endRead takes its result. With fromScanStart the reading begins at the scan start, which
@@ -322,10 +345,12 @@ func (w *waits) beginRead(topics []string, fromScanStart bool) map[string]readSt
 	defer w.mu.Unlock()
 	seen := make(map[string]readState, len(topics))
 	w.reads++
+	latest := behind(w.s.clock.guess())
 	for _, name := range topics {
-		g := readState{number: w.reads, scanStart: noScanStart}
+		g := readState{number: w.reads, scanStart: noScanStart, raisedTo: latest}
 		if t := w.topics[name]; t != nil {
 			g.notices = t.notices
+			t.scanStart, t.raisedTo = min(t.scanStart, latest), max(t.raisedTo, latest)
 			if fromScanStart {
 				g.scanStart = t.scanStart
 			}
@@ -356,13 +381,12 @@ func (w *waits) fresh(topics []string) bool {
 	return true
 }
 
-// endRead records the result of a reading: at is when a claim can next find something in the topic, and before scanStart the reading
-// has left nothing. What was noticed since the reading began stays.
+// endRead records the result of a reading. What was noticed since the reading began stays.
 //
 // The scan start is a guess, because others may put messages before it, or release messages that a claim has skipped. Of most such changes
 // there is notice at once. Each poll sees which transactions have ended late, and whole scans find the rest: one each second as long as
 // they are cheap (P11).
-func (w *waits) endRead(name string, at, scanStart int64, seen readState) {
+func (w *waits) endRead(name string, r readResult, seen readState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.topics[name]
@@ -370,22 +394,28 @@ func (w *waits) endRead(name string, at, scanStart int64, seen readState) {
 		return
 	}
 	whole := seen.scanStart == noScanStart
-	switch {
-	case whole && scanStart < t.scanStart: // something was found before the scan start, which a claim under way must not skip
-		t.scanStart = scanStart
-		t.notices++
-	case t.notices == seen.notices:
-		t.scanStart = max(t.scanStart, scanStart)
+	switch t.paused = r.paused; {
+	case r.paused: // the scan start stays where it is, so that the end of the pause changes nothing but the time of the next claim
+	case whole && r.scanStart < t.scanStart: // something is before the scan start
+		t.early = addSpan(t.early, span{r.scanStart, t.scanStart})
+	default:
+		t.scanStart = max(t.scanStart, min(r.scanStart, seen.raisedTo))
 	}
+	now, at := w.s.clock.guess()/1000, r.at
 	if t.notices != seen.notices || seen.number < t.read { // a whole scan may take long, and another reading was quicker
 		at = min(at, t.at)
 	}
+	if len(t.early) > 0 && !t.paused {
+		at = min(at, now)
+	}
 	t.at, t.read = at, max(t.read, seen.number)
-	w.offer(t, w.s.clock.guess()/1000)
+	w.offer(t, now)
 }
 
-// notice records that a claim may find something in a topic from the time at on, in ms.
-func (w *waits) notice(name string, at int64) {
+// notice records that a claim may find something in a topic: the first of it at the beginning of in, and what of it is before the scan
+// start not behind the end of in. A reading under way brings no scan start behind raisedTo, so what comes later than that needs no
+// note, and the many messages that come in time keep no scan start where it is.
+func (w *waits) notice(name string, in span) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.topics[name]
@@ -393,47 +423,176 @@ func (w *waits) notice(name string, at int64) {
 		return
 	}
 	t.notices++
-	t.scanStart = min(t.scanStart, at)
-	if at < t.at {
-		t.at = at
+	w.put(t, in, max(t.scanStart, t.raisedTo))
+}
+
+// found records that a search has found something in a topic, the first of it at the beginning of in. Unlike notice it changes nothing behind
+// the scan start, from where a backlog is claimed in the order of its due times.
+func (w *waits) found(name string, in span) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.topics[name]; t != nil {
+		w.put(t, in, t.scanStart)
+	}
+}
+
+// put has claims read a span, as far as it is before a time, in ms. Called with mu held.
+func (w *waits) put(t *waited, in span, before int64) {
+	if in.from < before {
+		t.early = addSpan(t.early, span{in.from, max(in.from, min(in.until, before))})
+	}
+	if in.from < t.at {
+		t.at = in.from
 		w.offer(t, w.s.clock.guess()/1000)
 	}
 }
 
-// pushed notifies of messages that were stored.
-func (w *waits) pushed(rs []punctual.PushResult) {
-	first := make(map[string]int64)
-	for i := range rs {
-		if r := &rs[i]; r.Status == punctual.PushStored || r.Status == punctual.PushReplaced {
-			at := r.Due.UnixMilli()
-			if old, ok := first[r.Topic]; !ok || at < old {
-				first[r.Topic] = at
-			}
+// takeEarly takes the first part of the early spans of a topic, as long as a bounded reading may be, and reports whether there is one.
+// Who has read the part calls readEarly.
+func (w *waits) takeEarly(name string) (part span, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.topics[name]
+	if t == nil || t.paused || len(t.early) == 0 {
+		return span{}, false
+	}
+	first := t.early[0]
+	part = span{first.from, min(first.until, first.from+w.step-1)}
+	rest := slices.Clone(t.early[1:])
+	t.early = addSpan(rest, span{part.until + 1, first.until})
+	return part, true
+}
+
+// readEarly records which part of an early span is still to be read.
+func (w *waits) readEarly(name string, left span) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.topics[name]; t != nil {
+		t.early = addSpan(t.early, left)
+		if len(t.early) > 0 && !t.paused {
+			t.at = min(t.at, w.s.clock.guess()/1000)
 		}
 	}
-	w.notify(first)
+}
+
+// hasEarly reports whether something may be before the scan start of a topic.
+func (w *waits) hasEarly(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.topics[name]
+	return t != nil && !t.paused && len(t.early) > 0
+}
+
+// stepTook records how long a bounded reading has taken.
+func (w *waits) stepTook(took time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.step = nextStep(w.step, took.Milliseconds())
+}
+
+// skipTo moves the scan starts of topics to a moment ago, because a statement cannot read them from where they were. Polls search what is
+// before that.
+func (w *waits) skipTo(names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.raise(names, math.MaxInt64)
+	w.whole.soon, w.whole.inSteps, w.again = true, true, true
+	w.wakePoller()
+}
+
+// raise moves to a moment ago the scan starts of topics that are before a time, in ms. Called with mu held.
+func (w *waits) raise(names []string, before int64) {
+	start := behind(w.s.clock.guess())
+	for _, name := range names {
+		if t := w.topics[name]; t != nil && t.scanStart < min(start, before) {
+			t.scanStart, t.raisedTo = start, max(t.raisedTo, start)
+		}
+	}
+}
+
+// toRead returns which of the topics a claim from the scan starts has to read. It need not read a topic that a poll has read lately and for
+// which nothing has come since, because at says when something is due there. So a claim of thousands of topics reads the few that matter.
+func (w *waits) toRead(topics []string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.s.clock.guess() / 1000
+	return slices.DeleteFunc(slices.Clone(topics), func(name string) bool {
+		t := w.topics[name]
+		return t != nil && t.scanStart > noScanStart && t.at > now && now >= t.polled && now < t.polled+polledLately
+	})
+}
+
+// slowWhole reports whether a statement cannot read whole topics within wholeLimit.
+func (w *waits) slowWhole() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.whole.inSteps
+}
+
+// pushed notifies of messages that were stored.
+func (w *waits) pushed(rs []punctual.PushResult) {
+	come := w.coming()
+	for i := range rs {
+		if r := &rs[i]; r.Status == punctual.PushStored || r.Status == punctual.PushReplaced {
+			come.add(r.Topic, r.Due.UnixMilli())
+		}
+	}
+	w.notify(come)
 }
 
 // moved notifies of locked messages that are still to be delivered, because their times may have changed.
 func (w *waits) moved(l *locked) {
-	first := make(map[string]int64)
+	come := w.coming()
 	for n, r := range l.rows {
-		if !r.live {
-			continue
-		}
-		if old, ok := first[n.topic]; !ok || r.At() < old {
-			first[n.topic] = r.At()
+		if r.live {
+			come.add(n.topic, r.At())
 		}
 	}
-	w.notify(first)
+	w.notify(come)
+}
+
+// resumed notifies of a topic whose delivery is no longer paused. Nobody has raised the scan start during the pause.
+func (w *waits) resumed(topic string) {
+	come := w.coming()
+	come.add(topic, w.s.clock.guess()/1000)
+	w.notify(come)
+}
+
+// coming collects for each topic when a claim can find something: the first time, and the last one of those that may be before a scan start.
+type coming struct {
+	overdue int64 // what is due later is before no scan start, in ms
+	topics  map[string]span
+}
+
+func (w *waits) coming() coming {
+	return coming{w.s.clock.guess()/1000 - scanBack.Milliseconds()/2, make(map[string]span)}
+}
+
+func (c *coming) add(topic string, at int64) {
+	c.put(topic, span{at, at})
+}
+
+// put adds what was collected of a topic before.
+func (c *coming) put(topic string, in span) {
+	both := in
+	if old, ok := c.topics[topic]; ok {
+		both.from = min(in.from, old.from)
+		both.until = both.from
+		for _, x := range []span{in, old} {
+			if x.from < c.overdue {
+				both.until = max(both.until, x.until)
+			}
+		}
+	}
+	c.topics[topic] = both
 }
 
 // notify records in this process, and announces to others, from which time on a claim may find something in each topic.
-func (w *waits) notify(first map[string]int64) {
-	for topic, at := range first {
-		w.notice(topic, at)
+func (w *waits) notify(come coming) {
+	for topic, in := range come.topics {
+		w.notice(topic, in)
 	}
-	w.others.add(first)
+	w.others.add(come)
 }
 
 func (w *waits) wakePoller() {
@@ -523,11 +682,29 @@ func (w *waits) readNextDue(number int, names []string, whole bool) {
 	ctx, end := context.WithTimeout(w.s.life, callTime)
 	defer end()
 	begun := time.Now()
+	at := w.s.clock.guess() / 1000
 	failed := w.readWriters(ctx, number)
+	w.mu.Lock()
+	inSteps := whole && w.whole.inSteps
+	w.mu.Unlock()
 	for some := range slices.Chunk(names, topicsAtOnce) {
-		if _, _, err := w.s.nextDue(ctx, w.beginRead(some, !whole)); err != nil {
-			failed = err
+		err := errStatementTimeout
+		if !inSteps {
+			_, _, err = w.s.nextDue(ctx, w.beginRead(some, !whole), true)
 		}
+		switch timedOut := errors.Is(err, errStatementTimeout); {
+		case timedOut && whole:
+			inSteps = true
+			err = w.search(ctx, some)
+		case timedOut:
+			w.skipTo(some)
+			err = nil
+		}
+		if err != nil {
+			failed = err
+			continue
+		}
+		w.readAt(some, at)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -536,6 +713,7 @@ func (w *waits) readNextDue(number int, names []string, whole bool) {
 	if whole {
 		w.whole.underWay, w.whole.ended, w.whole.took = false, now, time.Since(begun).Milliseconds()
 		w.whole.soon = w.whole.soon || failed != nil
+		w.whole.inSteps = inSteps && w.whole.took > cheapWhole
 	}
 	if number > w.errOf {
 		w.errOf, w.err = number, failed
@@ -544,6 +722,17 @@ func (w *waits) readNextDue(number int, names []string, whole bool) {
 		}
 	}
 	w.wakePoller()
+}
+
+// readAt records that a poll which began at a time, in ms, has read topics.
+func (w *waits) readAt(names []string, at int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range names {
+		if t := w.topics[name]; t != nil {
+			t.polled = max(t.polled, at)
+		}
+	}
 }
 
 // readWriters reads which transactions have written or locked messages and are still open. If one has ended late, the same poll reads the
@@ -571,8 +760,47 @@ func (w *waits) readWriters(ctx context.Context, poll int) error {
 	}
 	w.whole.soon = true
 	for _, t := range w.topics {
-		t.notices++
-		t.scanStart = min(t.scanStart, since)
+		if t.notices++; since > noScanStart && since < t.scanStart {
+			t.early = addSpan(t.early, span{since, t.scanStart})
+		}
 	}
 	return nil
+}
+
+// search is a whole scan in bounded steps: it reads topics backwards, from a moment ago to their beginning. What it finds in a step becomes
+// an early span, so that claims are as bounded. Meanwhile claims take what is due now.
+func (w *waits) search(ctx context.Context, names []string) error {
+	w.mu.Lock()
+	w.raise(names, noScanStart+1)
+	w.mu.Unlock()
+	until := behind(w.s.clock.guess()) // not before the scan starts that were just set
+	for {
+		w.mu.Lock()
+		step := w.step
+		w.mu.Unlock()
+		from := until - step + 1
+		if step == stepMost {
+			from = noScanStart
+		}
+		begun := time.Now()
+		starts := slices.Repeat([]int64{from}, len(names))
+		_, next, err := w.s.readNext(ctx, names, starts, &until, true)
+		switch {
+		case errors.Is(err, errStatementTimeout) && step > 1:
+			w.stepTook(time.Since(begun))
+			continue
+		case err != nil:
+			return err
+		}
+		for name, n := range next {
+			if n.at != nil {
+				w.found(name, span{*n.at, until})
+			}
+		}
+		if from == noScanStart {
+			return nil
+		}
+		until = from - 1
+		w.stepTook(time.Since(begun))
+	}
 }

@@ -3,12 +3,15 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -129,3 +132,74 @@ func wantFoundBeside(t *testing.T, b *breaker, found <-chan claimResult) {
 	}
 	t.Logf("found after %v", got.ds[0].ReadyFor())
 }
+
+// A claim of many topics reads the times of those alone for which something may have come since a poll has read them. What comes is found, in
+// this process and from another one.
+func TestClaimOfManyTopicsReadsFew(t *testing.T) {
+	t.Parallel()
+	const all = 300
+	traced := &nextDueTopics{}
+	schema := fresh()
+	s := openStore(t, tracedPool(t, traced, nil), &Options{Schema: schema, Migrate: true, OwnPool: true})
+	other := openStore(t, newPool(t, shared), &Options{Schema: schema, OwnPool: true})
+	topics := make([]string, all)
+	for i := range topics {
+		topics[i] = fmt.Sprint("t", i)
+	}
+	claim := func(wait time.Duration) []punctual.Delivery {
+		t.Helper()
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: topics, Max: 10, Wait: wait})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ds
+	}
+	for _, topic := range topics { // so that each topic has a scan start
+		m := laterMessage("later")
+		m.Topic = topic
+		if _, err := s.Push(t.Context(), []punctual.NewMessage{m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim(time.Millisecond)
+	const rounds = 50
+	few := 0
+	for n := range rounds {
+		from := []*Store{s, other}[n%2]
+		if _, err := from.Push(t.Context(), []punctual.NewMessage{{Topic: topics[n], ID: fmt.Sprint(n)}}); err != nil {
+			t.Fatal(err)
+		}
+		traced.take()
+		for ds := claim(callTime / 2); ; ds = claim(callTime / 2) {
+			if len(ds) == 0 {
+				t.Fatalf("P11: nothing found in round %d", n)
+			}
+			if ds[0].ID == fmt.Sprint(n) {
+				break
+			}
+		}
+		if traced.take() < all { // neither a claim nor a poll has read all
+			few++
+		}
+	}
+	if few < rounds/2 {
+		t.Errorf("in %d of %d rounds a claim or a poll has read all %d topics; want few", rounds-few, rounds, all)
+	}
+}
+
+// nextDueTopics counts the topics that next_due.sql has been asked for.
+type nextDueTopics struct {
+	nextDueTracer
+	asked atomic.Int64
+}
+
+func (c *nextDueTopics) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, q := range data.Batch.QueuedQueries {
+		if strings.Contains(q.SQL, "n.scan_start") {
+			c.asked.Add(int64(len(q.Arguments[3].([]string))))
+		}
+	}
+	return ctx
+}
+
+func (c *nextDueTopics) take() int64 { return c.asked.Swap(0) }

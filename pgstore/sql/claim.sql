@@ -4,7 +4,8 @@
 -- finds those behind them. The bodies of the messages that it takes have up to $7 bytes in all, unless the first one that is not
 -- empty has more. It returns a row for each message that it has leased, or one row without a message. If it saw fewer than it asked
 -- for, it also returns when the next message needs attention, if that is within $8 ms. It also returns how acks of the topic begin
--- (ackPath). It reads nothing before time $9, the scan start, where the index has the entries of finished messages.
+-- (ackPath), which is NULL where there is no such topic or its delivery is paused. It reads nothing before time $9, the scan start, where
+-- the index has the entries of finished messages, and leases nothing after time $12, unless that is NULL.
 -- Locks: the up to $5 rows that it reads for a lease. It skips what others have locked, and so waits for nobody.
 -- Tokens are of epoch $10. A server whose timeline is not that of the epoch, $11, makes the token NULL, which the table refuses. The
 -- table store has both, but is not read here, because its row gets a new version each second, and all versions stay as long as
@@ -21,7 +22,7 @@ due AS MATERIALIZED (
            m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
                OR coalesce(m.expires <= (SELECT now FROM t), false) AS undeliverable
     FROM punctual.message AS m
-    WHERE m.topic = (SELECT number FROM t) AND m.visible_at >= $9::bigint AND m.visible_at <= (SELECT now FROM t)
+    WHERE m.topic = (SELECT number FROM t) AND m.visible_at >= $9::bigint AND m.visible_at <= least((SELECT now FROM t), $12::bigint)
     ORDER BY m.topic, m.visible_at, m.id
     LIMIT $5::bigint
     FOR UPDATE OF m SKIP LOCKED

@@ -1,5 +1,5 @@
 -- Names, for end.sql, the undeliverable messages of topic $4 that come before the first deliverable one, among the 200 earliest from
--- time $5 on. Undeliverable are the same messages as in claim.sql. It runs behind a claim.sql that has met undeliverable messages
+-- time $5 on up to $6. Undeliverable are the same messages as in claim.sql. It runs behind a claim.sql that has met undeliverable messages
 -- alone, so that claims of one message behind many such ones end these by the hundred and not one by one. It locks nothing.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
@@ -16,7 +16,7 @@ SELECT clock.micros, ARRAY(
                    m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
                        OR coalesce(m.expires <= (SELECT now FROM t), false) AS undeliverable
             FROM punctual.message AS m
-            WHERE m.topic = (SELECT number FROM t) AND m.visible_at >= $5::bigint AND m.visible_at <= (SELECT now FROM t)
+            WHERE m.topic = (SELECT number FROM t) AND m.visible_at >= $5::bigint AND m.visible_at <= least((SELECT now FROM t), $6::bigint)
             ORDER BY m.topic, m.visible_at, m.id
             LIMIT 200
         ) AS e
