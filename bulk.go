@@ -47,7 +47,8 @@ type Selection struct {
 	// Topic is required.
 	Topic string
 	// State is the state of the messages. StateNone stands for the scheduled and the ready ones, for the scheduled ones when
-	// a shift leads earlier, and for the dead ones of a requeue. A delete has to name the state.
+	// a shift leads earlier, and for the dead ones of a requeue. A delete has to name the state. For a shift the state counts
+	// that the messages have when the shift begins.
 	State State
 	// From and To bound the time by which ListQuery orders the state: the due time of scheduled and ready messages, the end
 	// of the lease of leased ones, the time of death of dead ones. From is the first time included, To the first one excluded.
@@ -111,7 +112,8 @@ type BulkItem struct {
 // BulkReport says what a bulk has done. The counts are those of one call, without the calls that it continues.
 type BulkReport struct {
 	// Looked is how many messages were read, and Matched how many of them the bulk is to change. Messages that were pushed after
-	// it began, and those that a reschedule finds at the new due time already, are in Looked alone.
+	// it began, those that a reschedule finds at the new due time already, and those that a shift or reschedule finds retried
+	// since it began, are in Looked alone.
 	Looked, Matched int64
 	// Done is how many were changed; in a dry run none is.
 	Done int64
@@ -164,15 +166,15 @@ func (q *Queue) Bulk(ctx context.Context, b Bulk) (BulkReport, error) {
 		Bulk: b, inspector: i, queue: q, started: time.Now(), begun: now.UnixMilli(),
 		descending: b.Do == BulkShift && b.By > 0,
 	}
-	complete, err := r.begin(ctx, states, now)
+	complete, err := r.begin(ctx, now)
 	if err != nil {
 		return r.report, fmt.Errorf("bulk %s: %w", b.Do, err)
 	}
 	if complete {
 		return r.report, nil
 	}
-	for _, state := range states[slices.Index(states, r.state):] {
-		if err := r.list(ctx, state); err != nil {
+	for _, state := range states {
+		if err := r.list(ctx, r.query(state)); err != nil {
 			return r.report, fmt.Errorf("bulk %s: %w", b.Do, err)
 		}
 	}
@@ -188,7 +190,7 @@ func (q *Queue) Bulk(ctx context.Context, b Bulk) (BulkReport, error) {
 // states returns the states whose messages the bulk changes, in order, or the ErrInvalid of a bulk that makes no sense.
 //
 // The scheduled messages come before the ready ones, so that a message which becomes ready meanwhile is met in one of the two
-// lists. A shift to earlier times leaves the ready messages out unless they are named: it would only make them look more late.
+// lists. A shift reads both, also when it names one of the two states, because query then bounds the due times.
 func (b *Bulk) states() ([]State, error) {
 	s := &b.Select
 	shiftBy := b.By.Truncate(time.Millisecond)
@@ -203,9 +205,6 @@ func (b *Bulk) states() ([]State, error) {
 		allowed = byDefault
 	case BulkReschedule, BulkShift:
 		byDefault, allowed = waiting, waiting
-		if b.By < 0 {
-			byDefault = waiting[:1]
-		}
 	default:
 		return nil, invalidf("unknown bulk change %d", b.Do)
 	}
@@ -234,6 +233,12 @@ func (b *Bulk) states() ([]State, error) {
 	case b.Rate < 0:
 		return nil, invalidf("bulk with %d changes a second: use 1 or more, or 0 for no bound", b.Rate)
 	}
+	switch {
+	case b.Do == BulkShift && b.By > 0:
+		return []State{StateScheduled, StateReady}, nil
+	case b.Do == BulkShift:
+		return []State{StateScheduled}, nil // before each page list reads the ready messages
+	}
 	return states, nil
 }
 
@@ -252,6 +257,7 @@ type bulkRun struct {
 	started    time.Time // by the clock of this process, for the rate
 	begun      int64     // the store's clock when the bulk began, in Unix ms; of a continued one, when the first call began
 	due        time.Time // the due time that a requeue or reschedule gives
+	last       time.Time // the due time of the latest message that was taken
 
 	pending []Amendment // selected and not yet sent
 	report  BulkReport
@@ -259,10 +265,9 @@ type bulkRun struct {
 
 // begin works out the due time of a requeue or reschedule, and finds the place from which a shift continues. It reports whether
 // the shift is complete already.
-func (r *bulkRun) begin(ctx context.Context, states []State, now time.Time) (complete bool, err error) {
-	r.state = states[0]
+func (r *bulkRun) begin(ctx context.Context, now time.Time) (complete bool, err error) {
 	if r.Do == BulkShift {
-		return r.resume(ctx, states, now)
+		return r.resume(ctx, now)
 	}
 	if r.due = r.When.due; r.due.IsZero() {
 		r.due = now.Add(r.When.delay)
@@ -276,16 +281,17 @@ func (r *bulkRun) begin(ctx context.Context, states []State, now time.Time) (com
 	return false, nil
 }
 
-// list goes through the messages of one state.
-func (r *bulkRun) list(ctx context.Context, state State) error {
-	if r.state != state {
-		r.state, r.windowed = state, false
-	}
-	lq := r.query()
+// list goes through a list, page by page.
+func (r *bulkRun) list(ctx context.Context, lq ListQuery) error {
 	for {
 		page, err := r.inspector.List(ctx, lq)
 		if err != nil {
 			return err
+		}
+		if r.Do == BulkShift && !r.descending && lq.State == StateScheduled {
+			if err := r.listOvertaken(ctx, page); err != nil {
+				return err
+			}
 		}
 		for k := range page.Messages {
 			if err := r.take(ctx, &page.Messages[k]); err != nil {
@@ -302,16 +308,47 @@ func (r *bulkRun) list(ctx context.Context, state State) error {
 	}
 }
 
-// query lists the messages of the state, from the window on that is under way. A requeue ends with the messages that were dead
-// when the bulk began, because a requeued message may die again meanwhile.
-func (r *bulkRun) query() ListQuery {
+// listOvertaken is for a shift to earlier times: it goes through the ready messages before a page of scheduled ones. They became
+// ready before the page was read. They come before the page, because messages that are moved later may get the same due times.
+func (r *bulkRun) listOvertaken(ctx context.Context, page Page) error {
+	lq := r.query(StateReady)
+	if r.last.After(lq.From) {
+		lq.From = r.last
+	}
+	switch {
+	case len(page.Messages) > 0:
+		lq.To = page.Messages[0].Due
+	case page.Next != "":
+		return nil
+	}
+	return r.list(ctx, lq)
+}
+
+// query lists the messages of the state, from the window on that is under way.
+//
+// What a message was when the bulk began counts, because time passes while the bulk runs, and between the calls of a shift. A
+// requeue ends with the messages that were dead, because a requeued message may die again. A shift of the scheduled messages
+// moves those due after the begin, and a shift of the ready ones those due before it. Without a state a shift to earlier times
+// leaves out what was ready: it would only look more late.
+//
+// A shift to later times reads the ready messages after the scheduled ones up to the window under way, because those that it has
+// moved, all of them behind that window, may be ready by then.
+func (r *bulkRun) query(state State) ListQuery {
 	lq := ListQuery{
-		Topic: r.Select.Topic, State: r.state, Reason: r.Select.Reason, From: r.Select.From, To: r.Select.To,
+		Topic: r.Select.Topic, State: state, Reason: r.Select.Reason, From: r.Select.From, To: r.Select.To,
 		Limit: bulkPage, Descending: r.descending, Bare: true,
 	}
-	end := time.UnixMilli(r.begun + 1)
-	if r.Do == BulkRequeue && (lq.To.IsZero() || lq.To.After(end)) {
-		lq.To = end
+	begun := time.UnixMilli(r.begun + 1)
+	shift, selected := r.Do == BulkShift, r.Select.State
+	switch {
+	case r.Do == BulkRequeue, shift && selected == StateReady:
+		if lq.To.IsZero() || lq.To.After(begun) {
+			lq.To = begun
+		}
+	case shift && (selected == StateScheduled || r.By < 0):
+		if lq.From.Before(begun) {
+			lq.From = begun
+		}
 	}
 	switch {
 	case !r.windowed:
@@ -333,7 +370,8 @@ func (r *bulkRun) take(ctx context.Context, m *Info) error {
 		r.window, r.windowed, r.kept = at, true, false
 	}
 	r.report.Looked++
-	if m.Created.UnixMilli() > r.begun || !r.Select.matches(m) {
+	r.last = m.Due
+	if m.Created.UnixMilli() > r.begun || !r.Select.matches(m) || r.retried(m) {
 		return nil
 	}
 	a := Amendment{Topic: m.Topic, ID: m.ID, IfDue: m.Due}
@@ -364,6 +402,13 @@ func (r *bulkRun) take(ctx context.Context, m *Info) error {
 		return r.flush(ctx) // no more than a second's changes in one call
 	}
 	return nil
+}
+
+// retried reports whether the bulk moves messages to a time and an attempt at this one has failed since the bulk began: then its
+// due time is that of the retry, also if the bulk had moved it before.
+func (r *bulkRun) retried(m *Info) bool {
+	n := len(m.Failures)
+	return (r.Do == BulkShift || r.Do == BulkReschedule) && n > 0 && m.Failures[n-1].At.UnixMilli() > r.begun
 }
 
 // listTime is the time by which a list orders its messages.

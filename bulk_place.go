@@ -27,7 +27,6 @@ const BulkMemory = 24 * time.Hour
 
 // bulkPlace is where a bulk is in its list.
 type bulkPlace struct {
-	state State
 	// window is the time, in Unix ms, of the first message in the window that is being changed. It counts if windowed is set;
 	// otherwise the list begins where the Selection says.
 	window   int64
@@ -41,8 +40,7 @@ type bulkPlace struct {
 
 // storedPlace is the body of the message that keeps a place, as JSON.
 type storedPlace struct {
-	Shift    string `json:"shift"` // the hash of the shift
-	State    string `json:"state"`
+	Shift    string `json:"shift"`  // the hash of the shift
 	Window   int64  `json:"window"` // Unix ms
 	Begun    int64  `json:"begun"`  // Unix ms
 	Complete bool   `json:"complete,omitempty"`
@@ -56,7 +54,7 @@ func (r *bulkRun) leaves(at int64) bool {
 
 // resume finds the place at which the same shift was stopped, and reports whether the shift is complete. A place whose due time
 // has passed is written over.
-func (r *bulkRun) resume(ctx context.Context, states []State, now time.Time) (complete bool, err error) {
+func (r *bulkRun) resume(ctx context.Context, now time.Time) (complete bool, err error) {
 	topic, id := r.placeName()
 	m, err := r.inspector.Get(ctx, topic, id)
 	if errors.Is(err, ErrNotFound) {
@@ -81,11 +79,7 @@ func (r *bulkRun) resume(ctx context.Context, states []State, now time.Time) (co
 	if s.Complete {
 		return true, nil
 	}
-	state, err := ParseState(s.State)
-	if err != nil || !slices.Contains(states, state) {
-		return false, fmt.Errorf("the place of the shift in %s, message %s, has the state %q; cancel that message to begin anew: %w", topic, id, s.State, ErrCorrupt)
-	}
-	r.state, r.window, r.windowed = state, s.Window, true
+	r.window, r.windowed = s.Window, true
 	return false, nil
 }
 
@@ -103,7 +97,7 @@ func (r *bulkRun) keep(ctx context.Context) error {
 
 func (r *bulkRun) storePlace(ctx context.Context, complete bool) error {
 	topic, id := r.placeName()
-	body, err := json.Marshal(storedPlace{Shift: r.sum(), State: r.state.String(), Window: r.window, Begun: r.begun, Complete: complete})
+	body, err := json.Marshal(storedPlace{Shift: r.sum(), Window: r.window, Begun: r.begun, Complete: complete})
 	if err != nil {
 		return fmt.Errorf("keep the place: %w", err)
 	}

@@ -151,6 +151,7 @@ func groups() []group {
 		{"attempts", attemptCases()},
 		{"amend", amendCases()},
 		{"ifdue", ifDueCases()},
+		{"bulk", bulkCases()},
 		{"expiry", expiryCases()},
 		{"topics", topicCases()},
 		{"companions", companionCases()},
