@@ -3,9 +3,11 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +31,8 @@ are, so a run that ended early can simply be made again. At the end the counts o
 compared.
 
 A message keeps its ID, body, headers, due time, expiry, its --remember and --timeout, and the
-number of attempts that it has left. A topic keeps its settings except for the pauses. Not copied
+number of attempts that it has left. A topic keeps its settings except for the pauses. An event of
+T@events gets another ID, because its own is a number of FROM; the copying tells of no events. Not copied
 are the history of failed attempts, the time of the push, the first due time, and what is kept about
 finished messages: the IDs of the duplicate window and the finished records. While a topic has dead
 messages, the copy refuses until --dead says what to do with them.`
@@ -166,6 +169,9 @@ type copier struct {
 // copiedTopic is a topic and what became of it.
 type copiedTopic struct {
 	stats punctual.TopicStats // of FROM, before the copying
+	// emit is Settings.Emit of FROM where TO can have it. The topic gets it when all topics are copied: TO must not tell again of
+	// what FROM has told of, such as the push of each message.
+	emit *punctual.Events
 	copyJSON
 }
 
@@ -304,10 +310,19 @@ func (c *copier) copyAll(ctx context.Context) error {
 		}
 		t.From, t.FromDead, t.To, t.ToDead = from.Live(), from.Dead, to.Live(), to.Dead
 	}
+	for _, t := range c.topics {
+		if t.emit == nil || *t.emit == 0 {
+			continue
+		}
+		if _, err := c.to.Configure(ctx, t.Topic, punctual.SettingsPatch{Emit: t.emit}); err != nil {
+			return fmt.Errorf("topic %s: events: %w", t.Topic, err)
+		}
+	}
 	return nil
 }
 
-// settings gives the topic in TO the settings of that in FROM, except for the pauses and for what TO cannot have.
+// settings gives the topic in TO the settings of that in FROM, except for the pauses and for what TO cannot have. The topic tells
+// of no events until all topics are copied.
 func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 	s := t.stats.Settings
 	var p punctual.SettingsPatch
@@ -327,6 +342,9 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 		if s.Emit != 0 {
 			t.Notes = append(t.Notes, "TO tells of no events")
 		}
+	}
+	if t.emit = p.Emit; p.Emit != nil {
+		p.Emit = new(punctual.Events)
 	}
 	now, err := c.to.Settings(ctx, t.Topic)
 	if err != nil {
@@ -417,6 +435,7 @@ func copyOf(m *punctual.Info, topicMax int) punctual.NewMessage {
 	n := punctual.NewMessage{
 		Topic: m.Topic, ID: m.ID, Body: m.Body, Headers: m.Headers, Due: m.Due, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired,
 	}
+	n.ID = copiedID(m)
 	storekit.AttributesOf(&m.Message).SetNew(&n)
 	if m.Attempt > 0 {
 		most := m.MaxAttempts
@@ -431,6 +450,23 @@ func copyOf(m *punctual.Info, topicMax int) punctual.NewMessage {
 	return n
 }
 
+// eventID is what the ID of an event looks like (storekit.EventID).
+var eventID = regexp.MustCompile(`^[^~]+~[0-9a-f]{16}$`)
+
+// copiedID returns the ID that the copy of m has in TO: that of m, except for an event. The ID of an event is a number that is
+// unique in one store alone, so in TO another event may have it, or get it later and replace the copy. The new ID has a hash of the
+// body, so that copies of two stores do not meet, and begins with the number, which keeps events of one millisecond in their order.
+func copiedID(m *punctual.Info) string {
+	if !strings.HasSuffix(m.Topic, punctual.EventSuffix) || !eventID.MatchString(m.ID) {
+		return m.ID
+	}
+	if _, err := punctual.ParseEvent(m.Body); err != nil {
+		return m.ID
+	}
+	sum := sha256.Sum256(m.Body)
+	return fmt.Sprintf("copied-%s-%x", m.ID, sum[:8])
+}
+
 // carryDead makes messages dead in TO as a worker would: they are pushed, claimed and discarded. Nobody else may work on the
 // topic in TO.
 func (c *copier) carryDead(ctx context.Context, t *copiedTopic) error {
@@ -440,7 +476,7 @@ func (c *copier) carryDead(ctx context.Context, t *copiedTopic) error {
 		for i := range ms {
 			news[i] = copyOf(&ms[i], t.stats.Settings.MaxAttempts)
 			news[i].Due, news[i].ExpireAfter, news[i].MaxAttempts = ms[i].Due, 0, ms[i].MaxAttempts
-			texts[ms[i].ID] = deathText(&ms[i])
+			texts[news[i].ID] = deathText(&ms[i])
 		}
 		rs, err := c.target.Push(ctx, news)
 		if err != nil {
@@ -464,7 +500,7 @@ func (c *copier) carryDead(ctx context.Context, t *copiedTopic) error {
 			}
 		}
 		for i := range ms {
-			if _, new := texts[ms[i].ID]; new && len(ms[i].Failures) > 1 {
+			if _, new := texts[news[i].ID]; new && len(ms[i].Failures) > 1 {
 				t.Histories++
 			}
 		}

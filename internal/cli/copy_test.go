@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -156,6 +158,122 @@ func TestCopyOfCompanions(t *testing.T) {
 	onDisk(t, "", "copy", from, to, "--yes", "--pause").ok().contains("orders@notes")
 	onDisk(t, "", "get", "a", "--topic", "orders@notes", "--store", to).ok().contains("call back")
 	onDisk(t, "", "copy", from, to, "--yes").ok() // again, without --pause
+}
+
+// A copy carries each event that nobody has read to TO once, though TO has events of its own with the same numbers, tells of nothing
+// that FROM has told of, and made again it changes nothing. Afterwards TO tells of events, and none takes the place of a copied one.
+func TestCopyOfEvents(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	counted := func(store string, f func(s *diskstore.Store)) (events map[string]int, ids map[string]bool) {
+		t.Helper()
+		s, err := diskstore.Open(store, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		f(s)
+		events, ids = make(map[string]int), make(map[string]bool)
+		for m, err := range punctual.NewQueue(s, nil).List(t.Context(), punctual.ListQuery{Topic: "jobs@events", State: punctual.StateReady}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := punctual.ParseEvent(m.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			events[e.Event.String()+" "+e.ID]++
+			ids[m.ID] = true
+		}
+		return events, ids
+	}
+	push := func(prefix string) func(s *diskstore.Store) {
+		return func(s *diskstore.Store) {
+			emit := punctual.EventPushed | punctual.EventCancelled
+			if _, err := s.Configure(t.Context(), "jobs", punctual.SettingsPatch{Emit: &emit}); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 50 {
+				m := punctual.NewMessage{Topic: "jobs", ID: fmt.Sprint(prefix, i), Delay: time.Hour}
+				if rs, err := s.Push(t.Context(), []punctual.NewMessage{m}); err != nil || rs[0].Err != nil {
+					t.Fatal(rs, err)
+				}
+				if i%2 == 0 {
+					continue
+				}
+				if as, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "jobs", ID: m.ID}}); err != nil || as[0].Err != nil {
+					t.Fatal(as, err)
+				}
+			}
+		}
+	}
+	want, fromIDs := counted(from, push("a"))
+	theirs, toIDs := counted(to, push("b"))
+	same := 0
+	for id := range toIDs {
+		if fromIDs[id] {
+			same++
+		}
+	}
+	if len(want) != 75 || len(theirs) != 75 || same == 0 {
+		t.Fatalf("%d and %d events, %d IDs in both: the case needs 75 and events with the same ID", len(want), len(theirs), same)
+	}
+	maps.Copy(want, theirs)
+	for i := range 2 {
+		onDisk(t, "", "copy", from, to, "--yes", "--pause").ok()
+		if got, _ := counted(to, func(*diskstore.Store) {}); !maps.Equal(got, want) {
+			t.Fatalf("copy %d: TO has %d events, want each of %d once: %v", i+1, len(got), len(want), got)
+		}
+	}
+	for i := range 60 {
+		want[fmt.Sprint("pushed c", i)] = 1
+	}
+	got, _ := counted(to, func(s *diskstore.Store) {
+		for i := range 60 {
+			m := punctual.NewMessage{Topic: "jobs", ID: fmt.Sprint("c", i), Delay: time.Hour}
+			if rs, err := s.Push(t.Context(), []punctual.NewMessage{m}); err != nil || rs[0].Err != nil {
+				t.Fatal(rs, err)
+			}
+		}
+	})
+	if !maps.Equal(got, want) {
+		t.Errorf("after 60 pushes TO has %d events, want %d: %v", len(got), len(want), got)
+	}
+}
+
+// A message that has used up its attempts and was not claimed since, so that it is not dead yet, has one attempt in TO.
+func TestCopyOfUsedUpAttempts(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	s, err := diskstore.Open(from, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "jobs", ID: "a", MaxAttempts: 1}, {Topic: "jobs", ID: "b", MaxAttempts: 3}}); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"jobs"}, Max: 2, Lease: 10 * time.Millisecond})
+	if err != nil || len(ds) != 2 {
+		t.Fatal(ds, err)
+	}
+	for {
+		m, err := s.Get(t.Context(), "jobs", "a")
+		if err != nil || m.Attempt != 1 {
+			t.Fatalf("%+v, %v; want a message with its only attempt used up", m, err)
+		}
+		if m.State == punctual.StateReady {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	onDisk(t, "", "copy", from, to, "--yes", "--pause").ok()
+	onDisk(t, "", "get", "a", "--topic", "jobs", "--json", "--store", to).ok().contains(`"max_attempts":1`)
+	onDisk(t, "", "get", "b", "--topic", "jobs", "--json", "--store", to).ok().contains(`"max_attempts":2`)
 }
 
 // A copy is refused while somebody holds a lease, and when stores, flags or topics are wrong.
