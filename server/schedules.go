@@ -65,9 +65,9 @@ func scheduleRoutes() []*route {
 				paramTopic,
 				param{name: "next", in: inQuery, text: "How many times ahead of each. Default 1.", schema: count(0, 1000)},
 				param{name: "last", in: inQuery, text: "How many of the latest times of each. Default 1.", schema: count(0, 20)},
-				param{name: "limit", in: inQuery, text: "How many schedules at most. Default 1000.", schema: count(1, mostSchedules)},
+				param{name: "limit", in: inQuery, text: "How many schedules at most. Default 1000. With so many times ahead of each that the list takes too much memory it is 413 too_large: ask for fewer.", schema: count(1, mostSchedules)},
 			),
-			answer: wire.Schedules{}, statuses: ok,
+			answer: wire.Schedules{}, statuses: ok, errors: []string{"too_large"},
 			id: "listSchedules", summary: "List the schedules of a topic in the order in which they come", handle: (*call).listSchedules,
 		},
 		pause, resume, run, skip, backfill,
@@ -250,6 +250,12 @@ func (c *call) listSchedules() error {
 			if err != nil {
 				return out, err
 			}
+			if err := ctx.Err(); err != nil {
+				return out, err // the times are worked out without a call of the store, which would see that the client is gone
+			}
+			if err := c.holdSchedule(&s); err != nil {
+				return out, err
+			}
 			if out.Schedules = append(out.Schedules, wire.ScheduleOf(&s)); len(out.Schedules) == limit {
 				break
 			}
@@ -260,6 +266,23 @@ func (c *call) listSchedules() error {
 		return err
 	}
 	return c.json(http.StatusOK, answer)
+}
+
+// scheduleTime is about how many bytes a time of a schedule takes until the answer is sent: as an Occurrence, in the answer, and in
+// its text.
+const scheduleTime = 500
+
+// holdSchedule counts the memory of one schedule of a list before the next one is worked out. It returns an ErrTooLarge if the list
+// takes more than one request may.
+func (c *call) holdSchedule(s *punctual.ScheduleInfo) error {
+	n := 2000 + 3*int64(len(s.Body)) + scheduleTime*int64(len(s.Next)+len(s.Last))
+	for name, value := range s.Headers {
+		n += 200 + 3*int64(len(name)+len(value))
+	}
+	if most := c.server.limits.mostHeld(); c.held+n > most {
+		return fmt.Errorf("the schedules with their times take more than %d bytes: ask for fewer with limit and next: %w", most, punctual.ErrTooLarge)
+	}
+	return c.hold(n)
 }
 
 // scheduleMembers returns what members returns, for the types of schedules.

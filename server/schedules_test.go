@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -76,5 +77,29 @@ func TestBadSchedules(t *testing.T) {
 	r.ask("GET /v1/topics/reports/schedules?limit=0", "").problem(t, http.StatusBadRequest, "invalid")
 	if topics, err := r.store.Topics(t.Context()); err != nil || len(topics) != 0 {
 		t.Errorf("%v, %v", topics, err)
+	}
+}
+
+// A list of schedules whose times take more than a request may hold is refused with what to do; with fewer times it is answered.
+func TestListOfSchedulesIsBounded(t *testing.T) {
+	r := newRig(t, &Options{Limits: Limits{MaxRequest: 1 << 20, MaxBody: 1 << 20, MaxBatch: 1}})
+	q := punctual.NewQueue(r.store, nil)
+	for i := range 20 {
+		if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: fmt.Sprint("s", i), Spec: "* * * * *"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const path = "GET /v1/topics/reports/schedules"
+	a := r.ask(path+"?next=1000", "")
+	a.problem(t, http.StatusRequestEntityTooLarge, "too_large")
+	a.want(t, http.StatusRequestEntityTooLarge, "ask for fewer with limit and next")
+	if got := decode[wire.Schedules](t, r.ask(path+"?next=1000&limit=5", "").want(t, http.StatusOK)); len(got.Schedules) != 5 || len(got.Schedules[4].Next) != 1000 {
+		t.Errorf("%d schedules; want 5 with 1000 times each", len(got.Schedules))
+	}
+	if got := decode[wire.Schedules](t, r.ask(path+"?next=100", "").want(t, http.StatusOK)); len(got.Schedules) != 20 {
+		t.Errorf("%d schedules; want 20", len(got.Schedules))
+	}
+	if n := r.memory.total; n != 0 {
+		t.Errorf("%d bytes count still after the answers", n)
 	}
 }
