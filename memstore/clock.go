@@ -38,6 +38,7 @@ func (s *Store) step() {
 	for _, t := range s.topics {
 		for _, m := range t.messages {
 			step.Carry(&m.Message)
+			m.delivered, _ = step.CarryEnd(m.delivered, 0)
 		}
 		byTime.Sort(t.live)
 		byTime.Sort(t.dead)

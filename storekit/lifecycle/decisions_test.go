@@ -307,6 +307,7 @@ func (b *book) steps() {
 		{"a retry after an hour, set while ahead", lifecycle.Message{Due: ahead + hour, FirstDue: now - hour, Since: ahead, Attempts: 1}},
 		{"a named due time", lifecycle.Message{Due: now + 2*hour, FirstDue: now + 2*hour}},
 		{"expires an hour after a delay, set while ahead", lifecycle.Message{Due: ahead, FirstDue: ahead, Since: ahead, ExpireAfter: hour}},
+		{"expires an hour after a due time from before, released while ahead", lifecycle.Message{Due: now - minute, FirstDue: now - minute, Since: ahead, ExpireAfter: hour}},
 		{"a lease of 2 h from before", lifecycle.Message{Due: now - hour, FirstDue: now - hour, Since: now - hour, Token: 7, LeaseUntil: now + hour, Attempts: 1}},
 		{"a lease of 2 m, granted while ahead", lifecycle.Message{Due: now - hour, FirstDue: now - hour, Since: ahead, Token: 7, LeaseUntil: ahead + 2*minute, Attempts: 1}},
 		{"a lease that ran out while ahead", lifecycle.Message{Due: ahead, FirstDue: ahead, Since: ahead, Token: 7, LeaseUntil: ahead + minute, Attempts: 1}},

@@ -25,10 +25,13 @@ func (s Step) Carry(m *Message) bool {
 	if !s.Moves(m.Since) {
 		return false
 	}
-	due := m.Due - back
-	if m.Token != 0 {
+	due := m.Due
+	switch {
+	case m.Token != 0:
 		m.LeaseUntil -= back
-		due = min(m.Due, s.To) // it has come, whoever named it, because the message was delivered
+		due = min(due, s.To) // it has come, whoever named it, because the message was delivered
+	case due > s.To: // otherwise a release has left a due time from before, from which the expiry counts
+		due -= back
 	}
 	if m.FirstDue == m.Due {
 		m.FirstDue = due
