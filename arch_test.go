@@ -53,7 +53,7 @@ var architecture = map[string]rule{
 	"redisstore":                  {ours: []string{".", "storekit", "internal/tlsfile", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/health", "redisstore/internal/keys", "redisstore/internal/notify", "redisstore/internal/record", "redisstore/internal/route", "redisstore/internal/script", "redisstore/internal/topics", "redisstore/internal/wait"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"redisstore/internal/clock":   {ours: []string{"storekit"}},
 	"redisstore/internal/errkind": {ours: []string{"."}, outside: []string{"github.com/redis/go-redis/v9"}},
-	"redisstore/internal/health":  {ours: []string{".", "storekit", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/route", "redisstore/internal/script"}, outside: []string{"github.com/redis/go-redis/v9"}},
+	"redisstore/internal/health":  {ours: []string{".", "storekit", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/route", "redisstore/internal/script"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"redisstore/internal/keys":    {ours: []string{".", "storekit"}},
 	"redisstore/internal/notify":  {ours: []string{"redisstore/internal/wait"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"redisstore/internal/record":  {ours: []string{".", "storekit"}},

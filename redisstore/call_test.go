@@ -54,7 +54,7 @@ func TestLateCopy(t *testing.T) {
 		args := []any{h.Pack(again == 1), "somebody", 1, 0, script.Bytes, "0"}
 		once := &script.Script{Name: "claim", Text: script.Claim.Text, SHA: script.Claim.SHA}
 		var names []any
-		for _, key := range append(p.Keys(), p.Records(route.RecordsAt(deadline))) {
+		for _, key := range append(p.Keys(), p.Records(0), p.Records(1)) {
 			names = append(names, key)
 		}
 		return s.route.Send(t.Context(), once, names, args)

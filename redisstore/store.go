@@ -68,7 +68,7 @@ type Options struct {
 
 // Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner,
 // punctual.FinishedKeeper, punctual.AbilityReporter, punctual.TopicNamer, storekit.Repeater, storekit.Reacher and
-// punctual.DurabilityReporter, and is safe for concurrent use. Make one with Open, and close it with Close.
+// punctual.DurabilityReporter and punctual.ClockKeeper, and is safe for concurrent use. Make one with Open, and close it with Close.
 type Store struct {
 	client  redis.UniversalClient
 	names   keys.Names
@@ -97,6 +97,7 @@ var (
 	_ punctual.DurabilityReporter = (*Store)(nil)
 	_ punctual.AbilityReporter    = (*Store)(nil)
 	_ punctual.TopicNamer         = (*Store)(nil)
+	_ punctual.ClockKeeper        = (*Store)(nil)
 	_ storekit.Repeater           = (*Store)(nil)
 	_ storekit.Reacher            = (*Store)(nil)
 )
@@ -154,7 +155,7 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 		General: s.opt.general, Closing: s.closing, Closed: s.calls.ErrClosed(), Unconfirmed: func() { s.health.Soon() }, Answered: s.sawVersion, NoEvents: s.makeEvents,
 	})
 	s.health = health.New(client, health.Options{
-		Names: n, Route: s.route, Logger: s.opt.Logger, Durability: s.opt.Durability, Replicas: s.opt.Replicas, MustExist: s.opt.MustExist,
+		Names: n, Route: s.route, Clock: s.clock, Logger: s.opt.Logger, Durability: s.opt.Durability, Replicas: s.opt.Replicas, MustExist: s.opt.MustExist,
 		CheckEvery: s.opt.checkEvery, Fail: s.calls.Fail,
 	})
 	s.topics = topics.New(topics.Options{
@@ -205,12 +206,22 @@ func fitTimeout(name string, d time.Duration) error {
 	return nil
 }
 
-// Now returns the time by the store's clock (P8): that of the server, made never to run backwards.
+// Now returns the time by the store's clock (P8): that of the server, made not to run backwards but for a step (punctual.ClockKeeper).
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return call(ctx, s, "now", "", nil, func() (time.Time, error) {
 		err := s.health.CheckData(ctx, false)
 		return storekit.FromMillis(s.clock.LowerBound()), err
 	})
+}
+
+// Clock implements punctual.ClockKeeper.
+func (s *Store) Clock(ctx context.Context) (punctual.ClockState, error) {
+	return call(ctx, s, "clock", "", nil, func() (punctual.ClockState, error) { return s.health.Clock(ctx, false) })
+}
+
+// StepClock implements punctual.ClockKeeper. Each partition makes the step when it is next asked.
+func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
+	return call(ctx, s, "step clock", "", nil, func() (punctual.ClockState, error) { return s.health.Clock(ctx, true) })
 }
 
 // Durability returns the class that the server gave at the last check that could tell.
@@ -261,7 +272,13 @@ func (s *Store) writeClock() {
 
 // call is storekit.Call for a method of this store.
 func call[T any](ctx context.Context, s *Store, method, subject string, check error, work func() (T, error)) (T, error) {
-	return storekit.Call(ctx, &s.calls, method, subject, check, work)
+	return storekit.Call(ctx, &s.calls, method, subject, check, func() (T, error) {
+		if err := s.health.StepFakeClock(ctx); err != nil {
+			var none T
+			return none, err
+		}
+		return work()
+	})
 }
 
 // sawVersion is told the version of the settings that a script has found. Version 0, of a topic that

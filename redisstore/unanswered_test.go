@@ -10,7 +10,6 @@ import (
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
-	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -306,7 +305,7 @@ func TestRefuse(t *testing.T) {
 	}
 	refuse := func(number, deadline int64) int {
 		t.Helper()
-		items, err := s.route.Send(t.Context(), script.Refuse, names, []any{header(0, 0), "", "me:0", number, deadline})
+		items, err := s.route.Send(t.Context(), script.Refuse, names, []any{header(0, 0), "", "me:0", number, deadline, 0})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,8 +314,7 @@ func TestRefuse(t *testing.T) {
 	reschedule := func(number, deadline int64) string {
 		t.Helper()
 		amend := amendHead(&punctual.Amendment{Change: punctual.ChangeReschedule, Delay: time.Hour})
-		of := []any{p.Records(route.RecordsAt(deadline))}
-		_, err := s.route.Send(t.Context(), script.Amend, append(names[:len(p.Keys()):len(p.Keys())], of...), []any{header(number, deadline), "me:0", "x", amend})
+		_, err := s.route.Send(t.Context(), script.Amend, names, []any{header(number, deadline), "me:0", "x", amend})
 		switch {
 		case err == nil:
 			return "done"

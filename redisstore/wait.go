@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -104,7 +105,7 @@ func (w *waits) Release(ctx context.Context, ds []punctual.Delivery) { w.s.lease
 // dueRead is what NextDue reads of a partition.
 type dueRead struct {
 	t, l *redis.ZSliceCmd // the first two messages that wait, and the first one under a lease
-	g    *redis.SliceCmd  // version, lease, clock
+	g    *redis.SliceCmd  // version, lease, clock, stepped, moving
 	// known is what was known of the topic before the partition was read.
 	known *topics.Layout
 }
@@ -129,7 +130,7 @@ func (w *waits) NextDue(_ string, ps []wait.Part) []wait.NextDue {
 		names := w.s.names.Partition(part.Topic, part.Number).Keys()
 		reads[i] = dueRead{
 			pipe.ZRangeWithScores(ctx, names[0], 0, 1), pipe.ZRangeWithScores(ctx, names[1], 0, 0),
-			pipe.HMGet(ctx, names[keys.Settings], "version", "lease", "clock"), w.s.topics.Known(part.Topic),
+			pipe.HMGet(ctx, names[keys.Settings], "version", "lease", "clock", "stepped", "moving"), w.s.topics.Known(part.Topic),
 		}
 	}
 	server := pipe.Time(ctx)
@@ -164,6 +165,17 @@ func (w *waits) nextDue(part wait.Part, h dueRead, micros int64) wait.NextDue {
 		version = -version
 	}
 	w.renewSoon(part, version, h.known)
+	era, underWay := eraIn(h.g.Val()[3])
+	switch {
+	case past == 0: // there is nothing yet
+	case underWay, era < w.s.clock.Era(): // a claim asks at once, and has the partition step
+		return wait.NextDue{At: w.s.clock.Now()}
+	default:
+		w.s.clock.Learn(era, past)
+	}
+	if h.g.Val()[4] != nil {
+		w.s.route.Move(w.s.names.Partition(part.Topic, part.Number))
+	}
 	if next == clock.Never {
 		return wait.NextDue{At: wait.Never, Then: wait.Never}
 	}
@@ -174,6 +186,15 @@ func (w *waits) nextDue(part wait.Part, h dueRead, micros int64) wait.NextDue {
 	micros = max(micros, 1000*past, 1000*w.s.clock.LowerBound())
 	ahead := w.s.clock.Now() - micros
 	return wait.NextDue{At: ahead + 1000*next, Then: ahead + 1000*then}
+}
+
+// eraIn returns how many steps of the clock a partition has made, by the field stepped of its hash g, and whether it is making one.
+func eraIn(stepped any) (era int64, underWay bool) {
+	text, ok := stepped.(string)
+	if !ok || len(text) < 8 {
+		return 0, false
+	}
+	return int64(math.Float64frombits(binary.LittleEndian.Uint64([]byte(text)))), len(text) > 16
 }
 
 // next returns when the first message needs attention, and a time that is not after that of the second.

@@ -33,7 +33,7 @@ type twoProcesses struct {
 // Claim first has the process that claims hear the time that the other one knows, because the suite
 // supposes one process, which never sees the clock run backwards.
 func (p twoProcesses) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	p.claims.clock.Hear("", time.Now(), p.clock.LowerBound(), 0)
+	p.claims.clock.Learn(p.clock.Era(), p.clock.LowerBound())
 	return p.claims.Claim(ctx, c)
 }
 

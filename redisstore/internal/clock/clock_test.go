@@ -15,13 +15,13 @@ import (
 func TestItNeverRunsBackwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		c.Hear("", time.Now(), 5000, 0)
+		c.Hear("", time.Now(), 0, 5000, 0)
 		time.Sleep(time.Second)
-		c.Hear("", time.Now().Add(-2*time.Second), 4000, 0) // an answer that took long
+		c.Hear("", time.Now().Add(-2*time.Second), 0, 4000, 0) // an answer that took long
 		if c.LowerBound() != 5000 || c.Guess() != 6_000_000 {
 			t.Errorf("P8: told 5000 ms, and a second later that it was 4000: %d, about %d", c.LowerBound(), c.Guess())
 		}
-		c.Hear("", time.Now(), 6500, 7)
+		c.Hear("", time.Now(), 0, 6500, 7)
 		if c.LowerBound() != 6500 || c.Guess() != 6_500_007 {
 			t.Errorf("told a later time: %d, about %d", c.LowerBound(), c.Guess())
 		}
@@ -36,7 +36,7 @@ func TestItStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
 		for range 100 {
-			c.Hear("", time.Now(), 5000, 0)
+			c.Hear("", time.Now(), 0, 5000, 0)
 			if got := c.Guess(); got > 5_000_000+rounding {
 				t.Fatalf("about %d µs at a clock that stands at 5 s", got)
 			}
@@ -45,7 +45,7 @@ func TestItStandsStill(t *testing.T) {
 		if got := c.Guess(); got < 5_300_000 {
 			t.Errorf("P3: about %d µs, 300 ms after the answer: the clock may run again", got)
 		}
-		c.Hear("", time.Now().Add(-200*time.Millisecond), 5000, 0)
+		c.Hear("", time.Now().Add(-200*time.Millisecond), 0, 5000, 0)
 		if got := c.Guess(); got < 5_200_000 || got > 5_200_000+rounding {
 			t.Errorf("P3: about %d µs after an answer that was under way for 200 ms", got)
 		}
@@ -57,16 +57,16 @@ func TestItStandsStill(t *testing.T) {
 func TestServersWithDifferentClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		c.Hear("ahead", time.Now(), 5000, 0)
+		c.Hear("ahead", time.Now(), 0, 5000, 0)
 		for range 9 {
 			time.Sleep(time.Second)
-			c.Hear("behind", time.Now(), 5000, 0) // that server was given 5000 as the lower bound
+			c.Hear("behind", time.Now(), 0, 5000, 0) // that server was given 5000 as the lower bound
 		}
 		if got := c.Guess(); got != 14_000_000 {
 			t.Errorf("P3: about %d µs; want 14 s", got)
 		}
 		time.Sleep(2 * time.Second)
-		c.Hear("behind", time.Now(), 5000, 0)
+		c.Hear("behind", time.Now(), 0, 5000, 0)
 		if got := c.Guess(); got > 5_001_000 {
 			t.Errorf("about %d µs by a server that was not heard for 11 s", got)
 		}
@@ -82,7 +82,7 @@ func TestServersWithDifferentClocks(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		c.Hear("", time.Now(), 100_000, 0)
+		c.Hear("", time.Now(), 0, 100_000, 0)
 		ctx, end := context.WithTimeout(t.Context(), 3*time.Second)
 		defer end()
 		named := storekit.WithRequest(t.Context(), storekit.Request{Key: "k", NotAfter: time.UnixMilli(101_000)})
@@ -97,9 +97,42 @@ func TestDeadline(t *testing.T) {
 		if c.Passed(named) {
 			t.Error("the time of the request has passed, a second before")
 		}
-		c.Hear("", time.Now(), 101_000, 0)
+		c.Hear("", time.Now(), 0, 101_000, 0)
 		if !c.Passed(named) {
 			t.Error("the time of the request has not passed")
+		}
+	})
+}
+
+// P8: the clock is to step when it has been more than 2 s ahead of the servers at all readings for 5 s. A reading in between by which it is
+// not begins anew. While the latest of the nodes of a cluster agrees with it, it never steps, however far the others are behind.
+func TestStepDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(nil)
+		c.Learn(0, 100_000)
+		for i, servers := range []int64{97_000, 97_000, 97_000, 97_000, 98_000, 97_000, 97_000, 97_000, 97_000, 97_000} {
+			if c.StepDue(servers) {
+				t.Fatalf("it is to step at reading %d", i)
+			}
+			time.Sleep(time.Second)
+		}
+		if !c.StepDue(97_000) {
+			t.Error("it is not to step, 5 s after it was first found to be ahead")
+		}
+		c.Learn(1, 97_000)
+		if c.LowerBound() != 97_000 || c.Guess() != 97_000_000 || c.Era() != 1 {
+			t.Errorf("after a step: %d, about %d", c.LowerBound(), c.Guess())
+		}
+		c.Hear("", time.Now(), 0, 100_001, 0) // an answer from before the step
+		if c.LowerBound() != 97_000 || c.Guess() != 97_000_000 {
+			t.Errorf("P8: an answer from before the step counts after it: %d, about %d", c.LowerBound(), c.Guess())
+		}
+		for range 10 {
+			c.Learn(1, c.Guess()/1000+4000)
+			if c.StepDue(c.LowerBound()) {
+				t.Fatal("it is to step although the latest node agrees with it")
+			}
+			time.Sleep(time.Second)
 		}
 	})
 }
@@ -108,13 +141,13 @@ func TestDeadline(t *testing.T) {
 func TestCorrect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		c.Hear("", time.Now(), 5000, 0)
+		c.Hear("", time.Now(), 0, 5000, 0)
 		time.Sleep(time.Hour)
-		c.Correct(6000)
+		c.Correct(6000, 0)
 		if got := c.Guess(); got != 6_000_000 {
 			t.Errorf("about %d after a refusal at 6000 ms", got)
 		}
-		c.Correct(5500)
+		c.Correct(5500, 0)
 		if c.LowerBound() != 6000 {
 			t.Errorf("P8: an earlier refusal took it back to %d", c.LowerBound())
 		}
@@ -126,7 +159,7 @@ func TestCorrect(t *testing.T) {
 func TestAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		c.Hear("", time.Now(), 5000, 0)
+		c.Hear("", time.Now(), 0, 5000, 0)
 		if c.At(Never) != math.MaxInt64 || c.At(-Never) != -math.MaxInt64 {
 			t.Errorf("never is at %d and %d", c.At(Never), c.At(-Never))
 		}
@@ -147,10 +180,10 @@ func TestAt(t *testing.T) {
 func TestFake(t *testing.T) {
 	fake := storekit.NewManualClock(time.Unix(5, 999_999_500))
 	c := New(fake)
-	if _, seconds, micros := c.Args(); seconds != 5 || micros != 999_999 {
+	if _, _, seconds, micros := c.Args(); seconds != 5 || micros != 999_999 {
 		t.Errorf("scripts are told %d s and %d µs", seconds, micros)
 	}
-	if _, seconds, _ := New(nil).Args(); seconds >= 0 {
+	if _, _, seconds, _ := New(nil).Args(); seconds >= 0 {
 		t.Errorf("scripts are told %d s; want that of the server", seconds)
 	}
 }

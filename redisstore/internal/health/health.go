@@ -1,6 +1,7 @@
 // Package health checks the servers of a store when the store opens, and regularly from then on: version, eviction,
 // durability, clocks, the user's rights, and whether the data set is still the one that was opened. It has pushes refused while
-// the servers do not give what was asked for. It has one background loop.
+// the servers do not give what was asked for, and makes the store's clock step back when the servers' clocks were set back. It has one
+// background loop.
 package health
 
 import (
@@ -15,9 +16,11 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -25,6 +28,7 @@ import (
 type Options struct {
 	Names  keys.Names
 	Route  *route.Router
+	Clock  *clock.Clock
 	Logger *slog.Logger
 	// Durability is the class that the server must give; empty takes the server as it is.
 	Durability punctual.Durability
@@ -58,8 +62,8 @@ func New(client redis.UniversalClient, o Options) *Health {
 	return &Health{client: client, o: o, soon: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-// Start starts the background loop, which checks the server every Options.CheckEvery, at least each second while pushes are refused,
-// and when Soon was called.
+// Start starts the background loop, which watches the clock each second, and checks the server every Options.CheckEvery, at least each
+// second while pushes are refused, and when Soon was called.
 func (h *Health) Start() { h.work.Go(h.watch) }
 
 // Close ends the background loop and waits for it.
@@ -120,18 +124,18 @@ func (h *Health) openData(ctx context.Context) error {
 	if h.o.MustExist {
 		newEpoch = ""
 	}
-	format, epoch, err := h.readStore(ctx, newEpoch, false)
+	d, err := h.readStore(ctx, newEpoch, false, "")
 	if err != nil {
 		return route.AsRefusal(err)
 	}
-	if epoch == "" {
+	if d.epoch == "" {
 		return fmt.Errorf("there is no %s: %w", h.o.Names.Store(), punctual.ErrNotFound)
 	}
-	if format != formatVersion {
+	if d.format != formatVersion {
 		return fmt.Errorf("%s has format %q, this program knows %q: %s: %w",
-			h.o.Names.Store(), format, formatVersion, otherFormat(format), punctual.ErrUnsupported)
+			h.o.Names.Store(), d.format, formatVersion, otherFormat(d.format), punctual.ErrUnsupported)
 	}
-	h.epoch = epoch
+	h.epoch = d.epoch
 	return nil
 }
 
@@ -161,48 +165,86 @@ func (h *Health) setDurability(d punctual.Durability) {
 	h.durability = d
 }
 
+// dataSet is what the hash of the whole store says.
+type dataSet struct {
+	format, epoch string              // empty if there is no such hash
+	clock         punctual.ClockState // but Ahead
+	stepped       bool                // the call that has read this has made the last step of the clock
+}
+
 // readStore reads the hash of the whole store, and its answer tells the clock the time. If there is no such hash, readStore makes
-// one with the given epoch, unless that is empty. writeClock has the time written into the hash.
-func (h *Health) readStore(ctx context.Context, newEpoch string, writeClock bool) (format, epoch string, err error) {
-	a, err := h.o.Route.RunStore(ctx, script.Store, h.o.Names.Store(), newEpoch, formatVersion, script.Flag(writeClock))
+// one with the given epoch, unless that is empty. writeClock has the time written into the hash. stepTo is empty, or the time in ms
+// to which the clock is to step back if it is ahead.
+func (h *Health) readStore(ctx context.Context, newEpoch string, writeClock bool, stepTo string) (dataSet, error) {
+	a, err := h.o.Route.RunStore(ctx, script.Store, h.o.Names.Store(), newEpoch, formatVersion, script.Flag(writeClock), stepTo)
 	if err != nil {
-		return "", "", err
+		return dataSet{}, err
 	}
-	format, epoch = a.Text(), a.Text()
+	d := dataSet{format: a.Text(), epoch: a.Text()}
+	d.clock = punctual.ClockState{Now: storekit.FromMillis(a.Now), Steps: a.Era}
+	if from, to, ok := script.StepOf(a.Text()); ok {
+		d.clock.Last = punctual.ClockStep{From: storekit.FromMillis(from), To: storekit.FromMillis(to)}
+	}
+	d.stepped = a.Int() == 1
 	if a.Bad {
-		return "", "", script.BadReply(script.Store)
+		return dataSet{}, script.BadReply(script.Store)
 	}
-	return format, epoch, nil
+	return d, nil
 }
 
 // CheckData verifies that the data set is still the one that was opened. If it is not, CheckData stops the store, because what was
 // reported as stored is not there any more. writeClock has the time written down for the next process.
 func (h *Health) CheckData(ctx context.Context, writeClock bool) error {
-	_, epoch, err := h.readStore(ctx, "", writeClock)
+	d, err := h.readStore(ctx, "", writeClock, "")
 	switch {
 	case err != nil:
 		return err
-	case epoch == "":
+	case d.epoch == "":
 		return h.o.Fail(fmt.Errorf("the data set was wiped: %s has vanished, as after FLUSHALL or when the server came back empty; look for what did it and open the store anew: %w", h.o.Names.Store(), punctual.ErrStoreFailed))
-	case epoch != h.epoch:
+	case d.epoch != h.epoch:
 		return h.o.Fail(fmt.Errorf("the data set was wiped and begun anew: %s is another one; open the store anew: %w", h.o.Names.Store(), punctual.ErrStoreFailed))
 	}
 	return nil
 }
 
-// watch is the background loop: it checks the server regularly, and whenever Soon was called, until Close.
+// watch is the background loop: it watches the clock and checks the server regularly, and checks whenever Soon was called, until Close.
 func (h *Health) watch() {
-	for {
-		timer := time.NewTimer(h.untilCheck())
+	for checked := time.Now(); ; {
+		left := h.untilCheck() - time.Since(checked)
+		timer := time.NewTimer(min(left, watchClockEvery))
 		select {
 		case <-timer.C:
 		case <-h.soon:
+			left = 0
 		case <-h.quit:
 			timer.Stop()
 			return
 		}
 		timer.Stop()
-		h.Check()
+		if left <= watchClockEvery {
+			h.Check()
+			checked = time.Now()
+		}
+		h.watchClock()
+	}
+}
+
+// watchClock is WatchClock for the background loop. While a server does not answer, Check says so. Close ends the pauses between the tries
+// of the client.
+func (h *Health) watchClock() {
+	ctx, end := context.WithTimeout(context.Background(), checkTimeout)
+	defer end()
+	watched := make(chan struct{})
+	defer close(watched)
+	h.work.Go(func() {
+		select {
+		case <-h.quit:
+			end()
+		case <-watched:
+		}
+	})
+	if err := h.WatchClock(ctx); err != nil {
+		h.o.Logger.Debug("redis store: the clocks of the servers", "error", err)
 	}
 }
 

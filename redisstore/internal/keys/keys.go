@@ -92,17 +92,13 @@ func (k *Args) Of(p Partition) []any {
 	return slices.Concat(a.own, a.finished)
 }
 
-// WithRecords returns the keys of p for a script that has its record in the hash of that number, 0 or 1. If the call has a key
-// (storekit.Request), the other hash of records follows. Behind the records stand the keys beside, which are none of p, and then
-// the keys of events and of finished records once a script has asked for these.
-func (k *Args) WithRecords(p Partition, number int64, key bool, beside ...any) []any {
+// WithRecords returns the keys of p for a script with records. Behind the two hashes of records stand the keys beside, which are none
+// of p, and then the keys of events and of finished records once a script has asked for these.
+func (k *Args) WithRecords(p Partition, beside ...any) []any {
 	a := k.get(p)
 	names := append(make([]any, 0, Count+records+len(beside)+len(a.events)+len(a.finished)), a.own...)
-	names = append(names, a.records[number])
-	if key {
-		names = append(names, a.records[1-number])
-	}
-	return append(append(append(names, beside...), a.events...), a.finished...)
+	names = append(append(names, a.records...), beside...)
+	return append(append(names, a.events...), a.finished...)
 }
 
 // records is how many hashes of records a partition has.

@@ -59,19 +59,19 @@ func TestKeysOfAPartition(t *testing.T) {
 func TestFinishedKeys(t *testing.T) {
 	var a Args
 	p := Names{Prefix: "p:"}.Partition("topic", 0)
-	without := [][]any{a.Of(p), a.WithRecords(p, 1, false), a.WithRecords(p, 1, true)}
-	for i, n := range []int{Count, Count + 1, Count + 2} {
+	without := [][]any{a.Of(p), a.WithRecords(p), a.WithRecords(p, "beside")}
+	for i, n := range []int{Count, Count + 2, Count + 3} {
 		if len(without[i]) != n {
 			t.Errorf("the keys are %v; want %d", without[i], n)
 		}
 	}
 	told := a.AddFinished(without[1])
-	for i, names := range [][]any{a.Of(p), a.WithRecords(p, 1, false), a.WithRecords(p, 1, true)} {
+	for i, names := range [][]any{a.Of(p), a.WithRecords(p), a.WithRecords(p, "beside")} {
 		if want := append(slices.Clone(without[i]), "p:{topic#0}:h", "p:{topic#0}:u"); !slices.Equal(names, want) {
 			t.Errorf("the keys are %v; want %v", names, want)
 		}
 	}
-	if !slices.Equal(told, a.WithRecords(p, 1, false)) {
+	if !slices.Equal(told, a.WithRecords(p)) {
 		t.Errorf("the keys to send at once are %v", told)
 	}
 	for _, key := range append(p.Keys(), p.Records(0), p.Records(1)) {
@@ -87,12 +87,12 @@ func TestFinishedKeys(t *testing.T) {
 func TestEventKeys(t *testing.T) {
 	p := Names{Prefix: "p:"}.Partition("topic", 0)
 	events := anys(Names{Prefix: "p:"}.Partition("topic@events", 0).Keys())
-	records := (&Args{}).WithRecords(p, 0, false)
+	records := (&Args{}).WithRecords(p)
 	for name, before := range map[string]func(a *Args, names []any) []any{
 		"without finished records": func(_ *Args, names []any) []any { return names },
 		"with finished records":    func(a *Args, names []any) []any { return a.AddFinished(names) },
 		"finished records that another call learns of": func(a *Args, names []any) []any {
-			a.AddFinished(a.WithRecords(p, 1, false))
+			a.AddFinished(a.WithRecords(p))
 			return names
 		},
 		"a partition that is forgotten": func(a *Args, names []any) []any {
@@ -104,7 +104,7 @@ func TestEventKeys(t *testing.T) {
 		},
 	} {
 		var a Args
-		names := before(&a, a.WithRecords(p, 0, false))
+		names := before(&a, a.WithRecords(p))
 		want := append(slices.Concat(records, events), names[len(records):]...)
 		if got := a.AddEvents(names); !slices.Equal(got, want) {
 			t.Errorf("%s: the keys are %v; want %v", name, got, want)

@@ -55,6 +55,8 @@ const (
 	// flagRemember is added to the first byte of a message and makes version 2 of version 1 there, so that it needs no bit of its
 	// own.
 	flagRemember = 16
+	// flagLeaseTimes is added to the version of a state.
+	flagLeaseTimes = 16
 )
 
 // reasons by their number in a state.
@@ -207,12 +209,20 @@ func (m *Message) addState(id, state string) error {
 	d.double() // token
 	m.Due = d.double()
 	d.uint32() // maxAttempts again, for the scripts
+	leaseTimes := version > flagLeaseTimes
+	if leaseTimes {
+		version -= flagLeaseTimes
+	}
 	if version >= timedVersion {
 		d.double() // when it was created, again
 		d.double() // when its lease began
 	}
 	if version == rememberVersion {
 		d.double() // remember again, for the scripts
+	}
+	if leaseTimes {
+		d.double() // when the lease was given or last extended
+		d.double() // when it began
 	}
 	if m.FirstDue = m.Due; flags&flagFirst != 0 {
 		m.FirstDue = d.double()

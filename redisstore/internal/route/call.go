@@ -31,11 +31,11 @@ func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partiti
 		deadline := r.o.Clock.Deadline(ctx, CallTime)
 		h := r.header(c.number, deadline)
 		h.Key = k
-		names := func() []any { return r.keyArgs.WithRecords(p, RecordsAt(deadline), k != nil, beside...) }
+		names := func() []any { return r.keyArgs.WithRecords(p, beside...) }
 		a, err := r.timed(ctx, sc, names(), append([]any{h, c.caller}, args...))
 		switch {
 		case err != nil && !punctual.Definite(err) && !IsUnconfirmed(err):
-			r.unanswered.add(p, keys.Others(names()), unanswered{c.caller, c.number, deadline}, r.o.Clock.Guess()/1000)
+			r.unanswered.add(p, keys.Others(names()), unanswered{c.caller, c.number, deadline, h.Era}, r.o.Clock.Guess()/1000)
 			c.number++ // the number after that of the call is for lua/refuse.lua
 			return nil, err
 		case err == nil, !errors.Is(err, errkind.ErrLate), !punctual.Definite(err), try == Tries:
@@ -83,6 +83,3 @@ func (s *slots) end(c *call) {
 	defer s.mu.Unlock()
 	s.free = append(s.free, c)
 }
-
-// RecordsAt returns which of the two hashes of records, 0 or 1, has the record of a call with that deadline.
-func RecordsAt(deadline int64) int64 { return deadline / script.RecordWindow % 2 }

@@ -60,6 +60,7 @@ type Router struct {
 	work    sync.WaitGroup // the goroutines of FanOut
 
 	unanswered unansweredCalls
+	moving     movingPartitions
 }
 
 // New returns a Router over a client.
@@ -125,19 +126,22 @@ func (r *Router) RunBeside(ctx context.Context, sc *script.Script, p keys.Partit
 
 func (r *Router) header(number, deadline int64) script.Header {
 	h := script.Header{Number: number, Deadline: deadline, General: r.o.General != nil && r.o.General()}
-	h.LowerBound, h.Seconds, h.Micros = r.o.Clock.Args()
+	h.LowerBound, h.Era, h.Seconds, h.Micros = r.o.Clock.Args()
 	return h
 }
 
 // RunStore runs a script that belongs to the whole store.
 func (r *Router) RunStore(ctx context.Context, sc *script.Script, key string, args ...any) (*script.Answer, error) {
-	bound, seconds, micros := r.o.Clock.Args()
-	times := []any{bound, "", ""}
+	bound, era, seconds, micros := r.o.Clock.Args()
+	times := []any{bound, era, "", ""}
 	if seconds >= 0 {
-		times[1], times[2] = seconds, micros
+		times[2], times[3] = seconds, micros
 	}
 	return r.timed(ctx, sc, []any{key}, append(times, args...))
 }
+
+// microsEach is what an answer counts each step of the clock, beside the microseconds.
+const microsEach = 1000
 
 // timed runs a script that is given the lower bound of the clock and begins its answer with its own time, which the clock takes in.
 func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any) (*script.Answer, error) {
@@ -151,8 +155,8 @@ func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any)
 	if a.Bad {
 		return nil, script.BadReply(sc)
 	}
-	a.Now = ms
-	r.o.Clock.Hear(server, sent, ms, us)
+	a.Now, a.Era = ms, us/microsEach
+	r.o.Clock.Hear(server, sent, a.Era, ms, us%microsEach)
 	return a, nil
 }
 
@@ -188,6 +192,13 @@ func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) 
 		}
 		if isNoEvents(err) {
 			return nil, errkind.Doubt(unsure, err)
+		}
+		if redis.HasErrorPrefix(err, script.StepMark) {
+			if err := r.step(ctx, err); err != nil {
+				return nil, errkind.Doubt(unsure, err)
+			}
+			try-- // the script has done nothing, because the partition had not made a step of the clock
+			continue
 		}
 		f := errkind.Of(err)
 		r.Refresh(ctx, err)

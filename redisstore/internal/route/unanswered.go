@@ -22,6 +22,7 @@ import (
 type unanswered struct {
 	caller           string
 	number, deadline int64
+	era              int64 // by which the deadline is
 }
 
 // unansweredCalls has the unanswered calls of a store whose copies no server refuses yet. All methods are safe for concurrent use.
@@ -50,7 +51,7 @@ func (u *unansweredCalls) add(p keys.Partition, beside []string, c unanswered, n
 	}
 	// The record that refuses a call also refuses all earlier calls of the caller with a deadline in the same window.
 	same := func(old unanswered) bool {
-		return old.caller == c.caller && old.deadline/script.RecordWindow == c.deadline/script.RecordWindow
+		return old.caller == c.caller && old.era == c.era && old.deadline/script.RecordWindow == c.deadline/script.RecordWindow
 	}
 	calls := u.of[p.Tag]
 	if i := slices.IndexFunc(calls, same); i >= 0 {
@@ -128,9 +129,9 @@ func (r *Router) refuseIn(ctx context.Context, p keys.Partition) error {
 	for calls := range slices.Chunk(r.unanswered.to(p), refuseAtOnce) {
 		args := []any{r.header(0, 0), ""}
 		for _, c := range calls {
-			args = append(args, c.caller, c.number, c.deadline)
+			args = append(args, c.caller, c.number, c.deadline, c.era)
 		}
-		a, err := r.timed(ctx, script.Refuse, r.keyArgs.WithRecords(p, 0, true), args)
+		a, err := r.timed(ctx, script.Refuse, r.keyArgs.WithRecords(p), args)
 		if err != nil {
 			return notSentYet(ctx, err)
 		}

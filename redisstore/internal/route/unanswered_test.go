@@ -19,7 +19,7 @@ func TestUnansweredCallsAreBounded(t *testing.T) {
 		if i%2 == 0 {
 			p = names.Partition(fmt.Sprint("called once ", i), 0)
 		}
-		u.add(p, []string{p.Tag + "beside"}, unanswered{fmt.Sprint("me:", i%callers), i, now + CallTime}, now)
+		u.add(p, []string{p.Tag + "beside"}, unanswered{fmt.Sprint("me:", i%callers), i, now + CallTime, 0}, now)
 		now += 100 // so that more than 8 minutes pass in all
 	}
 	kept := 0
@@ -51,16 +51,16 @@ func TestUnansweredCallsOfACaller(t *testing.T) {
 	var names keys.Names
 	p := names.Partition("orders", 0)
 	window := int64(script.RecordWindow) * 1000
-	for _, c := range []unanswered{{"me:0", 1, window + 9}, {"me:1", 1, window}, {"me:0", 3, window + 5}, {"me:0", 4, window + script.RecordWindow}} {
+	for _, c := range []unanswered{{"me:0", 1, window + 9, 0}, {"me:1", 1, window, 0}, {"me:0", 3, window + 5, 0}, {"me:0", 4, window + script.RecordWindow, 0}} {
 		u.add(p, nil, c, window)
 	}
-	want := []unanswered{{"me:1", 1, window}, {"me:0", 3, window + 9}, {"me:0", 4, window + script.RecordWindow}}
+	want := []unanswered{{"me:1", 1, window, 0}, {"me:0", 3, window + 9, 0}, {"me:0", 4, window + script.RecordWindow, 0}}
 	if got := u.to(p); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("kept are %v; want %v", got, want)
 	}
 	// What was added while others were being refused stays.
 	u.refused(p, want[:1])
-	u.add(p, nil, unanswered{"me:1", 6, window}, window)
+	u.add(p, nil, unanswered{"me:1", 6, window, 0}, window)
 	u.refused(p, want)
 	if got := u.to(p); len(got) != 1 || got[0].number != 6 {
 		t.Errorf("kept are %v; want call 6", got)

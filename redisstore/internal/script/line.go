@@ -5,10 +5,12 @@ import "github.com/punctualmq/punctual/redisstore/internal/record"
 // Header is what lua/start.lua and lua/call.lua are given as ARGV[1].
 type Header struct {
 	LowerBound      int64 // of the store's clock, in ms: the latest time that an answer had
+	Era             int64 // how many steps of the store's clock the caller knows of
 	Seconds, Micros int64 // the time of a test; seconds below 0 have the script read the server's clock
 	Number          int64 // of the call
 	Deadline        int64 // of the call, in ms
 	General         bool  // for tests: the script takes its general path, never its fast path
+	Stepping        bool  // the script is Step
 	Key             *Key
 }
 
@@ -16,12 +18,13 @@ type Header struct {
 const (
 	flagAgain   = 1 // the call was sent before, or may have been
 	flagGeneral = 2 // no fast path
+	flagStep    = 4 // the script is Step
 )
 
 // Pack encodes the header as ARGV[1]. again says that the call was sent before.
 func (h Header) Pack(again bool) []byte {
-	b := make([]byte, 0, 5*8+1)
-	for _, n := range [...]int64{h.LowerBound, h.Seconds, h.Micros, h.Number, h.Deadline} {
+	b := make([]byte, 0, 6*8+1)
+	for _, n := range [...]int64{h.LowerBound, h.Era, h.Seconds, h.Micros, h.Number, h.Deadline} {
 		b = record.AppendDouble(b, float64(n))
 	}
 	var flags byte
@@ -30,6 +33,9 @@ func (h Header) Pack(again bool) []byte {
 	}
 	if h.General {
 		flags |= flagGeneral
+	}
+	if h.Stepping {
+		flags |= flagStep
 	}
 	b = append(b, flags)
 	if h.Key != nil {

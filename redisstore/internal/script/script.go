@@ -38,6 +38,11 @@ const FinishedKeysMark = "PUNCTUAL_FINISHED"
 // follow-up emits events (Settings.Emit). The script has done nothing, and is to be sent again with these keys.
 const EventKeysMark = "PUNCTUAL_EVENTS"
 
+// StepMark begins the error of a script that needs a partition which has not made a step of the clock that the caller knows of, or
+// which is about to. How many steps it has made, and the hash g of that partition follow. The script has done nothing, and is to be sent again when the partition
+// has made the step (lua/step.lua).
+const StepMark = "PUNCTUAL_STEP "
+
 // NoEventsMark begins the error of a script that has an event to add while the companion events does not exist. The version that
 // the companion's partition has follows, 0 or negative as in Answer. The script has done nothing, and is to be sent again when the
 // companion exists.
@@ -64,8 +69,8 @@ func (sc *Script) awaiting(when func(args []any) bool) *Script {
 
 func always([]any) bool { return true }
 
-// storeWrites reports whether a call of lua/store.lua with these arguments may write the epoch or the clock.
-func storeWrites(args []any) bool { return args[3] != "" || args[5] == "1" }
+// storeWrites reports whether a call of lua/store.lua with these arguments may write the epoch, the clock or a step.
+func storeWrites(args []any) bool { return args[4] != "" || args[6] == "1" || args[7] != "" }
 
 // Repeat says what happens when a script is sent a second time.
 type Repeat uint8
@@ -87,7 +92,7 @@ var (
 	Get          = reader("get", "get")
 	Finished     = reader("finished", "finished")
 	ListFinished = reader("list finished", "list_finished")
-	List         = reader("list", "select", "list")
+	List         = reader("list", "rank", "select", "list")
 	Stats        = reader("stats", "stats")
 	Forecast     = reader("forecast", "forecast")
 	Layout       = reader("layout", "layout")
@@ -95,12 +100,13 @@ var (
 	Configure    = change("configure", "configure")
 	Copy         = change("copy settings", "configure")
 	Spread       = change("spread", "spread")
-	Purge        = change("purge", "select", "purge")
+	Purge        = change("purge", "rank", "select", "purge")
 	Delete       = change("delete", "delete")
 	Store        = compose("store", Once, "store").awaiting(storeWrites)
+	Step         = compose("step", Harmless, "start", "settings", "finished_records", "prelude", "rank", "step")
 	Forget       = compose("forget", Once, "forget")
 	Refuse       = compose("refuse", Harmless, "start", "refuse")
-	Registry     = compose("registry", Harmless, "registry").awaiting(func(args []any) bool { return args[3] != "list" })
+	Registry     = compose("registry", Harmless, "registry").awaiting(func(args []any) bool { return args[4] != "list" })
 	Confirm      = compose("confirm", Harmless, "confirm")
 	Rights       = compose("rights", Reading, "rights")
 )

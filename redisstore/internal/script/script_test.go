@@ -8,7 +8,7 @@ import (
 )
 
 var all = []*Script{
-	Push, Claim, Settle, Amend, Get, Finished, ListFinished, List, Stats, Forecast, Layout, Check, Configure, Copy, Spread, Purge, Delete, Store, Forget, Refuse, Registry, Confirm, Rights,
+	Push, Claim, Settle, Amend, Get, Finished, ListFinished, List, Stats, Forecast, Layout, Check, Configure, Copy, Spread, Purge, Delete, Store, Step, Forget, Refuse, Registry, Confirm, Rights,
 }
 
 // Every file of lua/ is part of a script. The Recorded scripts, and no others, have the part of lua/call.lua that recognizes a copy.
@@ -30,7 +30,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s is part of no script", path)
 		}
 	}
-	const knowsCopies = "local window = floor(deadline / WINDOW)"
+	const knowsCopies = "local window = floor((deadline + shift) / WINDOW)"
 	for _, sc := range all {
 		if has := strings.Contains(sc.Text, knowsCopies); has != (sc.Repeat == Recorded) {
 			t.Errorf("%s knows copies again: %v; its class says %v", sc.Name, has, sc.Repeat == Recorded)
@@ -65,11 +65,12 @@ func TestAwaitsReplicas(t *testing.T) {
 		Settle:  "the message is delivered once more",
 		Forget:  "a record of a claim, which is no promise",
 		Refuse:  "copies of calls are refused by the deadline, too",
+		Step:    "the partition makes the step again",
 		Confirm: "it is what the waiting for replicas is done with",
 	}
 	conditions := map[*Script]map[string][]any{ // what its Lua must have, with arguments that make it write nothing
-		Registry: {"if ARGV[4] == 'list' then return": {0, "", "", "list", "", 0, 0}},
-		Store:    {"if not got[2] and ARGV[4] ~= '' then": {0, "", "", "", "1", ""}, "if ARGV[6] == '1' and got[2] then": {0, "", "", "", "1", ""}},
+		Registry: {"if ARGV[5] == 'list' then return": {0, 0, "", "", "list", "", 0, 0}},
+		Store:    {"if begins then": {0, 0, "", "", "", "1", "0", ""}, "elseif got[2] and (ARGV[7] == '1' or stepped == 1) then": {0, 0, "", "", "", "1", "0", ""}},
 	}
 	write := regexp.MustCompile(`call\('(ZADD|ZREM|ZREMRANGEBYRANK|HSET|HDEL|UNLINK|PERSIST|PEXPIRE)'`)
 	for _, sc := range all {
@@ -82,7 +83,7 @@ func TestAwaitsReplicas(t *testing.T) {
 			own = strings.ReplaceAll(own, string(text), "")
 		}
 		writes := write.MatchString(own)
-		args := []any{0, "", "", "x", "1", "1"}
+		args := []any{0, 0, "", "", "x", "1", "1", ""}
 		if got, want := sc.AwaitsReplicas(args), writes && mayGetLost[sc] == ""; got != want {
 			t.Errorf("%s awaits replicas: %t; its Lua writes: %t, and may that get lost? %q", sc.Name, got, writes, mayGetLost[sc])
 		}
@@ -92,7 +93,7 @@ func TestAwaitsReplicas(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range [][]any{{0, "", "", "epoch", "1", ""}, {0, "", "", "", "1", "1"}} {
+	for _, args := range [][]any{{0, 0, "", "", "epoch", "1", "", ""}, {0, 0, "", "", "", "1", "1", ""}, {0, 0, "", "", "", "1", "", "1"}} {
 		if !Store.AwaitsReplicas(args) {
 			t.Errorf("store does not await replicas when called with %q, which writes", args)
 		}
@@ -107,7 +108,7 @@ func TestLine(t *testing.T) {
 		t.Errorf("the line is %v", first)
 	}
 	a, b := first[FirstKey+1].([]byte), copied[FirstKey+1].([]byte)
-	if len(a) != 41 || a[40] != 0 || b[40] != flagAgain || string(a[:40]) != string(b[:40]) {
+	if len(a) != 49 || a[48] != 0 || b[48] != flagAgain || string(a[:48]) != string(b[:48]) {
 		t.Errorf("the headers are %v and %v; want them to differ in the flag of a copy", a, b)
 	}
 }

@@ -58,29 +58,29 @@ local function cancel(id, from, at)
   return WAS_CANCELLED, 0
 end
 
--- move gives a message a new first due time.
-local function move(id, st, from, due)
+-- move gives a message a new first due time, which a delay leads to since a time, or which somebody named if that is 0.
+local function move(id, st, from, due, since)
   begin_change()
-  st.due, st.first, st.moved = due, due, true
+  st.due, st.first, st.since, st.moved = due, due, since, true
   wait(id, st, from)
 end
 
 -- reschedule does not bring back a message that was cancelled under a lease which has run out since: the message is cancelled
 -- instead.
-local function reschedule(id, from, due)
+local function reschedule(id, from, due, since)
   local st = known[id]
   if st and st.cancel then
     end_it(id, from)
     return NOT_FOUND, 0
   end
-  move(id, st, from, due)
+  move(id, st, from, due, since)
   return RESCHEDULED, due
 end
 
-local function requeue(id, due)
+local function requeue(id, due, since)
   local st = known[id]
   st.attempt = 0
-  move(id, st, D, due)
+  move(id, st, D, due, since)
   return REQUEUED, due
 end
 
@@ -98,6 +98,7 @@ end
 local function too_far(change, due) return due > MAX_DUE and (change == RESCHEDULE or change == REQUEUE) end
 
 local function amend(id, change, due, absolute, if_due)
+  local since = absolute == 0 and now or 0
   if absolute == 0 then due = up + due end
   if too_far(change, due) then return 0, 0 end
   local from, at = place(id)
@@ -113,9 +114,9 @@ local function amend(id, change, due, absolute, if_due)
     known[id] = false
     return DELETED, 0
   end
-  if change == REQUEUE then return requeue(id, due) end
+  if change == REQUEUE then return requeue(id, due, since) end
   if change == CANCEL_IT then return cancel(id, from, at) end
-  return reschedule(id, from, due)
+  return reschedule(id, from, due, since)
 end
 
 local HEAD_BYTES = 10

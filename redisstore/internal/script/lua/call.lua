@@ -3,41 +3,48 @@
 -- copies get. A copy that arrives after the deadline of the call changes no message and no setting, so that the record of a caller
 -- need not be kept for longer than that.
 --
--- KEYS  9 r  hash: what calls were answered, in windows: 'window' -> its number; caller -> number of the call
---       (double) and its answer (msgpack), in the window of its deadline. Two hashes take turns.
---       10   the other one of the two, if somebody beyond the caller may send the call again, under a key. Then the flags
---       in ARGV[1] are followed by the field of its record, 16 bytes, and what stands for the content of the call, 8 bytes
+-- KEYS  9, 10 r  hashes: what calls were answered, in windows: 'window' -> its number; caller -> number of the call
+--       (double) and its answer (msgpack), in the window of its deadline. The two take turns: the windows with even numbers are in
+--       the first. If somebody beyond the caller may send the call again, under a key, the flags in ARGV[1] are followed by the
+--       field of its record, 16 bytes, and what stands for the content of the call, 8 bytes
 -- A caller has one call under way at a time, and the number of each is greater than that of the one before.
 local again = flags % 2 == 1
 local field, content
-if #ARGV[1] > 41 then field, content = string.sub(ARGV[1], 42, 57), string.sub(ARGV[1], 58) end
+if #ARGV[1] > 49 then field, content = string.sub(ARGV[1], 50, 65), string.sub(ARGV[1], 66) end
 
 -- WINDOW is the length of a window, in ms. No deadline is further ahead than that, so there are never more than two windows. The
 -- one before them is past for good, because a script that writes a record also writes the clock. The record of a key is kept for
--- at least WINDOW after it was written, so it is in the window after the present one.
+-- at least WINDOW after it was written, so it is in the window after the present one. Windows count the time with the shift, so
+-- that they go on across a step of the clock.
 local WINDOW = 60000
-local window = floor(deadline / WINDOW)
+local window = floor((deadline + shift) / WINDOW)
+-- hashes are those of the records: own has the window of the deadline, unless that is to begin, which new says; other is the other one, and
+-- other_window its window, or -1.
+local hashes = {own = KEYS[9 + window % 2], other = KEYS[10 - window % 2]}
 
--- kept is the answer that the call got before, or nil. If that was found under the key of the call, kept_in is the hash that has
--- it. new_window says that KEYS[9] does not have the window of the deadline yet. other_window is the window of KEYS[10], or -1.
-local kept, kept_in, new_window, other_window
+-- kept is the answer that the call got before, or nil. If that was found under the key of the call, hashes.kept_in has it.
+local kept
 do
-  local got, raw
+  -- A copy from before a step of the clock, whose deadline is by the time before, is not carried out any more. It is only answered.
+  local outdated = steps.caller < steps.latest
+  local raw
+  local got = field and call('HMGET', hashes.own, 'window', caller, field) or call('HMGET', hashes.own, 'window', caller)
   if field then
-    got = call('HMGET', KEYS[9], 'window', caller, field)
-    local other, present = call('HMGET', KEYS[10], 'window', field), floor(now / WINDOW)
-    other_window = tonumber(other[1] or -1)
+    local other, present = call('HMGET', hashes.other, 'window', field), floor((now + shift) / WINDOW)
+    hashes.other_window = tonumber(other[1] or -1)
     if got[3] and tonumber(got[1] or -1) >= present then
-      raw, kept_in = got[3], KEYS[9]
-    elseif other[2] and other_window >= present then
-      raw, kept_in = other[2], KEYS[10]
+      raw, hashes.kept_in = got[3], hashes.own
+    elseif other[2] and hashes.other_window >= present then
+      raw, hashes.kept_in = other[2], hashes.other
     end
     if raw and string.sub(raw, 1, 8) ~= content then return redis.error_reply('PUNCTUAL_OTHER the key belongs to another call') end
-  else
-    got = call('HMGET', KEYS[9], 'window', caller)
   end
-  new_window = not got[1] or tonumber(got[1]) ~= window
-  local before = not new_window and got[2]
+  hashes.new = not got[1] or tonumber(got[1]) ~= window
+  local before = not hashes.new and got[2]
+  if outdated then
+    deadline = -NEVER
+    if not before or unpack_from('<d', before) ~= number then before = call('HGET', hashes.other, caller) or got[2] end
+  end
   local latest = before and unpack_from('<d', before) or 0
   if raw then
     kept = cmsgpack.unpack(string.sub(raw, 9))
@@ -45,13 +52,15 @@ do
   elseif latest == number then
     kept = cmsgpack.unpack(string.sub(before, 9))
     if #kept >= 2 then kept[1], kept[2] = now, micros end
+  elseif outdated then
+    return redis.error_reply('PUNCTUAL_LATE ' .. int(steps.server_now) .. ' ' .. int(steps.latest))
   elseif latest > number or now > deadline or deadline > now + WINDOW then
     -- The time is stored so that the deadline stays past, even if the server's clock is set back.
     if now > deadline then
       make_room()
       write_clock()
     end
-    return redis.error_reply('PUNCTUAL_LATE ' .. now_text)
+    return redis.error_reply('PUNCTUAL_LATE ' .. now_text .. ' ' .. int(era))
   end
 end
 
@@ -73,7 +82,7 @@ end
 local function keep(answer, changed)
   if not (changed or again) then return end
   if not changed then make_room() end
-  write_record(KEYS[9], window, new_window, caller, pack('<d', number) .. cmsgpack.pack(answer))
+  write_record(hashes.own, window, hashes.new, caller, pack('<d', number) .. cmsgpack.pack(answer))
 end
 
 -- conclude writes the record of a call that is carried out. With a key the record is for the key, even if the call has
@@ -82,11 +91,11 @@ local conclude = keep
 if field then
   conclude = function(answer, changed)
     if not changed then make_room() end
-    local of, record = floor(now / WINDOW) + 1, content .. cmsgpack.pack(answer)
+    local of, record = floor((now + shift) / WINDOW) + 1, content .. cmsgpack.pack(answer)
     if of == window then
-      write_record(KEYS[9], of, new_window, field, record)
+      write_record(hashes.own, of, hashes.new, field, record)
     else
-      write_record(KEYS[10], of, other_window ~= of, field, record)
+      write_record(hashes.other, of, hashes.other_window ~= of, field, record)
     end
   end
 end

@@ -22,7 +22,7 @@ local function give_back(held)
       st.attempt, st.token = st.attempt - 1, 0
       finish(id, L, st, CANCELLED)
     else
-      st.attempt = st.attempt - 1
+      st.attempt, st.since = st.attempt - 1, now
       wait(id, st, L)
     end
   end
@@ -33,10 +33,15 @@ end
 
 -- ids_again returns the IDs that the call leased before, and perhaps others. Messages under compact leases are found by the score
 -- of these, and those that were cancelled since by the end of the leases, because a cancel gives a message a state and that score.
-local function ids_again()
+-- A step of the clock, which set it back by stepped, does so with all leases, and moves some by that.
+local function ids_again(stepped)
   if kept.ids then return cmsgpack.unpack(kept.ids) end
   local ids = call('ZRANGEBYSCORE', L, kept.score, kept.score)
-  for _, id in ipairs(call('ZRANGEBYSCORE', L, kept.till, kept.till, 'LIMIT', 0, most)) do ids[#ids + 1] = id end
+  local function add(till)
+    for _, id in ipairs(call('ZRANGEBYSCORE', L, int(till), int(till), 'LIMIT', 0, stepped > 0 and 1000 or most)) do ids[#ids + 1] = id end
+  end
+  add(kept.till)
+  if stepped > 0 then add(kept.till + stepped) end
   return ids
 end
 
@@ -44,7 +49,7 @@ end
 local function answered_to(record)
   record.given = record.given + 1
   make_room()
-  redis.pcall('HSET', kept_in, field, content .. cmsgpack.pack(record))
+  redis.pcall('HSET', hashes.kept_in, field, content .. cmsgpack.pack(record))
 end
 
 -- answer_again answers a copy of a claim with all messages that the claim leased and that still have its lease, but for compact
@@ -52,7 +57,11 @@ end
 -- caller may have got the messages and work on them. Otherwise no caller has them, unless one has extended their leases, so they are
 -- given back.
 local function answer_again()
-  local ids = ids_again()
+  local stepped = kept.token ~= 0 and shift - kept.shift or 0
+  if stepped > 0 then -- what the record says is from before a step of the clock, which gave all leases states
+    kept.at, kept.till = kept.at - stepped, kept.till - stepped
+  end
+  local ids = ids_again(stepped)
   local known, messages, still = states(ids), {}, {}
   for i, raw in ipairs(#ids > 0 and call('HMGET', M, unpack(ids)) or {}) do
     local id = ids[i]
@@ -125,7 +134,7 @@ end
 -- may be given twice (P4). Tokens get ahead of the time for long only where a partition is claimed from more than 8000 times a
 -- second, all the time. The counter is no longer raised by the time from the year 2109 on, when numbers become too large to be
 -- exact.
-if now < LAST_TOKEN_TIME then raise_token(8 * now * TOKEN_STEP) end
+if now + shift < LAST_TOKEN_TIME then raise_token(8 * (now + shift) * TOKEN_STEP) end
 local token = cfg.token + TOKEN_STEP
 local till_text = int(now + length)
 local leased, leased_ids, bodies = 0, {}, {} -- what is delivered
@@ -160,7 +169,7 @@ local function decide(place, id, raw, st)
     ended[#ended + 1], ended_as[#ended_as + 1] = id, {st = st, reason = ends}
     return
   end
-  st.attempt, st.token, st.began = st.attempt + 1, token, now
+  st.attempt, st.token, st.began, st.since = st.attempt + 1, token, now, now
   lease(id, raw, encode_state(st))
 end
 
@@ -220,6 +229,6 @@ if leased > 0 then
   g[2] = now_text
 end
 settle_clock()
-local record = {ids = cmsgpack.pack(leased_ids), token = token, at = now, till = now + length, given = 1}
+local record = {ids = cmsgpack.pack(leased_ids), token = token, at = now, till = now + length, shift = shift, given = 1}
 if leased > 0 then conclude(record, true) else keep(record, false) end
 return reply(next_due_time(), now, now + length, leased > 0 and token or 0, leased_ids, bodies, shown)

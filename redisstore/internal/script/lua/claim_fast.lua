@@ -29,15 +29,15 @@ do -- so that its local variables do not count in claim.lua, because a script ma
   -- returns nil if a score cannot hold the lease.
   local function compact_lease(length)
     local counter = g[3] and whole(g[3], 'token') or 0
-    local turn = math.max((counter - counter % TOKEN_STEP) / TOKEN_STEP - 8 * now, 0) + 1
+    local turn = math.max((counter - counter % TOKEN_STEP) / TOKEN_STEP - 8 * (now + shift), 0) + 1
     local lengths, till = g[9] or '', now + length
     if #lengths % 8 ~= 0 then corrupt('field lengths of ' .. G .. ' cannot be read') end
     local place = 0
     while place < #lengths / 8 and unpack_from('<d', lengths, 8 * place + 1) ~= length do place = place + 1 end
     local new = place == #lengths / 8
     if new and place >= LENGTHS then place = free_length() end
-    if turn >= TURNS or not place or now >= LAST_TOKEN_TIME or till >= LAST_COMPACT_LEASE then return nil end
-    local token = (8 * now + turn) * TOKEN_STEP + counter % TOKEN_STEP
+    if turn >= TURNS or not place or now + shift >= LAST_TOKEN_TIME or till >= LAST_COMPACT_LEASE then return nil end
+    local token = (8 * (now + shift) + turn) * TOKEN_STEP + counter % TOKEN_STEP
     return token, till, till - (32 * place + turn) / 1024,
       new and string.sub(lengths, 1, 8 * place) .. pack('<d', length) .. string.sub(lengths, 8 * place + 9)
   end
@@ -82,7 +82,7 @@ do -- so that its local variables do not count in claim.lua, because a script ma
       if lengths then call('HSET', G, 'lengths', lengths) end
       call('HSET', G, 'token', int(token), 'clock', now_text)
       g[2] = now_text
-      conclude({score = text, token = token, at = now, till = till, given = 1}, true)
+      conclude({score = text, token = token, at = now, till = till, shift = shift, given = 1}, true)
       local next_due = call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
       return {now, micros, tonumber(g[1]), math.min(next_due and tonumber(next_due) or NEVER, next_leased, till), now, till, token, ids, messages, {}}
     end

@@ -1,17 +1,17 @@
 -- configure stores the settings of a topic in a partition, and creates it there if need be.
 --
--- KEYS  of a partition; 10 when partition 0 of a companion comes into being: g of partition 0 of the topic that it belongs to
+-- KEYS  of a partition; 11 when partition 0 of a companion comes into being: g of partition 0 of the topic that it belongs to
 -- ARGV  3 the version that must be the latest here, or empty: any below the
 --       new one; 4 the new version; 5 number of the partition; 6 a token above which all
---       further ones must be; 7 '1' to publish a notification; 8 with KEYS 10: the version that the topic must have there, else
---       empty; 9 with KEYS 10: the field that names the companion there; then pairs of field and value for g
+--       further ones must be; 7 '1' to publish a notification; 8 with KEYS 11: the version that the topic must have there, else
+--       empty; 9 with KEYS 11: the field that names the companion there; then pairs of field and value for g
 -- Reply {now, micros, version, 1 if they were stored}
 local new = tonumber(ARGV[4])
 local fits = cfg.latest < new
 if ARGV[3] ~= '' then fits = cfg.latest == tonumber(ARGV[3]) end
 -- A companion has as many partitions as its topic. That stays true because it comes into being only while the topic is there,
 -- in the version that told how many, and because delete.lua deletes no topic that has a companion.
-local parent = ARGV[8] ~= '' and KEYS[10]
+local parent = ARGV[8] ~= '' and KEYS[11]
 if parent then
   local of = call('HMGET', parent, 'version', 'lease')
   fits = fits and of[2] and tonumber(of[1]) == tonumber(ARGV[8])

@@ -1,17 +1,17 @@
--- delete deletes a topic and all its messages in a partition, in one step. Version, token counter and clock stay for a
--- day. The version stays so that a call which has not seen the deletion does not bring the topic back. The token counter
+-- delete deletes a topic and all its messages in a partition, in one step. Version, token counter, clock and its steps stay
+-- for a day. The version stays so that a call which has not seen the deletion does not bring the topic back. The token counter
 -- stays so that tokens grow when the topic is created again. After that day versions and tokens still grow, because they
 -- begin with the time.
 --
--- KEYS  of a partition; 10 in partition 0 of a companion: g of partition 0 of the topic that it belongs to
+-- KEYS  of a partition; 11 in partition 0 of a companion: g of partition 0 of the topic that it belongs to
 -- ARGV  3 the version that the topic is deleted from, 4 '1' in partition 0, which comes last and
 --       gets the next version; 5 number of the partition; 6 a token above which all further
---       ones must be; 7 with KEYS 10: the field that names the companion there, else empty
+--       ones must be; 7 with KEYS 11: the field that names the companion there, else empty
 -- Reply {now, micros, version, 1 if it was done, how many messages, newest token}: not done when
 --       the version has changed, and in partition 0 when the topic has a companion
 local KEPT_MS = 86400000
 local latest, last = tonumber(ARGV[3]), ARGV[4] == '1'
-local parent = ARGV[7] ~= '' and KEYS[10]
+local parent = ARGV[7] ~= '' and KEYS[11]
 if parent then call('HLEN', parent) end -- fails for a key of a wrong type, before the first write
 
 -- has_companion reports whether g names a companion, which would be left without its topic.
@@ -34,7 +34,7 @@ call('UNLINK', T, L, D, F, M, S, G, X)
 if H then call('UNLINK', H, U) end
 if parent then call('HDEL', parent, ARGV[7]) end
 if last then latest = latest + 1 end
-call('HSET', G, 'version', int(latest), 'token', int(cfg.token), 'clock', int(now))
+call('HSET', G, 'version', int(latest), 'token', int(cfg.token), 'clock', int(now), unpack(g[12] and {'stepped', g[12]} or {}))
 call('PEXPIRE', G, KEPT_MS)
 g[1], g[2] = latest, now_text
 cfg.version, cfg.latest = nil, latest

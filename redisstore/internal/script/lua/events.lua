@@ -23,16 +23,18 @@ if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, 
   end
   if any then
     local last = H and #KEYS - 2 or #KEYS
-    if last - 9 - (#ARGV[1] > 41 and 1 or 0) - 8 * #(follow_topics or {}) < 8 then
+    if last - 10 - 8 * #(follow_topics or {}) < 8 then
       return redis.error_reply('PUNCTUAL_EVENTS the topic tells of events: give the keys of these, too')
     end
     local t, l, d, f, m, s, of, x = unpack(KEYS, last - 7, last)
-    local got = call('HMGET', of, 'version', 'lease', 'token', 'clock', 'dedupe_window', 'finished_retention', 'max_attempts')
+    local got = call('HMGET', of, 'version', 'lease', 'token', 'clock', 'dedupe_window', 'finished_retention', 'max_attempts', 'stepped')
     local function number_of(i, name) return got[i] and whole(got[i], name, of) or 0 end
     local token, partition = number_of(3, 'token'), g[3] and whole(g[3], 'token') % TOKEN_STEP or 0
-    local passed = number_of(4, 'clock')
-    if passed > now then
-      now, up, micros = passed, passed, 0
+    local its_era, its_shift, under_way = steps.of(got[8], got[4], of)
+    if under_way or its_era < era then return redis.error_reply('PUNCTUAL_STEP ' .. int(its_era) .. ' ' .. of) end
+    steps.latest = math.max(steps.latest, its_era)
+    if its_era == era then
+      set_forward(number_of(4, 'clock'))
       now_text = int(now)
     end
     local records, times, size = {}, {}, 0
@@ -59,7 +61,7 @@ if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, 
       if not events.tells(source, event) then return end
       -- The number in the ID of an event comes from the companion's counter of tokens. As with the tokens of leases, it is raised
       -- to the time, so that no number is given again when a failover forgets some.
-      if size == 0 and now < LAST_TOKEN_TIME then token = math.max(token, 8 * now * TOKEN_STEP + partition) end
+      if size == 0 and now + its_shift < LAST_TOKEN_TIME then token = math.max(token, 8 * (now + its_shift) * TOKEN_STEP + partition) end
       token = token + TOKEN_STEP
       local DROP_AND_EXPIRES = 5
       local body = '{"event":"' .. NAMES[event] .. '","topic":"' .. source.topic .. '","id":"' .. string.gsub(id, '["\\]', '\\%0')

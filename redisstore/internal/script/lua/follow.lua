@@ -49,7 +49,7 @@ if ARGV[5] then
         local at = i + 2 + 4 * (j - 1)
         local topic, id, how = packed[at], packed[at + 1], packed[at + 3]
         local due, text = due_in(packed[at + 2])
-        all[j] = {topic = topic, id = id, due = due, text = text, how = how, rest = ARGV[8 + n]}
+        all[j] = {topic = topic, id = id, due = due, text = text, named = type(packed[at + 2]) == 'string', how = how, rest = ARGV[8 + n]}
         n = n + 1
         if how ~= NEW then
           ids_of[topic] = ids_of[topic] or {}
@@ -160,7 +160,7 @@ if ARGV[5] then
   function follow.store(place, replaced)
     for _, f in ipairs(of_place[place] or {}) do
       if not f.kept then
-        to[f.topic].store(f.id, f.due, f.text, f.how, f.rest)
+        to[f.topic].store(f.id, f.due, f.text, f.named, f.how, f.rest)
         if f.topic == 0 then replaced(f.id) end
       end
     end

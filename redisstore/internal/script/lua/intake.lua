@@ -23,7 +23,7 @@ do
     local records, times, size, index = {}, {}, 0, {}
     local replaced, from_l, from_d, forgotten = {}, {}, {}, {}
     local own_states = {} -- of messages with a remember: ID -> state
-    local plain_prefix = pack('<Bd', PLAIN, now)
+    local plain_prefix, named_prefix = pack('<Bd', PLAIN, now), pack('<Bd', PLAIN + NAMED, now)
     local this = {earliest = NEVER} -- the earliest due time of a message that is stored
 
     -- read looks up where the messages are whose IDs refusal and store will be asked about.
@@ -107,8 +107,8 @@ do
     end
 
     -- store notes a message that is to be stored by write, and returns the status REPLACED if the message takes the place of
-    -- another one.
-    function this.store(id, due, due_text, how, rest)
+    -- another one. named says that somebody named the due time.
+    function this.store(id, due, due_text, named, how, rest)
       local mode, flags = how % 8, floor(how % IF_DUE / 8)
       if how >= IF_DUE then rest = string.sub(rest, IF_DUE_BYTES + 1) end
       local n = index[id]
@@ -116,7 +116,7 @@ do
         n, size = size + 1, size + 2
         if mode ~= NEW then index[id] = n end
       end
-      local prefix = flags == 0 and plain_prefix or pack('<Bd', PLAIN + flags, now)
+      local prefix = flags > 0 and pack('<Bd', PLAIN + flags + (named and NAMED or 0), now) or named and named_prefix or plain_prefix
       records[n], records[n + 1] = id, prefix .. pack('<d', due) .. rest
       times[n], times[n + 1] = due_text, id
       if due < this.earliest then this.earliest = due end

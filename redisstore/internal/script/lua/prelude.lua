@@ -64,34 +64,43 @@ local function put_states(records)
 end
 
 local STATE = '<BBBBI4ddI4'
-local STATE_BYTES = 28
-local TIMES, TIMES_BYTES = '<dd', 16 -- of version 2, after STATE: when the message was created, and its lease began
-local REMEMBER_BYTES = STATE_BYTES + TIMES_BYTES + 8 -- of version 3: after these, for how long the ID is remembered
+-- TIMES follow STATE in version 2: when the message was created, and its lease began. In version 3 a double follows these: for how
+-- long the ID is remembered. BYTES is how many bytes a state of each version has up to there.
+local TIMES = '<dd'
+local BYTES = {28, 28 + 16, 28 + 16 + 8}
 
--- state_version returns the version of a state, or false if it cannot be read.
+-- A state of a lease that does not say by its other fields when the lease was given, or was extended since, has LEASE_TIMES added to
+-- its version. Then it has two further times behind those of its version: when the lease was given or last extended, and when it began.
+local LEASE_TIMES = 16
+
+-- state_version returns the version of a state, or false if it cannot be read, and whether LEASE_TIMES is added to it.
 local function state_version(raw)
-  local version = #raw >= STATE_BYTES and string.byte(raw)
-  return (version == 1 or version == 2 and #raw >= STATE_BYTES + TIMES_BYTES or version == 3 and #raw >= REMEMBER_BYTES) and version
+  local version = #raw >= BYTES[1] and string.byte(raw)
+  local times = version and version > LEASE_TIMES
+  if times then version = version - LEASE_TIMES end
+  return version and BYTES[version] and #raw >= BYTES[version] + (times and 16 or 0) and version, times
 end
 
 -- state_remember returns for how long a state has the ID remembered, in ms, or nil if the topic's setting holds.
 local function state_remember(raw)
-  if string.byte(raw) ~= 3 then return nil end
-  return (struct.unpack('<d', raw, REMEMBER_BYTES - 7))
+  if string.byte(raw) % LEASE_TIMES ~= 3 then return nil end
+  return (struct.unpack('<d', raw, BYTES[3] - 7))
 end
 
 local function has(flags, flag) return math.floor(flags / flag) % 2 == 1 end
 
 -- A token divided by TOKEN_STEP counts 8 per ms, so that token_time is when the lease began, unless tokens were ahead of the
--- clock. A state of version 1 has in its flags by how many ms the token was ahead. NOT_KNOWN stands for a number that does not
--- fit there; then the state does not say when the lease began.
-local AHEAD, NOT_KNOWN = 32, 7
-local function token_time(token) return floor(token / (8 * TOKEN_STEP)) end
+-- clock. A state of version 1 has in its flags by how many ms the token was ahead, if that is at most MOST_AHEAD.
+local AHEAD, MOST_AHEAD = 32, 7
+local function token_time(token) return floor(token / (8 * TOKEN_STEP)) - shift end
 
+-- In a state the field of the token has, if there is no lease, 0 less the time since which the message waits, and 0 if somebody named
+-- its due time. That time, since in a decoded state, is when the delay began at whose end the message is due. since of a leased message
+-- is when its lease was given or last extended. step.lua says what it is for.
 local function decode_state(id, raw)
-  local version = state_version(raw)
+  local version, times = state_version(raw)
   local flags = version and string.byte(raw, 2)
-  local more = version == 3 and REMEMBER_BYTES or version == 2 and STATE_BYTES + TIMES_BYTES or STATE_BYTES
+  local more = version and BYTES[version] + (times and 16 or 0)
   local rest = more
   if flags and has(flags, FIRST) then rest = rest + 8 end
   if flags and has(flags, EXPIRES) then rest = rest + 8 end
@@ -99,18 +108,22 @@ local function decode_state(id, raw)
     corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
   end
   local _, _, reason, failed, attempt, token, due, max = struct.unpack(STATE, raw)
-  local first, after, created, began = due, 0, nil, nil
-  if version > 1 then
-    created, began = struct.unpack(TIMES, raw, STATE_BYTES + 1)
-  elseif token ~= 0 and floor(flags / AHEAD) < NOT_KNOWN then
-    began = token_time(token) - floor(flags / AHEAD)
+  local first, after, since, created, began = due, 0, nil, nil, nil
+  if version > 1 then created, began = struct.unpack(TIMES, raw, BYTES[1] + 1) end
+  if token <= 0 then
+    token, since = 0, 0 - token
+  elseif times then
+    since, began = struct.unpack(TIMES, raw, more - 16 + 1)
+  else
+    began = began or token_time(token) - floor(flags / AHEAD)
+    since = began
   end
   if has(flags, FIRST) then first = struct.unpack('<d', raw, more + 1) end
   if has(flags, EXPIRES) then after = struct.unpack('<d', raw, rest - 7) end
   return {
     drop = has(flags, DROP), cancel = has(flags, CANCEL), moved = has(flags, MOVED),
     reason = reason, failed = failed, attempt = attempt, max = max,
-    token = token, due = due, first = first, after = after, failures = string.sub(raw, rest + 1),
+    token = token, since = since, due = due, first = first, after = after, failures = string.sub(raw, rest + 1),
     created = created, began = began, remember = state_remember(raw),
   }
 end
@@ -120,22 +133,26 @@ local function state_token(id, raw)
   if not state_version(raw) then
     corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
   end
-  return (struct.unpack('<d', raw, 9))
+  return math.max(struct.unpack('<d', raw, 9), 0)
 end
 
-local function encode_state(st)
+-- encode_state encodes a state. With explicit it says itself when its lease was given.
+local function encode_state(st, explicit)
   local flags = (st.drop and DROP or 0) + (st.cancel and CANCEL or 0) + (st.after > 0 and EXPIRES or 0) + (st.moved and MOVED or 0)
-  local version, more = 1, ''
+  local version, more, leased = 1, '', st.token ~= 0
+  local times = leased and (explicit or st.since ~= st.began)
   if st.created then
-    version, more = 2, struct.pack(TIMES, st.created, st.token ~= 0 and st.began or 0)
+    version, more = 2, struct.pack(TIMES, st.created, leased and st.began or 0)
     if st.remember then version, more = 3, more .. struct.pack('<d', st.remember) end
-  elseif st.token ~= 0 then
-    local ahead = token_time(st.token) - (st.began or 0)
-    flags = flags + AHEAD * ((ahead < 0 or ahead > NOT_KNOWN) and NOT_KNOWN or ahead)
+  elseif leased then
+    local ahead = token_time(st.token) - st.began
+    times = times or ahead < 0 or ahead > MOST_AHEAD
+    if not times then flags = flags + AHEAD * ahead end
   end
+  if times then version, more = version + LEASE_TIMES, more .. struct.pack(TIMES, st.since, st.began) end
   if st.first ~= st.due then flags, more = flags + FIRST, more .. struct.pack('<d', st.first) end
   if st.after > 0 then more = more .. struct.pack('<d', st.after) end
-  return struct.pack(STATE, version, flags, st.reason, st.failed, st.attempt, st.token, st.due, st.max) .. more .. st.failures
+  return struct.pack(STATE, version, flags, st.reason, st.failed, st.attempt, leased and st.token or 0 - st.since, st.due, st.max) .. more .. st.failures
 end
 
 local MESSAGE = '<BddI4'
@@ -160,14 +177,15 @@ end
 -- the one in the message.
 local function fresh(id, raw, due)
   local flags = message_flags(id, raw)
-  local _, _, first, max = struct.unpack(MESSAGE, raw)
+  local _, created, first, max = struct.unpack(MESSAGE, raw)
   local after, behind = 0, MESSAGE_BYTES + 1
   if has(flags, EXPIRES) then after, behind = struct.unpack('<d', raw, behind) end
   local remember = has(flags, REMEMBER) and struct.unpack('<d', raw, behind) or nil
   due = due or first
   return {
     drop = has(flags, DROP), cancel = false, moved = due ~= first, reason = 0, failed = 0, attempt = 0, max = max,
-    token = 0, due = due, first = due, after = after, failures = '', created = created_of(raw, remember), remember = remember,
+    token = 0, since = has(flags, NAMED) and 0 or created, due = due, first = due, after = after, failures = '',
+    created = created_of(raw, remember), remember = remember,
   }
 end
 
@@ -180,6 +198,7 @@ local function compact_state(id, raw, score)
   if not is_compact(score) then corrupt('message ' .. id .. ' in ' .. L .. ' has no state') end
   local st = fresh(id, raw)
   st.attempt, st.token, st.began = 1, lease_token(score)
+  st.since = st.began
   return st
 end
 
@@ -337,16 +356,12 @@ end
 local earliest = NEVER -- the earliest time at which a message that was moved needs attention
 
 -- wait puts a message on the timeline; the message was in the set from, if any. A caller that changes the due time must set
--- moved. The state is deleted if the message is as if it had never been claimed, unless the state has a remember.
+-- moved, and each caller sets since.
 local function wait(id, st, from)
   if from ~= T then remove_from(id, from) end
   st.token, st.cancel, st.reason = 0, false, 0
   call('ZADD', T, int(st.due), id)
-  if st.attempt == 0 and st.failed == 0 and not st.moved and not st.remember then
-    call('HDEL', S, id)
-  else
-    put_states({id, encode_state(st)})
-  end
+  put_states({id, encode_state(st)})
   earliest = math.min(earliest, st.due)
 end
 
@@ -354,7 +369,7 @@ end
 local function die(id, st, from, reason)
   if events then events.died(id, st, reason) end
   remove_from(id, from)
-  st.token, st.cancel, st.reason = 0, false, reason
+  st.token, st.since, st.cancel, st.reason = 0, 0, false, reason
   call('ZADD', D, now_text, id)
   put_states({id, encode_state(st)})
   dead_count = dead_count + 1
@@ -367,6 +382,14 @@ local function remove(id, from)
   call('HDEL', S, id)
 end
 
+-- forgotten returns the score in f of an ID whose message finishes now, or nil if the ID is not remembered. remember is for how long the
+-- message asks to have its ID remembered, or nil if the topic's window holds. Then the score is the time at which the ID is forgotten,
+-- otherwise half a millisecond less, so that step.lua can tell these.
+local function forgotten(remember)
+  if remember then return int(now + remember - 1) .. '.5' end
+  return cfg.dedupe_window > 0 and int(now + cfg.dedupe_window) or nil
+end
+
 -- finish deletes a message that was cancelled or dropped, saves its finished record and has its ID remembered, where the topic or
 -- the message asks for that. (settle.lua does the same for acked messages, many at a time.) st is the state of the message; it may
 -- be nil only if the topic keeps no finished records and tells of no events, and the message has no remember.
@@ -374,9 +397,9 @@ local function finish(id, from, st, outcome)
   save_finished(id, st, outcome)
   if events then events.ended(id, st, outcome) end
   remove(id, from)
-  local keep = st and st.remember or cfg.dedupe_window
-  if keep > 0 then
-    call('ZADD', F, int(now + keep), id)
+  local till = forgotten(st and st.remember)
+  if till then
+    call('ZADD', F, till, id)
     finished_count = finished_count + 1
   end
 end

@@ -37,7 +37,8 @@ own.read(ids)
 local last_delay, last_due, last_text
 for i = 1, #items, 3 do
   local id, due, how, text = items[i], items[i + 1], items[i + 2], nil
-  if type(due) == 'string' then
+  local named = type(due) == 'string'
+  if named then
     due, text = tonumber(due), due
   else
     if due ~= last_delay then
@@ -49,7 +50,7 @@ for i = 1, #items, 3 do
   local rest = ARGV[5 + (i - 1) / 3]
   local status, at_due, state = own.refusal(id, due, how, rest)
   if not status then
-    status, at_due, state = own.store(id, due, text, how, rest), due, 0
+    status, at_due, state = own.store(id, due, text, named, how, rest), due, 0
   end
   if status then
     local n = #out

@@ -24,16 +24,16 @@ end
 
 if flags == 0 and not (events and events.tells(events.own, events.PUSHED)) and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
   local records, times, own, earliest = {}, {}, {}, NEVER
-  local plain, now_packed = pack('<Bd', PLAIN, now), pack('<d', now)
-  local last, due, text, due_packed
+  local by_delay, named, now_packed = pack('<Bd', PLAIN, now), pack('<Bd', PLAIN + NAMED, now), pack('<d', now)
+  local last, due, text, due_packed, plain
   for i = 1, #items, 3 do
     local id, when, how = items[i], items[i + 1], items[i + 2]
     if when ~= last then
       last = when
       if type(when) == 'string' then
-        due, text = tonumber(when), when
+        due, text, plain = tonumber(when), when, named
       else
-        due = up + when
+        due, plain = up + when, by_delay
         text = int(due)
       end
       due_packed = pack('<d', due)
@@ -51,7 +51,7 @@ if flags == 0 and not (events and events.tells(events.own, events.PUSHED)) and g
         break
       end
       if how % 8 ~= NEW then own[#own + 1] = id end
-      records[n + 1] = string.char(PLAIN + (how - how % 8) / 8) .. now_packed .. due_packed .. rest
+      records[n + 1] = string.char(string.byte(plain) + (how - how % 8) / 8) .. now_packed .. due_packed .. rest
     end
   end
   if due <= MAX_DUE and (#own == 0 or none_in_use(own)) then

@@ -3,19 +3,22 @@
 -- was carried out before stays. The script may be sent any number of times.
 --
 -- KEYS  of a partition; 9 and 10 are the two hashes of records, see call.lua
--- ARGV  3 and so on, three for each call: its caller, its number, its deadline in ms. The number after that one must
---       never be used
+-- ARGV  3 and so on, four for each call: its caller, its number, its deadline in ms, and its era. The number after that one must
+--       never be used. Copies of another era than that of the partition are refused in any case
 -- Reply {now, micros, version, place ...}: the calls, from 0, that are not refused yet, because no copy can be carried
 --       out so long before its deadline
 local WINDOW = 60000 -- as in call.lua
 
 local out = {now, micros, tonumber(g[1] or 0) * (g[4] and 1 or -1)}
 make_room()
-for i = 3, #ARGV, 3 do
+for i = 3, #ARGV, 4 do
   local of, refused, till = ARGV[i], ARGV[i + 1] + 1, tonumber(ARGV[i + 2])
-  local window = floor(till / WINDOW)
+  local window = floor((till + shift) / WINDOW)
+  if tonumber(ARGV[i + 3]) < era then
+    till = -NEVER
+  end
   if till > now + WINDOW then
-    out[#out + 1] = (i - 3) / 3
+    out[#out + 1] = (i - 3) / 4
   elseif now <= till then -- else the deadline refuses the copy
     local hash = KEYS[9 + window % 2]
     local got = call('HMGET', hash, 'window', of)

@@ -18,21 +18,6 @@ local most = tonumber(ARGV[8])
 local backwards = most < 0
 most = math.abs(most)
 
-local function exactly(score) return string.format('%.17g', score) end
-
--- rank_behind returns the rank of the first member of a set after a place. Backwards it is that of the first member at the
--- place or after it, so that the members before it are those that come next.
-local function rank_behind(key, at, id)
-  local low = call('ZCOUNT', key, '-inf', '(' .. exactly(at))
-  local high = call('ZCOUNT', key, '-inf', exactly(at))
-  while low < high do
-    local mid = math.floor((low + high) / 2)
-    local member = call('ZRANGE', key, mid, mid)[1]
-    if before(id, member) or backwards and id == member then high = mid else low = mid + 1 end
-  end
-  return low
-end
-
 -- page returns up to n members of a set between two scores, after a place if one is given, as {id, at, from}. Backwards it
 -- begins with the last of them.
 local function page(key, low, high, after, after_id, n)
@@ -41,7 +26,7 @@ local function page(key, low, high, after, after_id, n)
   local first = call('ZCOUNT', key, '-inf', int(low - 1)) -- a lease that ends at low may have a lower score
   local last = call('ZCOUNT', key, '-inf', int(high)) - 1
   if backwards then
-    if after and after <= high then last = rank_behind(key, after, after_id) - 1 end
+    if after and after <= high then last = rank_behind(key, after, after_id, true) - 1 end
     first = math.max(first, last - n + 1)
   else
     if after and after > low - 1 then first = rank_behind(key, after, after_id) end

@@ -119,14 +119,15 @@ local function extend(id, st, delay)
   if delay == 0 then delay = cfg.lease end
   remove_leases(id)
   call('ZADD', L, int(now + delay), id)
+  st.since = now
   put_states({id, encode_state(st)})
   earliest = math.min(earliest, now + delay)
   now_holds(id, L, now + delay, st.due)
 end
 
--- give_back has a message wait until it is due again.
-local function give_back(id, st, due)
-  st.due, st.moved = due, true
+-- give_back has a message wait until it is due again. when is as in next_due.
+local function give_back(id, st, due, when)
+  st.due, st.since, st.moved = due, type(when) == 'string' and 0 or now, true
   wait(id, st, L)
   now_holds(id, T, due)
 end
@@ -159,18 +160,18 @@ local function settle(place, id, verb, when, text)
     fail(st, text)
     if attempts_left(st) then
       if events then events.tell(events.own, events.RETRIED, id, st.attempt, st.created, st.first, due, st.began) end
-      give_back(id, st, due)
+      give_back(id, st, due, when)
     else
       bury(id, st, REASON_ATTEMPTS)
     end
   elseif verb == SNOOZE then
     st.attempt = st.attempt - 1
-    give_back(id, st, due)
+    give_back(id, st, due, when)
   elseif verb == DISCARD then
     fail(st, text)
     bury(id, st, REASON_DISCARDED)
   elseif verb == RELEASE then
-    st.attempt = st.attempt - 1
+    st.attempt, st.since = st.attempt - 1, now
     wait(id, st, L)
     now_holds(id, T, st.due)
   elseif verb == EXTEND then
@@ -282,9 +283,9 @@ if #acked > 0 then
   call('HDEL', M, unpack(acked))
   call('HDEL', S, unpack(acked))
   if cfg.dedupe_window > 0 or next(remember) then
-    local till, times = cfg.dedupe_window > 0 and int(now + cfg.dedupe_window), {}
+    local till, times = forgotten(), {}
     for _, id in ipairs(acked) do
-      local own = remember[id] and int(now + remember[id]) or till
+      local own = remember[id] and forgotten(remember[id]) or till
       if own then times[#times + 1], times[#times + 2] = own, id end
     end
     if #times > 0 then call('ZADD', F, unpack(times)) end

@@ -10,17 +10,18 @@
 --       7 g  hash: the partition's clock, token counter and settings
 --       8 x  sorted set: messages whose lease has run out, by due time: the first ones of l, as many as
 --            list, purge and stats have needed in that order so far
---       9 r  of scripts that change something: see call.lua; further keys: see configure.lua, delete.lua, follow.lua and events.lua
+--       9, 10 r  of scripts that change something: see call.lua; further keys: see configure.lua, delete.lua, follow.lua and
+--            events.lua
 --       the last two, in a topic that keeps finished records or has kept some:
 --         h  hash: ID -> finished record
 --         u  sorted set: IDs of finished records, up to 32 in a member, by the time at which the records are deleted
--- ARGV  1 packed: lower bound of the clock, in ms: the latest time that an answer to the caller had; seconds and
---       microseconds: the time for tests, or seconds below 0 to take the server's; number and deadline, in ms, of a
---       call of a script with records (five doubles); flags (B): 1 the call was sent before, or may have been, 2 no fast path,
---       for tests; of a call with a key two texts more, see call.lua
+-- ARGV  1 packed: lower bound of the clock, in ms: the latest time that an answer to the caller had; era: how many steps of the
+--       store's clock the caller knows of; seconds and microseconds: the time for tests, or seconds below 0 to take the server's;
+--       number and deadline, in ms, of a call of a script with records (six doubles); flags (B): 1 the call was sent before, or
+--       may have been, 2 no fast path, for tests, 4 the script is step; of a call with a key two texts more, see call.lua
 --       2 the caller, of scripts with records: name of the store, ':', number of the slot
 --
--- Reply {now, micros, version, ...}: the time in ms and the microseconds that it leaves off,
+-- Reply {now, micros, version, ...}: the time in ms; the microseconds that it leaves off, and 1000 times the era of the partition;
 --       and the version of the settings here: positive if there is such a topic; else 0, or
 --       minus the last version that there was
 --
@@ -37,7 +38,9 @@ local call, floor, ceil, pack, unpack_from = redis.call, math.floor, math.ceil, 
 local T, L, D, F, M, S, G, X = unpack(KEYS)
 local H, U
 if string.byte(KEYS[#KEYS], -1) == 117 then H, U = KEYS[#KEYS - 1], KEYS[#KEYS] end
-local lower_bound, seconds, us, number, deadline, flags = unpack_from('<dddddB', ARGV[1])
+local steps = {} -- of the clock, see below: one local variable, because a script may have 200
+local lower_bound, number, deadline, flags
+lower_bound, steps.caller, steps.seconds, steps.us, number, deadline, flags = unpack_from('<ddddddB', ARGV[1])
 local caller = ARGV[2]
 
 local NEVER = 9007199254740991  -- 2^53-1: later than any time
@@ -47,8 +50,12 @@ local TOKEN_STEP = 256
 local LAST_TOKEN_TIME = 4398046511104 -- 2^53 / 8 / TOKEN_STEP
 local MESSAGE_BYTES = 21
 local PLAIN = 16 -- first byte of a message: the version, 1, times 16, and the flags. Version 2 counts as the flag 16
-local ATTRIBUTES = 8 -- flag of a message with a block of attributes, which no script reads
-local function is_plain(first) return first == PLAIN or first == PLAIN + ATTRIBUTES end
+local NAMED = 2 -- flag of a message whose due time somebody named
+-- is_plain reports whether a message has no flag beyond NAMED and that of a block of attributes, 8, which no script reads.
+local function is_plain(first)
+  local more = (first - PLAIN) % 8
+  return first >= PLAIN and first < 2 * PLAIN and (more == 0 or more == NAMED)
+end
 
 -- int prints a whole number, because tostring() would round large ones and use exponents. Nothing else that a script does
 -- per message costs as much, so print a number once and use the text for all messages.
@@ -65,7 +72,7 @@ local function whole(value, field, of)
 end
 
 -- A topic exists in this partition if g has the field lease.
-local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'lengths', 'finished_retention', 'emit')
+local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'lengths', 'finished_retention', 'emit', 'stepped')
 
 -- A caller names h and u only after it has learned that the topic may have finished records. This error is how it
 -- learns: it sends the call again with these keys.
@@ -76,21 +83,41 @@ if g[1] then whole(g[1], 'version') end
 local follow_topics -- nil unless the call has follow-ups: see follow_topics.lua
 local events        -- nil unless the topic, or one of the topics of the follow-ups, tells of events: see events.lua
 
+-- The store's clock steps back when it stays ahead of the servers' clocks. The era of a partition is how many of these steps it has
+-- made. It makes a step when a caller comes that knows of it: the script answers PUNCTUAL_STEP, the era and the partition, and has
+-- done nothing; the caller has step.lua make the step, and sends the script again. A caller that does not know of the step yet gives a
+-- lower bound from before it, which does not count. It is told the era in the answer.
+--
+-- steps.of returns what a partition says of its steps, from its fields stepped and clock: its era; its shift, by how many ms all steps
+-- together have set its clock back; and whether a step is under way. A partition that has no clock has nothing that could step.
+function steps.of(stepped, clock, of)
+  if not stepped then return clock and 0 or steps.caller, 0, false end
+  if #stepped < 16 then corrupt('field stepped of ' .. of .. ' cannot be read') end
+  local era, shift = unpack_from('<dd', stepped)
+  return era, shift, #stepped > 16
+end
+
+local era, shift
+era, shift, steps.under_way = steps.of(g[12], g[2], G)
+if flags < 4 and (steps.under_way or era < steps.caller) then return redis.error_reply('PUNCTUAL_STEP ' .. int(era) .. ' ' .. G) end
+steps.latest = era -- of all partitions that take part: see follow_topics.lua and events.lua
+
 -- The server's clock is read once. The time of the script never falls behind the time in g or the caller's lower bound, so that
--- time does not run backwards when a server with a slower clock takes over. now is rounded down to ms, up is rounded up, and
--- micros is what now leaves off. follow_topics.lua and events.lua may set all three forward.
-if seconds < 0 then
+-- time does not run backwards when a server with a slower clock takes over. now is rounded down to ms, and up is rounded up. micros
+-- is what now leaves off, and 1000 times the era, as answers have it. follow_topics.lua and events.lua may set all three forward.
+if steps.seconds < 0 then
   local t = call('TIME')
-  seconds, us = t[1], t[2]
+  steps.seconds, steps.us = t[1], t[2]
 end
-local micros = us % 1000
-local now = seconds * 1000 + (us - micros) / 1000
+local micros = steps.us % 1000
+local now = steps.seconds * 1000 + (steps.us - micros) / 1000
 local up = micros > 0 and now + 1 or now
-do
-  local passed = g[2] and whole(g[2], 'clock') or 0
-  if lower_bound > passed then passed = lower_bound end
-  if passed > now then now, up, micros = passed, passed, 0 end
+steps.server_now, micros = now, micros + 1000 * era
+local function set_forward(passed)
+  if passed > now then now, up, micros = passed, passed, 1000 * era end
 end
+set_forward(g[2] and whole(g[2], 'clock') or 0)
+if era == steps.caller then set_forward(lower_bound) end
 local now_text = int(now)
 
 -- write_clock stores the time in g unless it is there already. A partition that never had a topic gets no field.
@@ -108,7 +135,8 @@ local function make_room() call('HDEL', G, '-') end
 
 -- lease_token returns the token of a compact lease and the time at which the lease began. Both are in its score, which is
 -- the end of the lease less (32 × n + turn) / 1024. n is the number of the length of the lease in g's field lengths, from 0;
--- the variable place is the byte at which that length begins there. turn tells the claims of one ms apart.
+-- the variable place is the byte at which that length begins there. turn tells the claims of one ms apart. Tokens count the time
+-- with the shift, so that they grow across a step of the clock.
 local function lease_token(score)
   local till = ceil(score)
   local k = (till - score) * 1024
@@ -116,7 +144,7 @@ local function lease_token(score)
   local place = (k - turn) / 4 + 1
   if not g[9] or #g[9] < place + 7 then corrupt('field lengths of ' .. G .. ' lacks that of a lease') end
   local length = unpack_from('<d', g[9], place)
-  return (8 * (till - length) + turn) * TOKEN_STEP + whole(g[3], 'token') % TOKEN_STEP, till - length
+  return (8 * (till - length + shift) + turn) * TOKEN_STEP + whole(g[3], 'token') % TOKEN_STEP, till - length
 end
 
 -- NEAR bounds notifications, in ms: a message that becomes due later than that is not announced, because waiting claims
