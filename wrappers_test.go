@@ -28,7 +28,7 @@ const storeTable = `
                         Inspector Checker Examiner FinishedKeeper Backuper DurabilityReporter SpaceReporter ConsumerReporter Surveyor AbilityReporter TopicNamer storekit.Repeater storekit.Reacher ClockKeeper
 
 memstore.Store          own       own     own      own            -        own                -             -                -        own             own        -              -  own
-diskstore.Store         own       own     own      own            own      own                own           -                -        own             own        -              -  -
+diskstore.Store         own       own     own      own            own      own                own           -                -        own             own        -              -  own
 redisstore.Store        own       own     own      own            -        own                -             -                -        own             own        own            own  -
 pgstore.Store           own       own     own      own            -        own                -             -                own      own             own        -              -  -
 remotestore.Store       own       own     own      own            own      own                own           own              -        own             own        own            -  -

@@ -86,11 +86,17 @@ func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment, look *database.Look)
 // memory has to be changed on disk, and a read may fail.
 func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *database.Look, due time.Time) (answer punctual.Amended, err error) {
 	r := &record.Record{ID: a.ID}
-	r.Due = f.Place.At.Ms // of a live message
+	r.Due = f.Due // of a live message
 	dead := f.State == punctual.StateDead
 	if f.Exists() && (storekit.Moves(a.Change) || a.Change == punctual.ChangeCancel && writer.KeepsRecord(f) || dead && !a.IfDue.IsZero()) {
 		if r, err = tx.Read(f, look); err != nil {
 			return answer, err
+		}
+		if !dead && r.Due != f.Due { // a step of the clock has moved it
+			if r.FirstDue == r.Due {
+				r.FirstDue = f.Due
+			}
+			r.Due = f.Due
 		}
 	}
 	if !f.Exists() || dead {

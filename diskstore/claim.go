@@ -28,11 +28,13 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	defer s.state.Leave()
 	w := s.waiters.add(c.Topics)
 	defer s.waiters.remove(w)
-	deadline := s.clock.ms() + storekit.CeilDuration(c.Wait)
+	_, began := s.clock.Read()
 	for {
 		k := &attempt{s: s, c: &c, now: s.clock.ms(), stop: func() {}}
 		ds, next, again, err := k.run(ctx)
 		k.stop()
+		_, source := s.clock.Read()
+		left := c.Wait - max(0, source.Sub(began)) // by the machine's monotonic clock, because the store's clock may step back
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("claim: %w", err)
@@ -40,10 +42,10 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 			continue
 		case len(ds) > 0:
 			return ds, nil
-		case s.clock.ms() >= deadline:
+		case left <= 0:
 			return []punctual.Delivery{}, nil
 		}
-		if err := w.sleep(ctx, s.state.Ended(), s.clock, next, deadline); err != nil {
+		if err := w.sleep(ctx, s.state.Ended(), s.clock, next, left); err != nil {
 			return nil, fmt.Errorf("claim: %w", err)
 		}
 	}
@@ -101,7 +103,7 @@ func (k *attempt) run(ctx context.Context) (ds []punctual.Delivery, next int64, 
 		k.s.index.PutBack(k.got)
 		return nil, 0, false, err
 	case len(k.got) > 0:
-		granted, leases := k.s.index.Grant(k.got, k.c.Lease, k.s.clock.ms())
+		granted, leases := k.s.index.Grant(k.got, k.c.Lease, k.s.clock.ms)
 		if len(granted) == 0 { // transactions have detached the messages, or these have expired
 			return nil, 0, true, nil
 		}
@@ -377,7 +379,7 @@ func (s *Store) deliver(granted []*memory.Reserved, leases []record.Lease) ([]pu
 		s.index.PutBack(granted)
 		return nil, err
 	}
-	made, ended := s.index.Confirm(granted, s.clock.ms())
+	made, ended := s.index.Confirm(granted, s.clock.ms)
 	if len(ended) > 0 {
 		s.logNotMade(ended)
 	}

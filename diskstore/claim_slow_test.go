@@ -289,13 +289,13 @@ func TestWaiterIsHintedWhileItPolls(t *testing.T) {
 	hinted("has not slept yet")
 	now := k.Store.clock.ms()
 	for _, next := range []int64{now, now - 1000} {
-		if err := w.sleep(t.Context(), k.state.Ended(), k.Store.clock, next, now+1e6); err != nil { // returns at once, because next has come
+		if err := w.sleep(t.Context(), k.state.Ended(), k.Store.clock, next, 1000*time.Second); err != nil { // returns at once, because next has come
 			t.Fatal(err)
 		}
 		hinted("has slept until its time and polls again")
 	}
 	w.hint <- struct{}{}
-	if err := w.sleep(t.Context(), k.state.Ended(), k.Store.clock, never, now+1e6); err != nil {
+	if err := w.sleep(t.Context(), k.state.Ended(), k.Store.clock, never, 1000*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	hinted("was woken and polls again")
@@ -349,12 +349,12 @@ func TestExtensionBeforeAnAckThatIsNotLogged(t *testing.T) {
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
 	d := claim(t, k, "o", 1)[0]
 	st := punctual.Settlement{Topic: "o", ID: "a", Token: d.Token, Verb: punctual.SettleExtend, Delay: 3 * time.Hour}
-	told, done := k.index.Settle([]punctual.Settlement{st}, k.Store.clock.ms())
+	told, done := k.index.Settle([]punctual.Settlement{st}, k.Store.clock.ms)
 	if !done || told.Errs[0] != nil {
 		t.Fatalf("extend: %v, in memory %v", told.Errs, done)
 	}
 	st.Verb, st.Delay = punctual.SettleAck, 0
-	if acked, done := k.index.Settle([]punctual.Settlement{st}, k.Store.clock.ms()); !done || acked.Errs[0] != nil {
+	if acked, done := k.index.Settle([]punctual.Settlement{st}, k.Store.clock.ms); !done || acked.Errs[0] != nil {
 		t.Fatalf("ack: %v, in memory %v", acked.Errs, done)
 	}
 	if acks, err := k.logChanges(told.Acked, told.Extended); errors.Join(acks, err) != nil {

@@ -59,7 +59,7 @@ func (k *killRig) reserve() slowClaim {
 // finishClaim is the second step of a claim: it grants the leases, writes them to the claim log, and makes them.
 func (k *killRig) finishClaim(c slowClaim) []punctual.Delivery {
 	k.t.Helper()
-	ds, err := k.deliver(k.index.Grant(c.got, c.c.Lease, k.Store.clock.ms()))
+	ds, err := k.deliver(k.index.Grant(c.got, c.c.Lease, k.Store.clock.ms))
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestClaimThatFailsPutsItsMessagesBack(t *testing.T) {
 			return nil
 		})
 		_, before, _ := k.faults.state()
-		ds, err := k.deliver(k.index.Grant(slow.got, 0, k.Store.clock.ms()))
+		ds, err := k.deliver(k.index.Grant(slow.got, 0, k.Store.clock.ms))
 		if _, hits, _ := k.faults.state(); hits == before {
 			t.Fatal("the claim log was not written to")
 		}

@@ -180,8 +180,8 @@ func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Re
 	return nil
 }
 
-// endUndeliverable ends one message, unless another transaction has detached it since the claim. Its end is dated with the
-// transaction. That began after the claim had read the clock, which never runs backwards, so what had to end then has to end now.
+// endUndeliverable ends one message, unless another transaction has detached it since the claim, or the clock has stepped back. Its end
+// is dated with the transaction. That began after the claim had read the clock, so what had to end then has to end now.
 func endUndeliverable(tx *writer.Tx, c *memory.Reserved) {
 	if d, ok := tx.DetachReserved(c); ok {
 		tx.Apply(d, c.Message, lifecycle.Meet(&c.Message.Message, c.Settings, tx.Ms))

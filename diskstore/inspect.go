@@ -161,9 +161,16 @@ func (tv *topicView) leasedNow() (n int64) {
 	return n
 }
 
-func (tv *topicView) isLeased(seq uint64) bool {
-	h, ok := tv.Leases[seq]
-	return ok && tv.now < h.Lease.Until
+// isElsewhere tells whether a live message on disk does not stand in the list of those that wait, or not at its place on disk: it is
+// leased or acked, or a step of the clock has moved its due time.
+func (tv *topicView) isElsewhere(seq uint64) bool {
+	h, leased := tv.Leases[seq]
+	return leased && (tv.now < h.Lease.Until || h.Lease.Due != 0) || tv.isAcked(seq)
+}
+
+func (tv *topicView) isAcked(seq uint64) bool {
+	_, acked := tv.Acked[seq]
+	return acked
 }
 
 // Get returns one message; see punctual.Inspector.
@@ -176,7 +183,7 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 		return punctual.Info{}, fmt.Errorf("get: %w", err)
 	}
 	defer tv.close()
-	if p.Nowhere() || p.Order == database.Live && tv.Acked[p.At.Seq] || p.Order == database.Dead && p.At.Less(tv.retentionEnd()) {
+	if p.Nowhere() || p.Order == database.Live && tv.isAcked(p.At.Seq) || p.Order == database.Dead && p.At.Less(tv.retentionEnd()) {
 		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, punctual.ErrNotFound)
 	}
 	return tv.info(p.Order, p.At)
@@ -309,12 +316,57 @@ func (tv *topicView) scan(ctx context.Context, state punctual.State, b span, f f
 			b.from = p
 		}
 	}
-	return tv.scanStored(ctx, database.Live, b, func(order database.Order, at, key record.Position) (bool, error) {
-		if tv.isLeased(at.Seq) || tv.Acked[at.Seq] {
+	moved, more := tv.moved(b), true
+	// flush calls f for those of moved that stand before a position.
+	flush := func(before func(place) bool) (err error) {
+		for more && err == nil && len(moved) > 0 && before(moved[0]) {
+			p := moved[0]
+			moved = moved[1:]
+			more, err = f(database.Live, p.at, p.key)
+		}
+		return err
+	}
+	err := tv.scanStored(ctx, database.Live, b, func(order database.Order, at, key record.Position) (bool, error) {
+		if tv.isElsewhere(at.Seq) {
 			return true, nil
 		}
-		return f(order, at, key)
+		if err := flush(func(p place) bool { return p.at.Less(at) != b.backwards }); err != nil || !more {
+			return false, err
+		}
+		var err error
+		more, err = f(order, at, key)
+		return more, err
 	})
+	if err != nil {
+		return err
+	}
+	return flush(func(place) bool { return true })
+}
+
+// place is where a message stands in a list, and where it is stored.
+type place struct{ at, key record.Position }
+
+// leases returns the messages under a lease that at selects, in a span and in its order. at returns where a message stands in the list.
+func (tv *topicView) leases(b span, at func(h memory.Held) (ms int64, ok bool)) []place {
+	places := make([]place, 0, len(tv.Leases))
+	for _, h := range tv.Leases {
+		ms, ok := at(h)
+		if p := (record.Position{Ms: ms, Seq: h.Lease.At.Seq}); ok && !p.Less(b.from) && p.Less(b.to) {
+			places = append(places, place{p, h.Lease.At})
+		}
+	}
+	slices.SortFunc(places, func(p, q place) int {
+		return cmp.Or(cmp.Compare(p.at.Ms, q.at.Ms), cmp.Compare(p.at.Seq, q.at.Seq))
+	})
+	if b.backwards {
+		slices.Reverse(places)
+	}
+	return places
+}
+
+// moved returns the messages whose lease has run out and whose due time a step of the clock has moved.
+func (tv *topicView) moved(b span) []place {
+	return tv.leases(b, func(h memory.Held) (int64, bool) { return h.Lease.Due, h.Lease.Due != 0 && h.Lease.Until <= tv.now })
 }
 
 func (tv *topicView) scanStored(ctx context.Context, order database.Order, b span, f func(order database.Order, at, key record.Position) (bool, error)) error {
@@ -329,21 +381,8 @@ func (tv *topicView) scanStored(ctx context.Context, order database.Order, b spa
 }
 
 func (tv *topicView) scanLeased(b span, f func(order database.Order, at, key record.Position) (bool, error)) error {
-	type place struct{ at, key record.Position }
-	places := make([]place, 0, len(tv.Leases))
-	for _, h := range tv.Leases {
-		at := record.Position{Ms: h.Lease.Until, Seq: h.Lease.At.Seq}
-		if tv.now < at.Ms && !at.Less(b.from) && at.Less(b.to) {
-			places = append(places, place{at, h.Lease.At})
-		}
-	}
-	slices.SortFunc(places, func(p, q place) int {
-		return cmp.Or(cmp.Compare(p.at.Ms, q.at.Ms), cmp.Compare(p.at.Seq, q.at.Seq))
-	})
-	if b.backwards {
-		slices.Reverse(places)
-	}
-	for _, p := range places {
+	leased := tv.leases(b, func(h memory.Held) (int64, bool) { return h.Lease.Until, tv.now < h.Lease.Until })
+	for _, p := range leased {
 		if more, err := f(database.Live, p.at, p.key); err != nil || !more {
 			return err
 		}
@@ -439,7 +478,8 @@ func (tv *topicView) stats(ctx context.Context) (punctual.TopicStats, error) {
 }
 
 // countReady counts the ready messages: those on disk whose due time has come, less those that are leased, and less those that are
-// acked and not deleted yet, because the due time of all these has come, too.
+// acked and not deleted yet. After a step of the clock the time at which a leased or acked message is stored may lie ahead. If the lease
+// of such a message has run out, the message is ready all the same.
 func (tv *topicView) countReady(ctx context.Context) (int64, error) {
 	due, ok := tv.due[tv.Num]
 	if !ok {
@@ -454,7 +494,20 @@ func (tv *topicView) countReady(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	due.Counted(n)
-	return n - tv.leasedNow() - int64(len(tv.Acked)), nil
+	for _, h := range tv.Leases {
+		switch stored, leased := h.Lease.At.Ms <= tv.now, tv.now < h.Lease.Until; {
+		case stored && leased:
+			n--
+		case !stored && !leased:
+			n++
+		}
+	}
+	for _, p := range tv.Acked {
+		if p.Ms <= tv.now {
+			n--
+		}
+	}
+	return n, nil
 }
 
 // unswept counts the dead messages that are past their retention and still on disk.

@@ -8,7 +8,7 @@ import (
 )
 
 // Maintenance deletes acked messages by the thousand, writes down watermarks and the clock, and removes what is past its
-// retention. It reserves lease tokens before they are used up, and replaces full segments of the claim log. As long as lease
+// retention. It has the store's clock follow the machine's, and moves what a step of the clock moves. It reserves lease tokens before they are used up, and replaces full segments of the claim log. As long as lease
 // tokens are left, no answer depends on when maintenance runs. But where the clock starts again after a power cut does (clock.go).
 
 const (
@@ -59,13 +59,21 @@ func (s *Store) maintain(withMarks bool) error {
 	if err := s.writer.DeleteAcked(ctx); err != nil {
 		return err
 	}
+	s.clock.Now() // because nobody else may read it for a while, and a step is due by what was read
+	if err := s.followClock(ctx); err != nil {
+		return err
+	}
+	unmoved, err := s.carryOn(ctx)
+	if err != nil {
+		return err
+	}
 	if withMarks || s.index.TokensLow() || clockLags {
 		if err := s.writeWatermarks(ctx); err != nil {
 			return err
 		}
 	}
 	more, err := s.sweep(ctx)
-	if more && err == nil {
+	if (more || unmoved) && err == nil {
 		s.kickMaintenance()
 	}
 	return err

@@ -95,26 +95,36 @@ func (s *Store) restore() error {
 	if err != nil {
 		return errkind.Classify("claim log", err)
 	}
-	s.claims = claimlog.New(logged, claimlog.Options{
-		FS: s.fs, Dir: s.dir, State: s.state, Limit: s.opt.claimLimit,
-		Clock: func() int64 { return s.clock.ms() }, MaxLag: watermarkInterval.Milliseconds(), Behind: s.kickMaintenance,
-	})
 	stored, err := s.db.Load(logged.Durable)
 	if err != nil {
 		return err
 	}
-	passed, err := s.startClock(logged, logged.Passed(stored.Clock, stored.Timed))
-	if err != nil {
+	passed := logged.Passed(stored.Clock, stored.Timed, stored.Step)
+	if err := s.startClock(passed); err != nil {
 		return err
 	}
+	s.claims = claimlog.New(logged, claimlog.Options{
+		FS: s.fs, Dir: s.dir, State: s.state, Limit: s.opt.claimLimit,
+		Clock: func() int64 { return s.clock.ms() }, MaxLag: watermarkInterval.Milliseconds(), Behind: s.kickMaintenance,
+	})
 	s.clock = clock{storekit.NewSteadyClock(s.opt.Clock, passed)}
 	s.writer = writer.New(writer.Options{
 		State: s.state, DB: s.db, Index: s.index, Topics: s.topics, ClaimLog: s.claims, Died: s.sweeps.plan, Tell: s.tell,
 		Now: s.clock.Now, Timeout: s.opt.CommitTimeout, Dir: s.dir, Log: s.log,
 	})
 	s.index.StartTokens(stored.NextToken, stored.NextToken)
-	if err := s.writeFirst(func(*writer.Tx) {}); err != nil {
+	s.stepping.last.Store(&logged.Step)
+	carry := stored.Carry || logged.Step.Count > stored.Step.Count
+	err = s.writeFirst(func(tx *writer.Tx) {
+		if carry { // the claim log may know of a step that the database does not know
+			tx.Maintenance().SetStep(logged.Step, true)
+		}
+	})
+	if err != nil {
 		return err
+	}
+	if carry {
+		s.stepping.carry = s.db.BeginCarry(logged.Step, storekit.Millis(passed))
 	}
 	byNum := make(map[uint32]*topics.Topic, len(stored.Topics))
 	for _, l := range stored.Topics {
@@ -123,7 +133,7 @@ func (s *Store) restore() error {
 		byNum[t.Disk.Num()] = t
 		s.sweeps.plan(t)
 	}
-	if err := s.restoreLeases(byNum, logged); err != nil {
+	if err := s.restoreLeases(byNum, logged, storekit.Millis(passed)); err != nil {
 		return err
 	}
 	return s.claims.Replace(s.index.Leases, s.deleteFirst)
@@ -153,8 +163,9 @@ func (s *Store) writeFirst(fill func(*writer.Tx)) error {
 }
 
 // restoreLeases restores the leases of the claim log that are not over: those whose token is above Record.Newest of their
-// message. It also restores the acks of messages that are still on disk.
-func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog.Contents) error {
+// message. It also restores the acks of messages that are still on disk. A lease from before the last step of the clock is moved if the
+// claim log does not have it as it was moved: the lease was granted later than passed, the time that the clock has passed since.
+func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog.Contents, passed int64) error {
 	for _, l := range contents.Acked {
 		t, r, err := s.recordOf(byNum, l)
 		if err != nil {
@@ -171,6 +182,9 @@ func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog
 		}
 		if r == nil || r.Newest >= l.Token {
 			continue // the lease is over
+		}
+		if contents.Step.Count > 0 && l.Since > passed {
+			l.Carry(contents.Step.Step)
 		}
 		t.Memory.Restore(l, r.ID, r.CancelRequested, r.Remember > 0)
 	}

@@ -239,7 +239,7 @@ func (p *purge) wants(f writer.Found) bool {
 		return false
 	}
 	at := f.Place.At
-	if f.State == punctual.StateLeased {
+	if f.State != punctual.StateDead {
 		at.Ms = f.Next
 	}
 	return !at.Less(p.span.from) && at.Less(p.span.to)

@@ -151,8 +151,7 @@ func holderOf(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, look *data
 	if h.found, err = tx.Find(t, m.ID, look); err != nil {
 		return h, err
 	}
-	at := h.found.Place.At.Ms // the due time of a live message, and the time at which a dead one died
-	h.State, h.Due, h.Died = h.found.State, at, at
+	h.State, h.Due, h.Died = h.found.State, h.found.Due, h.found.Place.At.Ms // the last counts if the message is dead
 	switch {
 	case !h.found.Exists():
 		h.Remembered, err = tx.Maintenance().Remembered(t.Disk, m.ID, look)

@@ -27,7 +27,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	}
 	defer s.state.Leave()
 	logged := s.writer.Logging() // calls that see what changes now wait for logged, because until then the claim log does not have it
-	done, ok := s.index.Settle(ss, s.clock.ms())
+	done, ok := s.index.Settle(ss, s.clock.ms)
 	if !ok {
 		logged()
 		return s.settleStored(ctx, ss)
@@ -117,7 +117,7 @@ type settled struct {
 // settleOne carries out one settlement, the n-th of its call, in memory or in the transaction. result is the answer to its caller;
 // err is one of reading the database.
 func (s *Store) settleOne(tx *writer.Tx, n int, st *punctual.Settlement, told *settled, looks *followUpLooks) (result, err error) {
-	if done, ok := s.index.Settle([]punctual.Settlement{*st}, tx.Ms); ok {
+	if done, ok := s.index.Settle([]punctual.Settlement{*st}, func() int64 { return tx.Ms }); ok {
 		told.acked, told.extended = append(told.acked, done.Acked...), append(told.extended, done.Extended...)
 		told.left = done.Undeleted
 		return done.Errs[0], nil

@@ -111,7 +111,7 @@ func orDefault[T comparable](v *T, d T) {
 func restAlone(next int, err error) bool { return next > 0 && punctual.Definite(err) }
 
 // Store is an open embedded store. It implements punctual.Store, Inspector, Checker, Examiner, FinishedKeeper,
-// SpaceReporter, Backuper, AbilityReporter, TopicNamer and DurabilityReporter (Fsync). Its methods are safe for concurrent use.
+// SpaceReporter, Backuper, AbilityReporter, TopicNamer, ClockKeeper and DurabilityReporter (Fsync). Its methods are safe for concurrent use.
 type Store struct {
 	dir   string
 	opt   Options
@@ -144,6 +144,9 @@ type Store struct {
 	// sweeps are the topics that have dead messages to sweep, in the order of when the first of these is past its retention.
 	sweeps sweeps
 
+	// stepping is the step of the clock under way; see clock_step.go.
+	stepping stepping
+
 	// reset is not nil while ResetClock has the store open.
 	reset *ClockReset
 
@@ -169,10 +172,12 @@ var (
 	_ punctual.Backuper           = (*Store)(nil)
 	_ punctual.AbilityReporter    = (*Store)(nil)
 	_ punctual.TopicNamer         = (*Store)(nil)
+	_ punctual.ClockKeeper        = (*Store)(nil)
 )
 
 // admit returns why a call is not made, or nil: the store is closed or has failed, ctx has ended, or the call itself is wrong, which
-// the caller has checked already and hands over as wrong. The first of these counts, as punctual.Store asks of all stores.
+// the caller has checked already and hands over as wrong. The first of these counts, as punctual.Store asks of all stores. Before the
+// call goes on, the store's clock follows the machine's.
 func (s *Store) admit(ctx context.Context, wrong error) error {
 	if err := s.state.Usable(); err != nil {
 		return err
@@ -180,7 +185,10 @@ func (s *Store) admit(ctx context.Context, wrong error) error {
 	if ctx.Err() != nil {
 		return errkind.Ended(ctx)
 	}
-	return wrong
+	if wrong != nil {
+		return wrong
+	}
+	return s.followClock(ctx)
 }
 
 // Now returns the store's clock in whole milliseconds.
@@ -235,7 +243,9 @@ func (s *Store) shutDown() error {
 	if s.state.HasFailed() {
 		return s.state.Failure()
 	}
-	err := s.claims.Close()
+	s.stepping.mu.Lock()
+	err := errors.Join(s.claims.Close(), s.stepping.end())
+	s.stepping.mu.Unlock()
 	// A compaction may read for long, above all one that drops what was deleted. It gets half of the
 	// time after which Close would take the disk for hanging; a compaction that is cut short begins again after the next Open.
 	enough := time.AfterFunc(s.opt.CommitTimeout/2, s.state.RefuseReads)

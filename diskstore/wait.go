@@ -2,10 +2,14 @@ package diskstore
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // waiters are the claims under way, by topic. A claim is added before it polls its topics, so that a message that comes
@@ -66,16 +70,28 @@ func (ws *waiters) wake(topic string, at int64) {
 	}
 }
 
-// sleep waits for a hint, for the end of the store, or until the store's clock has reached next or deadline. Unless next is never, it
-// returns after a second at most, because the machine may have been suspended or its clock set. An error is that of the context alone.
-func (w *waiter) sleep(ctx context.Context, ended <-chan struct{}, c clock, next, deadline int64) error {
-	limit := maxSleep
-	if next == never {
-		limit = never
+// wakeAll gives a hint to all claims.
+func (ws *waiters) wakeAll() {
+	ws.mu.Lock()
+	topics := slices.Collect(maps.Keys(ws.byTopic))
+	ws.mu.Unlock()
+	for _, topic := range topics {
+		ws.wake(topic, -never)
 	}
-	w.until.Store(min(next, deadline))
+}
+
+// sleep waits for a hint, for the end of the store, until the store's clock has reached next, or until left has elapsed. Unless next is
+// never, it returns after a second at most, because the machine may have been suspended or its clock set. An error is that of the
+// context alone.
+func (w *waiter) sleep(ctx context.Context, ended <-chan struct{}, c clock, next int64, left time.Duration) error {
+	limit := storekit.CeilDuration(left)
+	until := min(next, c.ms()+limit)
+	if next != never {
+		limit = min(limit, maxSleep)
+	}
+	w.until.Store(until)
 	defer w.until.Store(never)
-	reached, stop := c.after(min(next, deadline), limit)
+	reached, stop := c.after(until, limit)
 	defer stop()
 	select {
 	case <-w.hint:

@@ -10,14 +10,12 @@ import (
 
 const clockHelp = `Clock sets the clock of a store in a directory to the machine's clock. The store must be stopped.
 
-The clock of a store never runs backwards. When the clock of the machine was years ahead once, the
-store's clock stays ahead, and the store refuses to open when the machine's clock is right again.
-This command mends that. It also lets a store open that was not used for more than a year. Where the
-store would catch up by itself the command changes nothing.
+A running store follows a machine's clock that was set back after 5 seconds. But a store refuses to
+open when the machine's clock is more than a year away from the store's, because nobody can tell
+which of the two is right. See to the machine's clock first, then run this command.
 
-Due times stay as they are. A message that was pushed with a delay while the clock was wrong is due
-years too late: find it with 'punctual list', and move it with 'punctual reschedule'. Leases keep
-the time that they had left.`
+Due times that somebody named stay as they are. What was set by a delay while the clock was ahead
+keeps what is left of that delay, and so do leases.`
 
 const clockExample = `  punctual clock /var/lib/punctual
   punctual clock ./punctual-data
@@ -42,13 +40,13 @@ func newClock(a *app) *cobra.Command {
 
 func (a *app) showClock(r diskstore.ClockReset) error {
 	if a.json {
-		return a.out.writeJSON(clockJSON{Store: stamp(r.Stored), Machine: stamp(r.Machine), Reset: r.Reset, Leases: r.Leases})
+		return a.out.writeJSON(clockJSON{Store: stamp(r.Stored), Machine: stamp(r.Machine), Reset: r.Reset})
 	}
 	if !r.Reset {
 		a.printf("the store's clock is right, or gets there by itself: nothing was changed\n")
 		return nil
 	}
-	a.printf("the store's clock was %s and is now %s; %d leases keep what is left of them\n", when(r.Stored), when(r.Machine), r.Leases)
+	a.printf("the store's clock was %s and is now %s\n", when(r.Stored), when(r.Machine))
 	return nil
 }
 
@@ -57,5 +55,4 @@ type clockJSON struct {
 	Store   stamp `json:"store,omitzero"` // what the store's clock had reached
 	Machine stamp `json:"machine"`
 	Reset   bool  `json:"reset"`
-	Leases  int   `json:"leases"` // how many were moved with the clock
 }

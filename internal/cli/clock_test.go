@@ -29,7 +29,7 @@ func TestClock(t *testing.T) {
 	if _, err := diskstore.Open(dir, nil); err == nil {
 		t.Fatal("a store ten years ahead opened")
 	}
-	r.run("clock", dir).ok().contains("is now", "0 leases")
+	r.run("clock", dir).ok().contains("is now")
 	r.run("clock", dir, "--json").ok().contains(`"reset":false`)
 	if s, err = diskstore.Open(dir, nil); err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func (c *comparison) newMessage(t *rapid.T) punctual.NewMessage {
 		m.DropExpired = rapid.Bool().Draw(t, "drop expired")
 	}
 	if rapid.IntRange(0, 3).Draw(t, "remembers") == 3 {
-		m.Remember = rapid.SampledFrom([]time.Duration{time.Microsecond, 10 * time.Second, time.Hour}).Draw(t, "remember")
+		m.Remember = c.kept(rapid.SampledFrom([]time.Duration{time.Microsecond, 10 * time.Second, time.Hour}).Draw(t, "remember"))
 	}
 	if rapid.IntRange(0, 3).Draw(t, "headers") == 3 {
 		m.Headers = map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "header")}
@@ -72,6 +72,15 @@ func (c *comparison) newMessage(t *rapid.T) punctual.NewMessage {
 		m.MaxAttempts = -1
 	}
 	return m
+}
+
+// kept returns for how long something is kept: for so long that it stays, if the clock may step back. Otherwise what was past its
+// retention by the time before a step would be there again unless a sweep has removed it, and each store chooses when it sweeps.
+func (c *comparison) kept(length time.Duration) time.Duration {
+	if c.steps && length > 0 {
+		return 1000 * time.Hour
+	}
+	return length
 }
 
 // ifDue draws the IfDue of a change. In half of the draws it is zero. Else it is the due time of the message in the model, or the time
@@ -441,9 +450,9 @@ func (c *comparison) configure(t *rapid.T) {
 	case 2:
 		p.Backoff = &punctual.Backoff{Delays: rapid.SliceOfN(delays(), 1, 3).Draw(t, "backoff")}
 	case 3:
-		p.DeadRetention = ptr(length.Draw(t, "dead retention"))
+		p.DeadRetention = ptr(c.kept(length.Draw(t, "dead retention")))
 	case 4:
-		p.DedupeWindow = ptr(length.Draw(t, "dedupe window"))
+		p.DedupeWindow = ptr(c.kept(length.Draw(t, "dedupe window")))
 	case 5:
 		p.PushPaused = ptr(rapid.Bool().Draw(t, "push paused"))
 	case 6:
@@ -451,7 +460,7 @@ func (c *comparison) configure(t *rapid.T) {
 	case 7: // the end of both pauses
 		p.PushPaused, p.DeliveryPaused = ptr(false), ptr(false)
 	case 8:
-		p.FinishedRetention = ptr(length.Draw(t, "finished retention"))
+		p.FinishedRetention = ptr(c.kept(length.Draw(t, "finished retention")))
 	case 9: // events are kept for so long that none is swept, because each store chooses when it sweeps
 		p.Emit, p.EmitKeep = ptr(punctual.Events(rapid.IntRange(0, int(punctual.AllEvents)).Draw(t, "events"))), ptr(punctual.MaxFinishedRetention)
 	}

@@ -120,6 +120,7 @@ type comparison struct {
 	inspector punctual.Inspector      // of store
 	keeper    punctual.FinishedKeeper // of store; nil: it has none
 	clock     *storekit.ManualClock
+	steps     bool      // the store's clock may step back
 	told      time.Time // what the store's clock said last
 	read      time.Time // where clock stood then; zero when the store was reopened since
 
@@ -148,6 +149,7 @@ func compareHistory(r *rapid.T, o opener) {
 	c.clock, c.modelClock = storekit.NewManualClock(noon), storekit.NewManualClock(noon)
 	c.model = memstore.New(&memstore.Options{Clock: c.modelClock})
 	c.model.InPartitions(o.partition)
+	c.steps = rapid.Bool().Draw(r, "steps")
 	c.store = o.open(c.clock)
 	defer func() {
 		_ = c.store.Close() // whether Close fails is checked by group close of package storetest
@@ -162,7 +164,7 @@ func compareHistory(r *rapid.T, o opener) {
 	for _, topic := range c.topics {
 		c.withoutJitter(topic)
 		if c.keeper != nil && rapid.Bool().Draw(r, "keeps finished records from the beginning") {
-			c.patch(topic, punctual.SettingsPatch{FinishedRetention: ptr(time.Hour)})
+			c.patch(topic, punctual.SettingsPatch{FinishedRetention: ptr(c.kept(time.Hour))})
 		}
 	}
 	for range eras {
@@ -259,7 +261,7 @@ func (c *comparison) stepBack(t *rapid.T) {
 // stepClock sets the clock back by more, and the store's clock steps. The model steps by the same time.
 func (c *comparison) stepClock(t *rapid.T) {
 	keeper, err := punctual.As[punctual.ClockKeeper](c.store)
-	if err != nil {
+	if err != nil || !c.steps {
 		return
 	}
 	d := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 2 * time.Hour, 300 * 24 * time.Hour}).Draw(t, "step back")

@@ -7,37 +7,43 @@
 // and a payload is kind(1) and the rest. Numbers are uvarints, and varint is the zigzag kind, both as encoding/binary writes them. seq
 // is the number of the message; due, until and at are Unix milliseconds:
 //
-//	kind 1, leases:   { topic seq due(varint) token renewals attempt until(varint) count { attempt at(varint) } }
+//	kind 1, leases:   as kind 7 without length and moved; in stores from before there was kind 7
 //	kind 2, settled:  { seq token }    the lease is over; the database knows the rest
 //	kind 3, acked:    { topic seq due(varint) }   the message is finished, and soon deleted
 //	kind 4, durable:  number           the transactions up to this one were durable
 //	kind 5, clock:    ms(varint)       the store's clock had reached this
 //	kind 6, synced:   bytes            so many bytes after this frame were synced before older segments were deleted
+//	kind 7, leases:   { topic seq due(varint) token renewals attempt until(varint) length(varint) moved(varint) count { attempt at(varint) } }
+//	kind 8, step:     count from(varint) to(varint)   the store's clock stepped back for the count-th time
 //
 // For example, this frame has the lease with token 1, for the first attempt, of message 1 in topic 2, which is due at 10:00 UTC on
 // 2026-11-20, until a minute later:
 //
-//	13000000 d32ad3c5             19 bytes follow, and their checksum
-//	01                            leases
+//	17000000 eabc54ef             23 bytes follow, and their checksum
+//	07                            leases
 //	02 01 80b4b086bf68 01 00 01   topic, seq, due, token, renewals, attempt
-//	c0ddb786bf68 00               until, count
+//	c0ddb786bf68 c0a907 00 00     until, length, moved, count
 //
 // Of several leases of one message the one with the highest token counts, and of those
 // the one renewed most often. A message that is not in the database, or whose record has this token or a
 // higher one, has no lease. So the order of frames does not matter, and neither does repetition. A segment is replaced by
 // starting the next one and appending all leases of that moment to it. Two frames of a lease with
-// the same token and renewals are equal, because a lease is not written before its attempt is counted.
+// the same token and renewals are equal, because a lease is not written before its attempt is counted. A step of the clock renews the
+// leases that it moves.
 //
 // The durable marker reveals damage. A database whose newest log was cut off or damaged opens without the transactions after
 // that place, as it must after a crash. But if the claim log has recorded a transaction as durable that the database does
 // not have, more is missing than a crash can take.
 //
-// In kind 1, count is the number of earlier attempts that expired, each with the time at which a claim found that. Leases follow each
-// other without a length, so a further field of a lease needs a new kind.
+// In kind 7, length is how long before until the lease was granted or last extended, and moved is the due time if a step of the clock
+// has moved it, or 0. count is the number of earlier attempts that expired, each with the time at which a claim found that. Leases
+// follow each other without a length, so a further field of a lease needs a new kind.
 //
 // The clock is written before every frame but a durable marker if it has moved since it was written last, here or in a durable
 // transaction, and in each new segment in any case, because the segments that had it are deleted. So after kill -9 it never starts
-// again before a time that a caller has seen (P8).
+// again before a time that a caller has seen (P8). A step of the clock back is written in the same way before the first time after it.
+// Times in frames before that of a step do not count any more. The order of steps and times matters, so a step is also written at the
+// beginning of each new segment.
 //
 // The compatibility rules: new kinds get new numbers; unknown ones are an error.
 package claimlog
@@ -68,12 +74,14 @@ import (
 
 // The kinds of frames.
 const (
-	kindLease   = 1
-	kindSettled = 2
-	kindAcked   = 3
-	kindDurable = 4
-	kindClock   = 5
-	kindSynced  = 6
+	kindOldLease = 1
+	kindSettled  = 2
+	kindAcked    = 3
+	kindDurable  = 4
+	kindClock    = 5
+	kindSynced   = 6
+	kindLease    = 7
+	kindStep     = 8
 )
 
 // Log is the claim log of an open store. It uses neither memory nor the database: its arguments are leases, numbers and
@@ -82,20 +90,22 @@ type Log struct {
 	Options
 
 	// clockLogged is the latest time of the clock that was written to a segment or is in a durable transaction, so that after kill -9
-	// the clock starts again at this time or later. Written with mu held.
+	// the clock starts again at this time or later. A step of the clock sets it back to math.MinInt64. Written with mu held.
 	clockLogged atomic.Int64
 
 	// replacing is held while a segment is replaced, and while Link gives the segments second names. It is taken before mu.
 	replacing sync.Mutex
 
 	mu      sync.Mutex
-	file    vfs.File // guarded by mu: the newest segment
-	num     int      // guarded by mu: its number
-	size    int64    // guarded by mu
-	torn    error    // guarded by mu: why the last write failed; nothing may follow it
-	timed   bool     // guarded by mu: the newest segment has the clock
-	durable uint64   // guarded by mu: the last transaction known to be durable
-	synced  int64    // guarded by mu: a lower bound of the time at which the clock starts again after a power cut
+	file    vfs.File    // guarded by mu: the newest segment
+	num     int         // guarded by mu: its number
+	size    int64       // guarded by mu
+	torn    error       // guarded by mu: why the last write failed; nothing may follow it
+	timed   bool        // guarded by mu: the newest segment has the clock, and the last step before it
+	step    record.Step // guarded by mu: the last step of the clock
+	stepTxn uint64      // guarded by mu: the transaction of that step; times of transactions before it do not count
+	durable uint64      // guarded by mu: the last transaction known to be durable
+	synced  int64       // guarded by mu: a lower bound of the time at which the clock starts again after a power cut
 }
 
 // Options of a log. All are needed.
@@ -112,10 +122,10 @@ type Options struct {
 	Behind func()
 }
 
-// New returns a log that continues the one that was read. The first Replace begins its first segment. Before that nothing may be
-// appended, and MarkDurable writes no frame.
+// New returns a log that continues the one that was read, with the step that Contents.Passed has found. The first Replace begins its
+// first segment. Before that nothing may be appended, and MarkDurable writes no frame.
 func New(read *Contents, o Options) *Log {
-	l := &Log{Options: o, num: read.last, durable: read.Durable, synced: math.MinInt64}
+	l := &Log{Options: o, num: read.last, durable: read.Durable, step: read.Step, synced: math.MinInt64}
 	l.clockLogged.Store(math.MinInt64)
 	return l
 }
@@ -212,6 +222,9 @@ func (l *Log) append(payloads ...[]byte) error {
 	if now > logged || !l.timed {
 		payloads = append([][]byte{binary.AppendVarint([]byte{kindClock}, now)}, payloads...)
 	}
+	if !l.timed && l.step.Count > 0 {
+		payloads = append([][]byte{stepPayload(l.step)}, payloads...)
+	}
 	if len(payloads) == 0 {
 		return nil
 	}
@@ -223,6 +236,24 @@ func (l *Log) append(payloads ...[]byte) error {
 	return err
 }
 
+// StepClock has step make a step of the clock in the transaction txn, whose number no other transaction has. Nothing is appended
+// meanwhile, and the step is written before the first time after it. step is given its count, and returns false if there was no step.
+func (l *Log) StepClock(txn uint64, step func(count int64) (record.Step, bool)) error {
+	return l.State.Do("step the clock", func() error { // because a write that hangs holds mu
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		logged := l.clockLogged.Load()
+		l.clockLogged.Store(math.MinInt64) // before any caller can read a time after the step, which KeepClock compares with it
+		s, stepped := step(l.step.Count + 1)
+		if !stepped {
+			l.clockLogged.Store(logged)
+			return nil
+		}
+		l.step, l.stepTxn, l.synced, l.timed = s, txn, math.MinInt64, false
+		return nil
+	})
+}
+
 // MarkDurable records that the transactions up to num are durable, and with them the clock. A failure to write the frame
 // does no harm to the messages, because the frame only reveals damage.
 func (l *Log) MarkDurable(num uint64, clock int64) {
@@ -231,8 +262,11 @@ func (l *Log) MarkDurable(num uint64, clock int64) {
 	if num <= l.durable {
 		return
 	}
-	l.durable, l.synced = num, max(clock, l.synced)
-	l.clockLogged.Store(max(clock, l.clockLogged.Load()))
+	l.durable = num
+	if num >= l.stepTxn {
+		l.synced = max(clock, l.synced)
+		l.clockLogged.Store(max(clock, l.clockLogged.Load()))
+	}
 	if l.file != nil && l.torn == nil {
 		l.torn = l.write(binary.AppendUvarint([]byte{kindDurable}, num))
 	}
@@ -418,6 +452,8 @@ func leasePayload(leases []record.Lease) []byte {
 		b = binary.AppendUvarint(b, l.Renewed)
 		b = binary.AppendUvarint(b, uint64(l.Attempt))
 		b = binary.AppendVarint(b, l.Until)
+		b = binary.AppendVarint(b, l.Until-l.Since)
+		b = binary.AppendVarint(b, l.Due)
 		b = binary.AppendUvarint(b, uint64(len(l.Expired)))
 		for _, f := range l.Expired {
 			b = binary.AppendUvarint(b, uint64(f.Attempt))
@@ -427,11 +463,17 @@ func leasePayload(leases []record.Lease) []byte {
 	return b
 }
 
+func stepPayload(s record.Step) []byte {
+	b := binary.AppendUvarint([]byte{kindStep}, uint64(s.Count))
+	return binary.AppendVarint(binary.AppendVarint(b, s.From), s.To)
+}
+
 // Contents is what a claim log says.
 type Contents struct {
 	Acked   []record.Lease          // messages that are finished, of which only Topic and At are set
 	Durable uint64                  // the last transaction that was durable
-	Clock   int64                   // what the store's clock had reached; valid if Timed
+	Step    record.Step             // the last step of the clock
+	Clock   int64                   // what the store's clock had reached since Step; valid if Timed
 	Timed   bool                    // the clock is known
 	leases  map[uint64]record.Lease // by message number; a lease that is over has topic 0
 	last    int                     // the number of the newest segment; 0 if there is none
@@ -442,25 +484,6 @@ type Contents struct {
 // topic is 0, which is no topic.
 func (t *Contents) Leases() iter.Seq[record.Lease] { return maps.Values(t.leases) }
 
-// MoveLeases adjusts the leases to a clock that is set from one time to another, in Unix milliseconds. Each lease that has not run out
-// keeps the time that is left of it; moved is how many these are. A lease that has run out stays run out.
-func (t *Contents) MoveLeases(from, to int64) (moved int) {
-	for seq, l := range t.leases {
-		if l.Topic == 0 && l.Until == 0 {
-			continue // it is over
-		}
-		switch {
-		case l.Until > from:
-			l.Until += to - from
-			moved++
-		case l.Until > to:
-			l.Until = to
-		}
-		t.leases[seq] = l
-	}
-	return moved
-}
-
 // Tick records a time that the clock had reached.
 func (t *Contents) Tick(ms int64) {
 	if !t.Timed || ms > t.Clock {
@@ -468,16 +491,25 @@ func (t *Contents) Tick(ms int64) {
 	}
 }
 
-// Passed is the time that the store's clock has passed: the later one of that in the claim log and clock, the time in the
-// database, which counts if known is true. It is zero if neither has a time.
-func (t *Contents) Passed(clock int64, known bool) (passed time.Time) {
-	if known {
+// Passed is the time that the store's clock has passed since the last step: the later one of that in the claim log and clock, the time
+// in the database, which counts if known is true. It is zero if neither has a time. step is the last step that the database knows;
+// from here on Step is the last one that either knows.
+func (t *Contents) Passed(clock int64, known bool, step record.Step) (passed time.Time) {
+	t.stepped(step)
+	if known && step.Count == t.Step.Count {
 		t.Tick(clock)
 	}
 	if t.Timed {
 		passed = storekit.FromMillis(t.Clock)
 	}
 	return passed
+}
+
+// stepped records a step of the clock. What the clock had reached before does not count any more.
+func (t *Contents) stepped(s record.Step) {
+	if s.Count > t.Step.Count {
+		t.Step, t.Clock, t.Timed = s, s.To, true
+	}
 }
 
 func (t *Contents) add(l record.Lease) {
@@ -503,8 +535,8 @@ func (t *Contents) read(payload []byte) error {
 	d := record.Decoder{Rest: payload[1:]}
 	for len(d.Rest) > 0 {
 		switch kind := payload[0]; kind {
-		case kindLease:
-			t.add(readLease(&d))
+		case kindLease, kindOldLease:
+			t.add(readLease(&d, kind == kindOldLease))
 		case kindSettled:
 			seq := d.Uvarint()
 			t.settle(seq, int64(d.Uvarint()))
@@ -521,6 +553,12 @@ func (t *Contents) read(payload []byte) error {
 			if ms := d.Varint(); !d.Bad {
 				t.Tick(ms)
 			}
+		case kindStep:
+			s := record.Step{Count: int64(d.Uvarint())}
+			s.From, s.To = d.Varint(), d.Varint()
+			if !d.Bad {
+				t.stepped(s)
+			}
 		default:
 			return fmt.Errorf("claim log has a frame of kind %d, which this program does not know: %w; use the release that wrote it, or a newer one",
 				kind, punctual.ErrUnsupported)
@@ -532,12 +570,15 @@ func (t *Contents) read(payload []byte) error {
 	return nil
 }
 
-func readLease(d *record.Decoder) record.Lease {
+func readLease(d *record.Decoder, old bool) record.Lease {
 	l := record.Lease{Topic: d.Uint32()}
 	l.At.Seq = d.Uvarint()
 	l.At.Ms = d.Varint()
 	l.Token, l.Renewed = int64(d.Uvarint()), d.Uvarint()
 	l.Attempt, l.Until = int(d.Uvarint()), d.Varint()
+	if !old {
+		l.Since, l.Due = l.Until-d.Varint(), d.Varint()
+	}
 	for range d.Uvarint() {
 		if d.Bad {
 			break

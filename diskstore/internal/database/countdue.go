@@ -47,7 +47,8 @@ type Due struct {
 }
 
 // CountDue begins a count of the messages that are due at now. Counted or Abandon must follow. Called with the write lock held,
-// in the same moment in which the caller takes its snapshot. now never goes back.
+// in the same moment in which the caller takes its snapshot. now never goes back, but for a step of the clock, which drops the counts
+// (Tx.StepClock).
 func (t *Topic) CountDue(now int64) Due {
 	if c := t.counting; c != nil {
 		switch n := c.found.Load(); n {

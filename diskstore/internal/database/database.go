@@ -78,6 +78,7 @@ type DB struct {
 	limit         uint64 // message numbers are reserved on disk below it
 	topicNum      uint32 // number of the next new topic
 	clock         atomic.Int64
+	step          record.Step // the last step of the store's clock
 	// stale are the topics whose low watermark may be raised, each once.
 	stale []*Topic
 	// garbage are the topics whose deleted messages may take room on disk, each once.

@@ -193,7 +193,7 @@ func TestDamageFailsTheStore(t *testing.T) {
 	db, _ := openIn(t, mem, 0)
 	tx := db.Begin(1000)
 	topic := addTopic(t, tx, "orders")
-	tx.Remember(topic, "other", 2000) // because a topic in which nothing is remembered is not asked
+	tx.Remember(topic, "other", 1000, 2000) // because a topic in which nothing is remembered is not asked
 	tx.set(idKey(keyID, topic.num, "damaged"), []byte{keyLive, 1})
 	tx.set(idKey(keyFinished, topic.num, "damaged"), []byte{1})
 	mustApply(t, tx)

@@ -16,6 +16,8 @@ import (
 //	'M' "clock"                        -> time(8)      the store's clock has passed this
 //	'M' "topic"                        -> uint32       all topic numbers below are used up
 //	'M' "txn"                          -> uint64       number of the last transaction
+//	'M' "step"                         -> count(8) from(8) to(8) carry(1)   the last step of the store's clock, the count-th, and
+//	                                                   whether there may be something left to carry over it (1)
 //	'M' "single"                       -> uint64       messages with this number or a later one are deleted by single deletions
 //	'T' name                           -> topic(4) settings as JSON
 //	'n' topic(4)                       -> live(8) dead(8)   how many messages there are
@@ -24,7 +26,8 @@ import (
 //	'd' topic(4) died(8) seq(8)        -> record       a dead message, in order of death
 //	'i' topic(4) id                    -> kind(1) time(8) seq(8) [1]   where the message with this ID is (kind is
 //	                                                   'm' or 'd'), and whether its record has a Remember
-//	'f' topic(4) id                    -> until(8)     a finished ID that is remembered
+//	'f' topic(4) id                    -> until(8) ended(8)   a finished ID that is remembered. ended is when the message
+//	                                                   finished; it is missing in stores from before it was kept
 //	'x' until(8) topic(4) id           -> empty        finished IDs in the order they are forgotten
 //	's' topic(4) id                    -> record       finished record of the message with this ID that finished last
 //	'u' until(8) topic(4) id           -> empty        finished records in the order they are deleted
@@ -105,6 +108,7 @@ const (
 	metaTopic   = "Mtopic"
 	metaTxn     = "Mtxn"
 	metaSingle  = "Msingle"
+	metaStep    = "Mstep"
 )
 
 func nameKey(topic string) []byte { return append([]byte{keyTopic}, topic...) }

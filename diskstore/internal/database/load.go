@@ -16,9 +16,11 @@ import (
 
 // Contents is what Load has read.
 type Contents struct {
-	Timed     bool  // Clock is known
-	Clock     int64 // Unix milliseconds that the store's clock has passed
-	NextToken int64 // all lease tokens below are used up
+	Timed     bool        // Clock is known
+	Clock     int64       // Unix milliseconds that the store's clock has passed
+	Step      record.Step // the last step of the store's clock
+	Carry     bool        // something may be left to carry over Step
+	NextToken int64       // all lease tokens below are used up
 	Topics    []Loaded
 }
 
@@ -53,13 +55,17 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 	}
 	db.written = true
 	meta := make(map[string][]byte)
-	for _, key := range []string{metaClock, metaSeq, metaToken, metaTxn, metaTopic, metaSingle} {
+	for _, key := range []string{metaClock, metaSeq, metaToken, metaTxn, metaTopic, metaSingle, metaStep} {
 		if meta[key], err = db.get([]byte(key)); err != nil {
 			return c, err
 		}
 	}
 	if clock := meta[metaClock]; len(clock) == 8 {
 		c.Timed, c.Clock = true, record.Time(clock)
+	}
+	if step := meta[metaStep]; len(step) == 25 {
+		c.Step.Count, c.Step.From, c.Step.To, c.Carry = int64(beUint(step[:8])), record.Time(step[8:]), record.Time(step[16:]), step[24] == 1
+		db.step = c.Step
 	}
 	if len(meta[metaSeq]) != 8 || len(meta[metaToken]) != 8 || len(meta[metaTxn]) != 8 {
 		return c, errkind.Corruptf("the store does not know which numbers are used up")

@@ -183,7 +183,7 @@ func TestNothingRemembered(t *testing.T) {
 	remember := func(id string, now, until int64) {
 		t.Helper()
 		tx := db.Begin(now)
-		tx.Remember(topic, id, until)
+		tx.Remember(topic, id, until-1, until)
 		mustApply(t, tx)
 	}
 	nothing := func() {}

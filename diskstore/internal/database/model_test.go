@@ -261,7 +261,7 @@ func (r *run) verb(tx *Tx) {
 		m.settings.MaxAttempts = rapid.IntRange(1, 99).Draw(r.T, "attempts")
 		tx.PutSettings(t, m.settings)
 	case verb == 2:
-		tx.Remember(t, id, until)
+		tx.Remember(t, id, until-1, until)
 		m.remembered[id] = until
 	case verb == 4:
 		f := punctual.Finished{
@@ -683,7 +683,7 @@ func TestForgetting(t *testing.T) {
 				if of == FinishedRecords {
 					tx.KeepFinished(topic, &punctual.Finished{ID: id, KeptUntil: storekit.FromMillis(until)})
 				} else {
-					tx.Remember(topic, id, until)
+					tx.Remember(topic, id, until-1, until)
 				}
 				want[id] = until
 			}

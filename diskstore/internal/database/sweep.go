@@ -21,6 +21,7 @@ type DeadSweep struct {
 	t     *Topic
 	to    record.Position
 	began int64 // Unix milliseconds
+	steps int64 // how often the clock had stepped back when it began
 	limit int
 	left  int64 // t.deadLeft when it began
 	it    *pebble.Iterator
@@ -43,7 +44,7 @@ func (tx *Tx) SweepDead(t *Topic, to record.Position, limit int) (*DeadSweep, er
 	if err != nil {
 		return nil, tx.db.state.ReadError("read topic "+t.name, err)
 	}
-	return &DeadSweep{db: tx.db, t: t, to: to, began: tx.now, limit: limit, left: t.deadLeft, it: it}, nil
+	return &DeadSweep{db: tx.db, t: t, to: to, began: tx.now, steps: tx.db.step.Count, limit: limit, left: t.deadLeft, it: it}, nil
 }
 
 // Read finds the messages to remove. It needs no lock.
@@ -94,7 +95,7 @@ func (tx *Tx) RemoveSwept(s *DeadSweep) (more bool, err error) {
 	for _, d := range found {
 		tx.Remove(t, Place{Order: Dead, At: d.at}, d.id)
 	}
-	if t.deadFrom.Less(s.next) {
+	if t.deadFrom.Less(s.next) && s.steps == tx.db.step.Count { // after a step of the clock a message may have died below next
 		t.deadFrom = s.next
 	}
 	return len(found) == s.limit, nil
@@ -134,6 +135,7 @@ type ForgetSweep struct {
 	db    *DB
 	of    *kept
 	now   int64
+	steps int64 // how often the clock had stepped back when it began
 	limit int
 	it    *pebble.Iterator
 	found []forgotten
@@ -155,7 +157,7 @@ func (tx *Tx) SweepFinished(of Order, limit int) (*ForgetSweep, error) {
 		return nil, db.state.ReadError("read what is kept of finished messages", err)
 	}
 	k.since = make(map[string]bool)
-	return &ForgetSweep{db: db, of: k, now: tx.now, limit: limit, it: it}, nil
+	return &ForgetSweep{db: db, of: k, now: tx.now, steps: db.step.Count, limit: limit, it: it}, nil
 }
 
 // Read finds the keys to delete. It needs no lock.
@@ -197,6 +199,9 @@ func (tx *Tx) ForgetSwept(s *ForgetSweep) (more bool) {
 		if o.key != nil && !since[string(o.key)] {
 			tx.set(o.key, nil)
 		}
+	}
+	if s.steps != tx.db.step.Count { // after a step of the clock something may be kept until a time below next
+		return true
 	}
 	next := s.next
 	if from := s.of.endsFrom(s.now + 1); len(since) > 0 && bytes.Compare(from, next) < 0 {

@@ -113,6 +113,28 @@ func (tx *Tx) SetClock() {
 	tx.set([]byte(metaClock), record.AppendTime(nil, tx.now))
 }
 
+// StepClock makes this the transaction of a step of the store's clock: its time is that after the step.
+func (tx *Tx) StepClock(s record.Step) {
+	tx.now = s.To
+	tx.SetClock()
+	tx.SetStep(s, true)
+	for t := range tx.db.large {
+		t.due, t.counting = nil, nil // what was due is not due any more
+	}
+}
+
+// SetStep writes the last step of the store's clock, and whether something may be left to carry over it.
+func (tx *Tx) SetStep(s record.Step, carry bool) {
+	tx.db.step = s
+	b := binary.BigEndian.AppendUint64(nil, uint64(s.Count))
+	b = record.AppendTime(record.AppendTime(b, s.From), s.To)
+	left := byte(0)
+	if carry {
+		left = 1
+	}
+	tx.set([]byte(metaStep), append(b, left))
+}
+
 // must panics on an error of a batch. To write a batch of this package, to read it back and to close it fail only by a mistake in this
 // package, such as a second Close.
 func must(err error) {
@@ -297,7 +319,7 @@ func rememberedUntil(t *Topic, id string, v []byte) (int64, error) {
 	switch {
 	case v == nil:
 		return math.MinInt64, nil
-	case len(v) != 8:
+	case len(v) != 16 && len(v) != 8:
 		return math.MinInt64, errkind.Corruptf("remembered ID %s of topic %s has the time %x", id, t.name, v)
 	}
 	return record.Time(v), nil
@@ -400,10 +422,10 @@ func (db *DB) noteRemoved(t *Topic, n int64) {
 	db.noteGarbage(t)
 }
 
-// Remember keeps the ID of a message that is finished until a time in Unix milliseconds.
-func (tx *Tx) Remember(t *Topic, id string, until int64) {
+// Remember keeps the ID of a message that has finished at ended until a time, both in Unix milliseconds.
+func (tx *Tx) Remember(t *Topic, id string, ended, until int64) {
 	t.remembers.Store(tx.db.remembering.Load())
-	tx.keep(&tx.db.remembered, t, id, record.AppendTime(nil, until))
+	tx.keep(&tx.db.remembered, t, id, record.AppendTime(record.AppendTime(nil, until), ended))
 }
 
 // KeepFinished keeps the finished record of a message, in place of an earlier one of the same ID.
@@ -415,6 +437,11 @@ func (tx *Tx) KeepFinished(t *Topic, f *punctual.Finished) {
 func (tx *Tx) keep(k *kept, t *Topic, id string, value []byte) {
 	key, end := idKey(k.ids, t.num, id), forgetKey(k.ends, record.Time(value), t.num, id)
 	t.version++
+	tx.keepAs(k, key, end, value)
+}
+
+// keepAs is keep with the keys of ids and ends.
+func (tx *Tx) keepAs(k *kept, key, end, value []byte) {
 	tx.set(key, value)
 	tx.set(end, []byte{})
 	if k.since != nil {

@@ -301,7 +301,7 @@ func (x *examination) openReadOnly() (c seen, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.passed = logged.Passed(stored.Clock, stored.Timed)
+	c.passed = logged.Passed(stored.Clock, stored.Timed, stored.Step)
 	for _, t := range stored.Topics {
 		c.topics, c.live, c.dead = c.topics+1, c.live+t.Live(), c.dead+t.Dead()
 	}
@@ -407,7 +407,7 @@ func (x *examination) clock() []punctual.Finding {
 			"opening the store is refused: set the machine's clock right, or if it is right run 'punctual clock "+x.dir+"' while nobody has the store open")}
 	case behind > clockBehind:
 		return []punctual.Finding{storekit.Warning("clock", fmt.Sprintf("%v behind the store's", behind.Round(time.Second)),
-			"the machine's clock was set back; the store's never runs backwards, and goes at half speed until the other has caught up: messages come late meanwhile")}
+			"the machine's clock was set back; a store that is open follows it after 5 s")}
 	}
 	return []punctual.Finding{storekit.Good("clock", "not behind the store's")}
 }

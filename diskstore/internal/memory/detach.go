@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"cmp"
+
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
@@ -19,22 +21,25 @@ type Detached struct {
 	Acked     bool         // the message was acked: the caller deletes it, and answers as if it had not been there
 }
 
-// State returns the state of a live message, and when the message next needs attention: the end of a lease that has not run out,
-// else its due time. An acked message has StateNone. cancelled says that no attempt may follow the last lease of the message (P5).
-func (t *Topic) State(p record.Position, now int64) (st punctual.State, next int64, cancelled bool) {
+// State returns the state of a live message, its due time, and when the message next needs attention: the end of a lease that has not
+// run out, else its due time. An acked message has StateNone. cancelled says that no attempt may follow the last lease of the message
+// (P5).
+func (t *Topic) State(p record.Position, now int64) (st punctual.State, due, next int64, cancelled bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	m := t.messages[p.Seq]
-	cancelled = m != nil && m.cancelled
+	if m != nil {
+		p.Ms, cancelled = cmp.Or(m.lease.Due, p.Ms), m.cancelled
+	}
 	switch {
 	case m != nil && m.state == stateAcked:
-		return punctual.StateNone, 0, cancelled
+		return punctual.StateNone, p.Ms, 0, cancelled
 	case m != nil && m.state == stateLeased && now < m.next:
-		return punctual.StateLeased, m.next, cancelled
+		return punctual.StateLeased, p.Ms, m.next, cancelled
 	case p.Ms <= now:
-		return punctual.StateReady, p.Ms, cancelled
+		return punctual.StateReady, p.Ms, p.Ms, cancelled
 	}
-	return punctual.StateScheduled, p.Ms, cancelled
+	return punctual.StateScheduled, p.Ms, p.Ms, cancelled
 }
 
 // Detach removes a message from memory, whatever its state.
@@ -116,10 +121,14 @@ func (x *Index) DetachTogether(h Held, beside []Beside) (d Detached, replaced []
 }
 
 // DetachReserved removes from memory a message that a claim has reserved and must not deliver. ok is false when another
-// transaction has detached the message since.
+// transaction has detached the message since, or when the clock has stepped back since: then the message goes back, because the claim
+// has judged it by the time before.
 func (x *Index) DetachReserved(c *Reserved) (d Detached, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if c.m.state == stateReserved && c.steps != x.steps {
+		x.putBack(c)
+	}
 	if c.m.state != stateReserved {
 		return Detached{}, false
 	}

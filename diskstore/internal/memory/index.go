@@ -43,6 +43,7 @@ type Index struct {
 	// remembering is how many leased messages have message.remembers.
 	remembering int
 	tokens      tokens
+	steps       uint64 // how often the clock has stepped back; see Step
 	// account adds up what the messages cost.
 	account account
 	// inWindow are the topics with messages in the window, inHand those with messages in another state.

@@ -62,6 +62,8 @@ func (m *modelled) next() int64 {
 type modelClaim struct {
 	reserved []*Reserved
 	granted  bool
+	leases   map[*Reserved]record.Lease // of a granted one
+	stepped  bool                       // the clock has stepped back since Reserve
 }
 
 // modelTxn is a transaction that is applied and not durable.
@@ -97,7 +99,7 @@ type rig struct {
 }
 
 func newRig(t *rapid.T) *rig {
-	r := &rig{T: t, now: 1000, paused: make(map[*Topic]bool), disk: make(map[uint64]*modelled), tokens: make(map[int64]uint64)}
+	r := &rig{T: t, now: 1 << 32, paused: make(map[*Topic]bool), disk: make(map[uint64]*modelled), tokens: make(map[int64]uint64)}
 	r.room = int64(rapid.IntRange(4, 60).Draw(t, "room")) * MessageBytes
 	r.open(1)
 	for i := range 2 {
@@ -145,7 +147,7 @@ func (r *rig) message(states ...int) *modelled {
 
 func (r *rig) step() {
 	steps := []func(){
-		r.passTime, r.push, r.reserve, r.reserve, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.settleTogether, r.endFirst, r.amend,
+		r.passTime, r.stepClock, r.push, r.reserve, r.reserve, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.settleTogether, r.endFirst, r.amend,
 		r.endReserved, r.restart, r.loader, r.publish, r.publish, r.beginLoad, r.endLoad, r.endLoad, r.detachAcked, r.pause, r.dropTopic, r.clearTopic,
 		r.find, r.found,
 	}
@@ -302,23 +304,24 @@ func (r *rig) grant() {
 			c.Message.Remember = 60_000
 		}
 	}
-	granted, leases := r.x.Grant(claim.reserved, 0, r.now)
-	next := &modelClaim{granted: true}
+	granted, leases := r.x.Grant(claim.reserved, 0, r.clock)
+	next := &modelClaim{granted: true, leases: make(map[*Reserved]record.Lease)}
 	for _, c := range claim.reserved {
 		m := r.has(claim, c)
 		i := slices.Index(granted, c)
 		switch {
-		case m == nil || c.Message.Expired(r.now):
+		case m == nil || claim.stepped || c.Message.Expired(r.now):
 			if i >= 0 {
-				r.Fatalf("P3, P5: message %v was granted although it was taken away or has expired", c.Last.At)
+				r.Fatalf("P3, P5: message %v was granted although it was taken away or has expired, or was judged before a step of the clock", c.Last.At)
 			}
 			if m != nil {
 				r.back(m)
 			}
-		case i < 0 || leases[i].Token != c.Token || leases[i].Until != r.now+5000:
+		case i < 0 || leases[i].Token != c.Token || leases[i].Until != r.now+5000 || leases[i].Since != r.now:
 			r.Fatalf("message %v was not granted as asked: %v", c.Last.At, leases)
 		default:
 			m.by = next
+			next.leases[c] = leases[i]
 			next.reserved = append(next.reserved, c)
 		}
 	}
@@ -335,13 +338,16 @@ func (r *rig) confirm() {
 	if claim == nil {
 		return
 	}
-	made, ended := r.x.Confirm(claim.reserved, r.now)
+	made, ended := r.x.Confirm(claim.reserved, r.clock)
 	if len(made)+len(ended) != len(claim.reserved) {
 		r.Fatalf("of %d leases %d were made and %d not", len(claim.reserved), len(made), len(ended))
 	}
 	for _, c := range claim.reserved {
 		m := r.has(claim, c)
 		isMade := slices.Contains(made, c)
+		if m != nil && !reflect.DeepEqual(*c.Lease, claim.leases[c]) {
+			r.Fatalf("P3: the lease of message %v is %+v, want %+v", c.Last.At, *c.Lease, claim.leases[c])
+		}
 		if isMade != (m != nil && c.Lease.Until > r.now) {
 			r.Fatalf("P3, P5: lease of message %v until %d was made: %v at %d; the model has it as %+v", c.Last.At, c.Lease.Until, isMade, r.now, m)
 		}
@@ -353,9 +359,42 @@ func (r *rig) confirm() {
 		case m != nil:
 			if r.back(m); m.state == leased { // the lease before is in the claim log under the new token, and so in memory
 				m.last.Token, m.last.Renewed = c.Token, 1
+				if claim.stepped {
+					m.last.Renewed += claim.leases[c].Renewed
+				}
 				r.tokens[c.Token] = m.at.Seq
 			}
 		}
+	}
+}
+
+func (r *rig) clock() int64 { return r.now }
+
+// stepClock steps the clock back.
+func (r *rig) stepClock() {
+	if r.locked() {
+		return
+	}
+	s := lifecycle.Step{From: r.now, To: r.now - int64(r.n(1, 6000))}
+	moved := r.x.Step(func() (lifecycle.Step, bool) { return s, true })
+	r.now, r.waiters = s.To, nil
+	n := 0
+	for _, m := range r.disk {
+		if m.last.Token != 0 && m.state != ackedState && m.last.Carry(s) {
+			n++
+		}
+	}
+	for _, claim := range r.claims {
+		claim.stepped = true
+		for c, l := range claim.leases {
+			if l.Carry(s) && r.has(claim, c) != nil {
+				n++
+			}
+			claim.leases[c] = l
+		}
+	}
+	if len(moved) != n {
+		r.Fatalf("a step of the clock from %d to %d has moved %d leases, want %d: %+v", s.From, s.To, len(moved), n, moved)
 	}
 }
 
@@ -394,7 +433,7 @@ func (r *rig) settlement(v punctual.Verb) (st punctual.Settlement, m *modelled) 
 func (r *rig) settle() {
 	verb := []punctual.Verb{punctual.SettleAck, punctual.SettleExtend}[r.n(0, 1)]
 	st, m := r.settlement(verb)
-	done, ok := r.x.Settle([]punctual.Settlement{st}, r.now)
+	done, ok := r.x.Settle([]punctual.Settlement{st}, r.clock)
 	var want error
 	if m != nil && m.remember && verb == punctual.SettleAck {
 		if ok {
@@ -410,7 +449,7 @@ func (r *rig) settle() {
 	case m.cancelled:
 		want = punctual.ErrCancelled
 	default:
-		m.last.Until = r.now + 5000
+		m.last.Until, m.last.Since = r.now+5000, r.now
 		m.last.Renewed++
 	}
 	if !ok || !errors.Is(done.Errs[0], want) || want == nil && len(done.Acked)+len(done.Extended) != 1 {
@@ -425,7 +464,7 @@ func (r *rig) settleStored() {
 		return
 	}
 	st, m := r.settlement(punctual.SettleRetry)
-	if _, ok := r.x.Settle([]punctual.Settlement{st}, r.now); ok {
+	if _, ok := r.x.Settle([]punctual.Settlement{st}, r.clock); ok {
 		r.Fatal("a retry changes the disk")
 	}
 	h, ok := r.x.Holder(&st)
@@ -437,7 +476,7 @@ func (r *rig) settleStored() {
 	}
 	acked := !m.remember && r.n(0, 4) == 0 // by another call, meanwhile
 	if acked {
-		r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleAck, Topic: st.Topic, ID: st.ID, Token: st.Token}}, r.now)
+		r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleAck, Topic: st.Topic, ID: st.ID, Token: st.Token}}, r.clock)
 		r.state(m, ackedState)
 	}
 	if _, ok := r.x.DetachHeld(h); ok == acked {
@@ -456,7 +495,7 @@ func (r *rig) settleTogether() {
 	}
 	st, m := r.settlement(punctual.SettleAck)
 	st.Then = []punctual.NewMessage{{Topic: "t"}}
-	if _, ok := r.x.Settle([]punctual.Settlement{st}, r.now); ok {
+	if _, ok := r.x.Settle([]punctual.Settlement{st}, r.clock); ok {
 		r.Fatal("an ack with a follow-up changes the disk")
 	}
 	h, ok := r.x.Holder(&st)
@@ -475,7 +514,7 @@ func (r *rig) settleTogether() {
 	}
 	for _, other := range append(slices.Clone(others), m) { // acked by other calls, meanwhile
 		if other.state == leased && !other.remember && r.n(0, 5) == 0 {
-			r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleAck, Topic: other.topic.Name, ID: other.id, Token: other.last.Token}}, r.now)
+			r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleAck, Topic: other.topic.Name, ID: other.id, Token: other.last.Token}}, r.clock)
 			r.state(other, ackedState)
 		}
 	}
@@ -544,7 +583,7 @@ func (r *rig) endFirst() {
 		r.settle()
 	case 2:
 		if first.state == leased && !first.cancelled {
-			r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleExtend, Topic: t.Name, ID: first.id, Token: first.last.Token}}, r.now)
+			r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleExtend, Topic: t.Name, ID: first.id, Token: first.last.Token}}, r.clock)
 			first.last.Until = r.now + 5000
 			first.last.Renewed++
 		}
@@ -577,17 +616,18 @@ func (r *rig) amend() {
 		return
 	}
 	isLeased := m.state == leased && r.now < m.last.Until
-	st, next, cancelled := m.topic.State(m.at, r.now)
+	st, due, next, cancelled := m.topic.State(m.at, r.now)
+	wantDue := cmp.Or(m.last.Due, m.at.Ms)
 	want := punctual.StateScheduled
 	switch {
 	case m.state == ackedState:
 		want = punctual.StateNone
 	case isLeased:
 		want = punctual.StateLeased
-	case m.at.Ms <= r.now:
+	case wantDue <= r.now:
 		want = punctual.StateReady
 	}
-	if st != want || isLeased && next != m.last.Until || cancelled != m.cancelled {
+	if st != want || due != wantDue || isLeased && next != m.last.Until || cancelled != m.cancelled {
 		r.Fatalf("message %v is %v until %d, cancelled %v; want %v of %+v", m.at, st, next, cancelled, want, m)
 	}
 	var d Detached
@@ -628,10 +668,13 @@ func (r *rig) endReserved() {
 		r.claims = r.claims[1:]
 	}
 	m := r.has(claim, c)
-	if _, ok := r.x.DetachReserved(c); ok != (m != nil) {
+	if _, ok := r.x.DetachReserved(c); ok != (m != nil && !claim.stepped) {
 		r.Fatalf("P5: message %v was detached: %v; the model has it as %+v", c.Last.At, ok, m)
 	}
-	if m != nil {
+	switch {
+	case m != nil && claim.stepped:
+		r.back(m)
+	case m != nil:
 		delete(r.disk, m.at.Seq)
 	}
 }
@@ -841,13 +884,13 @@ func (r *rig) restart() {
 func (r *rig) compareViews() {
 	want := make(map[uint32]View)
 	for _, t := range r.topics {
-		want[t.Num] = View{make(map[uint64]Held), make(map[uint64]bool)}
+		want[t.Num] = View{make(map[uint64]Held), make(map[uint64]record.Position)}
 	}
 	for _, m := range r.disk {
-		one := View{make(map[uint64]Held), make(map[uint64]bool)}
+		one := View{make(map[uint64]Held), make(map[uint64]record.Position)}
 		switch {
 		case m.state == ackedState:
-			want[m.topic.Num].Acked[m.at.Seq], one.Acked[m.at.Seq] = true, true
+			want[m.topic.Num].Acked[m.at.Seq], one.Acked[m.at.Seq] = m.at, m.at
 		case m.last.Token != 0:
 			h := Held{Topic: m.topic, ID: m.id, Lease: m.last, Cancelled: m.cancelled, Remembers: m.remember}
 			want[m.topic.Num].Leases[m.at.Seq], one.Leases[m.at.Seq] = h, h

@@ -32,7 +32,8 @@ type Reserved struct {
 	Lease *record.Lease
 	Began int64
 
-	m *message
+	m     *message
+	steps uint64 // Index.steps when the message was reserved
 }
 
 // ReserveResult has the messages that Reserve has reserved, and says what the claim does next.
@@ -92,7 +93,7 @@ func (x *Index) reserve(t *Topic, now int64, n int) (result ReserveResult) {
 			result.Next, result.TokensShort = now+1, true
 			return result
 		}
-		c := &Reserved{Topic: t, Settings: t.settings, Now: now, Record: m.rec, Token: x.tokens.next, Last: m.lease, Cancelled: m.cancelled, m: m}
+		c := &Reserved{Topic: t, Settings: t.settings, Now: now, Record: m.rec, Token: x.tokens.next, Last: m.lease, Cancelled: m.cancelled, m: m, steps: x.steps}
 		x.tokens.next++
 		m.rec = nil
 		x.move(m, stateReserved) // from here on the holder of the last lease is too late, unless the message is put back before Confirm
@@ -103,22 +104,24 @@ func (x *Index) reserve(t *Topic, now int64, n int) (result ReserveResult) {
 }
 
 // Grant decides on the leases of the messages that a claim has reserved and no transaction has detached since. The leases begin
-// now, and a length of 0 is the topic's. A message that has expired since it was reserved goes back, and the next claim ends it.
-func (x *Index) Grant(reserved []*Reserved, length time.Duration, now int64) (granted []*Reserved, leases []record.Lease) {
+// now, by the store's clock, which Grant reads under its lock. A length of 0 is the topic's. A message that has expired since it was
+// reserved goes back, and the next claim ends it. What was reserved before a step of the clock goes back, too (Step).
+func (x *Index) Grant(reserved []*Reserved, length time.Duration, clock func() int64) (granted []*Reserved, leases []record.Lease) {
 	// leases has its full capacity from the beginning, because Reserved.Lease points into it.
 	granted, leases = make([]*Reserved, 0, len(reserved)), make([]record.Lease, 0, len(reserved))
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	now := clock()
 	for _, c := range reserved {
 		m := c.m
 		switch {
 		case m.state != stateReserved: // a transaction has detached the message
-		case c.Message.Expired(now):
+		case c.steps != x.steps || c.Message.Expired(now):
 			x.putBack(c)
 		default:
 			granted, leases = append(granted, c), append(leases, record.Lease{
 				Topic: m.lease.Topic, At: m.lease.At, Token: c.Token, Attempt: c.Message.Attempts,
-				Until: lifecycle.LeaseEnd(length, m.topic.settings, now), Expired: c.Expired,
+				Until: lifecycle.LeaseEnd(length, m.topic.settings, now), Since: now, Due: m.lease.Due, Expired: c.Expired,
 			})
 			c.Began, c.Lease = now, &leases[len(leases)-1]
 			m.granted = c.Lease
@@ -133,16 +136,24 @@ func (x *Index) Grant(reserved []*Reserved, length time.Duration, now int64) (gr
 // lease before has the new token from then on. So its holder gets ErrLeaseLost, as after any other claim of the message. If the
 // holder could still extend the lease under the old token, a kill would undo the extension, because in the claim log the new token
 // counts.
-func (x *Index) Confirm(granted []*Reserved, now int64) (made []*Reserved, ended []record.Lease) {
+//
+// clock is the store's clock, which Confirm reads under its lock. A lease that a step of the clock has moved since Grant is made as it
+// is now.
+func (x *Index) Confirm(granted []*Reserved, clock func() int64) (made []*Reserved, ended []record.Lease) {
 	made = make([]*Reserved, 0, len(granted))
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	now := clock()
 	for _, c := range granted {
-		m := c.m
+		m, before := c.m, c.Last
+		if m.state == stateReserved {
+			c.Lease, before = m.granted, m.lease
+			c.Began = c.Lease.Since
+		}
 		if m.state != stateReserved || c.Lease.Until <= now {
-			// In the claim log the entry with the higher Renewed wins among those of one token.
-			before := c.Last
-			before.Token, before.Renewed = c.Token, 1
+			// In the claim log the entry with the higher Renewed wins among those of one token. Each step of the clock may have renewed
+			// the lease that was granted.
+			before.Token, before.Renewed = c.Token, 1+x.steps-c.steps
 			ended = append(ended, before)
 			if m.state == stateReserved {
 				if m.lease.Token != 0 {

@@ -44,6 +44,9 @@ func TestTokensAreNotGivenOutBeforeTheyMayBe(t *testing.T) {
 	}
 }
 
+// at is a clock that stands at a time.
+func at(ms int64) func() int64 { return func() int64 { return ms } }
+
 // TestLeaseThatIsNotMadeEndsTheOneBefore: a lease runs out before Confirm makes it. Then memory has what the claim log is to have: the
 // lease before under the new token, which nobody holds (P4).
 func TestLeaseThatIsNotMadeEndsTheOneBefore(t *testing.T) {
@@ -57,11 +60,11 @@ func TestLeaseThatIsNotMadeEndsTheOneBefore(t *testing.T) {
 		t.Fatalf("a claim reserved %+v, want the message whose lease has run out", reserved)
 	}
 	reserved[0].Message = &record.Record{ID: "a"}
-	granted, leases := x.Grant(reserved, 0, 10)
+	granted, leases := x.Grant(reserved, 0, at(10))
 	if len(granted) != 1 || leases[0].Token != 7 {
 		t.Fatalf("granted were %+v", leases)
 	}
-	made, ended := x.Confirm(granted, leases[0].Until)
+	made, ended := x.Confirm(granted, at(leases[0].Until))
 	want := before
 	want.Token, want.Renewed = 7, 1
 	if len(made) != 0 || len(ended) != 1 || !reflect.DeepEqual(ended[0], want) {
@@ -71,7 +74,7 @@ func TestLeaseThatIsNotMadeEndsTheOneBefore(t *testing.T) {
 		t.Errorf("memory has %+v, the claim log %+v", has, want)
 	}
 	st := punctual.Settlement{Topic: "o", ID: "a", Token: 3, Verb: punctual.SettleExtend}
-	if done, ok := x.Settle([]punctual.Settlement{st}, 20); !ok || !errors.Is(done.Errs[0], punctual.ErrLeaseLost) {
+	if done, ok := x.Settle([]punctual.Settlement{st}, at(20)); !ok || !errors.Is(done.Errs[0], punctual.ErrLeaseLost) {
 		t.Errorf("P4 fencing: an extension under the token before is %+v, %v; want ErrLeaseLost", done, ok)
 	}
 	if err := x.Verify(); err != nil {

@@ -19,14 +19,15 @@ type Settled struct {
 
 // Settle carries out settlements that change no message on disk: extensions, and acks without follow-ups of messages of
 // which nothing is to be kept or told. If the call has any other settlement, Settle returns false and changes nothing,
-// because the items of a call take effect in their order. The caller writes the claim log before it answers.
+// because the items of a call take effect in their order. The caller writes the claim log before it answers. now is the store's
+// clock; Settle reads it under its lock, so that no step of the clock (Step) comes between the reading and an extension.
 //
 // Settle needs no write lock. Whoever holds the write lock and ends or moves a message detaches the message first, and learns from
 // that whether it was acked meanwhile.
 //
 // What Settle answers follows lifecycle.Settle. Settle does not call that function, because the function needs the record, and acks
 // are cheap because they read no record.
-func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bool) {
+func (x *Index) Settle(ss []punctual.Settlement, now func() int64) (done Settled, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i := range ss {
@@ -50,7 +51,8 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 		case m.cancelled:
 			done.Errs[i], done.Refused = storekit.SettleError(st, punctual.ErrCancelled), true
 		default:
-			m.next = lifecycle.LeaseEnd(st.Delay, m.topic.settings, now)
+			m.lease.Since = now()
+			m.next = lifecycle.LeaseEnd(st.Delay, m.topic.settings, m.lease.Since)
 			m.lease.Until = m.next
 			m.lease.Renewed++
 			byTime.Fix(m.topic.leases, m)

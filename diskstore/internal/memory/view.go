@@ -8,8 +8,8 @@ import (
 
 // View has the leases and acks of one topic that memory knows and the records on disk do not have.
 type View struct {
-	Leases map[uint64]Held // by number: leased messages, also those whose lease has run out, reserved or not
-	Acked  map[uint64]bool // by number: acked messages that are still on disk
+	Leases map[uint64]Held            // by number: leased messages, also those whose lease has run out, reserved or not
+	Acked  map[uint64]record.Position // by number: where acked messages are that are still on disk
 }
 
 // View copies what memory knows of a topic. A caller that combines it with a snapshot of the disk holds the write lock for both.
@@ -21,7 +21,7 @@ func (t *Topic) View() View {
 
 // view is View, called with mu held.
 func (t *Topic) view() View {
-	v := View{Leases: make(map[uint64]Held, len(t.reserved)+len(t.leases)), Acked: make(map[uint64]bool, len(t.acked))}
+	v := View{Leases: make(map[uint64]Held, len(t.reserved)+len(t.leases)), Acked: make(map[uint64]record.Position, len(t.acked))}
 	for _, list := range [][]*message{t.reserved, t.leases, t.acked} {
 		for _, m := range list {
 			v.add(m)
@@ -34,7 +34,7 @@ func (t *Topic) view() View {
 func (t *Topic) ViewOf(p record.Position) View {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
-	v := View{Leases: make(map[uint64]Held), Acked: make(map[uint64]bool)}
+	v := View{Leases: make(map[uint64]Held), Acked: make(map[uint64]record.Position)}
 	if m := t.messages[p.Seq]; m != nil {
 		v.add(m)
 	}
@@ -44,7 +44,7 @@ func (t *Topic) ViewOf(p record.Position) View {
 func (v *View) add(m *message) {
 	switch {
 	case m.state == stateAcked:
-		v.Acked[m.lease.At.Seq] = true
+		v.Acked[m.lease.At.Seq] = m.lease.At
 	case m.lease.Token != 0:
 		v.Leases[m.lease.At.Seq] = m.asHeld()
 	}

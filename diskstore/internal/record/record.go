@@ -19,10 +19,12 @@ import (
 // Record is a stored message, live or dead. Its bytes are
 //
 //	version(1)=1 flags(1)                             flags: 1 expires, 2 dropExpired, 4 cancel, 8 dead, 16 firstDue,
-//	                                                  32 remember, 64 attributes
+//	                                                  32 remember, 64 attributes, 128 more flags
+//	flags(1)                 if flags&flagMore        1 sinceCreated, 2 since
 //	attempts newest maxAttempts                       uvarint each
 //	created due                                       varint each, ms
 //	firstDue                 if flags&flagFirstDue    varint, ms; else it is due
+//	since                    if flags&flagSince       varint, ms; created if flags&flagSinceCreated, otherwise 0
 //	expires expireAfter      if flags&flagExpires     varint, uvarint, ms
 //	died len reason          if flags&flagDead        varint, uvarint, bytes
 //	remember                 if flags&flagRemember    uvarint, ms; only in records from before there were attributes
@@ -63,8 +65,14 @@ const (
 	flagFirstDue
 	flagRemember
 	flagAttributes
-	// knownFlags are all of these. One bit of the byte is left. Who takes it should make it the sign of a second byte of flags.
-	knownFlags = 1<<iota - 1
+	flagMore
+)
+
+// The flags of the second byte, which is there if flagMore is set.
+const (
+	flagSinceCreated = 1 << iota
+	flagSince
+	knownMore = 1<<iota - 1 // all of these
 )
 
 // Encode returns the bytes of the record.
@@ -81,7 +89,19 @@ func (r *Record) Encode() []byte {
 			flags |= b.flag
 		}
 	}
-	b = append(b, Version, flags)
+	var more byte
+	switch {
+	case r.Since == 0 || dead: // a dead message does not wait
+	case r.Since == r.Created:
+		more = flagSinceCreated
+	default:
+		more = flagSince
+	}
+	if more != 0 {
+		b = append(b, Version, flags|flagMore, more)
+	} else {
+		b = append(b, Version, flags)
+	}
 	b = binary.AppendUvarint(b, uint64(r.Attempts))
 	b = binary.AppendUvarint(b, uint64(r.Newest))
 	b = binary.AppendUvarint(b, uint64(r.MaxAttempts))
@@ -89,6 +109,9 @@ func (r *Record) Encode() []byte {
 	b = binary.AppendVarint(b, r.Due)
 	if r.FirstDue != r.Due {
 		b = binary.AppendVarint(b, r.FirstDue)
+	}
+	if more&flagSince != 0 {
+		b = binary.AppendVarint(b, r.Since)
 	}
 	if mayExpire {
 		b = binary.AppendVarint(b, expires)
@@ -128,22 +151,10 @@ func appendString(b []byte, s string) []byte {
 // Decode reads a record. The body aliases b, or is nil when empty; everything else is copied. Decode skips the stored time of
 // expiry, because it follows from FirstDue and ExpireAfter.
 func Decode(b []byte) (*Record, error) {
-	if len(b) < 2 {
-		return nil, errkind.Corruptf("message record of %d bytes is cut short", len(b))
-	}
-	version, flags, d := b[0], b[1], Decoder{Rest: b[2:]}
-	if version != Version {
-		return nil, errkind.Corruptf("message record has version %d, this program reads %d", version, Version)
-	}
-	if flags&^knownFlags != 0 {
-		return nil, errkind.Corruptf("message record has flags %#x, of which this program knows %#x", flags, knownFlags)
-	}
 	r := new(Record)
-	r.Attempts, r.Newest, r.MaxAttempts = int(d.Uvarint()), int64(d.Uvarint()), int(d.Uvarint())
-	r.Created, r.Due = d.Varint(), d.Varint()
-	r.DropExpired, r.CancelRequested = flags&flagDropExpired != 0, flags&flagCancel != 0
-	if r.FirstDue = r.Due; flags&flagFirstDue != 0 {
-		r.FirstDue = d.Varint()
+	flags, d, err := r.decodeHead(b)
+	if err != nil {
+		return nil, err
 	}
 	if flags&flagExpires != 0 {
 		_, r.ExpireAfter = d.Varint(), int64(d.Uvarint())
@@ -184,10 +195,60 @@ func Decode(b []byte) (*Record, error) {
 	return r, nil
 }
 
+// Since reads Message.Since of a record and no more.
+func Since(b []byte) (int64, error) {
+	var r Record
+	_, d, err := r.decodeHead(b)
+	if err == nil && d.Bad {
+		err = errkind.Corruptf("message record of %d bytes is cut short", len(b))
+	}
+	return r.Since, err
+}
+
+// decodeHead reads a record up to Since, and returns its flags and what is left to be read.
+func (r *Record) decodeHead(b []byte) (flags byte, d Decoder, err error) {
+	if len(b) < 2 {
+		return 0, d, errkind.Corruptf("message record of %d bytes is cut short", len(b))
+	}
+	if b[0] != Version {
+		return 0, d, errkind.Corruptf("message record has version %d, this program reads %d", b[0], Version)
+	}
+	flags, d.Rest = b[1], b[2:]
+	var more byte
+	if flags&flagMore != 0 {
+		if more = d.byte(); more&^knownMore != 0 {
+			return 0, d, errkind.Corruptf("message record has flags %#x, of which this program knows %#x", more, knownMore)
+		}
+	}
+	r.Attempts, r.Newest, r.MaxAttempts = int(d.Uvarint()), int64(d.Uvarint()), int(d.Uvarint())
+	r.Created, r.Due = d.Varint(), d.Varint()
+	r.DropExpired, r.CancelRequested = flags&flagDropExpired != 0, flags&flagCancel != 0
+	if r.FirstDue = r.Due; flags&flagFirstDue != 0 {
+		r.FirstDue = d.Varint()
+	}
+	switch {
+	case more&flagSinceCreated != 0:
+		r.Since = r.Created
+	case more&flagSince != 0:
+		r.Since = d.Varint()
+	}
+	return flags, d, nil
+}
+
 // Decoder takes fields off the front of Rest. Bad is set once something did not fit.
 type Decoder struct {
 	Rest []byte
 	Bad  bool
+}
+
+func (d *Decoder) byte() byte {
+	if len(d.Rest) == 0 {
+		d.Bad = true
+		return 0
+	}
+	b := d.Rest[0]
+	d.Rest = d.Rest[1:]
+	return b
 }
 
 // Uvarint takes a number as binary.AppendUvarint writes it.

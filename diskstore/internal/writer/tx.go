@@ -40,6 +40,7 @@ type Tx struct {
 type Maintenance interface {
 	Size() int
 	SetClock()
+	SetStep(s record.Step, carry bool)
 	SetLowest(*database.Topic, record.Position)
 	PutSettings(*database.Topic, punctual.Settings)
 	Remembered(*database.Topic, string, *database.Look) (bool, error)
@@ -146,6 +147,8 @@ type Found struct {
 	ID    string
 	Place database.Place
 	State punctual.State
+	// Due is when a live message is due, in Unix milliseconds. It lies before its place if a step of the clock has moved it (Lease.Due).
+	Due int64
 	// Next is when a live message next needs attention, in Unix milliseconds: the end of a lease that has not run out, else its due
 	// time.
 	Next int64
@@ -173,7 +176,7 @@ func (tx *Tx) Find(t *topics.Topic, id string, look *database.Look) (Found, erro
 		return f, nil
 	}
 	// An ack needs no write lock, so the message may still be acked after this look at memory. Detach tells its caller.
-	if f.State, f.Next, f.Cancelled = t.Memory.State(p.At, tx.Ms); f.State == punctual.StateNone {
+	if f.State, f.Due, f.Next, f.Cancelled = t.Memory.State(p.At, tx.Ms); f.State == punctual.StateNone {
 		_, _ = tx.Detach(f)
 		return Found{}, nil
 	}
@@ -401,7 +404,7 @@ func (tx *Tx) finish(d memory.Detached, r *record.Record, how punctual.Outcome) 
 	t := tx.topic(d.Topic)
 	keep := r.Keep(t.Settings(), tx.Ms)
 	if keep.ID != 0 {
-		tx.disk.Remember(t.Disk, r.ID, keep.ID)
+		tx.disk.Remember(t.Disk, r.ID, tx.Ms, keep.ID)
 	}
 	if keep.Record == 0 {
 		return
@@ -442,6 +445,34 @@ func (tx *Tx) Requeue(f Found, r *record.Record) { tx.put(f.Topic, f.Place, r) }
 
 // RemoveDead deletes a dead message.
 func (tx *Tx) RemoveDead(f Found) { tx.disk.Remove(f.Topic.Disk, f.Place, f.ID) }
+
+// Carry carries over a step of the clock what a database.Carry has found, unless it was set anew since. A message that was leased since
+// its record was written stays where it is, because its lease has moved, and counts.
+func (tx *Tx) Carry(a *database.Ahead, s record.Step) error {
+	t := tx.Existing(a.Topic)
+	switch {
+	case a.Order == database.Remembered || a.Order == database.FinishedRecords:
+		return tx.disk.CarryEnd(nil, a, s)
+	case t == nil || t.Disk.Num() != a.Num: // the topic was deleted
+		return nil
+	case a.Order == database.Dead:
+		err := tx.disk.CarryEnd(t.Disk, a, s)
+		tx.w.opt.Died(t)
+		return err
+	}
+	r, err := tx.disk.ReadAhead(a)
+	if err != nil || r == nil {
+		return err
+	}
+	d, ok := t.Memory.DetachWaiting(a.At)
+	if !ok {
+		return nil
+	}
+	tx.detached++
+	s.Carry(&r.Message)
+	tx.Apply(d, r, lifecycle.Decision{To: lifecycle.Waiting})
+	return nil
+}
 
 // Existing returns the topic with a name, or nil if there is none.
 func (tx *Tx) Existing(name string) *topics.Topic { return tx.w.opt.Topics.Get(name) }

@@ -27,6 +27,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -151,6 +152,24 @@ func (w *Writer) Do(ctx context.Context, do func(tx *Tx) error) (err error) {
 		return w.opt.State.Failure()
 	}
 	return tx.Commit(ctx)
+}
+
+// StepClock makes a step of the store's clock, and the transaction that records it. step makes the step in memory, by the transaction's
+// number, and returns false if there was none. Because step runs with the write lock held, no transaction is decided by the time
+// before the step and applied after it.
+func (w *Writer) StepClock(ctx context.Context, step func(txn uint64) (record.Step, bool)) (err error) {
+	tx, err := w.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Close(&err)
+	s, stepped := step(tx.disk.Num)
+	if !stepped {
+		return nil
+	}
+	tx.Now, tx.Ms = storekit.FromMillis(s.To), s.To
+	tx.disk.StepClock(s)
+	return tx.Commit(context.WithoutCancel(ctx)) // because the step has happened
 }
 
 // txBytes is the size at which a transaction accepts no further items. It is small because no other transaction can run while a
