@@ -22,7 +22,7 @@ func (s Step) Carry(m *Message) bool {
 		m.Died = died
 		return changed
 	}
-	if !s.Moves(m.Since) || m.Token == 0 && m.Due <= s.To { // what is due already, by whatever time, stays as it is
+	if !s.Moves(m.Since) {
 		return false
 	}
 	due := m.Due
