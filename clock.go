@@ -22,7 +22,8 @@ type ClockKeeper interface {
 type ClockState struct {
 	// Now is the store's clock.
 	Now time.Time
-	// Ahead is by how much the store's clock is ahead of the one that it follows; 0 when it agrees.
+	// Ahead is by how much the store's clock is ahead of the one that it follows; 0 when it agrees. A store behind a network may say 0
+	// for less than 2 s.
 	Ahead time.Duration
 	// Steps is how often the store's clock has stepped back since the store was made, or since it was opened if it is kept in memory.
 	Steps int64

@@ -150,11 +150,11 @@ func (c *changes) step() *step {
 	}
 	if len(c.remembered) > 0 {
 		numbers, ids := namesOf(c.remembered)
-		until := make([]int64, len(ids))
+		until, ended := make([]int64, len(ids)), make([]int64, len(ids))
 		for i, r := range c.remembered {
-			until[i] = r.forgetAt
+			until[i], ended[i] = r.forgetAt, r.endedAt
 		}
-		x.add("remember", []any{numbers, ids, until}, nil)
+		x.add("remember", []any{numbers, ids, until, ended}, nil)
 	}
 	if len(c.replaced) > 0 { // after the records, which are of the messages that were there before
 		x.add("replace", c.then.push.args(c.replaced), nil)
@@ -184,11 +184,14 @@ func (c *changes) recordArgs() []any {
 func (c *changes) updateArgs() []any {
 	n := len(c.updated)
 	visible, due, first, expires, tokens := make([]*int64, n), make([]int64, n), make([]int64, n), make([]*int64, n), make([]int64, n)
-	attempts, cancelled, died, reasons := make([]int32, n), make([]bool, n), make([]*int64, n), make([]*string, n)
+	attempts, cancelled, died, reasons, since := make([]int32, n), make([]bool, n), make([]*int64, n), make([]*string, n), make([]*int64, n)
 	for i, r := range c.updated {
 		due[i], first[i], tokens[i], attempts[i], cancelled[i] = r.Due, r.FirstDue, r.Token, int32(r.Attempts), r.CancelRequested
 		if at, ok := r.Expires(); ok {
 			expires[i] = &at
+		}
+		if r.Since != 0 {
+			since[i] = &r.Since
 		}
 		if r.dead {
 			reason := string(r.Reason)
@@ -199,7 +202,7 @@ func (c *changes) updateArgs() []any {
 		}
 	}
 	numbers, ids := namesOf(c.updated)
-	return []any{numbers, ids, visible, due, first, expires, tokens, attempts, cancelled, died, reasons, c.failures}
+	return []any{numbers, ids, visible, due, first, expires, tokens, attempts, cancelled, died, reasons, c.failures, since}
 }
 
 // ownWay runs the steps of a call in transactions of the store's own.

@@ -15,29 +15,43 @@ type clock struct {
 	fake storekit.Clock
 
 	mu     sync.Mutex
-	latest int64     // guarded by mu: the latest time heard, or read from the table store, in µs
+	steps  int64     // guarded by mu: how often the store's clock has stepped back, as the table store said
+	latest int64     // guarded by mu: the latest time heard since the last step, or read from the table store, in µs
 	answer int64     // guarded by mu: the time by the answer that guesses count from, in µs
 	heard  time.Time // guarded by mu: when that answer came, by the machine's clock
 	stored int64     // guarded by mu: the latest time that the table store was known to hold on the server's timeline, in µs
+
+	// stepped is what the clock said when this process learned of the last step, in µs, and steppedAt when that was. Guarded by mu.
+	stepped   int64
+	steppedAt time.Time
+
+	// far is when the server's clock was first found to be more than storekit.StepBeyond behind, with every reading since; zero if it is not.
+	// The goroutine of watch alone uses it.
+	far time.Time
 }
 
 // freshFor is how long an answer's time is preferred to that of a later one which took longer to arrive.
 const freshFor = 10 * time.Second
 
-// args returns the first two arguments of every statement that reads the clock. The time of a test is rounded up to µs, but not
-// into the next millisecond.
-func (c *clock) args() (latest int64, fake *int64) {
-	if c.fake != nil {
-		t := c.fake.Now()
-		us := t.UnixMicro()
-		if t.Nanosecond()%1000 > 0 && us%1000 < 999 {
-			us++
-		}
-		fake = &us
-	}
+// args returns the first two arguments of every statement that reads the clock.
+func (c *clock) args() (latest []int64, fake *int64) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.latest, fake
+	latest = []int64{c.latest, c.steps}
+	c.mu.Unlock()
+	return latest, c.fakeMicros()
+}
+
+// fakeMicros returns the time of a test, rounded up to µs, but not into the next millisecond; nil where the server's clock counts.
+func (c *clock) fakeMicros() *int64 {
+	if c.fake == nil {
+		return nil
+	}
+	t := c.fake.Now()
+	us := t.UnixMicro()
+	if t.Nanosecond()%1000 > 0 && us%1000 < 999 {
+		us++
+	}
+	return &us
 }
 
 // hear records the time that an answer gave, in µs.
@@ -45,6 +59,10 @@ func (c *clock) hear(micros int64) {
 	here := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// A call that was under way at a step may answer with the time before.
+	if since := c.here().Sub(c.steppedAt); since < 2*callTime && micros > c.stepped+(since+storekit.StepBeyond).Microseconds() {
+		return
+	}
 	c.latest = max(c.latest, micros)
 	// Guesses count from the answer that came back fastest, because that one is the most exact. By it the clock is furthest ahead.
 	if micros >= c.answer+here.Sub(c.heard).Microseconds() || here.Sub(c.heard) > freshFor {
@@ -86,11 +104,46 @@ func (c *clock) after(ms int64) (<-chan time.Time, func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// kept records how far the clock is in the table store, as it was read or written, in µs.
-func (c *clock) kept(micros int64) {
+// kept records how far the clock is in the table store, as it was read or written, in µs, and after how many steps. After a step that
+// this process did not know of, nothing counts that it has heard before.
+func (c *clock) kept(micros, steps int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if steps != c.steps {
+		c.steps, c.latest, c.answer, c.stored = steps, 0, 0, 0
+		c.stepped, c.steppedAt = micros, c.here()
+	}
 	c.latest, c.stored = max(c.latest, micros), max(c.stored, micros)
+}
+
+// farBehind reports whether server, the server's clock in µs, has been more than storekit.StepBeyond behind the store's clock at every
+// reading for storekit.StepAfter, by the clock of this machine.
+func (c *clock) farBehind(server int64) bool {
+	here := c.here()
+	switch {
+	case c.latestMicros()-server <= storekit.StepBeyond.Microseconds():
+		c.far = time.Time{}
+	case c.far.IsZero() || here.Before(c.far): // a test has set its clock back once more
+		c.far = here
+	}
+	return !c.far.IsZero() && here.Sub(c.far) >= storekit.StepAfter
+}
+
+// wrote records that this process has written the time down in the table store, unless the clock has stepped since.
+func (c *clock) wrote(micros, steps int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if steps == c.steps {
+		c.stored = max(c.stored, micros)
+	}
+}
+
+// here returns the time of this machine's clock, or that of a test's.
+func (c *clock) here() time.Time {
+	if c.fake != nil {
+		return c.fake.Now()
+	}
+	return time.Now()
 }
 
 // forgetKept forgets how far the clock was in the table store, because the server that has taken over may not know of that.

@@ -41,9 +41,9 @@ func TestClocksStandAtOneTime(t *testing.T) {
 	server := pgrig.StartShifted(t, "fsync=off")
 	o := &Options{Migrate: true, OwnPool: true, NoListen: true}
 	one, other := openStore(t, newPool(t, server), o), openStore(t, newPool(t, server), o)
-	stepClock(t, server, -time.Hour)
+	stepClock(t, server, -storekit.StepBeyond) // more would have the clock step
 	stands := max(one.clock.latestMicros(), other.clock.latestMicros())
-	if err := one.writeClockAt(t.Context(), stands); err != nil {
+	if err := one.writeClockAt(t.Context(), stands, 0); err != nil {
 		t.Fatal(err)
 	}
 	waitUntil(t, "both know the time that is written down", func() bool {
@@ -72,7 +72,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 	t.Cleanup(pool.Close)
 	o := &Options{Schema: fresh(), Migrate: true, clock: clock}
 	s := openStore(t, pool, o)
-	if err := s.writeClockAt(t.Context(), s.clock.latestMicros()); err != nil {
+	if err := s.writeClockAt(t.Context(), s.clock.latestMicros(), 0); err != nil {
 		t.Fatal(err)
 	}
 	clock.Advance(-time.Hour)

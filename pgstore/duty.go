@@ -68,7 +68,7 @@ func (s *Store) checkTables(ctx context.Context) error {
 	switch last := s.clock.keptMicros(); {
 	case d.identity != s.data.identity:
 		return s.calls.Fail(fmt.Errorf("the tables in schema %s are those of another store than was opened: %w", s.opt.Schema, punctual.ErrStoreFailed))
-	case d.timeline == s.data.timeline && d.micros < last-restored.Microseconds():
+	case d.timeline == s.data.timeline && d.steps <= s.data.steps && d.micros < last-restored.Microseconds():
 		return s.calls.Fail(fmt.Errorf("the tables in schema %s are older than what this process has seen, as after a backup was restored: open the store again: %w", s.opt.Schema, punctual.ErrStoreFailed))
 	}
 	if d.timeline != s.data.timeline {
@@ -77,7 +77,13 @@ func (s *Store) checkTables(ctx context.Context) error {
 		s.clock.forgetKept()
 	}
 	s.data = d
-	s.clock.kept(d.micros)
+	s.clock.kept(d.micros, d.steps)
+	if s.clock.farBehind(d.server) {
+		return s.followServer(ctx)
+	}
+	if !d.carried {
+		s.carryOver(d.clockSteps)
+	}
 	return s.keepClock(ctx, d.server)
 }
 
@@ -85,7 +91,8 @@ func (s *Store) checkTables(ctx context.Context) error {
 // clock. While that is behind, the store's clock pauses. Then keepClock writes down any difference, so that all processes pause at the time
 // of the one that is ahead.
 func (s *Store) keepClock(ctx context.Context, server int64) error {
-	at := s.clock.latestMicros()
+	latest, _ := s.clock.args()
+	at := latest[0]
 	ahead := tickEvery.Microseconds()
 	if server < at-time.Millisecond.Microseconds() {
 		ahead = 1
@@ -93,13 +100,14 @@ func (s *Store) keepClock(ctx context.Context, server int64) error {
 	if at < s.clock.keptMicros()+ahead {
 		return nil
 	}
-	return s.writeClockAt(ctx, at)
+	return s.writeClockAt(ctx, at, latest[1])
 }
 
-func (s *Store) writeClockAt(ctx context.Context, at int64) error {
-	err := s.write(ctx, func() *step { return s.step().add("store_clock", []any{at}, nil) })
+// writeClockAt writes down the time at, which this process has heard after so many steps.
+func (s *Store) writeClockAt(ctx context.Context, at, steps int64) error {
+	err := s.write(ctx, func() *step { return s.step().add("store_clock", []any{at, steps}, nil) })
 	if err == nil {
-		s.clock.kept(at)
+		s.clock.wrote(at, steps)
 	}
 	return err
 }
@@ -109,7 +117,8 @@ func (s *Store) writeClockAt(ctx context.Context, at int64) error {
 func (s *Store) writeClock() {
 	ctx, end := context.WithTimeout(context.Background(), writeClockTimeout)
 	defer end()
-	if err := s.writeClockAt(ctx, s.clock.latestMicros()); err != nil {
+	latest, _ := s.clock.args()
+	if err := s.writeClockAt(ctx, latest[0], latest[1]); err != nil {
 		s.opt.Logger.Debug("the store's clock was not written down", "error", err)
 	}
 }

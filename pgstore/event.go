@@ -32,7 +32,7 @@ func (c *changes) tell(n name, created int64, e punctual.Event, set *punctual.Se
 
 // tellOfPush collects the event of a message that is stored, if its topic tells of pushes.
 func (c *changes) tellOfPush(n name, m *punctual.NewMessage, due int64, set *punctual.Settings, now int64) {
-	facts := lifecycle.New(m, due, due)
+	facts := lifecycle.New(m, due, now)
 	if e, tell := facts.PushEvent(set, now); tell {
 		c.tell(n, now, e, set)
 	}

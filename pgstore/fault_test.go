@@ -348,7 +348,7 @@ func TestOlderClockInTheTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := s.clock.guess()
-		if err := s.writeClockAt(t.Context(), seen); err != nil {
+		if err := s.writeClockAt(t.Context(), seen, 0); err != nil {
 			t.Fatal(err)
 		}
 		goBack := func() {

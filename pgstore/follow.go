@@ -23,7 +23,7 @@ type followUps struct {
 	s        *Store
 	ss       []punctual.Settlement
 	first    []int // the index in push of the first follow-up of each settlement
-	push     *push // the follow-ups as messages of a push; one that is to be stored has an absolute due time once that is decided
+	push     *push // the follow-ups as messages of a push
 	refusing error // why the store takes no pushes, or nil
 }
 
@@ -41,6 +41,7 @@ func (s *Store) followUpsOf(ss []punctual.Settlement) *followUps {
 			f.push.ms, f.push.out = append(f.push.ms, m), append(f.push.out, r)
 		}
 	}
+	f.push.dues = make([]time.Time, len(f.push.ms))
 	return f
 }
 
@@ -100,7 +101,7 @@ func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *change
 			return nil, err
 		}
 		if store {
-			f.push.ms[k].Due, f.push.ms[k].Delay, f.push.out[k].Due = due, 0, due
+			f.push.dues[k], f.push.out[k].Due = due, due
 			stored = append(stored, k)
 		}
 	}
@@ -125,7 +126,7 @@ func (f *followUps) tell(stored []int, l *locked, write *changes) {
 	for _, k := range stored {
 		m := &f.push.ms[k]
 		if set := l.settings[m.Topic]; set != nil {
-			write.tellOfPush(f.push.name(k), m, storekit.Millis(m.Due), set, l.now)
+			write.tellOfPush(f.push.name(k), m, storekit.Millis(f.push.dues[k]), set, l.now)
 		}
 	}
 }

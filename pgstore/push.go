@@ -41,6 +41,8 @@ type push struct {
 	s   *Store
 	ms  []punctual.NewMessage
 	out []punctual.PushResult
+	// dues are the due times of follow-ups that are to be stored, by index; nil of a push, whose due times the server finds.
+	dues []time.Time
 
 	// lockWait is for how long the next transaction waits for the lock of a message at most. It is 0 in a transaction
 	// of the caller's, where the caller's own lock_timeout holds.
@@ -374,14 +376,22 @@ func (p *push) took(i int, got *inserted, status punctual.PushStatus) bool {
 // args returns the arguments that push.sql, push_new.sql and replace.sql share: all of replace.sql, and all but the last one of the others.
 func (p *push) args(part []int) []any {
 	n := len(part)
-	topics, ids, dues, delays := make([]string, n), make([]string, n), make([]*int64, n), make([]int64, n)
+	topics, ids, dues, delays := make([]string, n), make([]string, n), make([]*int64, n), make([]*int64, n)
 	attempts, drops, expires := make([]int32, n), make([]bool, n), make([]*int64, n)
 	headers, bodies, attributes, remember := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([]*int64, n)
 	for at, i := range part {
 		m := &p.ms[i]
-		topics[at], ids[at], delays[at] = m.Topic, p.out[i].ID, storekit.CeilDuration(m.Delay)
-		if !m.Due.IsZero() {
-			due := storekit.CeilMillis(m.Due)
+		topics[at], ids[at] = m.Topic, p.out[i].ID
+		named := m.Due
+		if named.IsZero() {
+			delay := storekit.CeilDuration(m.Delay)
+			delays[at] = &delay
+		}
+		if p.dues != nil {
+			named = p.dues[i]
+		}
+		if !named.IsZero() {
+			due := storekit.CeilMillis(named)
 			dues[at] = &due
 		}
 		if m.ExpireAfter > 0 {

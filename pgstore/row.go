@@ -37,11 +37,11 @@ type row struct {
 // scanRow reads a row of lock.sql or lock_free.sql.
 func scanRow(rows scanner) (*row, error) {
 	r := &row{}
-	var visibleAt, expireAfter, diedAt, forgetAt, remember, leasedAt *int64
+	var visibleAt, expireAfter, diedAt, forgetAt, remember, leasedAt, since *int64
 	var reason *string
 	err := rows.Scan(&r.topic, &r.id, &r.number, &visibleAt, &r.Due, &r.FirstDue, &r.Token, &r.Attempts, &r.MaxAttempts,
-		&r.CancelRequested, &r.DropExpired, &expireAfter, &diedAt, &reason, &forgetAt, &remember, &r.created, &leasedAt)
-	r.leasedAt = orZero(leasedAt)
+		&r.CancelRequested, &r.DropExpired, &expireAfter, &diedAt, &reason, &forgetAt, &remember, &r.created, &leasedAt, &since)
+	r.leasedAt, r.Since = orZero(leasedAt), orZero(since)
 	r.ExpireAfter, r.Remember, r.forgetAt = orZero(expireAfter), orZero(remember), orZero(forgetAt)
 	r.place(visibleAt, diedAt, reason)
 	return r, err

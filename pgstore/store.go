@@ -85,7 +85,10 @@ type Store struct {
 	life    context.Context // that of watch, sweeps and the polls; ends when Close begins
 	end     context.CancelFunc
 	calls   storekit.Calls // the methods under way; whether the store is closed or has failed
-	duties  sync.WaitGroup // the goroutines of watch and sweeps, and the sweeps of events; waits and its notifier wait for theirs
+	duties  sync.WaitGroup // the goroutines of watch, sweeps and carryOver, and the sweeps of events; waits and its notifier wait for theirs
+
+	passed   int64       // the step over which this process has carried the messages; the goroutine of watch alone uses it
+	carrying atomic.Bool // the goroutine of carryOver is under way
 
 	mu         sync.Mutex
 	durability punctual.Durability // guarded by mu
@@ -102,6 +105,7 @@ var (
 	_ punctual.Surveyor           = (*Store)(nil)
 	_ punctual.AbilityReporter    = (*Store)(nil)
 	_ punctual.TopicNamer         = (*Store)(nil)
+	_ punctual.ClockKeeper        = (*Store)(nil)
 )
 
 // Open opens a store on a pool, which Open itself never closes; see Options.OwnPool. PostgreSQL 13 or newer is needed.
@@ -186,27 +190,32 @@ func (s *Store) open(ctx context.Context) error {
 	if s.data, err = s.readStore(ctx); err != nil {
 		return err
 	}
-	s.clock.kept(s.data.micros)
+	s.clock.steps, s.clock.latest, s.clock.stored = s.data.steps, s.data.micros, s.data.micros // nobody else knows of the clock yet
 	_, err = s.tick(ctx)
 	return err
 }
 
-// data is the answer of store.sql: which store the tables hold, how far its clock was, its epoch, and the server's timeline and clock.
+// data is the answer of store.sql: which store the tables hold, how far its clock was, its epoch, the steps of its clock, and the
+// server's timeline and clock.
 type data struct {
 	identity, timeline string
 	micros             int64
-	server             int64 // the server's own clock then, in µs
+	server             int64 // the server's own clock then, in µs, or that of a test
 	epoch              epoch
+	clockSteps
 }
 
 // readStore reads the table store, and keeps its epoch for claims and events.
 func (s *Store) readStore(ctx context.Context) (d data, err error) {
 	err = s.read(ctx, func() *step {
 		return s.step().add("store", nil, func(rows scanner) error {
-			return rows.Scan(&d.identity, &d.micros, &d.timeline, &d.server, &d.epoch.number, &d.epoch.timeline)
+			return rows.Scan(&d.identity, &d.micros, &d.timeline, &d.server, &d.epoch.number, &d.epoch.timeline, &d.steps, &d.from, &d.to, &d.carried)
 		})
 	})
 	if err == nil {
+		if fake := s.clock.fakeMicros(); fake != nil {
+			d.server = *fake
+		}
 		s.epoch.Store(&d.epoch)
 	}
 	return d, err

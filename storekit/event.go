@@ -58,7 +58,8 @@ func EventBody(e *punctual.Event) []byte {
 	return append(b, '}')
 }
 
-// EventMessage returns the message that tells of e. It is due at once, and is dropped when nobody has taken it for keep, which is
+// EventMessage returns the message that tells of e. It is due at once, by a delay of nothing (its lifecycle.Message.Since is when e
+// happened), and is dropped when nobody has taken it for keep, which is
 // Settings.EmitKeep of the topic of e. A store stores it as a push would that replaces, in the same atomic step as the change that
 // e tells of. It goes to EventTopic, which comes into being with it.
 //

@@ -32,7 +32,7 @@ remembered AS (
     UPDATE punctual.message AS m
     SET forget_at = (SELECT micros FROM clock) / 1000
             + coalesce(m.remember, (SELECT t.dedupe_window FROM punctual.topic AS t WHERE t.number = m.topic)),
-        visible_at = NULL, token = 0, cancelled = false, headers = NULL, body = NULL, failures = NULL, attributes = NULL
+        since = (SELECT micros FROM clock) / 1000, visible_at = NULL, token = 0, cancelled = false, headers = NULL, body = NULL, failures = NULL, attributes = NULL
     WHERE m.ctid = ANY (ARRAY(SELECT place FROM held WHERE dedupe_window > 0))
     RETURNING m.topic, m.id
 ),

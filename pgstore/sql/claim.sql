@@ -6,7 +6,8 @@
 -- for, it also returns when the next message needs attention, if that is within $8 ms. It also returns how acks of the topic begin
 -- (ackPath), which is NULL where there is no such topic or its delivery is paused. It reads nothing before time $9, the scan start, where
 -- the index has the entries of finished messages, and leases nothing after time $12, unless that is NULL.
--- Locks: the up to $5 rows that it reads for a lease. It skips what others have locked, and so waits for nobody.
+-- Locks: the up to $5 rows that it reads for a lease. It skips what others have locked. So it waits for nobody but a step of the clock:
+-- FOR KEY SHARE, which finds no row, locks the table clock_step against step_lock.sql.
 -- Tokens are of epoch $10. A server whose timeline is not that of the epoch, $11, makes the token NULL, which the table refuses. The
 -- table store has both, but is not read here, because its row gets a new version each second, and all versions stay as long as
 -- somebody holds a snapshot.
@@ -16,6 +17,7 @@ t AS MATERIALIZED (
            CASE WHEN topic.emit & 1 <> 0 THEN 2 WHEN topic.dedupe_window > 0 OR topic.finished_retention > 0 THEN 1 ELSE 0 END AS ack
     FROM punctual.topic AS topic CROSS JOIN clock
     WHERE topic.name = $4::text AND NOT topic.delivery_paused
+      AND NOT EXISTS (SELECT 1 FROM punctual.clock_step AS c WHERE c.steps < 0 FOR KEY SHARE)
 ),
 due AS MATERIALIZED (
     SELECT m.ctid AS place, m.id, m.visible_at, coalesce(octet_length(m.body), 0) AS size,
@@ -44,7 +46,7 @@ number AS MATERIALIZED (
 leased AS (
     UPDATE punctual.message AS m
     SET visible_at = (SELECT until FROM t), attempts = m.attempts + 1, token = (SELECT token FROM number),
-        leased_at = (SELECT now FROM t),
+        leased_at = (SELECT now FROM t), since = (SELECT now FROM t),
         failures = CASE WHEN m.token = 0 THEN m.failures ELSE
             (m.failures || convert_to(m.attempts || ' ' || (SELECT now FROM t) || ' lease ran out', 'UTF8'))[greatest(1, cardinality(m.failures) - 14):] END
     FROM taken

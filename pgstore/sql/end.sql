@@ -47,7 +47,7 @@ removed AS (
 ),
 remembered AS (
     UPDATE punctual.message
-    SET forget_at = (SELECT now + coalesce(message.remember, dedupe_window) FROM t), visible_at = NULL, token = 0, cancelled = false,
+    SET forget_at = (SELECT now + coalesce(message.remember, dedupe_window) FROM t), since = (SELECT now FROM t), visible_at = NULL, token = 0, cancelled = false,
         headers = NULL, body = NULL, failures = NULL, attributes = NULL
     WHERE ctid = ANY (ARRAY(SELECT place FROM undeliverable WHERE finish AND keep > 0))
 )

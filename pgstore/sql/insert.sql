@@ -1,9 +1,10 @@
 -- The insert of messages that push.sql and push_new.sql have in common. Both add what is returned, and push.sql also adds what happens if
 -- an ID is in use. Included there as :insert:.
 INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, max_attempts, drop_expired,
-                              expire_after, expires, headers, body, remember, attributes)
+                              expire_after, expires, headers, body, remember, attributes, since)
 SELECT x.number, x.id, x.due, x.due, x.due, x.now, x.max_attempts, x.drop_expired,
-       x.expire_after, CASE WHEN x.expire_after IS NOT NULL THEN least(x.due + x.expire_after, 253402300800000) END, x.headers, x.body, x.remember, x.attributes
+       x.expire_after, CASE WHEN x.expire_after IS NOT NULL THEN least(x.due + x.expire_after, 253402300800000) END, x.headers, x.body, x.remember, x.attributes,
+       CASE WHEN x.delay IS NOT NULL THEN x.now END
 FROM (
     SELECT t.number, i.*, coalesce(i.due_at, (clock.micros + 999) / 1000 + i.delay) AS due, clock.micros / 1000 AS now
     FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::integer[], $9::boolean[], $10::bigint[], $11::bytea[], $12::bytea[],

@@ -12,7 +12,7 @@ stored AS (
         max_attempts = x.max_attempts, cancelled = false, drop_expired = x.drop_expired, expire_after = x.expire_after,
         expires = CASE WHEN x.expire_after IS NOT NULL THEN least(x.due + x.expire_after, 253402300800000) END,
         died_at = NULL, reason = NULL, forget_at = NULL, headers = x.headers, body = x.body, failures = NULL,
-        remember = x.remember, attributes = x.attributes
+        remember = x.remember, attributes = x.attributes, since = CASE WHEN x.delay IS NOT NULL THEN x.now END
     FROM (
         SELECT t.number, i.*, coalesce(i.due_at, (clock.micros + 999) / 1000 + i.delay) AS due, clock.micros / 1000 AS now
         FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::integer[], $9::boolean[], $10::bigint[], $11::bytea[], $12::bytea[],

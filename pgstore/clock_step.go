@@ -1,0 +1,212 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
+)
+
+// How the store follows a server's clock that was set back (P8). The goroutine of watch of every process compares the clocks each second.
+// When the server's has been far behind for storekit.StepAfter, it steps the store's clock in one transaction, which counts the step in
+// the table clock_step. Every statement is given the latest time that its process has heard and the step after which that was, so that a
+// time from before the last step counts for nothing (clock.sql). The others learn of the step when they read the table store, within a
+// second.
+//
+// A claim that went by the time before could take a lease that was given after the step. So the transaction waits for the claims under way,
+// and those that come later see the step (step_lock.sql). No other change depends on that, because what a settlement or a push of before
+// sets is found by its time in the future.
+//
+// Messages are carried over the step afterwards, by their topics and in the order of their times, in transactions of carryPage at most.
+// Whoever does that may stop at any place and begin again: a message that is carried over waits since a time that is past. The pass that
+// counts begins when no call is under way any more that began before the step.
+
+const (
+	// stepLockWait is how long a step waits for the claims under way, while others wait behind it. The step is tried again each second.
+	stepLockWait = 200 * time.Millisecond
+	// carryPage is how many messages are read, and carried over at most, at a time.
+	carryPage = 1000
+)
+
+// clockSteps is how often the store's clock has stepped, and the last step in µs.
+type clockSteps struct {
+	steps, from, to int64
+	carried         bool // all messages have been carried over that step
+}
+
+func (c clockSteps) last() lifecycle.Step {
+	return lifecycle.Step{From: c.from / 1000, To: c.to / 1000}
+}
+
+// Clock implements punctual.ClockKeeper.
+func (s *Store) Clock(ctx context.Context) (punctual.ClockState, error) {
+	return call(ctx, s, "clock", "", nil, func() (punctual.ClockState, error) { return s.clockState(ctx) })
+}
+
+// StepClock implements punctual.ClockKeeper. It returns when the messages have been carried over the step.
+func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
+	return call(ctx, s, "step the clock", "", nil, func() (punctual.ClockState, error) {
+		if _, err := s.tick(ctx); err != nil {
+			return punctual.ClockState{}, err
+		}
+		d, stepped, err := s.stepClock(ctx)
+		if err == nil && stepped {
+			err = s.carry(ctx, d)
+		}
+		if err != nil {
+			return punctual.ClockState{}, err
+		}
+		return s.clockState(ctx)
+	})
+}
+
+func (s *Store) clockState(ctx context.Context) (punctual.ClockState, error) {
+	// A step between the two readings shows as one that is still to come.
+	d, err := s.readStore(ctx)
+	if err != nil {
+		return punctual.ClockState{}, err
+	}
+	micros, err := s.tick(ctx)
+	state := punctual.ClockState{Now: storekit.FromMillis(micros / 1000), Steps: d.steps}
+	// The second reading is later, so a small difference may be the time between the two.
+	if ahead := time.Duration(micros-d.server) * time.Microsecond; ahead > storekit.StepBeyond || s.clock.fake != nil {
+		state.Ahead = max(0, ahead.Truncate(time.Millisecond))
+	}
+	if d.steps > 0 {
+		state.Last = punctual.ClockStep{From: storekit.FromMillis(d.from / 1000), To: storekit.FromMillis(d.to / 1000)}
+	}
+	return state, err
+}
+
+// stepClock steps the store's clock back to the server's, unless the server's is not behind or another process has done so.
+func (s *Store) stepClock(ctx context.Context) (d clockSteps, stepped bool, err error) {
+	latest, fake := s.clock.args()
+	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+		stepped = false
+		lock := s.step().add("lock_wait", []any{lockTimeoutOf(stepLockWait)}, nil).add("step_lock", nil, nil)
+		if err := tx.send(ctx, lock); err != nil {
+			return nil, err
+		}
+		return s.step().add("step", []any{latest[0], fake, latest[1]}, func(rows scanner) error {
+			stepped = true
+			return rows.Scan(&d.steps, &d.from, &d.to)
+		}), nil
+	})
+	if err != nil || !stepped {
+		return d, false, err
+	}
+	s.clock.kept(d.to, d.steps)
+	s.opt.Logger.Warn("the store's clock has stepped back to the server's, which had been set back",
+		"from", storekit.FromMillis(d.from/1000), "to", storekit.FromMillis(d.to/1000), "steps", d.steps)
+	return d, true, nil
+}
+
+// followServer steps the store's clock, and has the messages carried over the step.
+func (s *Store) followServer(ctx context.Context) error {
+	d, stepped, err := s.stepClock(ctx)
+	if err != nil {
+		return fmt.Errorf("the store's clock is ahead of the server's and cannot follow it: %w", err)
+	}
+	if stepped {
+		s.carryOver(d)
+	}
+	return nil
+}
+
+// carryOver begins to carry the messages over a step, unless that is under way, or this process has done so and it is too early for the
+// pass that counts. The goroutine of watch alone calls it.
+func (s *Store) carryOver(d clockSteps) {
+	early := s.clock.guess() < d.to+callTime.Microseconds()
+	if early && s.passed == d.steps || !s.carrying.CompareAndSwap(false, true) {
+		return
+	}
+	s.passed = d.steps
+	s.duties.Go(func() {
+		defer s.carrying.Store(false)
+		err := s.carry(s.life, d)
+		if err == nil && !early {
+			err = s.write(s.life, func() *step { return s.step().add("step_carried", []any{d.steps}, nil) })
+		}
+		if err != nil && s.life.Err() == nil {
+			s.opt.Logger.Warn("the messages could not be carried over a step of the clock; this is tried again", "error", err)
+		}
+	})
+}
+
+// carry goes through all topics and carries what they hold over a step.
+func (s *Store) carry(ctx context.Context, d clockSteps) error {
+	var topics []string
+	if err := s.read(ctx, func() *step {
+		topics = nil
+		return s.step().add("topic_names", []any{"", ""}, func(rows scanner) error {
+			var name string
+			err := rows.Scan(&name)
+			topics = append(topics, name)
+			return err
+		})
+	}); err != nil {
+		return err
+	}
+	for _, topic := range topics {
+		if err := s.carryTopic(ctx, topic, d.last()); err != nil {
+			return fmt.Errorf("topic %s: %w", topic, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) carryTopic(ctx context.Context, topic string, over lifecycle.Step) error {
+	at, id := over.To, "" // what needs attention at To or before waits for nothing
+	for at >= 0 {
+		var micros int64
+		var lastAt *int64
+		var lastID *string
+		var ids []string
+		if err := s.read(ctx, func() *step {
+			return s.step().add("step_page", s.reading(topic, at, carryPage, id), func(rows scanner) error {
+				return rows.Scan(&micros, &lastAt, &lastID, &ids)
+			})
+		}); err != nil {
+			return err
+		}
+		if err := s.carryMessages(ctx, topic, ids, over); err != nil {
+			return err
+		}
+		if lastAt == nil {
+			break
+		}
+		at, id = *lastAt, *lastID
+	}
+	return s.write(ctx, func() *step { return s.step().add("step_kept", s.writing(topic, over.From-over.To), nil) })
+}
+
+// carryMessages carries messages over a step, as an amendment changes them: it locks them, decides and notifies those who wait.
+func (s *Store) carryMessages(ctx context.Context, topic string, ids []string, over lifecycle.Step) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	part := make([]int, len(ids))
+	for i := range part {
+		part[i] = i
+	}
+	var l *locked
+	err := s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
+		if l, err = s.lockNames(ctx, tx, s.step(), part, func(i int) name { return name{topic, ids[i]} }); err != nil {
+			return nil, err
+		}
+		write := s.changes()
+		for _, r := range l.rows {
+			if r.live && r.Since > l.now && over.Carry(&r.Message) {
+				write.updated, write.failures = append(write.updated, r), append(write.failures, nil)
+			}
+		}
+		return write.step(), nil
+	})
+	if err == nil {
+		s.waits.moved(l)
+	}
+	return err
+}
