@@ -1,6 +1,9 @@
 package punctual
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // AbilityReporter is an optional interface of stores that can do more than every store must. As[AbilityReporter] finds it. A
 // store that is no AbilityReporter has none of the abilities, and refuses what needs one with ErrUnsupported.
@@ -44,6 +47,25 @@ func (r Reach) String() string { return name(reachNames[:], int(r)) }
 type TopicNamer interface {
 	// TopicNames returns the names of the topics that q selects, sorted. An empty result is an empty slice.
 	TopicNames(ctx context.Context, q NameQuery) ([]string, error)
+	// NewCompanions returns the names of the companions that have come into being since the call that returned mark. It waits for up
+	// to wait, at most MaxAwait, until it is told of one. Such a notification may get lost, so NewCompanions reads the store also when
+	// wait has passed. That costs the same whatever number of topics there is. With the empty mark it does not wait, and returns the
+	// Mark alone: call TopicNames after that for what is there already.
+	//
+	// A result may have names that an earlier one had, and some of topics that are about to come into being. It may be empty before
+	// wait has passed, such as when the groups of a topic were set (Settings.Groups).
+	NewCompanions(ctx context.Context, mark string, wait time.Duration) (Companions, error)
+}
+
+// MaxAwait is how long TopicNamer.NewCompanions waits at most.
+const MaxAwait = time.Second
+
+// Companions is what TopicNamer.NewCompanions returns.
+type Companions struct {
+	// Names are the names of companions, sorted. An empty result is an empty slice.
+	Names []string
+	// Mark is for the next call.
+	Mark string
 }
 
 // NameQuery selects topics by their names; the zero value selects all.

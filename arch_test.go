@@ -63,7 +63,7 @@ var architecture = map[string]rule{
 	"redisstore/internal/wait":    {ours: []string{".", "internal/heap"}},
 	"pgstore":                     {ours: []string{".", "storekit", "storekit/lifecycle"}, outside: []string{"github.com/jackc/pgx/v5"}},
 	"storetest":                   {ours: []string{".", "storekit", "storetest/compare", "storetest/promise"}},
-	"storetest/duties":            {ours: []string{".", "duty", "storekit", "internal/rigs/family", "storetest", "storetest/ledger", "storetest/promise"}},
+	"storetest/duties":            {ours: []string{".", "duty", "storekit", "internal/rigs/family", "storetest", "storetest/ledger", "storetest/promise", "worker"}},
 	"storetest/compare":           {ours: []string{".", "storekit"}},
 	"storetest/internal/mutants":  {ours: []string{".", "storekit", "memstore", "storetest/promise"}},
 	"storetest/ledger":            {ours: []string{".", "storekit", "internal/rigs/seed", "storetest/compare", "storetest/promise", "worker"}},

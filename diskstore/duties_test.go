@@ -41,3 +41,10 @@ func TestSlowKillSchedules(t *testing.T) {
 // TestSlowScheduleEverySecond lets a schedule for each second live for 500 simulated seconds, or as many as PUNCTUAL_TORTURE_SECONDS
 // says.
 func TestSlowScheduleEverySecond(t *testing.T) { duties.RunEverySecond(t, openFresh, 500) }
+
+// TestFirstUse: what makes a companion is not late the first time.
+func TestFirstUse(t *testing.T) {
+	t.Parallel()
+	s := openFresh(t, nil)
+	duties.RunFirst(t, s, s)
+}

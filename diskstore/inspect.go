@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/database"
@@ -440,6 +441,25 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 	return names, nil
 }
 
+// NewCompanions returns the names of new companions; see punctual.TopicNamer. It reads nothing from disk.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
+	a := s.topics.Arrivals.Await(ctx, mark, wait)
+	if err := s.admit(ctx, nil); err != nil {
+		return punctual.Companions{}, fmt.Errorf("new companions: %w", err)
+	}
+	if err := s.state.Enter(); err != nil {
+		return punctual.Companions{}, fmt.Errorf("new companions: %w", err)
+	}
+	defer s.state.Leave()
+	c := s.topics.NewCompanions(a)
+	if len(c.Names) > 0 {
+		if err := s.writer.WaitDurable(ctx); err != nil { // a topic may have been made a moment ago
+			return punctual.Companions{}, fmt.Errorf("new companions: %w", err)
+		}
+	}
+	return c, nil
+}
+
 // Stats returns the statistics of one topic; see punctual.Inspector. It reads keys as Topics does.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	tv, err := s.snapshotCounted(ctx, topic)
@@ -608,6 +628,9 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 	set, err := storekit.ConfigureGroups(ctx, topic, p, s.configure)
 	if err != nil {
 		return punctual.Settings{}, fmt.Errorf("configure %s: %w", strings.ToValidUTF8(topic, "?"), err)
+	}
+	if p.Groups != nil {
+		s.topics.Arrivals.Tell()
 	}
 	return set, nil
 }

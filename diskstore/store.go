@@ -227,6 +227,7 @@ func (s *Store) Close() error {
 	if !s.state.BeginClose() {
 		return nil
 	}
+	s.topics.Arrivals.Close()
 	done := make(chan error, 1)
 	go func() { done <- s.shutDown() }()
 	err := s.state.AwaitProgress("close", done)

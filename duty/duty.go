@@ -49,8 +49,9 @@ const (
 	stopTime = 5 * time.Second
 )
 
-// Run runs the duties of the store's topics until ctx ends. It looks for topics every 10 s, with one call whatever their number
-// and one more for each topic that has or had groups. When ctx has ended, Run waits until nothing is under way any more and
+// Run runs the duties of the store's topics until ctx ends. It is told of new companions, and asks for them once a second because
+// that may get lost (punctual.TopicNamer). Every 10 s it looks through all topics, with one call whatever their number and one more
+// for each topic that has or had groups. When ctx has ended, Run waits until nothing is under way any more and
 // returns nil; close the store only then. It does not wait longer than some seconds, even for a handler that does not return.
 //
 // Run returns an ErrUnsupported for a store that cannot name its topics (punctual.TopicNamer) or does not tell what it can
@@ -81,13 +82,14 @@ func Run(ctx context.Context, store punctual.Store, c *Config) error {
 		return fmt.Errorf("duties: %w", err)
 	}
 	r := duties.NewRunner(store, h.config.Logger, c.Observer)
+	r.Namer = namer
+	r.Owns = func(name string) bool {
+		parent, _ := storekit.Companion(name)
+		return (len(c.Topics) == 0 || slices.Contains(c.Topics, parent)) && !(c.WithoutSchedules && strings.HasSuffix(name, punctual.ScheduleSuffix))
+	}
 	r.Names = func(ctx context.Context) ([]string, error) {
 		names, err := namer.TopicNames(ctx, punctual.NameQuery{})
-		return slices.DeleteFunc(names, func(name string) bool {
-			parent, _ := storekit.Companion(name)
-			return len(c.Topics) > 0 && !slices.Contains(c.Topics, parent) ||
-				c.WithoutSchedules && strings.HasSuffix(name, punctual.ScheduleSuffix)
-		}), err
+		return slices.DeleteFunc(names, func(name string) bool { return !r.Owns(name) }), err
 	}
 	r.Start = h.start
 	defer r.Close()

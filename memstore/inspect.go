@@ -256,7 +256,11 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 
 // Configure implements punctual.Inspector.
 func (s *Store) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
-	return storekit.ConfigureGroups(ctx, topic, p, s.configure)
+	set, err := storekit.ConfigureGroups(ctx, topic, p, s.configure)
+	if p.Groups != nil {
+		s.arrivals.Tell()
+	}
+	return set, err
 }
 
 func (s *Store) configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
@@ -338,4 +342,25 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// NewCompanions implements punctual.TopicNamer.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
+	a := s.arrivals.Await(ctx, mark, wait)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.enter(ctx); err != nil {
+		return punctual.Companions{}, err
+	}
+	c := punctual.Companions{Names: []string{}, Mark: a.Mark(s.made)}
+	if a.First || a.Same && a.Since == s.made {
+		return c, nil
+	}
+	for name, t := range s.topics {
+		if _, companion := storekit.Companion(name); companion != "" && (!a.Same || t.number > a.Since) {
+			c.Names = append(c.Names, name)
+		}
+	}
+	slices.Sort(c.Names)
+	return c, nil
 }

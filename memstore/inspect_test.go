@@ -134,7 +134,8 @@ func TestRefusals(t *testing.T) {
 			_, err := s.TopicNames(ctx, punctual.NameQuery{})
 			return err
 		},
-		"Finished": func(ctx context.Context, s *Store) error { _, err := s.Finished(ctx, "a", "b"); return err },
+		"NewCompanions": func(ctx context.Context, s *Store) error { _, err := s.NewCompanions(ctx, "", 0); return err },
+		"Finished":      func(ctx context.Context, s *Store) error { _, err := s.Finished(ctx, "a", "b"); return err },
 		"ListFinished": func(ctx context.Context, s *Store) error {
 			_, err := s.ListFinished(ctx, punctual.FinishedQuery{Topic: "a"})
 			return err

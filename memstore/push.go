@@ -78,10 +78,13 @@ func (s *Store) ensure(name string) *topic {
 	if t := s.topics[name]; t != nil {
 		return t
 	}
+	t := newTopic()
 	if parent, companion := storekit.Companion(name); companion != "" {
 		s.ensure(parent)
+		s.arrivals.Tell()
 	}
-	t := newTopic()
+	s.made++
+	t.number = s.made
 	s.topics[name] = t
 	return t
 }

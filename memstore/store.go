@@ -40,6 +40,9 @@ type Store struct {
 	seq    uint64            // the newest message.seq; guarded by mu
 	wake   chan struct{}     // closed to have the waiting claims try again; nil until one waits again; guarded by mu
 	closed bool              // guarded by mu
+	made   int64             // how many topics were made; guarded by mu
+
+	arrivals *storekit.Arrivals
 
 	partition func(id string) int // see InPartitions; nil: topics have one partition; guarded by mu
 }
@@ -65,7 +68,7 @@ func New(o *Options) *Store {
 	if source == nil {
 		source = storekit.SystemClock{}
 	}
-	s := &Store{maxBody: o.MaxBody, clock: storekit.NewSteadyClock(source, time.Time{}), topics: make(map[string]*topic)}
+	s := &Store{maxBody: o.MaxBody, clock: storekit.NewSteadyClock(source, time.Time{}), topics: make(map[string]*topic), arrivals: storekit.NewArrivals()}
 	if s.maxBody <= 0 {
 		s.maxBody = punctual.DefaultMaxBody
 	}
@@ -105,6 +108,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.topics = nil
 	s.wakeClaims()
+	s.arrivals.Close()
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 // topic has the settings, messages, finished IDs and finished records of a topic. Every message is in messages and in exactly
 // one of live and dead. An ID is in messages or in remembered, never in both. The store's mu guards a topic and its messages.
 type topic struct {
+	number   int64 // topics that were made later have greater numbers
 	settings punctual.Settings
 	messages map[string]*message
 	// live and dead are queues in the order byTime: live messages by the time at which they next need attention, dead ones by

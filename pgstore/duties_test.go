@@ -48,3 +48,22 @@ func TestSlowKillSchedules(t *testing.T) {
 	}
 	duties.RunKilledSchedules(t, "TestSlowKillSchedules", address, openMigrated)
 }
+
+// TestFirstUse: what makes a companion is not late the first time, for the process that makes it and for another one, also when
+// notifications do not come.
+func TestFirstUse(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ alone, deaf bool }{"one process": {alone: true}, "two processes": {}, "without notifications": {deaf: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: c.deaf}
+			mine, others := o, o
+			does := openStore(t, newPool(t, shared), &mine)
+			stores := does
+			if !c.alone {
+				stores = openStore(t, newPool(t, shared), &others)
+			}
+			duties.RunFirst(t, does, stores)
+		})
+	}
+}

@@ -2,7 +2,9 @@ package pgstore
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/punctualmq/punctual"
 )
@@ -25,3 +27,38 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 		return names, err
 	})
 }
+
+// numbersAgain is how many of the latest numbers of topics NewCompanions reads again: a transaction that makes a topic may commit after one
+// that has made a topic with a greater number.
+const numbersAgain = 256
+
+// NewCompanions returns the names of new companions; see punctual.TopicNamer. A mark has the greatest number of a topic.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
+	a := s.waits.arrivals.Await(ctx, mark, wait)
+	return call(ctx, s, "new companions", "", nil, func() (c punctual.Companions, err error) {
+		err = s.read(ctx, func() *step {
+			return s.step().add("new_companions", []any{a.Since - numbersAgain}, func(rows scanner) error {
+				var number int64
+				c.Names = []string{}
+				if err := rows.Scan(&number, &c.Names); err != nil {
+					return err
+				}
+				c.Mark = a.Mark(number)
+				return nil
+			})
+		})
+		if a.First {
+			c.Names = []string{}
+		}
+		slices.Sort(c.Names)
+		return c, err
+	})
+}
+
+// tellOfCompanions tells this process and others that there are new companions, or that the groups of a topic were set.
+func (s *Store) tellOfCompanions() {
+	s.waits.notify(coming{topics: map[string]span{newCompanions: {}}})
+}
+
+// newCompanions stands for new companions among the topics that a notification names. It is no name of a topic.
+const newCompanions = "@"

@@ -415,9 +415,18 @@ func (p *push) args(part []int) []any {
 // that makes one of them, for lockWait at most unless that is 0. None of them is deleted meanwhile, so no companion stays without its topic.
 func (s *Store) createTopics(ctx context.Context, w way, topics []string, lockWait time.Duration) error {
 	topics = withParents(topics)
-	return w.create(ctx, func() *step {
+	err := w.create(ctx, func() *step {
 		return s.shareTopics(topics, lockWait).add("topic_create", append([]any{topics}, s.defaults...), nil)
 	})
+	if err == nil && slices.ContainsFunc(topics, isCompanion) {
+		s.tellOfCompanions()
+	}
+	return err
+}
+
+func isCompanion(name string) bool {
+	_, companion := storekit.Companion(name)
+	return companion != ""
 }
 
 // withParents adds to topics the topics that they are companions of.

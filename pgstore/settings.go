@@ -48,6 +48,9 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		if err == nil && patch.DeliveryPaused != nil && !set.DeliveryPaused {
 			s.waits.resumed(topic)
 		}
+		if err == nil && patch.Groups != nil {
+			s.tellOfCompanions()
+		}
 		return set, err
 	})
 }

@@ -277,6 +277,7 @@ func (s *Store) Close() error {
 		return err
 	}
 	close(s.closing)
+	s.waits.arrivals.Close()
 	s.end()
 	s.calls.Wait()
 	s.waits.close()

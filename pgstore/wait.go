@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // never is a time that no clock reaches, in ms.
@@ -54,10 +55,12 @@ const (
 type waits struct {
 	s      *Store
 	others notifier
-	quit   chan struct{}
-	rearm  chan struct{} // holds one request to the poller to look at the times of the topics again
-	once   sync.Once     // the poller begins with the first claim that waits
-	work   sync.WaitGroup
+	// arrivals lets NewCompanions wait.
+	arrivals *storekit.Arrivals
+	quit     chan struct{}
+	rearm    chan struct{} // holds one request to the poller to look at the times of the topics again
+	once     sync.Once     // the poller begins with the first claim that waits
+	work     sync.WaitGroup
 
 	mu      sync.Mutex
 	topics  map[string]*waited // guarded by mu
@@ -178,7 +181,7 @@ type waiter struct {
 func (w *waits) init(s *Store) {
 	w.s = s
 	w.quit, w.rearm = make(chan struct{}), make(chan struct{}, 1)
-	w.topics, w.step = make(map[string]*waited), stepFirst
+	w.topics, w.step, w.arrivals = make(map[string]*waited), stepFirst, storekit.NewArrivals()
 	w.others.init(s)
 }
 
@@ -414,8 +417,12 @@ func (w *waits) endRead(name string, r readResult, seen readState) {
 
 // notice records that a claim may find something in a topic: the first of it at the beginning of in, and what of it is before the scan
 // start not behind the end of in. A reading under way brings no scan start behind raisedTo, so what comes later than that needs no
-// note, and the many messages that come in time keep no scan start where it is.
+// note, and the many messages that come in time keep no scan start where it is. For newCompanions it records that there are some.
 func (w *waits) notice(name string, in span) {
+	if name == newCompanions {
+		w.arrivals.Tell()
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.topics[name]

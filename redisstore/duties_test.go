@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/notify"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/duties"
 	"github.com/punctualmq/punctual/worker"
@@ -118,4 +120,30 @@ func TestSlowKillSchedules(t *testing.T) {
 	t.Parallel()
 	address := func(*testing.T) string { return "redis://" + shared.Addr + "?prefix=" + fresh() }
 	duties.RunKilledSchedules(t, "TestSlowKillSchedules", address, openQuietly)
+}
+
+// TestFirstUse: what makes a companion is not late the first time, for the process that makes it and for another one, also when
+// notifications do not come.
+func TestFirstUse(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{1, 4} {
+		for name, o := range map[string]struct{ alone, deaf bool }{"one process": {alone: true}, "two processes": {}, "without notifications": {deaf: true}} {
+			t.Run(fmt.Sprintf("%s, %d partitions", name, partitions), func(t *testing.T) {
+				t.Parallel()
+				prefix := fresh()
+				does := openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: partitions})
+				stores := does
+				if !o.alone {
+					stores = openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: partitions})
+				}
+				if o.deaf {
+					own := does.sender
+					does.sender = stores.sender // so it takes the other's notifications for its own, and ignores them
+					does.waits.listen(notify.PingEvery)
+					does.sender = own
+				}
+				duties.RunFirst(t, does, stores)
+			})
+		}
+	}
 }

@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -90,4 +92,37 @@ func (s *Store) lookUp(ctx context.Context, names []string) ([]bool, error) {
 		found[i] = read.Val()[0] != nil
 	}
 	return found, nil
+}
+
+// newCompanions is the name that package notify has for the channel on which processes tell of new companions. It is no partition.
+var newCompanions = wait.Part{Topic: "@"}
+
+// NewCompanions returns the names of new companions; see punctual.TopicNamer. A mark has a time of the store's clock, in ms.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
+	return call(ctx, s, "new companions", "", nil, func() (punctual.Companions, error) {
+		s.waits.listener.Subscribe(s.names.Companions(), newCompanions)
+		s.waits.listener.Start()
+		a := s.waits.arrivals.Await(ctx, mark, wait)
+		names, now, err := s.topics.Since(ctx, a.Since)
+		if err != nil {
+			return punctual.Companions{}, err
+		}
+		c := punctual.Companions{Names: []string{}, Mark: a.Mark(now)}
+		for _, name := range names {
+			if _, companion := storekit.Companion(name); companion != "" && !a.First {
+				c.Names = append(c.Names, name)
+			}
+		}
+		return c, nil
+	})
+}
+
+// tellOfCompanions tells this process and others that there are new companions, or that the groups of a topic were set.
+func (s *Store) tellOfCompanions() {
+	s.waits.arrivals.Tell()
+	ctx, end := context.WithTimeout(context.Background(), time.Second)
+	defer end()
+	if err := s.client.Publish(ctx, s.names.Companions(), s.sender+" 0").Err(); err != nil {
+		s.opt.Logger.Debug("other processes were not notified of a new companion; they find it within a second", "error", err)
+	}
 }

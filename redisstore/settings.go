@@ -23,6 +23,10 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	check := cmp.Or(storekit.CheckTopic(topic), storekit.CheckCompanionPatch(topic, &patch))
 	return call(ctx, s, "configure", topic, check, func() (punctual.Settings, error) {
-		return storekit.ConfigureGroups(ctx, topic, patch, s.topics.Configure)
+		set, err := storekit.ConfigureGroups(ctx, topic, patch, s.topics.Configure)
+		if err == nil && patch.Groups != nil {
+			s.tellOfCompanions()
+		}
+		return set, err
 	})
 }

@@ -161,6 +161,7 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	s.topics = topics.New(topics.Options{
 		Names: n, Clock: s.clock, Route: s.route, Logger: s.opt.Logger, Partitions: s.opt.Partitions,
 		Adopted: func(topic string, l *topics.Layout, changed bool) { s.waits.waiter.Resize(topic, l.Size(), changed) },
+		Arrived: s.tellOfCompanions,
 	})
 	s.waits.init(s)
 	s.leases = leases{
@@ -242,6 +243,7 @@ func (s *Store) Close() error {
 		return err
 	}
 	close(s.closing)
+	s.waits.arrivals.Close()
 	s.calls.Wait()
 	s.waits.waiter.Close()
 	s.waits.listener.Close()

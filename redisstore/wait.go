@@ -19,6 +19,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -30,6 +31,7 @@ type waits struct {
 	s        *Store
 	waiter   *wait.Waiter
 	listener *notify.Listener
+	arrivals *storekit.Arrivals // lets NewCompanions wait
 
 	mu       sync.Mutex
 	renewing map[string]bool // guarded by mu: topics that are being looked up; true for those to be polled once more afterwards
@@ -38,7 +40,7 @@ type waits struct {
 
 // init sets w up for a store, before its first call.
 func (w *waits) init(s *Store) {
-	w.s = s
+	w.s, w.arrivals = s, storekit.NewArrivals()
 	w.waiter = wait.New(s.clock, w, s.route.Nodes)
 	w.renewing, w.busy = make(map[string]bool), make(map[string]int)
 	w.listen(notify.PingEvery)
@@ -51,13 +53,22 @@ func (w *waits) listen(pingEvery time.Duration) {
 
 // Notified implements notify.Receiver.
 func (w *waits) Notified(p wait.Part, at int64) {
-	if at != clock.Never {
+	switch {
+	case p == newCompanions:
+		w.arrivals.Tell()
+	case at != clock.Never:
 		w.waiter.Notice(p, w.s.clock.At(at))
 	}
 }
 
 // Missed implements notify.Receiver.
-func (w *waits) Missed(p wait.Part) { w.waiter.Notice(p, -wait.Never) }
+func (w *waits) Missed(p wait.Part) {
+	if p == newCompanions {
+		w.arrivals.Tell()
+		return
+	}
+	w.waiter.Notice(p, -wait.Never)
+}
 
 // notify tells the waiting claims that a message of a partition is due at a time, in ms by the store's clock; clock.Never means
 // none.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
@@ -90,5 +91,19 @@ func TestTopicNames(t *testing.T) {
 		if names, err := s.TopicNames(t.Context(), c.q); err != nil || !slices.Equal(names, c.want) {
 			t.Errorf("%+v: %v, %v; want %v", c.q, names, err, c.want)
 		}
+	}
+	first, err := s.NewCompanions(t.Context(), "", 0)
+	if err != nil || first.Names == nil || len(first.Names) != 0 || first.Mark == "" {
+		t.Fatalf("the first new companions: %#v, %v", first, err)
+	}
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "c@cron"}}); err != nil {
+		t.Fatal(err)
+	}
+	next, err := s.NewCompanions(t.Context(), first.Mark, time.Second)
+	if err != nil || !slices.Equal(next.Names, []string{"c@cron"}) {
+		t.Errorf("the next new companions: %v, %v", next, err)
+	}
+	if none, err := s.NewCompanions(t.Context(), next.Mark, time.Millisecond); err != nil || len(none.Names) != 0 {
+		t.Errorf("new companions when there are none: %v, %v", none, err)
 	}
 }

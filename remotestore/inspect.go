@@ -139,6 +139,15 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 	})
 }
 
+// NewCompanions implements punctual.TopicNamer, as TopicNames does.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
+	query := parameters("wait", wire.DurationText(min(max(wait, 0), punctual.MaxAwait)))
+	query.Set("mark", mark)
+	return call(ctx, s, "new companions", nil, read(wire.PathNames), query, func(a *wire.Names) (punctual.Companions, error) {
+		return punctual.Companions{Names: append([]string{}, a.Topics...), Mark: a.Mark}, nil
+	})
+}
+
 // Stats implements punctual.Inspector.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	wrong := storekit.CheckTopic(topic)

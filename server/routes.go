@@ -387,6 +387,8 @@ func topicRoutes() []*route {
 			params: params(
 				param{name: "prefix", in: inQuery, text: "Only topics whose name begins with this: orders@ for the companions of orders."},
 				param{name: "suffix", in: inQuery, text: "Only topics whose name ends with this: @cron."},
+				param{name: "mark", in: inQuery, mayBeEmpty: true, text: "Only companions that have come into being since the answer that had this mark; empty for a first mark, without names."},
+				param{name: "wait", in: inQuery, text: "With a mark: how long to wait for a new companion, such as 1s, which is the most."},
 			),
 			answer: wire.Names{}, statuses: ok, errors: []string{"unsupported"},
 			id: "names", summary: "Name the topics that the client may inspect, without counting their messages", handle: (*call).names,

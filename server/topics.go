@@ -120,18 +120,40 @@ func (c *call) names() error {
 	if c.server.namer == nil {
 		return errNoNames
 	}
-	q := punctual.NameQuery{Prefix: c.param("prefix"), Suffix: c.param("suffix")}
-	all, err := storeCall(c, func(ctx context.Context) ([]string, error) { return c.server.namer.TopicNames(ctx, q) })
+	named, err := c.named()
 	if err != nil {
 		return err
 	}
-	out := wire.Names{Topics: make([]string, 0, len(all))}
-	for _, topic := range all {
+	out := wire.Names{Topics: make([]string, 0, len(named.Names)), Mark: named.Mark}
+	for _, topic := range named.Names {
 		if c.principal.Allows(access.Inspect, topic) {
 			out.Topics = append(out.Topics, topic)
 		}
 	}
 	return c.json(http.StatusOK, out)
+}
+
+// named returns the names that the request asks for: with a mark those of the companions that are new since then.
+func (c *call) named() (out punctual.Companions, err error) {
+	wait, err := c.duration("wait")
+	switch {
+	case err != nil:
+		return out, err
+	case !c.query.Has("mark"):
+		if wait > 0 {
+			return out, invalidf("parameter \"wait\" needs \"mark\"")
+		}
+		q := punctual.NameQuery{Prefix: c.param("prefix"), Suffix: c.param("suffix")}
+		out.Names, err = storeCall(c, func(ctx context.Context) ([]string, error) { return c.server.namer.TopicNames(ctx, q) })
+		return out, err
+	case c.query.Has("prefix") || c.query.Has("suffix"):
+		return out, invalidf("parameter \"mark\" is not for \"prefix\" and \"suffix\"")
+	case wait > punctual.MaxAwait:
+		return out, invalidf("the request waits %v: use at most %v, and ask again", wait, punctual.MaxAwait)
+	}
+	return storeCall(c, func(ctx context.Context) (punctual.Companions, error) {
+		return c.server.namer.NewCompanions(ctx, c.param("mark"), wait)
+	})
 }
 
 func (c *call) stats() error {

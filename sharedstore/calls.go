@@ -88,6 +88,17 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 	}, false)
 }
 
+// NewCompanions implements punctual.TopicNamer.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.Companions, error) {
+		n, err := punctual.As[punctual.TopicNamer](f)
+		if err != nil {
+			return punctual.Companions{}, err
+		}
+		return n.NewCompanions(ctx, mark, wait)
+	}, false)
+}
+
 // Stats implements punctual.Inspector.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	return do(ctx, s, func(f full, _ bool) (punctual.TopicStats, error) { return f.Stats(ctx, topic) }, false)

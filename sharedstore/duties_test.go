@@ -17,3 +17,21 @@ func TestSlowSchedules(t *testing.T) {
 	t.Parallel()
 	duties.RunSchedules(t, new(pairs).open)
 }
+
+// TestFirstUse: what makes a companion is not late the first time, when the owner of the directory stores and another process does the
+// duties, and when another process stores.
+func TestFirstUse(t *testing.T) {
+	t.Parallel()
+	for name, ownerStores := range map[string]bool{"the owner stores": true, "another process stores": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			owner := openAs(t, dir, nil)
+			other := openAs(t, dir, nil)
+			if ownerStores {
+				duties.RunFirst(t, other, owner)
+			} else {
+				duties.RunFirst(t, owner, other)
+			}
+		})
+	}
+}

@@ -112,17 +112,24 @@ func checkGroupless(ctx context.Context, inspector punctual.Inspector, topic str
 		topic, strings.Join(set.Groups, ", "))
 }
 
-// dutyNames returns the function that names the topics which may need a duty of this worker (Runner.Names), or nil if the worker
-// has no duty.
-func (w *Worker) dutyNames(ctx context.Context) (func(ctx context.Context) ([]string, error), error) {
+// ownDuties says which topics may need a duty of a worker.
+type ownDuties struct {
+	names func(ctx context.Context) ([]string, error) // Runner.Names; nil if the worker has no duty
+	owns  func(name string) bool
+	namer punctual.TopicNamer // nil unless new companions matter
+}
+
+// ownDuties returns which topics may need a duty of this worker.
+func (w *Worker) ownDuties(ctx context.Context) (own ownDuties, err error) {
 	var mine, outs []string // mine are looked for always, outs where the store says that there are some
+	groups := false
 	for _, topic := range w.topics {
 		if w.routes[topic].duty {
-			return nil, nil // this worker is that of a duty
+			return own, nil // this worker is that of a duty
 		}
 		parent, companion := storekit.Companion(topic)
 		if storekit.IsGroup(companion) {
-			mine = append(mine, topic)
+			mine, groups = append(mine, topic), true
 		}
 		if cron := parent + punctual.ScheduleSuffix; w.cfg.Schedules && w.routes[cron] == nil && !slices.Contains(mine, cron) {
 			mine = append(mine, cron)
@@ -131,20 +138,31 @@ func (w *Worker) dutyNames(ctx context.Context) (func(ctx context.Context) ([]st
 	}
 	reporter, err := punctual.As[punctual.AbilityReporter](w.store)
 	if err != nil {
-		return nil, nil // without follow-ups there are no copies, no envelopes and no occurrences
+		return own, nil // without follow-ups there are no copies, no envelopes and no occurrences
 	}
 	ctx, cancel := context.WithTimeout(ctx, askAbilities)
 	defer cancel()
 	can, err := reporter.Abilities(ctx)
 	if err != nil {
-		return nil, err
+		return own, err
 	}
 	namer, err := punctual.As[punctual.TopicNamer](w.store)
 	forwards := err == nil && can.Follow == punctual.ReachFamily
 	if can.Duties || len(mine) == 0 && !forwards {
-		return nil, nil
+		return own, nil
 	}
-	return func(ctx context.Context) ([]string, error) {
+	if err == nil && (forwards || groups) { // the companions of schedules are handled before they are there
+		own.namer = namer
+	}
+	all := make(map[string]bool, len(mine)+len(outs))
+	for _, name := range mine {
+		all[name] = true
+	}
+	for _, name := range outs {
+		all[name] = forwards
+	}
+	own.owns = func(name string) bool { return all[name] }
+	own.names = func(ctx context.Context) ([]string, error) {
 		if !forwards {
 			return mine, nil
 		}
@@ -152,9 +170,9 @@ func (w *Worker) dutyNames(ctx context.Context) (func(ctx context.Context) ([]st
 		if err != nil {
 			return nil, err
 		}
-		there := slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(outs, name) })
-		return append(there, mine...), nil
-	}, nil
+		return append(slices.DeleteFunc(names, func(name string) bool { return !own.owns(name) }), mine...), nil
+	}
+	return own, nil
 }
 
 // runDuties does the duties of the worker's topics until ctx ends. It returns earlier if there are none, or if the store cannot
@@ -162,10 +180,10 @@ func (w *Worker) dutyNames(ctx context.Context) (func(ctx context.Context) ([]st
 func (w *Worker) runDuties(ctx context.Context) {
 	var tries backoff
 	for ctx.Err() == nil {
-		names, err := w.dutyNames(ctx)
+		own, err := w.ownDuties(ctx)
 		if err == nil {
-			if names != nil {
-				w.runner.Names, w.runner.Start = names, w.startDuty
+			if own.names != nil {
+				w.runner.Names, w.runner.Owns, w.runner.Namer, w.runner.Start = own.names, own.owns, own.namer, w.startDuty
 				_ = w.runner.Run(ctx) // the claims of the worker report the same
 			}
 			return
@@ -214,11 +232,11 @@ func (w *Worker) startDuty(topics []string, h punctual.Handler, lease time.Durat
 
 // drainDuties does the duties of the worker's topics that are due now, for Drain. It returns how many messages it handled.
 func (w *Worker) drainDuties(ctx context.Context) (handled int, err error) {
-	names, err := w.dutyNames(ctx)
-	if err != nil || names == nil {
+	own, err := w.ownDuties(ctx)
+	if err != nil || own.names == nil {
 		return 0, err
 	}
-	w.runner.Names = names
+	w.runner.Names = own.names
 	err = w.runner.Once(ctx, func(topics []string, h punctual.Handler, lease time.Duration) error {
 		n, err := w.dutyWorker(topics, h, lease).Drain(ctx)
 		handled += n

@@ -14,12 +14,17 @@ import (
 )
 
 const (
-	// LookEvery is how long a Runner waits before it looks again for topics that need a duty.
+	// LookEvery is how long a Runner waits before it looks again through all topics for those that need a duty.
 	LookEvery = 10 * time.Second
-	// lookAgain is how long it waits at least, also when it is asked to look, and how long it waits after a failure.
-	lookAgain = time.Second
+	// lookAgain is how long it waits before it looks for new companions although nothing has told of one (P11), and the least time from
+	// the beginning of a look that fails to that of the next one.
+	lookAgain = punctual.MaxAwait
+	// lookPause is the least time from the beginning of a look to that of the next one, so that many new companions do not make it replace a worker for each.
+	lookPause = 25 * time.Millisecond
 	// sideBySide is how many topics are asked at the same time whether they need a duty.
 	sideBySide = 16
+	// mostIdle is how many topics that need no duty, although they have the companions of one, are asked again at each look.
+	mostIdle = 256
 )
 
 // Runner finds the topics that need a duty, again and again, and has their messages handled. Each duty has a worker of its own,
@@ -31,17 +36,32 @@ type Runner struct {
 	// most some seconds. lease is Duty.Lease.
 	Start func(topics []string, h punctual.Handler, lease time.Duration) (stop func(), err error)
 
+	// Namer tells of new companions. Without it the runner finds them when it looks through all topics.
+	Namer punctual.TopicNamer
+	// Owns reports whether a name is one of those that Names would return. Required with Namer.
+	Owns func(name string) bool
+
 	tools  *Tools
 	duties []Duty
 	looks  chan struct{} // has room for one
 	// running has what runs of each duty. Only the goroutine of Run uses it.
 	running []running
+	// mark is that of Namer. Only the goroutine of Run uses it.
+	mark string
 	// stopping waits for the workers that end has ended, and for watchSchedules.
 	stopping sync.WaitGroup
 }
 
-// running is the worker of one duty.
+// running is what runs of one duty.
 type running struct {
+	topics []string // those that need the duty, sorted; each is a topic of one of the workers
+	idle   []string // those that have the companions of the duty, but do not need it now
+	most   worker   // has the topics that the last look through all topics has found
+	rest   worker   // has those that were found since, so that a new topic does not replace the worker of all others
+}
+
+// worker handles the messages of some topics.
+type worker struct {
 	topics []string
 	stop   func() // nil while there is none
 }
@@ -70,20 +90,43 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	defer r.stopping.Wait()
 	defer end()
 	r.stopping.Go(func() { r.watchSchedules(watching) })
+	var whole time.Time // when the runner last looked through all topics
 	for failing := false; ctx.Err() == nil; {
-		if err = r.adjust(ctx); errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) {
+		begun := time.Now()
+		since := begun.Sub(whole)
+		if failing || since >= LookEvery || since >= lookAgain && r.asked() {
+			whole = begun
+			err = r.adjust(ctx)
+		} else {
+			err = r.add(ctx)
+		}
+		if errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) {
 			break
 		}
 		if err != nil && ctx.Err() == nil && !failing {
 			r.tools.Logger.Warn("topics that need a duty could not be looked for; trying again", "err", err)
 		}
-		failing, err = err != nil, nil
-		r.sleep(ctx, failing)
+		pause := lookPause
+		if failing, err = err != nil, nil; failing {
+			pause = lookAgain
+		}
+		sleep(ctx, pause-time.Since(begun))
 	}
 	for i := range r.running {
-		r.end(&r.running[i])
+		r.end(&r.running[i].most)
+		r.end(&r.running[i].rest)
 	}
 	return err
+}
+
+// asked reports whether Look was called.
+func (r *Runner) asked() bool {
+	select {
+	case <-r.looks:
+		return true
+	default:
+		return false
+	}
 }
 
 // Close waits for the calls of Backoff and of duties that read the settings of topics, which may go on after their callers have gone.
@@ -92,79 +135,138 @@ func (r *Runner) Close() {
 	_ = r.tools.Close(context.Background()) // without an end it has no error
 }
 
-// sleep waits until it is time to look again.
-func (r *Runner) sleep(ctx context.Context, failing bool) {
-	least := time.NewTimer(lookAgain)
-	defer least.Stop()
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return
-	case <-least.C:
-	}
-	if failing {
-		return
-	}
-	rest := time.NewTimer(LookEvery - lookAgain)
-	defer rest.Stop()
-	select {
-	case <-ctx.Done():
-	case <-r.looks:
-	case <-rest.C:
+	case <-t.C:
 	}
 }
 
-// adjust looks for topics, and replaces the worker of each duty whose topics have changed. The new one begins before the old
-// one ends, which does no harm, because their claims take different messages.
+// adjust looks through all topics, and replaces the workers of each duty whose topics have changed. The new one begins before the old
+// ones end, which does no harm, because their claims take different messages.
 func (r *Runner) adjust(ctx context.Context) error {
+	if r.Namer != nil { // the mark comes first, so that nothing which comes into being meanwhile is missed
+		c, err := r.Namer.NewCompanions(ctx, "", 0)
+		if err != nil {
+			return err
+		}
+		r.mark = c.Mark
+	}
 	names, err := r.Names(ctx)
 	if err != nil {
 		return err
 	}
 	for i := range r.duties {
 		now := &r.running[i]
-		topics, terr := r.topicsOf(ctx, r.duties[i], names, now.topics)
+		topics, idle, terr := r.divide(ctx, r.duties[i], r.duties[i].topics(names), now.topics)
 		if terr != nil {
 			err = terr
 		}
-		if slices.Equal(topics, now.topics) {
+		now.idle = idle
+		if slices.Equal(topics, now.topics) && now.rest.stop == nil {
 			continue
 		}
-		next := running{topics: topics}
-		if len(topics) > 0 {
-			if next.stop, terr = r.Start(topics, r.duties[i].New(r.tools), r.duties[i].Lease); terr != nil {
-				return terr
-			}
-			r.tools.Logger.Debug("a duty is done for topics", "duty", r.duties[i].Name, "topics", len(topics))
+		if terr := r.replace(&now.most, r.duties[i], topics); terr != nil {
+			return terr
 		}
-		r.end(now)
-		*now = next
+		r.end(&now.rest)
+		now.topics = topics
 	}
 	return err
 }
 
-// topicsOf returns the topics that need the duty, sorted. A topic of which that is not known stays as it was.
-func (r *Runner) topicsOf(ctx context.Context, d Duty, names, was []string) (topics []string, err error) {
+// add waits for new companions, and has the duties done that they need, and those that idle topics need by now.
+func (r *Runner) add(ctx context.Context) error {
+	var names []string
+	if r.Namer == nil {
+		sleep(ctx, lookAgain)
+	} else {
+		c, err := r.Namer.NewCompanions(ctx, r.mark, lookAgain)
+		if err != nil {
+			return err
+		}
+		names = slices.DeleteFunc(c.Names, func(name string) bool { return !r.Owns(name) })
+		r.mark = c.Mark
+	}
+	for i := range r.duties {
+		if err := r.addTo(ctx, r.duties[i], &r.running[i], names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addTo has a duty done for those of the names, and of the idle topics, that need it and for which it is not done yet.
+func (r *Runner) addTo(ctx context.Context, d Duty, now *running, names []string) error {
+	found := slices.DeleteFunc(d.topics(names), func(topic string) bool {
+		_, runs := slices.BinarySearch(now.topics, topic)
+		return runs
+	})
+	again := now.idle[:min(mostIdle, len(now.idle))]
+	later := slices.DeleteFunc(slices.Clone(now.idle[len(again):]), func(topic string) bool { return slices.Contains(found, topic) })
+	needed, idle, err := r.divide(ctx, d, union(found, again), nil)
+	now.idle = append(later, idle...) // those that were asked now come last the next time
+	if len(needed) == 0 {
+		return err
+	}
+	if err := r.replace(&now.rest, d, union(now.rest.topics, needed)); err != nil {
+		return err
+	}
+	now.topics = union(now.topics, needed)
+	return err
+}
+
+// union returns all of the names, sorted and each once.
+func union(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+}
+
+// replace starts a worker for topics in the place of w.
+func (r *Runner) replace(w *worker, d Duty, topics []string) error {
+	next := worker{topics: topics}
+	if len(topics) > 0 {
+		var err error
+		if next.stop, err = r.Start(topics, d.New(r.tools), d.Lease); err != nil {
+			return err
+		}
+		r.tools.Logger.Debug("a duty is done for topics", "duty", d.Name, "topics", len(topics))
+	}
+	r.end(w)
+	*w = next
+	return nil
+}
+
+// topics returns the topics that the names of companions stand for, sorted.
+func (d Duty) topics(names []string) []string {
 	seen := map[string]bool{}
 	for _, name := range names {
 		if topic := d.Topic(name); topic != "" {
 			seen[topic] = true
 		}
 	}
-	topics = slices.Sorted(maps.Keys(seen))
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// divide returns which of the topics need the duty and which do not. A topic of which that is not known needs it if was has it.
+func (r *Runner) divide(ctx context.Context, d Duty, topics, was []string) (needed, idle []string, err error) {
 	if d.Needed == nil {
-		return topics, nil
+		return topics, nil, nil
 	}
-	needed, errs := r.needed(ctx, d, topics)
-	kept := topics[:0]
+	need, errs := r.needed(ctx, d, topics)
 	for i, topic := range topics {
 		if errs[i] != nil {
-			err, needed[i] = errs[i], slices.Contains(was, topic)
+			err, need[i] = errs[i], slices.Contains(was, topic)
 		}
-		if needed[i] {
-			kept = append(kept, topic)
+		if need[i] {
+			needed = append(needed, topic)
+		} else {
+			idle = append(idle, topic)
 		}
 	}
-	return kept, err
+	return needed, idle, err
 }
 
 // needed asks which of the topics need the duty, up to sideBySide of them at the same time.
@@ -184,11 +286,11 @@ func (r *Runner) needed(ctx context.Context, d Duty, topics []string) ([]bool, [
 }
 
 // end ends a worker in a goroutine of its own, so that the next look does not wait for it.
-func (r *Runner) end(w *running) {
+func (r *Runner) end(w *worker) {
 	if w.stop != nil {
 		r.stopping.Go(w.stop)
 	}
-	*w = running{}
+	*w = worker{}
 }
 
 // Once looks for topics, and calls do for one duty after the other that some topic needs. It is for callers that do not run the
@@ -199,7 +301,7 @@ func (r *Runner) Once(ctx context.Context, do func(topics []string, h punctual.H
 		return err
 	}
 	for _, d := range r.duties {
-		topics, err := r.topicsOf(ctx, d, names, nil)
+		topics, _, err := r.divide(ctx, d, d.topics(names), nil)
 		if err != nil {
 			return err
 		}

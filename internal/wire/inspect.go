@@ -135,6 +135,8 @@ type Topics struct {
 // Names is the answer of GET /v1/names: the names of topics, sorted.
 type Names struct {
 	Topics []string `json:"topics"`
+	// Mark is for the next request with a mark; left out in the answer to one without.
+	Mark string `json:"mark,omitzero"`
 }
 
 // Forecast counts scheduled messages by due time.

@@ -20,6 +20,7 @@ type Topic struct {
 	Memory *memory.Topic
 	Disk   *database.Topic // guarded by the write lock
 
+	number   int64                             // topics that this process has added later have greater numbers
 	settings atomic.Pointer[punctual.Settings] // never changed, but replaced
 }
 
@@ -43,17 +44,22 @@ func Copy(s punctual.Settings) punctual.Settings {
 // held, unless the store is being opened and nobody else uses it yet.
 type Registry struct {
 	index *memory.Index
+	// Arrivals are told of each companion that is added.
+	Arrivals *storekit.Arrivals
 
 	mu     sync.RWMutex
 	byName map[string]*Topic // guarded by mu
 	// companions are the companions of each topic that has some, by the topic's name, so that whoever deletes a topic need not
 	// look at all others. Guarded by mu.
 	companions map[string][]*Topic
+	added      int64 // guarded by mu: how many topics were added
 }
 
 // New returns a registry without topics. Topics that are added to the registry are added to index, too.
 func New(index *memory.Index) *Registry {
-	return &Registry{index: index, byName: make(map[string]*Topic), companions: make(map[string][]*Topic)}
+	return &Registry{
+		index: index, Arrivals: storekit.NewArrivals(), byName: make(map[string]*Topic), companions: make(map[string][]*Topic),
+	}
 }
 
 // Get returns the topic of a name, nil if there is none.
@@ -70,9 +76,12 @@ func (r *Registry) Add(disk *database.Topic, s punctual.Settings) *Topic {
 	t.settings.Store(&s)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.added++
+	t.number = r.added
 	r.byName[t.Name] = t
 	if parent, companion := storekit.Companion(t.Name); companion != "" {
 		r.companions[parent] = append(r.companions[parent], t)
+		r.Arrivals.Tell()
 	}
 	return t
 }
@@ -116,6 +125,25 @@ func (r *Registry) Names(q punctual.NameQuery) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// NewCompanions returns the names of the companions that were added since a mark, sorted, and the mark for the next call.
+func (r *Registry) NewCompanions(a storekit.Arrival) punctual.Companions {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	c := punctual.Companions{Names: []string{}, Mark: a.Mark(r.added)}
+	if a.First || a.Same && a.Since == r.added {
+		return c
+	}
+	for _, of := range r.companions {
+		for _, t := range of {
+			if !a.Same || t.number > a.Since {
+				c.Names = append(c.Names, t.Name)
+			}
+		}
+	}
+	slices.Sort(c.Names)
+	return c
 }
 
 // All returns the topics, in no order.

@@ -39,6 +39,9 @@ func (n Names) Store() string { return n.Prefix + "store" }
 // Topics returns the key of the sorted set with the names of all topics, and perhaps of some that are not there.
 func (n Names) Topics() string { return n.Prefix + "topics" }
 
+// Companions returns the channel on which processes tell of new companions.
+func (n Names) Companions() string { return n.Prefix + "companions" }
+
 // Partition is a part of a topic. All its keys are in one hash slot. The keys of the partition with the same number of each
 // companion of the topic are in that slot, too, so that one script can change a message of the topic and one of a companion.
 type Partition struct {

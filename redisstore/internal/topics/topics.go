@@ -49,6 +49,8 @@ type Options struct {
 	// Adopted is called with each layout of a topic that was read or made; changed says that it has another version than the one that
 	// was known before.
 	Adopted func(topic string, l *Layout, changed bool)
+	// Arrived is called when a companion has come into being.
+	Arrived func()
 }
 
 // Registry has the layouts of the topics that this process knows, and changes the settings of topics. A layout that it has may be
@@ -344,6 +346,9 @@ func (r *Registry) change(ctx context.Context, topic string, old *Layout, set pu
 		}
 	}
 	done, err = r.propose(ctx, topic, l, old.latest(), parent)
+	if done && parent != nil {
+		r.o.Arrived()
+	}
 	return l, done, err
 }
 
@@ -357,7 +362,7 @@ func (r *Registry) Present(ctx context.Context, topic string) (*Layout, error) {
 }
 
 // names runs the script registry with the verb add for a topic that is created with a version, remove for one that was deleted in a
-// version, or list for all names.
+// version, since for the names of topics that were created with that version or a greater one, or list for all names.
 func (r *Registry) names(ctx context.Context, verb, topic string, version int64) (*script.Answer, error) {
 	a, err := r.o.Route.RunStore(ctx, script.Registry, r.o.Names.Topics(), verb, topic, version, r.o.Clock.Deadline(ctx, route.CallTime))
 	if errors.Is(err, errkind.ErrLate) && punctual.Definite(err) && r.o.Clock.Passed(ctx) {
@@ -376,14 +381,29 @@ func (r *Registry) Deleted(ctx context.Context, topic string, l *Layout) error {
 
 // All returns the names of all topics, sorted, and perhaps some of topics that are not there.
 func (r *Registry) All(ctx context.Context) ([]string, error) {
-	a, err := r.names(ctx, "list", "", 0)
+	topics, _, err := r.listed(ctx, "list", 0)
+	return topics, err
+}
+
+// versionsAgain is by how much earlier Since begins than it is asked to, in ms, because the version of a new topic comes from the clock as
+// its process knows it, and is stored a while after that.
+const versionsAgain = 10_000
+
+// Since returns names of topics that have come into being since a time of the store's clock, in ms, sorted, and the time of the clock now.
+// Some of them may be older or not there yet.
+func (r *Registry) Since(ctx context.Context, at int64) (topics []string, now int64, err error) {
+	return r.listed(ctx, "since", min(at, r.o.Clock.Guess()/1000)-versionsAgain) // the clock may have been set back since at
+}
+
+func (r *Registry) listed(ctx context.Context, verb string, version int64) (topics []string, now int64, err error) {
+	a, err := r.names(ctx, verb, "", version)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	topics := a.List()
+	topics = a.List()
 	if a.Bad {
-		return nil, script.BadReply(script.Registry)
+		return nil, 0, script.BadReply(script.Registry)
 	}
 	slices.Sort(topics)
-	return topics, nil
+	return topics, a.Now, nil
 }
