@@ -134,7 +134,8 @@ func (s *Store) staged(dir string, segments []claimlog.Part) ([]archive.File, er
 		}
 		return cmp.Or(cmp.Compare(last(a), last(b)), cmp.Compare(a, b))
 	})
-	files := []archive.File{{Name: directory.FormatFile(), Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }}}
+	empty := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
+	files := []archive.File{{Name: directory.CopyFile, Open: empty}, {Name: directory.FormatFile(), Open: empty}}
 	for _, name := range names {
 		path := fs.PathJoin(dir, name)
 		n, known := size[name]

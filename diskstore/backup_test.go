@@ -219,7 +219,12 @@ func TestBackupRefuses(t *testing.T) {
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range []string{full, dir, filepath.Join(dir, "copy"), file} {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	for _, target := range []string{full, dir, filepath.Join(dir, "copy"), file, "copy", filepath.Join(link, "copy"), filepath.Join(link, "new", "..", "copy")} {
 		if err := s.Backup(t.Context(), target, nil); err == nil || !punctual.Definite(err) {
 			t.Errorf("backup into %s: %v", target, err)
 		}
@@ -363,5 +368,49 @@ func TestBackupLeftovers(t *testing.T) {
 	openAt(t, dir, &Options{Logger: quiet})
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// TestBackupCopiedOverAStore: who copies the files of a backup over those of a store has files of both, so the store does not open, as
+// often as one tries. The same files in an empty directory open.
+func TestBackupCopiedOverAStore(t *testing.T) {
+	dir, backup := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "backup")
+	s := openAt(t, dir, &Options{Logger: quiet})
+	push(t, s, punctual.NewMessage{Topic: "jobs", ID: "old"})
+	if err := s.Backup(t.Context(), backup, nil); err != nil {
+		t.Fatal(err)
+	}
+	push(t, s, punctual.NewMessage{Topic: "jobs", ID: "new"})
+	closeStore(t, s)
+	restored := t.TempDir()
+	for _, into := range []string{dir, restored} {
+		files, err := os.ReadDir(backup)
+		if err != nil || len(files) == 0 {
+			t.Fatal("the backup has no files", err)
+		}
+		for _, f := range files {
+			b, err := os.ReadFile(filepath.Join(backup, f.Name()))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(into, f.Name()), b, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 2 {
+		if s, err := Open(dir, &Options{Logger: quiet}); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("P13: a backup over a newer store opens: %v", err)
+			if err == nil {
+				closeStore(t, s)
+			}
+		}
+	}
+	for range 2 { // the second time as any store
+		s := openAt(t, restored, &Options{Logger: quiet})
+		if r := mustBeSound(t, s); r.Live != 1 {
+			t.Errorf("the restored store has %d messages, want 1", r.Live)
+		}
+		closeStore(t, s)
 	}
 }

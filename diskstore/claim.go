@@ -3,6 +3,7 @@ package diskstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -158,7 +159,7 @@ func (k *attempt) reserveFrom(ctx context.Context, name string) (next int64, err
 		case err == nil && result.Load == nil && len(result.Reserved) == 0:
 			return result.Next, nil
 		case err != nil && len(k.got) > 0 && ctx.Err() == nil && k.s.state.Usable() == nil:
-			k.s.log.Warn("a claim goes on without a topic that it could not read", "dir", k.s.dir, "topic", name, "error", err)
+			k.s.state.LogSeldom(slog.LevelWarn, "a claim goes on without a topic that it could not read", "topic", name, "error", err)
 			return k.now, nil
 		case err != nil:
 			return 0, err

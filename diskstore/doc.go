@@ -37,6 +37,7 @@ package diskstore
 //	    claims-000001.log who holds which lease; see package claimlog
 //	    *.log *.sst MANIFEST-* OPTIONS-* marker.*   Pebble's
 //	    claims-*.damaged  the copy of a damaged segment of the claim log, for people to look at
+//	    COPY              in a backup until its first Open; see package directory
 //	    BACKUP-91c0a1…/   while a copy of the store is made: second names (hard links) of most files, copies of the others
 //
 // The keys of the database are drawn in package database, the record of a message in package record.

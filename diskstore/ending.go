@@ -2,6 +2,7 @@ package diskstore
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
@@ -140,7 +141,7 @@ func (e *endings) ended(from map[*endQueue]int, n int, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil {
-		e.s.log.Warn("messages that must not be delivered could not be ended; the next claim will try again", "dir", e.s.dir, "messages", n, "error", err)
+		e.s.state.LogSeldom(slog.LevelWarn, "messages that must not be delivered could not be ended; the next claim will try again", "messages", n, "error", err)
 	}
 	left := e.queues[:0]
 	for _, q := range e.queues {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -145,4 +147,106 @@ func TestNoFileDescriptorLeft(t *testing.T) {
 	if ds := claim(t, s, "o", 1); len(ds) != 1 {
 		t.Errorf("P1 no loss: claimed %+v, want the message", ds)
 	}
+}
+
+// TestUnreadableTableDoesNotFlood: of a table that cannot be read the database tries to compact or to count the content again and again.
+// It tries some ten times a second, with one line in the log, and stops when the store is closed, whether the store has failed before
+// or not.
+func TestUnreadableTableDoesNotFlood(t *testing.T) { alone(t, unreadableTables) }
+
+func unreadableTables(t *testing.T) {
+	for _, what := range []string{"(*DB).compact(", "(*DB).loadTableStats("} {
+		for _, failed := range []bool{false, true} {
+			t.Run(fmt.Sprint(what, failed), func(t *testing.T) { unreadableTable(t, what, failed) })
+		}
+	}
+}
+
+func unreadableTable(t *testing.T, what string, failed bool) {
+	logged := &lines{}
+	fs := &failingReads{FS: vfs.NewMem(), only: what}
+	opt := Options{fs: fs, Logger: slog.New(slog.NewTextHandler(logged, nil)), byHand: true}
+	s, err := Open("store", &opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	push(t, s, unnamed(10)...)
+	closeStore(t, s)
+	fs.armed.Store(true)
+	if s, err = Open("store", &opt); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 { // so many that the tables are to be compacted
+		push(t, s, unnamed(10)...)
+		if err := s.db.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for giveUp := time.Now().Add(waitLimit); fs.failed.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(giveUp) {
+			t.Fatal("no read of a table failed")
+		}
+	}
+	began, before := time.Now(), fs.failed.Load()
+	time.Sleep(time.Second) // to see that hardly anything happens
+	if n, most := fs.failed.Load()-before, 20+20*int64(time.Since(began)/time.Second); n > most {
+		t.Errorf("%d reads of the table failed in %v, want %d at most", n, time.Since(began), most)
+	}
+	if failed {
+		s.state.Fail(errIO)
+	}
+	if err := s.Close(); (err != nil) != failed {
+		t.Errorf("close of a store that has failed (%v): %v", failed, err)
+	}
+	if n := strings.Count(logged.String(), "in the background"); n != 1 {
+		t.Errorf("%d lines in the log say that the database cannot work, want 1", n)
+	}
+	for giveUp, before := time.Now().Add(waitLimit), int64(-1); fs.failed.Load() != before; time.Sleep(300 * time.Millisecond) {
+		if before = fs.failed.Load(); time.Now().After(giveUp) {
+			t.Fatal("the database goes on after Close")
+		}
+	}
+}
+
+// lines is a log that several goroutines write.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestLockNotAllowed: a directory whose lock cannot be asked for, because another user made it or because no further file can be
+// opened, is not one that is in use.
+func TestLockNotAllowed(t *testing.T) {
+	dir := t.TempDir()
+	closeStore(t, openAt(t, dir, &Options{Logger: quiet})) // leaves the mark of an owner
+	for _, cause := range []error{syscall.EACCES, syscall.EROFS, syscall.EMFILE} {
+		_, err := Open(dir, &Options{fs: noLock{vfs.Default, cause}, Logger: quiet})
+		if !errors.Is(err, cause) || errors.Is(err, punctual.ErrLocked) {
+			t.Errorf("P13: open where the lock fails with %q: %v; want that error and not ErrLocked", cause, err)
+		}
+	}
+}
+
+// noLock is a file system whose locks fail.
+type noLock struct {
+	vfs.FS
+	cause error
+}
+
+func (f noLock) Unwrap() vfs.FS { return f.FS }
+
+func (f noLock) Lock(name string) (io.Closer, error) {
+	return nil, &os.PathError{Op: "open", Path: name, Err: f.cause}
 }

@@ -3,6 +3,7 @@ package diskstore
 import (
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,9 +152,10 @@ func (f hookFile) SyncTo(n int64) (bool, error) {
 	return f.File.SyncTo(n)
 }
 
-// failingReads is a disk that does not read tables while armed is set.
+// failingReads is a disk that does not read tables while armed is set, or with only, not for a function of this name.
 type failingReads struct {
 	vfs.FS
+	only   string
 	armed  atomic.Bool
 	failed atomic.Int64 // how many reads failed
 }
@@ -174,7 +176,7 @@ type failingFile struct {
 }
 
 func (f failingFile) ReadAt(b []byte, off int64) (int, error) {
-	if f.fs.armed.Load() {
+	if f.fs.armed.Load() && (f.fs.only == "" || strings.Contains(string(debug.Stack()), f.fs.only)) {
 		f.fs.failed.Add(1)
 		return 0, errIO
 	}

@@ -3,6 +3,7 @@ package diskstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/punctualmq/punctual/diskstore/internal/database"
@@ -47,13 +48,15 @@ func (s *Store) load(ctx context.Context, t *memory.Topic, merge func(l memory.L
 }
 
 // passDeleted moves the position where the next load of a topic begins past deleted messages, without the write lock. stop
-// is where the load is to end, because a load that went further would pass many deleted messages; zero if it need not end early.
+// is where the load is to end, because a load that went further would pass many deleted messages, or read a body for which there is no
+// room; zero if it need not end early.
 func (s *Store) passDeleted(ctx context.Context, t *memory.Topic) (stop record.Position, err error) {
 	search, ok := t.BeginSearch()
 	if !ok {
 		return stop, nil
 	}
-	first, stop, err := s.db.NextRun(ctx, t.Num, search.From, s.clock.ms()+2*loadAhead, loadMessages)
+	limits := database.Limits{Until: s.clock.ms() + 2*loadAhead, Messages: loadMessages, Bytes: search.Room, Overhead: memory.MessageBytes}
+	first, stop, err := s.db.NextRun(ctx, t.Num, search.From, limits)
 	if err != nil {
 		s.index.AbandonSearch(search)
 		return stop, fmt.Errorf("load messages of topic %s: %w", t.Name, err)
@@ -98,7 +101,7 @@ func (s *Store) loadAll() bool {
 		})
 		if err != nil {
 			if s.state.Usable() == nil {
-				s.log.Warn("loading ahead failed; claims will try again", "dir", s.dir, "topic", t.Name, "error", err)
+				s.state.LogSeldom(slog.LevelWarn, "loading ahead failed; claims will try again", "topic", t.Name, "error", err)
 			}
 			return false
 		}

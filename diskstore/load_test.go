@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -334,4 +335,68 @@ func TestSlowLoadPassesDeletedMessagesWithoutTheLock(t *testing.T) {
 	if passed.Load() > most {
 		t.Errorf("P14 isolation: a load passed %d deleted messages with the write lock held, want at most %d", passed.Load(), most)
 	}
+}
+
+// TestClaimReadsOneLargeBody: of five messages of 5 MiB each that wait in tables, a claim of one reads no more than it needs: its own
+// body twice, without the write lock and with it.
+func TestClaimReadsOneLargeBody(t *testing.T) {
+	const waiting, body = 5, 5 << 20
+	fs := &countingReads{FS: vfs.NewMem()}
+	opt := Options{fs: fs, Clock: storekit.NewManualClock(testStart), byHand: true, MaxBody: body}
+	s, err := Open("store", &opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.NewChaCha8([32]byte{})
+	for i := range waiting {
+		b := make([]byte, body)
+		if _, err := random.Read(b); err != nil {
+			t.Fatal(err)
+		}
+		push(t, s, punctual.NewMessage{Topic: "o", ID: fmt.Sprint(i), Body: b, Due: testStart})
+	}
+	closeStore(t, s)
+	s = openAt(t, "store", &opt)
+	if n := s.db.Stats().TableBytes; n < waiting*body {
+		t.Fatalf("%d bytes are in tables, want all bodies there, so that a claim has to read them", n)
+	}
+	for i := range waiting {
+		before := fs.read.Load()
+		if ds := claim(t, s, "o", 1); len(ds) != 1 || ds[0].ID != fmt.Sprint(i) {
+			t.Fatalf("claimed %d messages, want message %d alone", len(ds), i)
+		}
+		read := fs.read.Load() - before
+		if read > 2*body+body/2 {
+			t.Errorf("P14 isolation: claim %d read %.1f bodies from the tables, want two at most", i, float64(read)/body)
+		}
+	}
+	if n := fs.read.Load(); n < (waiting-1)*body {
+		t.Errorf("%d bytes of tables were read for all claims, want all bodies but perhaps one", n)
+	}
+}
+
+// countingReads counts the bytes that are read from tables.
+type countingReads struct {
+	vfs.FS
+	read atomic.Int64
+}
+
+func (f *countingReads) Unwrap() vfs.FS { return f.FS }
+
+func (f *countingReads) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	file, err := f.FS.Open(name, opts...)
+	if err != nil || !strings.HasSuffix(name, ".sst") {
+		return file, err
+	}
+	return countedFile{file, f}, nil
+}
+
+type countedFile struct {
+	vfs.File
+	fs *countingReads
+}
+
+func (f countedFile) ReadAt(b []byte, off int64) (int, error) {
+	f.fs.read.Add(int64(len(b)))
+	return f.File.ReadAt(b, off)
 }

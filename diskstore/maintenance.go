@@ -2,6 +2,7 @@ package diskstore
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
@@ -34,7 +35,7 @@ func (s *Store) runMaintenance() {
 			marked = time.Now()
 		}
 		if err := s.maintain(withMarks); err != nil && s.state.Usable() == nil {
-			s.log.Warn("maintenance failed and will be tried again", "dir", s.dir, "error", err)
+			s.state.LogSeldom(slog.LevelWarn, "maintenance failed and will be tried again", "error", err)
 		}
 	}
 }

@@ -240,8 +240,11 @@ func (s *Store) Close() error {
 func (s *Store) shutDown() error {
 	s.background.Wait()
 	s.state.WaitCalls()
-	s.writer.Close(func(tx *writer.Tx) bool { return s.saveWatermarks(tx, watermarksLimit) })
+	if !s.state.HasFailed() { // because the last transaction could not end
+		s.writer.Close(func(tx *writer.Tx) bool { return s.saveWatermarks(tx, watermarksLimit) })
+	}
 	if s.state.HasFailed() {
+		s.state.StopReads()
 		return s.state.Failure()
 	}
 	s.stepping.mu.Lock()

@@ -116,16 +116,34 @@ func Backup(ctx context.Context, from punctual.Backuper, dir string, progress fu
 	return err
 }
 
-// CheckOutside returns an ErrInvalid when dir lies in the directory of the store that is to be copied.
+// CheckOutside returns an ErrInvalid when dir lies in the directory of the store that is to be copied, by whatever path.
 func CheckOutside(store, dir string) error {
-	full, err := filepath.Abs(dir)
+	from, err := real(store)
+	if err != nil {
+		return fmt.Errorf("backup: copy from %s: %w", store, err)
+	}
+	to, err := real(dir)
 	if err != nil {
 		return fmt.Errorf("backup: copy into %s: %w", dir, err)
 	}
-	if inside, err := filepath.Rel(store, full); err == nil && filepath.IsLocal(inside) {
+	if inside, err := filepath.Rel(from, to); err == nil && filepath.IsLocal(inside) {
 		return fmt.Errorf("backup: copy into %s: the directory lies in that of the store; name another one, best on another disk: %w", dir, punctual.ErrInvalid)
 	}
 	return nil
+}
+
+// real returns the absolute path of a directory without symbolic links. The directory, and directories above it, may not exist yet.
+func real(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	full, err := filepath.EvalSymlinks(dir)
+	if parent := filepath.Dir(dir); errors.Is(err, fs.ErrNotExist) && parent != dir {
+		full, err = real(parent)
+		full = filepath.Join(full, filepath.Base(dir))
+	}
+	return full, err
 }
 
 // kind returns err wrapped in punctual.ErrNoSpace if the disk is full or a quota is used up, and any other err as it is.

@@ -188,7 +188,7 @@ func (db *DB) engineOptions() *pebble.Options {
 				if errors.Is(err, failstop.ErrReadsEnded) {
 					return // the store is being closed, which has ended a compaction
 				}
-				db.opt.Log.Error("the database cannot write in the background", "dir", db.dir, "error", errkind.Plain(err))
+				db.state.LogSeldom(slog.LevelError, "the database cannot work in the background and tries again", "error", errkind.Plain(err))
 			},
 			DataCorruption: func(i pebble.DataCorruptionInfo) {
 				db.state.Fail(errkind.Corruptf("file %s: %v", i.Path, i.Details))
@@ -370,10 +370,11 @@ func (db *DB) ReadDue(t *Topic, after record.Position, l Limits) (read []record.
 const passLimit = 8192
 
 // NextRun finds the next messages of a topic: first is the first live one at or after a position, MaxPosition if there is
-// none. stop is the last message before many deleted ones. It is zero when n messages, or those due up to until, can be read
-// without passing many. An iterator has to pass each deleted message until a compaction drops it, so NextRun may take long.
-// It needs no lock, and ends early with ctx.
-func (db *DB) NextRun(ctx context.Context, topic uint32, from record.Position, until int64, n int) (first, stop record.Position, err error) {
+// none. stop is the last message before many deleted ones, or the one with which l.Bytes are reached: each further key would be read
+// together with a body that the read of the run does not need. stop is zero when l.Messages, or those due up to l.Until, can be read
+// without passing many deleted ones. l.Stop has no effect. An iterator has to pass each deleted message until a compaction drops it,
+// so NextRun may take long. It needs no lock, and ends early with ctx.
+func (db *DB) NextRun(ctx context.Context, topic uint32, from record.Position, l Limits) (first, stop record.Position, err error) {
 	it, err := db.iterate(db.kv, Live, topic, from, record.MaxPosition)
 	if err != nil {
 		return first, stop, db.state.ReadError("read a topic", err)
@@ -381,9 +382,10 @@ func (db *DB) NextRun(ctx context.Context, topic uint32, from record.Position, u
 	first = record.MaxPosition
 	var last record.Position // of the last live message
 	began := 0               // how many keys had been passed at the first live message
+	size := int64(0)
 	passed := func() int { return it.Stats().ForwardStepCount[pebble.InternalIterCall] }
 	ok := it.First()
-	for seen := 0; ok && seen <= n && last.Ms <= until && ctx.Err() == nil; ok = it.Next() {
+	for seen := 0; ok && seen <= l.Messages && last.Ms <= l.Until && ctx.Err() == nil; ok = it.Next() {
 		p, err := parsePosKey(it.Key())
 		switch {
 		case err != nil:
@@ -395,6 +397,10 @@ func (db *DB) NextRun(ctx context.Context, topic uint32, from record.Position, u
 		}
 		last = p
 		seen++
+		value := it.LazyValue()
+		if size += int64(value.Len()) + l.Overhead; size >= l.Bytes {
+			return first, last, db.state.ReadError("read a topic", it.Close())
+		}
 	}
 	if !ok && first != record.MaxPosition && passed()-began > passLimit {
 		stop = last

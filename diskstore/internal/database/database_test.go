@@ -36,7 +36,8 @@ func (e deepError) Format(f fmt.State, _ rune) {
 // TestComplaintsAreOneLine: each error that the engine reports is one line of the log, unless the level of the log is debug.
 func TestComplaintsAreOneLine(t *testing.T) {
 	logged := &bytes.Buffer{}
-	db := &DB{opt: Options{Log: slog.New(slog.NewTextHandler(logged, nil))}}
+	log := slog.New(slog.NewTextHandler(logged, nil))
+	db := &DB{opt: Options{Log: log}, state: failstop.New("store", log, time.Minute)}
 	db.engineOptions().EventListener.BackgroundError(deepError{})
 	engineLog{db}.Errorf("it complains: %+v", deepError{})
 	if n := strings.Count(logged.String(), "\n"); n != 2 || !strings.Contains(logged.String(), "an error of the database") {

@@ -98,7 +98,7 @@ func HoldsStore(names []string) (bool, error) {
 	}
 	for _, n := range names {
 		switch {
-		case n == "LOCK" || isMark(n) || strings.HasPrefix(n, formatPrefix) || strings.HasPrefix(n, "marker.") || strings.HasPrefix(n, "MANIFEST-") ||
+		case n == "LOCK" || n == CopyFile || isMark(n) || strings.HasPrefix(n, formatPrefix) || strings.HasPrefix(n, "marker.") || strings.HasPrefix(n, "MANIFEST-") ||
 			strings.HasPrefix(n, "OPTIONS-") || strings.HasPrefix(n, StagingPrefix) || strings.HasSuffix(n, ".log") || strings.HasPrefix(n, "temporary."):
 		case strings.HasSuffix(n, ".sst"):
 			return false, errkind.Corruptf("the directory holds %s but no %s", n, manifestMarker)
@@ -294,7 +294,7 @@ func (l *dirLock) Close() (err error) {
 
 // LockError gives an error of locking a directory its kind.
 func LockError(dir string, err error) error {
-	if os.IsPermission(err) || strings.Contains(err.Error(), "read-only") {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errkind.NoFileLeft(err) {
 		return errkind.Classify("lock directory "+dir, err)
 	}
 	return fmt.Errorf("lock directory %s: %w: %v", dir, punctual.ErrLocked, err)
@@ -392,6 +392,9 @@ func (d *Dir) Own(wait time.Duration) (fresh bool, err error) {
 
 // takeOver makes the mark, and makes the directory ready for a store. Called with the locks held.
 func (d *Dir) takeOver() (fresh bool, err error) {
+	if err := d.takeCopy(); err != nil {
+		return false, err
+	}
 	if err := d.makeMark(); err != nil {
 		return false, err
 	}
@@ -405,6 +408,30 @@ func (d *Dir) takeOver() (fresh bool, err error) {
 		return false, err
 	}
 	return !there, writeFormat(own, d.path, names)
+}
+
+// CopyFile is the name of a file that every backup has, and that the first Open of the backup removes. Beside the mark of an owner the
+// file shows that somebody has copied a backup over a store.
+const CopyFile = "COPY"
+
+// takeCopy makes a store of a backup. Called with the locks held, before the mark is made.
+func (d *Dir) takeCopy() error {
+	names, err := d.fs.List(d.path)
+	if err != nil {
+		return errkind.Classify("read the directory", err)
+	}
+	if !slices.Contains(names, CopyFile) {
+		return nil
+	}
+	if at := slices.IndexFunc(names, isMark); at >= 0 {
+		return fmt.Errorf("the directory holds %s and %s, so a backup was copied over a store, and which messages are left nobody can tell: %w; copy the backup into an empty directory",
+			CopyFile, names[at], punctual.ErrInvalid)
+	}
+	err = d.fs.Remove(d.fs.PathJoin(d.path, CopyFile))
+	if err == nil {
+		err = failstop.SyncDir(d.fs, d.path)
+	}
+	return errkind.Classify("remove "+CopyFile, err)
 }
 
 // contents lists the directory and tells whether it holds a store.

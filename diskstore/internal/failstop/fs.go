@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -41,7 +42,8 @@ const (
 // that one. It also fails before it reports anything that the new owner does not know.
 //
 // When no further file can be opened, FS waits until another one is closed (whenFileLeft). While the store closes, FS can refuse the
-// reads of the database, so that a long read ends (changeCounter.noReads). Lock has no effect.
+// reads of the database, so that a long read ends (changeCounter.noReads). The database learns of a read that
+// has failed after a pause (unread). Lock has no effect.
 type FS struct {
 	vfs.FS
 	state *State
@@ -113,7 +115,7 @@ func (f FS) whenFileLeft(open func() (vfs.File, error)) (opened vfs.File, err er
 			return opened, err
 		}
 		if !waited {
-			f.state.log.Warn("no further file can be opened; waiting until one is closed", "dir", f.state.dir, "limit", errkind.FileLimit(), "error", err)
+			f.state.LogSeldom(slog.LevelWarn, "no further file can be opened; waiting until one is closed", "limit", errkind.FileLimit(), "error", err)
 		}
 		select {
 		case <-time.After(fileWait):
@@ -195,10 +197,26 @@ func (f FS) MkdirAll(dir string, perm os.FileMode) error {
 func (f FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	opened, err := f.whenFileLeft(func() (vfs.File, error) { return f.FS.Open(name, opts...) })
 	if err != nil || f.side == Store {
-		return opened, err
+		return opened, f.unread(err)
 	}
 	return file{opened, f}, nil
 }
+
+// unread returns the error of a read, to the database after a pause, because the database tries a compaction that has failed again
+// at once, for ever. After StopReads the goroutine stops here.
+func (f FS) unread(err error) error {
+	if err == nil || err == io.EOF || f.side == Store {
+		return err
+	}
+	if f.state.changes.stopReads.Load() {
+		BlockForever()
+	}
+	time.Sleep(readPause)
+	return err
+}
+
+// readPause is how long the database gets to wait for the error of a read.
+const readPause = 100 * time.Millisecond
 
 // Lock gives the database a lock of no effect. The store holds the real one (package directory), so that it can give the lock back
 // also when the database hangs.
@@ -223,7 +241,8 @@ func (f file) ReadAt(b []byte, off int64) (int, error) {
 	if f.fs.side == Database && f.fs.state.changes.noReads.Load() {
 		return 0, ErrReadsEnded
 	}
-	return f.File.ReadAt(b, off)
+	n, err := f.File.ReadAt(b, off)
+	return n, f.fs.unread(err)
 }
 
 // Write implements vfs.File. A write of the store itself needs kept, because what is in the claim log is reported as stored without
@@ -284,6 +303,8 @@ type changeCounter struct {
 
 	// noReads refuses the database's reads, so that a long read ends. State.WaitCalls sets it for a while, State.RefuseReads for good.
 	noReads atomic.Bool
+	// stopReads stops each goroutine of the database at its next read that fails (State.StopReads).
+	stopReads atomic.Bool
 }
 
 // ErrReadsEnded is the error of a read of the database that is refused because the store is being closed.

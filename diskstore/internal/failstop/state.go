@@ -25,6 +25,7 @@ type State struct {
 	timeout time.Duration // how long a change of files may wait for the disk
 
 	changes changeCounter
+	seldom  seldom
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu
@@ -44,8 +45,39 @@ type State struct {
 // taken for failed.
 func New(dir string, log *slog.Logger, timeout time.Duration) *State {
 	s := &State{dir: dir, log: log, timeout: timeout, failed: make(chan struct{}), closing: make(chan struct{})}
+	s.seldom.last, s.seldom.left = make(map[string]time.Time), make(map[string]int)
 	s.open, s.end = context.WithCancel(context.Background())
 	return s
+}
+
+// seldom holds back the lines that a log has had within logPause.
+type seldom struct {
+	mu   sync.Mutex
+	last map[string]time.Time // guarded by mu: when each text was logged last
+	left map[string]int       // guarded by mu: how often each was left out since
+}
+
+// logPause is the time between two lines with the same text that LogSeldom writes.
+const logPause = time.Minute
+
+// LogSeldom logs a failure that may come many times a second, at most once a minute for each text. The next line says how many
+// were left out.
+func (s *State) LogSeldom(level slog.Level, text string, args ...any) {
+	s.seldom.mu.Lock()
+	last, again := s.seldom.last[text]
+	if again && time.Since(last) < logPause {
+		s.seldom.left[text]++
+		s.seldom.mu.Unlock()
+		return
+	}
+	left := s.seldom.left[text]
+	s.seldom.last[text], s.seldom.left[text] = time.Now(), 0
+	s.seldom.mu.Unlock()
+	args = append([]any{"dir", s.dir}, args...)
+	if left > 0 {
+		args = append(args, "not_logged", left)
+	}
+	s.log.Log(context.Background(), level, text, args...)
 }
 
 // Enter counts a call in, or says why the store takes none. Each success needs its Leave.
@@ -225,6 +257,9 @@ func (s *State) WaitCalls() {
 
 // RefuseReads refuses the database's reads from now on, so that a long read ends.
 func (s *State) RefuseReads() { s.changes.noReads.Store(true) }
+
+// StopReads has each goroutine of a failed database stop at its next read that fails. No call may be under way.
+func (s *State) StopReads() { s.changes.stopReads.Store(true) }
 
 // AwaitProgress returns what it receives from done, the result of a step that changes many files. It fails the store when no change
 // of a file has ended for as long as the disk may take.

@@ -54,6 +54,7 @@ func (x *Index) HasRoom() bool {
 type Search struct {
 	Topic *Topic
 	From  record.Position // no message below is on disk alone
+	Room  int64           // how many bytes the messages of the next load may cost at most, but for the last of them
 
 	evicted int64
 }
@@ -71,7 +72,7 @@ func (t *Topic) BeginSearch() (s Search, ok bool) {
 		t.published = record.MaxPosition
 	}
 	t.searches++
-	return Search{Topic: t, From: t.diskNext, evicted: t.evicted}, true
+	return Search{Topic: t, From: t.diskNext, Room: t.x.account.batchBytes(), evicted: t.evicted}, true
 }
 
 // EndSearch ends a search: found is the first message on disk from Search.From on, MaxPosition if there is none. The next load
