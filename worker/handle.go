@@ -185,14 +185,16 @@ func (w *Worker) log(m *message, level slog.Level, text string, args ...any) {
 	logger.Log(m.ctx, level, text, args...)
 }
 
-// atStop returns o, the outcome of the handler of m, or a release in its place if the handler gave up because the end of the
-// session has ended its context. A release does not count as an attempt. Any other outcome is kept: success, Snooze, RetryAfter,
-// Discard and other errors.
+// atStop returns o, the outcome of the handler of m, or a release in its place if the end of the session has ended the handler's context,
+// so that the handler gave up: whatever error of its own it returned, such as that of a killed command, says no more. A release does not
+// count as an attempt. Success, Snooze, RetryAfter, Discard and a panic are kept, and so is the error of a handler whose context had ended
+// before.
 func (m *message) atStop(o outcome) outcome {
-	if m.stop.Err() == nil || o.Settled || o.Verb != punctual.SettleRetry || o.Delay != punctual.UseBackoff {
+	if m.stop.Err() == nil || o.Settled || o.Verb != punctual.SettleRetry || o.Delay != punctual.UseBackoff || errors.As(o.Err, new(*panicError)) {
 		return o
 	}
-	if errors.Is(o.Err, context.Canceled) || errors.Is(o.Err, context.DeadlineExceeded) || errors.Is(o.Err, context.Cause(m.stop)) {
+	stopped := context.Cause(m.stop)
+	if errors.Is(context.Cause(m.ctx), stopped) || errors.Is(o.Err, context.Canceled) || errors.Is(o.Err, context.DeadlineExceeded) || errors.Is(o.Err, stopped) {
 		return outcome{Decision: punctual.Decision{Verb: punctual.SettleRelease, Err: o.Err}}
 	}
 	return o

@@ -100,7 +100,10 @@ func TestWorkerStopByForce(t *testing.T) {
 				return nil
 			case "stubborn":
 				<-ctx.Done()
-				return errBroken
+				return errBroken // as of a driver, or of a command that was killed
+			case "panicking":
+				<-ctx.Done()
+				panic("broken")
 			case "snoozing":
 				<-ctx.Done()
 				return punctual.Snooze(time.Hour)
@@ -112,7 +115,7 @@ func TestWorkerStopByForce(t *testing.T) {
 			seen.add("%s: %v", d.ID, context.Cause(ctx))
 			return fmt.Errorf("gave up: %w", ctx.Err())
 		}))
-		for _, id := range []string{"polite", "stubborn", "snoozing", "retrying", "stuck"} {
+		for _, id := range []string{"polite", "stubborn", "panicking", "snoozing", "retrying", "stuck"} {
 			r.push("t", id)
 		}
 		r.runs(w)
@@ -120,7 +123,7 @@ func TestWorkerStopByForce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		err := w.Stop(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "handlers running when its time was up: 5, not returned since: 1") {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "handlers running when its time was up: 6, not returned since: 1") {
 			t.Errorf("stop: %v", err)
 		}
 		if r.since() > 22*time.Second+time.Millisecond {
@@ -128,11 +131,12 @@ func TestWorkerStopByForce(t *testing.T) {
 		}
 		seen.want(t, "polite: the worker stops and its time is up: closed")
 		want := map[string]string{
-			"polite":   "ready 0 0",
-			"stubborn": "scheduled 1 1",
-			"snoozing": "scheduled 0 0",
-			"retrying": "scheduled 1 1",
-			"stuck":    "leased 1 0",
+			"polite":    "ready 0 0",
+			"stubborn":  "ready 0 0",
+			"panicking": "scheduled 1 1",
+			"snoozing":  "scheduled 0 0",
+			"retrying":  "scheduled 1 1",
+			"stuck":     "leased 1 0",
 		}
 		for id, w := range want {
 			i := r.get("t", id)
