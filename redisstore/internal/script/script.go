@@ -106,7 +106,7 @@ var (
 	Step         = compose("step", Harmless, "start", "settings", "finished_records", "prelude", "rank", "step")
 	Forget       = compose("forget", Once, "forget")
 	Refuse       = compose("refuse", Harmless, "start", "refuse")
-	Registry     = compose("registry", Harmless, "registry").awaiting(func(args []any) bool { return args[4] != "list" })
+	Registry     = compose("registry", Harmless, "registry").awaiting(func(args []any) bool { return args[4] != "list" && args[4] != "since" })
 	Confirm      = compose("confirm", Harmless, "confirm")
 	Rights       = compose("rights", Reading, "rights")
 )
