@@ -43,8 +43,8 @@ func TestReadmeFigures(t *testing.T) {
 	}
 }
 
-// Both README pages begin with a clone, the demo and the installation, in this order. The target of make that they name exists, and the
-// version of Go that they name is that of the module.
+// Both README pages begin with a clone, the demo, the tests and the installation, in this order, and say how a program that is there adds
+// the library. The targets of make that they name exist, and the version of Go that they name is that of the module.
 func TestReadmeBegins(t *testing.T) {
 	makefile := readText(t, "Makefile")
 	_, rest, _ := strings.Cut(readText(t, "go.mod"), "\ngo ")
@@ -53,7 +53,7 @@ func TestReadmeBegins(t *testing.T) {
 	for _, page := range []string{"README.md", "README.zh-CN.md"} {
 		text := readText(t, page)
 		last := 0
-		for _, command := range []string{"$ git clone https://github.com/punctualmq/punctual", "$ make -C punctual demo", "$ go install -C punctual ./cmd/punctual"} {
+		for _, command := range []string{"$ git clone https://github.com/punctualmq/punctual", "$ make -C punctual demo", "$ make -C punctual test", "$ go install -C punctual ./cmd/punctual"} {
 			at := strings.Index(text, command)
 			if at < last {
 				t.Errorf("%s does not have %q, or not in this order", page, command)
@@ -65,6 +65,9 @@ func TestReadmeBegins(t *testing.T) {
 		}
 		if version == "" || !strings.Contains(text, "Go "+version) {
 			t.Errorf("%s does not name Go %s, which go.mod asks for", page, version)
+		}
+		if add := "go mod edit -require github.com/punctualmq/punctual@v0.0.0 -replace github.com/punctualmq/punctual=../punctual"; !strings.Contains(text, add) {
+			t.Errorf("%s does not have %q", page, add)
 		}
 		if strings.Contains(text, "@latest") {
 			t.Errorf("%s installs a version that is not published", page)

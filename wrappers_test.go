@@ -29,7 +29,7 @@ const storeTable = `
 
 memstore.Store          own       own     own      own            -        own                -             -                -        own             own        -              -  own
 diskstore.Store         own       own     own      own            own      own                own           -                -        own             own        -              -  own
-redisstore.Store        own       own     own      own            -        own                -             -                -        own             own        own            own  -
+redisstore.Store        own       own     own      own            -        own                -             -                -        own             own        own            own  own
 pgstore.Store           own       own     own      own            -        own                -             -                own      own             own        -              -  own
 remotestore.Store       own       own     own      own            own      own                own           own              -        own             own        own            -  -
 sharedstore.Store       own       own     own      own            own      own                own           own              -        own             own        -              -  -

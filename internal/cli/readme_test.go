@@ -37,11 +37,11 @@ func TestReadmeCommands(t *testing.T) {
 		commands = append(commands, command)
 	}
 	const last = "go run -C notify ."
-	if len(commands) != 12 || !strings.HasPrefix(commands[11], last) {
+	if len(commands) != 13 || !strings.HasPrefix(commands[12], last) {
 		t.Fatalf("found %d commands, the last one %q: has the page's form changed?", len(commands), commands[len(commands)-1])
 	}
 	dir := t.TempDir()
-	out := typeInto(t, dir, commands[:11])
+	out := typeInto(t, dir, commands[:12])
 	printsInOrder(t, out, "run ./cmd/punctual demo", `"result":"stored"`, "A-17", `"token":"`, `{"topic":"order.close","id":"A-17"}`, "wrote notify/main.go",
 		"go run -C notify .")
 	if os.Getenv(newcomer) != "" && (strings.Contains(out, "BROKEN") || !strings.Contains(out, "kept")) {
@@ -86,12 +86,14 @@ func typeInto(t *testing.T, dir string, commands []string) string {
 	if err := os.Mkdir(bin, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	elsewhere := strings.NewReplacer("localhost:7878", addr, "punctual serve --store", "punctual serve --listen "+addr+" --store")
+	// The tests of the clone are not run by a test. TestReadmeBegins shows that there is the target.
+	tests := []string{"make -C punctual test", "grep '^test: deps' punctual/Makefile"}
+	elsewhere := strings.NewReplacer(append(tests, "localhost:7878", addr, "punctual serve --store", "punctual serve --listen "+addr+" --store")...)
 	if os.Getenv(newcomer) == "" {
-		elsewhere = strings.NewReplacer("localhost:7878", addr, "punctual serve --store", "punctual serve --listen "+addr+" --store",
+		elsewhere = strings.NewReplacer(append(tests, "localhost:7878", addr, "punctual serve --store", "punctual serve --listen "+addr+" --store",
 			"git clone https://github.com/punctualmq/punctual", "ln -s '"+root+"' punctual",
 			"make -C punctual demo", "make -n -C punctual demo",
-			"go install -C punctual ./cmd/punctual", "go list -C punctual ./cmd/punctual")
+			"go install -C punctual ./cmd/punctual", "go list -C punctual ./cmd/punctual")...)
 		wrapper := "#!/bin/sh\n" + runAsCommand + "=1 exec '" + os.Args[0] + "' \"$@\"\n"
 		if err := os.WriteFile(filepath.Join(bin, "punctual"), []byte(wrapper), 0o700); err != nil {
 			t.Fatal(err)

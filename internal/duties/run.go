@@ -56,12 +56,12 @@ type Runner struct {
 type running struct {
 	topics []string // those that need the duty, sorted; each is a topic of one of the workers
 	idle   []string // those that have the companions of the duty, but do not need it now
-	most   worker   // has the topics that the last look through all topics has found
-	rest   worker   // has those that were found since, so that a new topic does not replace the worker of all others
+	most   share    // has the topics that the last look through all topics has found
+	rest   share    // has those that were found since, so that a new topic does not replace the worker of all others
 }
 
-// worker handles the messages of some topics.
-type worker struct {
+// share is a part of the topics of a duty, with the worker that handles their messages.
+type share struct {
 	topics []string
 	stop   func() // nil while there is none
 }
@@ -225,8 +225,8 @@ func union(a, b []string) []string {
 }
 
 // replace starts a worker for topics in the place of w.
-func (r *Runner) replace(w *worker, d Duty, topics []string) error {
-	next := worker{topics: topics}
+func (r *Runner) replace(w *share, d Duty, topics []string) error {
+	next := share{topics: topics}
 	if len(topics) > 0 {
 		var err error
 		if next.stop, err = r.Start(topics, d.New(r.tools), d.Lease); err != nil {
@@ -286,11 +286,11 @@ func (r *Runner) needed(ctx context.Context, d Duty, topics []string) ([]bool, [
 }
 
 // end ends a worker in a goroutine of its own, so that the next look does not wait for it.
-func (r *Runner) end(w *worker) {
+func (r *Runner) end(w *share) {
 	if w.stop != nil {
 		r.stopping.Go(w.stop)
 	}
-	*w = worker{}
+	*w = share{}
 }
 
 // Once looks for topics, and calls do for one duty after the other that some topic needs. It is for callers that do not run the
