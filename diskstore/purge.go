@@ -247,10 +247,6 @@ func (p *purge) wants(f writer.Found) bool {
 
 // DeleteTopic removes a topic with everything in it, and its companions; see punctual.Inspector.
 func (s *Store) DeleteTopic(ctx context.Context, name string) (int64, error) {
-	return storekit.DeleteTopic(ctx, s, name, func() (int64, error) { return s.removeTopic(ctx, name) })
-}
-
-func (s *Store) removeTopic(ctx context.Context, name string) (int64, error) {
 	if err := s.admit(ctx, storekit.CheckTopic(name)); err != nil {
 		return 0, fmt.Errorf("delete topic: %w", err)
 	}

@@ -317,14 +317,6 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	if t == nil {
 		return 0, errNoTopic(topic)
 	}
-	of, _ := storekit.Companion(topic)
-	waiting := int64(0)
-	if out := s.existing(storekit.OutTopic(topic), now); out != nil {
-		waiting = out.stats("", now).Live()
-	}
-	if err := storekit.CheckDelete(topic, &s.existing(of, now).settings, waiting); err != nil {
-		return 0, fmt.Errorf("delete topic: %w", err)
-	}
 	removed := 0
 	for name := range s.topics {
 		if parent, _ := storekit.Companion(name); name == topic || parent == topic {

@@ -151,14 +151,12 @@ func halfDone(err error) error {
 // that fails, for instance because ctx ends, the error is ErrIndeterminate beside the number of those counted; the topic is deleted then,
 // and the store removes the rest in the background.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
-	return storekit.DeleteTopic(ctx, s, topic, func() (int64, error) {
-		var n int64 // also beside an error
-		_, err := call(ctx, s, "delete topic", topic, storekit.CheckTopic(topic), func() (_ int64, err error) {
-			n, err = s.deleteTopic(ctx, topic)
-			return n, err
-		})
+	var n int64 // also beside an error
+	_, err := call(ctx, s, "delete topic", topic, storekit.CheckTopic(topic), func() (_ int64, err error) {
+		n, err = s.deleteTopic(ctx, topic)
 		return n, err
 	})
+	return n, err
 }
 
 // deleteTopic holds up the sweeps of all processes meanwhile, so that it alone removes and counts the messages.

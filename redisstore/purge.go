@@ -80,10 +80,6 @@ func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (tot
 // emptied in one atomic step, and the topic exists until the last of these. A DeleteTopic that breaks off before that may
 // have removed some of the messages, and can be called again.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
-	return storekit.DeleteTopic(ctx, s, topic, func() (int64, error) { return s.removeTopic(ctx, topic) })
-}
-
-func (s *Store) removeTopic(ctx context.Context, topic string) (int64, error) {
 	return call(ctx, s, "delete topic", "", storekit.CheckTopic(topic), func() (int64, error) {
 		d := deletion{s: s, topic: topic}
 		if err := d.run(ctx); err != nil {

@@ -2,9 +2,6 @@ package storekit
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/punctualmq/punctual"
@@ -88,53 +85,6 @@ func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 	return nil
 }
 
-// CheckDelete returns an ErrInvalid if the deletion of a topic would lose messages in silence, or nil. parent are the settings of the
-// topic that a companion belongs to, and waiting is how many messages of the topic's companion OutTopic are not dead.
-func CheckDelete(topic string, parent *punctual.Settings, waiting int64) error {
-	of, name := Companion(topic)
-	switch {
-	case IsGroup(name) && slices.Contains(parent.Groups, strings.TrimPrefix(name, "g.")):
-		group := strings.TrimPrefix(name, "g.")
-		return invalidf("%s has the group %s, and its messages would wait for ever without this topic: take %s out of the groups of %s first", of, group, group, of)
-	case name == "" && waiting > 0:
-		return invalidf("%d follow-ups for other topics wait in %s: have a worker, 'punctual serve' or duty.Run forward them, or purge %s, first", waiting, OutTopic(topic), OutTopic(topic))
-	}
-	return nil
-}
-
-// DeleteTopic is Inspector.DeleteTopic for a store that cannot check in one step with the deletion whether it may be made (CheckDelete).
-// remove is the store's own deletion. If the group of the topic was set meanwhile, DeleteTopic makes the topic anew.
-func DeleteTopic(ctx context.Context, store punctual.Inspector, topic string, remove func() (int64, error)) (int64, error) {
-	parent, name := Companion(topic)
-	set, err := store.Settings(ctx, parent)
-	if err != nil {
-		return 0, fmt.Errorf("delete topic: %w", err)
-	}
-	waiting := int64(0)
-	if name == "" {
-		switch out, err := store.Stats(ctx, OutTopic(topic)); {
-		case err == nil:
-			waiting = out.Live()
-		case !errors.Is(err, punctual.ErrNotFound):
-			return 0, fmt.Errorf("delete topic: %w", err)
-		}
-	}
-	if err := CheckDelete(topic, &set, waiting); err != nil {
-		return 0, fmt.Errorf("delete topic: %w", err)
-	}
-	n, err := remove()
-	if err != nil || !IsGroup(name) {
-		return n, err
-	}
-	if set, err = store.Settings(ctx, parent); err == nil && CheckDelete(topic, &set, 0) != nil {
-		_, err = store.Configure(ctx, topic, punctual.SettingsPatch{})
-	}
-	if err != nil {
-		return 0, fmt.Errorf("delete topic %s: it is gone, and whether its group was set meanwhile is not known: %w: %w", topic, punctual.ErrIndeterminate, err)
-	}
-	return n, nil
-}
-
 // ConfigureGroups is Inspector.Configure for a store with groups: it has the store's own function configure change the
 // settings, and makes the topics of the groups before the topic has its groups, so that a process that looks for topics with
 // groups finds them by these names. A patch with groups takes several calls of configure, each of which does no harm if the
@@ -156,14 +106,5 @@ func ConfigureGroups(ctx context.Context, topic string, p punctual.SettingsPatch
 			return punctual.Settings{}, err
 		}
 	}
-	set, err := configure(ctx, topic, groups)
-	if err != nil {
-		return set, err
-	}
-	for _, group := range *groups.Groups { // once more, because somebody may have deleted one before the groups were set (CheckDelete)
-		if _, err := configure(ctx, punctual.GroupTopic(topic, group), punctual.SettingsPatch{}); err != nil {
-			return punctual.Settings{}, err
-		}
-	}
-	return set, nil
+	return configure(ctx, topic, groups)
 }
