@@ -290,10 +290,14 @@ func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string
 		},
 		"Topics":     func() error { _, err := s.Topics(ctx); return err },
 		"TopicNames": func() error { _, err := s.TopicNames(ctx, punctual.NameQuery{}); return err },
-		"Abilities":  func() error { _, err := s.Abilities(ctx); return err },
-		"Clock":      func() error { _, err := s.Clock(ctx); return err },
-		"StepClock":  func() error { _, err := s.StepClock(ctx); return err },
-		"Stats":      func() error { _, err := s.Stats(ctx, topic); return err },
+		"NewCompanions": func() error {
+			_, err := s.NewCompanions(ctx, "", 0)
+			return err
+		},
+		"Abilities": func() error { _, err := s.Abilities(ctx); return err },
+		"Clock":     func() error { _, err := s.Clock(ctx); return err },
+		"StepClock": func() error { _, err := s.StepClock(ctx); return err },
+		"Stats":     func() error { _, err := s.Stats(ctx, topic); return err },
 		"Forecast": func() error {
 			_, err := s.Forecast(ctx, punctual.ForecastQuery{Step: time.Hour, Buckets: 1})
 			return err
