@@ -59,7 +59,7 @@ func TestScanStart(t *testing.T) {
 	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.sql.text("plan"))
 	defer run(t, conn.Conn(), "ROLLBACK")
 	read := func(start int64) int64 {
-		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, '', NULL", claimBytes, start))
+		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("'{0,0}', NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, '', NULL", claimBytes, start))
 	}
 	with := read(start) // first, because a scan that reads dead entries marks them, and they are skipped from then on
 	if without := read(noScanStart); with > without/4 {
@@ -582,7 +582,7 @@ func TestPollKeepsAwayFromFinished(t *testing.T) {
 	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.sql.text("plan"))
 	defer run(t, conn.Conn(), "ROLLBACK")
 	read := func(start int64) int64 {
-		return pagesOf(t, conn.Conn(), s.sql.text("next_due"), fmt.Sprintf("0, NULL, 'local', '{orders}', 2000, '{%d}', NULL", start))
+		return pagesOf(t, conn.Conn(), s.sql.text("next_due"), fmt.Sprintf("'{0,0}', NULL, 'local', '{orders}', 2000, '{%d}', NULL", start))
 	}
 	poll := read(starts[len(starts)-1]) // first, because a scan that reads dead entries marks them, and they are skipped from then on
 	whole := read(noScanStart)

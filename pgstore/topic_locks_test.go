@@ -164,7 +164,7 @@ func TestDeletionCountsOutsideItsLock(t *testing.T) {
 		t.Helper()
 		run(t, conn.Conn(), "BEGIN; "+s.sql.text("plan"))
 		defer run(t, conn.Conn(), "ROLLBACK")
-		return pagesOf(t, conn.Conn(), s.sql.text("topic_drop"), "0, NULL, 'local', '"+topic+"'")
+		return pagesOf(t, conn.Conn(), s.sql.text("topic_drop"), "'{0,0}', NULL, 'local', '"+topic+"'")
 	}
 	read("few") // fills the caches of the session
 	if few, many := read("few"), read("orders"); many > few+4 {

@@ -43,7 +43,7 @@ func TestVersionsOfAReplacedMessage(t *testing.T) {
 		t.Helper()
 		run(t, conn.Conn(), "BEGIN; "+s.sql.text("plan"))
 		defer run(t, conn.Conn(), "ROLLBACK")
-		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("0, NULL, 'local', 'orders', 1, NULL, %d, 2000, %d, 1, '%s', NULL", claimBytes, at(n).UnixMilli(), timeline))
+		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("'{0,0}', NULL, 'local', 'orders', 1, NULL, %d, 2000, %d, 1, '%s', NULL", claimBytes, at(n).UnixMilli(), timeline))
 	}
 	push("replaced", 0)
 	snapshot, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})

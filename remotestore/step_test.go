@@ -53,9 +53,10 @@ func (x *steppedServer) step(ahead time.Duration) {
 	x.ahead = ahead
 }
 
-// clockSteps are by how much the source of the store's clock is ahead of the machine's clock, one after the other.
+// clockSteps are by how much the source of the store's clock is ahead of the machine's clock, one after the other. While the source is behind
+// it is not set forward, because a store would take that for elapsed time, and step.
 var clockSteps = []time.Duration{
-	0, time.Second, time.Hour, -time.Hour, -time.Minute, 30 * 24 * time.Hour, 30*24*time.Hour - 5*time.Minute, 31 * 24 * time.Hour,
+	0, time.Second, time.Hour, -time.Minute, -time.Hour, 30 * 24 * time.Hour, 30*24*time.Hour - 5*time.Minute, 31 * 24 * time.Hour,
 }
 
 // P2, P7, P8, P11: however the clock below a server steps, its clients can push, amend, claim and settle right after the step.

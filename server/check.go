@@ -69,7 +69,7 @@ func (c *call) examine() error {
 	findings, err := c.server.examiner.Examine(ctx)
 	if err == nil {
 		var schedules []punctual.Finding
-		schedules, err = stalled.Examine(ctx, c.server.store)
+		schedules, err = stalled.Examine(ctx, c.server.below)
 		findings = append(findings, schedules...)
 	}
 	if err != nil {

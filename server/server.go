@@ -34,6 +34,7 @@ type Server struct {
 	backuper  punctual.Backuper
 	keeper    punctual.FinishedKeeper
 	namer     punctual.TopicNamer
+	below     punctual.Store // the store that the server was given, with all its interfaces
 	abler     punctual.AbilityReporter
 	abilities atomic.Pointer[wire.Abilities] // what abler said last; nil before that
 	options   Options
@@ -110,6 +111,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	s.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
 	s.queue = punctual.NewQueue(store, &punctual.QueueConfig{Observer: o.Observer})
 	s.namer, _ = punctual.As[punctual.TopicNamer](store)
+	s.below = store
 	s.topicLimit = topicLimit{most: s.limits.MaxTopics, inspector: s.inspector, namer: s.namer, log: s.log}
 	s.abler, _ = punctual.As[punctual.AbilityReporter](store)
 	s.info = wire.Info{

@@ -214,7 +214,7 @@ func TestTopics(t *testing.T) {
 	r.ask("GET /v1/check", "").want(t, 200, `"problems":[]`)
 	r.ask("GET /v1/check", "", "Accept: application/x-ndjson").want(t, 200, `"report"`)
 	r.ask("GET /v1/examine", "").want(t, 200, `"findings"`)
-	r.ask("POST /v1/topics/reports@cron/messages", `{"id":"daily","body":"no schedule"}`).want(t, 201)
+	r.ask("POST /v1/topics/reports@cron/messages?id=daily", "no schedule").want(t, 201)
 	r.ask("GET /v1/examine", "").want(t, 200, `"schedule daily in reports"`, `this message is no schedule`)
 	r.ask("GET /v1/clock", "").want(t, 200, `"now"`)
 	r.ask("GET /v1", "").want(t, 200, `"volatile"`, `"max_wait":"55s"`)

@@ -33,8 +33,8 @@ compared.
 A message keeps its ID, body, headers, due time, expiry, its --remember and --timeout, and the
 number of attempts that it has left. An event of T@events gets another ID, because its own is a
 number that TO gives anew. A topic keeps its settings except for the pauses. Not copied are the
-history of failed attempts, the time of the push, the first due time, and what is kept about finished
-messages: the IDs of the duplicate window and the finished records. While a topic has dead
+history of failed attempts, the time of the push, the first due time, and what is kept about
+finished messages: the IDs of the duplicate window and the finished records. While a topic has dead
 messages, the copy refuses until --dead says what to do with them.`
 
 const copyExample = `  punctual copy ./punctual-data redis://localhost
