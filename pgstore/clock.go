@@ -134,7 +134,7 @@ func (c *clock) wrote(micros, steps int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if steps == c.steps {
-		c.stored = max(c.stored, micros)
+		c.latest, c.stored = max(c.latest, micros), max(c.stored, micros)
 	}
 }
 
