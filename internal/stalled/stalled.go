@@ -20,9 +20,6 @@ const (
 	// share is for how many times as long as a Look took the next one reads nothing, so that 100,000 schedules, which take a second or
 	// two to read, cost at most a fiftieth of the time.
 	share = 50
-	// each is what a schedule counts as reading time at least, so that a round over very many of them is a rare one on every store: one over
-	// 100,000 is followed by a quarter of an hour without reading.
-	each = 200 * time.Microsecond
 )
 
 // Schedule is a schedule with a problem.
@@ -39,7 +36,6 @@ type Watch struct {
 	found map[string][]Schedule // by topic, as it was read last
 	left  []string              // the topics that the round under way has not read yet
 	rests time.Time             // until when Look reads nothing
-	count int                   // how many schedules the Look under way has read
 }
 
 // New returns a Watch of a store, which is read by the caller of Look alone.
@@ -65,9 +61,8 @@ func (w *Watch) Look(ctx context.Context, topics []string) ([]Schedule, error) {
 		if len(w.left) == 0 {
 			w.left = slices.Clone(topics)
 		}
-		w.count = 0
 		err := w.read(ctx, began.Add(slice))
-		w.rests = time.Now().Add(share * max(time.Since(began), time.Duration(w.count)*each))
+		w.rests = time.Now().Add(share * time.Since(began))
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +86,6 @@ func (w *Watch) read(ctx context.Context, until time.Time) error {
 		topic := w.left[0]
 		var found []Schedule
 		for s, err := range w.queue.Schedules(ctx, punctual.ScheduleQuery{Topic: topic}) {
-			w.count++
 			switch {
 			case errors.Is(err, punctual.ErrUnsupported):
 			case err != nil:
