@@ -30,9 +30,15 @@ func (c *call) ready() error {
 	}
 	h := wire.Health{Status: "ok"}
 	if c.server.options.Degraded != nil {
-		if h.Reasons = c.server.options.Degraded(); len(h.Reasons) > 0 {
-			h.Status = "degraded"
+		h.Reasons = c.server.options.Degraded()
+	}
+	if c.server.space != nil {
+		if room, err := c.server.space.Space(ctx); err == nil && room.Free < room.Reserve {
+			h.Reasons = append(h.Reasons, "the store's disk is nearly full, so pushes are refused: make room; acks and cancels still work")
 		}
+	}
+	if len(h.Reasons) > 0 {
+		h.Status = "degraded"
 	}
 	return c.json(http.StatusOK, h)
 }
