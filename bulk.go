@@ -97,6 +97,9 @@ type Bulk struct {
 	DryRun bool
 	// Rate is the most changes in a second. 0, the default, sets no bound.
 	Rate int
+	// Wait, if not nil, waits for a duration, or until ctx ends, which it returns as an error. The bulk calls it to keep to the Rate.
+	// nil waits by the clock of this process. A server with a bound on bulks does not count one that waits.
+	Wait func(ctx context.Context, d time.Duration) error
 	// Progress, if not nil, is called with the report so far, on the caller's goroutine: before the changes of a page, or of a
 	// part of one, are sent to the store, and once more when the whole list has been read and Bulk returns no error.
 	Progress func(BulkReport)
@@ -165,6 +168,9 @@ func (q *Queue) Bulk(ctx context.Context, b Bulk) (BulkReport, error) {
 	r := bulkRun{
 		Bulk: b, inspector: i, queue: q, started: time.Now(), begun: now.UnixMilli(),
 		descending: b.Do == BulkShift && b.By > 0,
+	}
+	if r.Wait == nil {
+		r.Wait = waitFor
 	}
 	complete, err := r.begin(ctx, now)
 	if err != nil {
@@ -488,7 +494,16 @@ func (r *bulkRun) pace(ctx context.Context) error {
 	}
 	made := r.report.Done + r.report.Leased + r.report.Changed + r.report.Gone + r.report.Failed
 	due := r.started.Add(time.Duration(float64(made) / float64(r.Rate) * float64(time.Second)))
-	t := time.NewTimer(time.Until(due))
+	wait := time.Until(due)
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	return r.Wait(ctx, wait)
+}
+
+// waitFor is the Bulk.Wait of a Bulk that has none.
+func waitFor(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:

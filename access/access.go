@@ -110,9 +110,15 @@ func Everything() Grant { return Grant{Actions: All, Topics: "*"} }
 // No grant covers a push to a companion "out". A duty of the server, which may push everywhere, forwards each message there to the topic
 // that the message names. So only the server itself puts messages there: the follow-ups of a settlement whose topics the principal may push
 // to.
+//
+// Work and Amend on a companion "cron" take Admin as well. Its messages are the schedules of the topic, so whoever claims, settles or
+// amends one of them moves or removes a schedule.
 func (p *Principal) Allows(a Action, topic string) bool {
-	if _, companion := storekit.Companion(topic); companion == "out" && a&Push != 0 {
+	switch _, companion := storekit.Companion(topic); {
+	case companion == "out" && a&Push != 0:
 		return false
+	case companion == "cron" && a&(Work|Amend) != 0:
+		a |= Admin
 	}
 	for _, g := range p.Grants {
 		if !g.covers(topic) {
@@ -138,6 +144,9 @@ func (p *Principal) Check(a Action, topic string) error {
 		return nil
 	case topic == "":
 		return fmt.Errorf("%s may not %s in all topics: %w", p.Name, a, punctual.ErrForbidden)
+	}
+	if _, companion := storekit.Companion(topic); companion == "cron" && a&(Work|Amend) != 0 && p.Allows(a, strings.TrimSuffix(topic, "@cron")) {
+		return fmt.Errorf("%s may not %s in topic %q without admin, because its messages are schedules: %w", p.Name, a, topic, punctual.ErrForbidden)
 	}
 	return fmt.Errorf("%s may not %s in topic %q: %w", p.Name, a, topic, punctual.ErrForbidden)
 }

@@ -1,6 +1,9 @@
 package access
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestActions(t *testing.T) {
 	for text, want := range map[string]Action{"push": Push, "push,work": Push | Work, "all": All} {
@@ -53,6 +56,26 @@ func TestOut(t *testing.T) {
 		}
 		if !p.Allows(Work|Inspect|Amend|Admin, "orders@out") {
 			t.Errorf("a grant for %q does not allow the rest", topics)
+		}
+	}
+}
+
+// A companion cron has the schedules of its topic as messages, so whoever works on them or amends them needs Admin as well.
+func TestCron(t *testing.T) {
+	for _, topics := range []string{"*", "reports", "reports@cron"} {
+		for _, a := range []Action{Work, Amend, Work | Inspect} {
+			p := &Principal{Name: "x", Grants: []Grant{{Actions: Push | Work | Inspect | Amend, Topics: topics}}}
+			err := p.Check(a, "reports@cron")
+			if p.Allows(a, "reports@cron") || err == nil || topics != "reports@cron" && !strings.Contains(err.Error(), "without admin") {
+				t.Errorf("a grant for %q without admin allows %v in reports@cron: %v", topics, a, err)
+			}
+			if !p.Allows(Push|Inspect, "reports@cron") {
+				t.Errorf("a grant for %q does not allow what putting and reading schedules needs", topics)
+			}
+			p.Grants[0].Actions = All
+			if err := p.Check(a, "reports@cron"); err != nil {
+				t.Errorf("with admin: %v", err)
+			}
 		}
 	}
 }

@@ -22,8 +22,12 @@ var bulkStream = form{
 // bulkInterval is the least time between two lines that tell how far a bulk is.
 const bulkInterval = time.Second
 
-// maxBulks is how many bulks may be under way at once, because each reads a topic to its end.
+// maxBulks is how many bulks may be under way at once, because each reads a topic to its end. They are divided among clients, and
+// one that waits for its rate does not count.
 const maxBulks = 4
+
+// bulkRetry is how long a bulk that has waited for its rate waits again when all slots are taken.
+const bulkRetry = 100 * time.Millisecond
 
 // bulk changes all messages that a request selects, for as long as the client waits: a bulk whose connection ends stops, and what it has
 // changed stays. The context of a call of the store that is under way then ends as well, so that call may or may not have changed its
@@ -53,12 +57,14 @@ func (c *call) bulk() error {
 	if err != nil {
 		return notEncoded(err)
 	}
-	defer c.server.bulksUnderWay.Add(-1)
-	if c.server.bulksUnderWay.Add(1) > maxBulks {
-		return fmt.Errorf("%d bulks are under way already: wait for them: %w", maxBulks, punctual.ErrOverloaded)
+	slot := bulkSlot{&c.server.bulks, c.sharer()}
+	defer slot.give()
+	if !slot.take() {
+		return fmt.Errorf("as many bulks are under way as the client may have of %d: wait for them: %w", maxBulks, punctual.ErrOverloaded)
 	}
 	ctx, end := c.untilDraining()
 	defer end(nil)
+	b.Wait = slot.wait
 	stream := bulkLines{call: c, end: end}
 	if c.wants(wire.TypeNDJSON) {
 		b.Progress = stream.progress
@@ -89,6 +95,33 @@ func (c *call) bulk() error {
 		return c.json(wire.StatusOf(punctual.ErrorCode(err)), answer)
 	}
 	return c.json(http.StatusOK, answer)
+}
+
+// bulkSlot is one of the maxBulks.
+type bulkSlot struct {
+	bulks  *shares
+	client string
+}
+
+func (s bulkSlot) take() bool { return s.bulks.take(s.client, 1) }
+func (s bulkSlot) give()      { s.bulks.give(s.client, 1) }
+
+// wait is the Bulk.Wait: it gives the slot to other bulks meanwhile, and then waits until one is free again.
+func (s bulkSlot) wait(ctx context.Context, d time.Duration) error {
+	s.give()
+	for {
+		var err error
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if s.take() || err != nil {
+			return err // the caller gives the slot, taken or not
+		}
+		s.give()
+		d = bulkRetry
+	}
 }
 
 // bulkLines tells a client how far its bulk is, line by line. The goroutine of the request alone uses it.

@@ -8,10 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
@@ -96,7 +99,7 @@ func TestBulkStream(t *testing.T) {
 	leave()
 	body.Close()
 	close(store.gate) // so that a call which is under way ends
-	for s.bulksUnderWay.Load() > 0 {
+	for s.bulks.taken() > 0 {
 		time.Sleep(time.Millisecond)
 	}
 	rest := post(t.Context())
@@ -120,11 +123,13 @@ func TestBulkStream(t *testing.T) {
 // gatedAmends lets an Amend through for each value of gate, and all once gate is closed.
 type gatedAmends struct {
 	*memstore.Store
-	gate chan struct{}
+	gate   chan struct{}
+	amends atomic.Int64
 }
 
 func (s *gatedAmends) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	<-s.gate
+	s.amends.Add(1)
 	return s.Store.Amend(ctx, as)
 }
 
@@ -138,12 +143,67 @@ func TestBulksAreBounded(t *testing.T) {
 		body := fmt.Sprintf(`{"do":"shift","by":"%dh"}`, i+2)
 		go func() { ended <- ask(s, r.request("POST /v1/topics/visits/bulk", body)) }()
 	}
-	for s.bulksUnderWay.Load() < maxBulks {
+	for s.bulks.taken() < maxBulks {
 		time.Sleep(time.Millisecond)
 	}
 	ask(s, r.request("POST /v1/topics/visits/bulk", `{"do":"shift","by":"1h"}`)).problem(t, 503, "overloaded")
 	close(store.gate)
 	for range maxBulks {
 		(<-ended).want(t, 200)
+	}
+}
+
+func (s *shares) taken() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}
+
+// One client has at most as many bulks as it leaves to others, and a bulk that waits for its rate takes nobody's place.
+func TestBulksAreShared(t *testing.T) {
+	store := &gatedAmends{Store: memstore.New(nil), gate: make(chan struct{})}
+	auth := roles{"a": role("a", access.All, "*"), "b": role("b", access.All, "*")}
+	s := newServer(t, store, &Options{Authenticator: auth})
+	fillVisits(t, store, 3)
+	r := &rig{t, store.Store, s}
+	ended := make(chan answer, 2*maxBulks)
+	shift := func(who string, hours int, more string) answer {
+		body := fmt.Sprintf(`{"do":"shift","by":"%dh"%s}`, hours, more)
+		return ask(s, r.request("POST /v1/topics/visits/bulk", body, "Authorization: Bearer "+who))
+	}
+	for i := range maxBulks / 2 {
+		go func() { ended <- shift("a", i+1, "") }()
+	}
+	for s.bulks.taken() < maxBulks/2 {
+		time.Sleep(time.Millisecond)
+	}
+	shift("a", 10, "").problem(t, 503, "overloaded")
+	go func() { ended <- shift("b", 11, "") }()
+	for s.bulks.taken() < maxBulks/2+1 {
+		time.Sleep(time.Millisecond)
+	}
+	close(store.gate)
+	for range maxBulks/2 + 1 {
+		(<-ended).want(t, 200)
+	}
+
+	ctx, leave := context.WithCancel(t.Context())
+	var slow sync.WaitGroup
+	before := store.amends.Load()
+	for i := range maxBulks { // at one change a second each waits for its second one
+		slow.Go(func() {
+			body := fmt.Sprintf(`{"do":"reschedule","in":"%dh","rate":1}`, 100+i)
+			req := r.request("POST /v1/topics/visits/bulk", body, "Authorization: Bearer a").WithContext(ctx)
+			s.ServeHTTP(httptest.NewRecorder(), req)
+		})
+		for store.amends.Load() <= before+int64(i) || s.bulks.taken() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	shift("a", 12, "").want(t, 200)
+	leave()
+	slow.Wait()
+	if n := s.bulks.taken(); n != 0 {
+		t.Errorf("%d bulks count when all have ended", n)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // once prepares a message of a request with an Idempotency-Key so that it is stored once until its duplicate window is over, however
@@ -34,6 +35,20 @@ func (c *call) idempotencyKey() (string, error) {
 		return "", invalidf("Idempotency-Key: give one that is not empty")
 	}
 	return key, nil
+}
+
+// checkKeys refuses a key that does not keep the request from being carried out twice.
+func (c *call) checkKeys() error {
+	again := c.route.again
+	if again == "" {
+		return nil
+	}
+	for _, name := range []string{"Idempotency-Key", wire.HeaderRequest} {
+		if _, given := c.r.Header[name]; given && !(name == wire.HeaderRequest && again == byRequest) {
+			return invalidf("%s does nothing here, so that this request would be carried out each time that it is sent: leave the header out, and %s", name, again)
+		}
+	}
+	return nil
 }
 
 // keyWindow is the duplicate window of a message that was pushed with an Idempotency-Key, unless the request gives another one.

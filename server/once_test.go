@@ -145,3 +145,41 @@ func TestDeadMessageIsDeleted(t *testing.T) {
 		t.Errorf("a cancel of an unknown message says %s", a.body)
 	}
 }
+
+// A key that would not keep a request from being carried out twice is refused, and then nothing is done.
+func TestKeysThatDoNothing(t *testing.T) {
+	const own, request = "Idempotency-Key: k", "Punctual-Request: k"
+	r := newRig(t, nil)
+	r.ask("PUT /v1/topics/t/schedules/daily", `{"spec":"0 9 * * *"}`).want(t, 201)
+	r.ask("PUT /v1/topics/t/messages/x?in=1h", "b").want(t, 201)
+	state := func() string {
+		return r.ask("GET /v1/topics/t/messages/x", "").body + r.ask("GET /v1/topics/t/schedules/daily", "").body + r.ask("GET /v1/topics/t", "").body
+	}
+	before := state()
+	for _, c := range []struct{ line, body, header, remedy string }{
+		{"POST /v1/topics/t/schedules/daily/run", "", own, "last times"},
+		{"POST /v1/topics/t/schedules/daily/run", "", request, "last times"},
+		{"POST /v1/topics/t/schedules/daily/skip", "", own, "next times"},
+		{"POST /v1/topics/t/schedules/daily/skip", "", request, "next times"},
+		{"POST /v1/topics/t/bulk", `{"do":"shift","by":"1h"}`, own, "by id"},
+		{"POST /v1/topics/t/bulk", `{"do":"shift","by":"1h"}`, request, "by id"},
+		{"POST /v1/topics/t/messages/x/reschedule?in=2h", "", own, request[:16]},
+		{"POST /v1/amend", `[{"change":"reschedule","topic":"t","id":"x","in":"2h"}]`, own, request[:16]},
+		{"POST /v1/claim", `{"topics":["t"]}`, own, request[:16]},
+	} {
+		a := r.ask(c.line, c.body, c.header)
+		a.problem(t, 400, "invalid")
+		if !strings.Contains(a.body, c.remedy) {
+			t.Errorf("%s with %s: %s; want the remedy %q", c.line, c.header, a.body, c.remedy)
+		}
+	}
+	if after := state(); after != before {
+		t.Errorf("refused requests have changed\n%s to\n%s", before, after)
+	}
+	const line = "POST /v1/topics/t/messages/x/reschedule?in=2h"
+	first := r.ask(line, "", request)
+	first.want(t, 200)
+	if second := r.ask(line, "", request); second.body != first.body {
+		t.Errorf("a reschedule with a key is carried out again: %s, then %s", first.body, second.body)
+	}
+}

@@ -26,8 +26,11 @@ type route struct {
 	// anyPrincipal opens a route to everybody who is authenticated, public also to everybody else. A route with neither of them and without
 	// an action is refused to everybody.
 	anyPrincipal, public bool
-	params               []param
-	body                 bodyKind
+	// again is what keeps a request that is sent again from being carried out twice, where that would do more than once does. Such a
+	// route refuses a key that it does not know: an Idempotency-Key, and also a Punctual-Request unless again is byRequest.
+	again         string
+	params        []param
+	body          bodyKind
 	mayHaveNoBody        bool // the body can be left out
 	// request and answer are values of the types of the bodies in JSON, from which types the OpenAPI description is made; nil for none. A
 	// request that is not the zero value is also the example in the description.
@@ -89,6 +92,9 @@ type param struct {
 	// not set.
 	mayBeEmpty bool
 }
+
+// byRequest is the again of routes that call the Store itself.
+const byRequest = "give a key of yours in " + wire.HeaderRequest
 
 // param returns the route's parameter with this name, nil if there is none.
 func (rt *route) param(in place, name string) *param {
@@ -309,12 +315,12 @@ func messageRoutes() []*route {
 		{
 			method: http.MethodPost, path: pathMessage + "/reschedule", action: access.Amend, params: params(paramTopic, paramID, whenParams, paramIfDue),
 			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "leased", "changed"},
-			id: "reschedule", summary: "Move a message to another time; one of in, at and at_local is required", handle: (*call).reschedule,
+			again: byRequest, id: "reschedule", summary: "Move a message to another time; one of in, at and at_local is required", handle: (*call).reschedule,
 		},
 		{
 			method: http.MethodPost, path: pathMessage + "/requeue", action: access.Amend, params: params(paramTopic, paramID, whenParams, paramIfDue),
 			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "not_dead", "changed"},
-			id: "requeue", summary: "Deliver a dead message again, now unless in, at or at_local says when", handle: (*call).requeue,
+			again: byRequest, id: "requeue", summary: "Deliver a dead message again, now unless in, at or at_local says when", handle: (*call).requeue,
 		},
 		{
 			method: http.MethodPost, path: pathMessage + "/delete", action: access.Admin, params: params(paramTopic, paramID, paramIfDue),
@@ -324,7 +330,7 @@ func messageRoutes() []*route {
 		{
 			method: http.MethodPost, path: pathTopic + "/claim", action: access.Work, params: params(paramTopic, claimParams),
 			answer: wire.ClaimAnswer{}, forms: []form{rawBody, compactForm, claimStream}, statuses: []int{http.StatusOK, http.StatusNoContent},
-			id: "claimTopic", summary: "Claim messages whose time has come; 204 when none came",
+			again: byRequest, id: "claimTopic", summary: "Claim messages whose time has come; 204 when none came",
 			detail: "With Accept: application/octet-stream and max=1 the answer's body is the message itself, with Punctual-Id, Punctual-Token and " +
 				"Punctual-Due beside it. With Accept: application/x-ndjson the answer is a stream of lines until the client ends it.",
 			handle: (*call).claimTopic,
@@ -353,7 +359,7 @@ func batchRoutes() []*route {
 			method: http.MethodPost, path: wire.PathClaim, action: access.Work, perItem: true, body: bodyJSON,
 			params:  params(claimParams[3]),
 			request: wire.ClaimRequest{}, answer: wire.ClaimAnswer{}, forms: []form{rawBody, compactForm, claimStream}, statuses: []int{http.StatusOK, http.StatusNoContent},
-			id: "claim", summary: "Claim messages of several topics; 204 when none came", handle: (*call).claimMany,
+			again: byRequest, id: "claim", summary: "Claim messages of several topics; 204 when none came", handle: (*call).claimMany,
 		},
 		{
 			method: http.MethodPost, path: wire.PathSettle, action: access.Work, perItem: true, body: bodyJSON,
@@ -370,7 +376,7 @@ func batchRoutes() []*route {
 		{
 			method: http.MethodPost, path: wire.PathAmend, action: access.Amend, perItem: true, orAction: access.Admin, body: bodyJSON,
 			request: exampleAmend, answer: wire.AmendAnswer{}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
-			id: "amendMany", summary: "Cancel, reschedule, requeue and delete many messages", detail: "A delete needs the action admin.", handle: (*call).amendMany,
+			again: byRequest, id: "amendMany", summary: "Cancel, reschedule, requeue and delete many messages", detail: "A delete needs the action admin.", handle: (*call).amendMany,
 		},
 	}
 }
@@ -439,6 +445,7 @@ func topicRoutes() []*route {
 			method: http.MethodPost, path: pathTopic + "/bulk", action: access.Amend, perItem: true, orAction: access.Admin, body: bodyJSON,
 			params: params(paramTopic), request: wire.BulkRequest{}, answer: wire.BulkReport{}, forms: []form{bulkStream}, statuses: ok,
 			errors: []string{"unsupported"},
+			again:  "name a shift by id, which is then made once",
 			id:     "bulk", summary: "Cancel, delete, requeue, reschedule or shift all messages that match",
 			detail: "The bulk goes on for as long as the client waits. If it ends early the answer has an error beside the counts; send the request " +
 				"again, which continues a shift where it has stopped. With Accept: application/x-ndjson lines tell how far the bulk is. A delete needs the action admin.",

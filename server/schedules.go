@@ -34,8 +34,10 @@ func scheduleRoutes() []*route {
 		param{name: "catch_up", in: inQuery, text: "true: the times that came meanwhile count as missed. Default false: they are left out.", values: []string{"true", "false"}})
 	resume.handle = (*call).resumeSchedule
 	run := change("run", "Store an occurrence for now, beside those of the schedule")
+	run.again = "look at the schedule's last times before you send it again"
 	run.answer, run.statuses, run.errors, run.handle = wire.PushResult{}, []int{http.StatusCreated}, []string{"not_found", "paused", "no_space"}, (*call).runSchedule
 	skip := change("skip", "Leave out the next times", param{name: "n", in: inQuery, text: "How many. Default 1.", schema: count(1, punctual.MaxSkip)})
+	skip.again = "look at the schedule's next times before you send it again"
 	skip.answer, skip.handle = wire.Occurrences{}, (*call).skipSchedule
 	backfill := change("backfill", "Store the occurrences between two instants of the past",
 		param{name: "from", in: inQuery, text: "The first instant.", required: true, schema: instant()},

@@ -47,8 +47,8 @@ type Server struct {
 	memory    shares       // bytes of requests and answers
 	checks    atomic.Int64 // how many are under way
 
-	queue         *punctual.Queue // carries out bulks, and reads and changes schedules
-	bulksUnderWay atomic.Int64
+	queue *punctual.Queue // carries out bulks, and reads and changes schedules
+	bulks shares          // bulks under way
 
 	draining context.Context // ended by Drain
 	drain    func()
@@ -81,7 +81,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 		options: *o, limits: o.Limits.withDefaults(), log: o.Logger, origin: http.NewCrossOriginProtection(),
 		clients: make(map[string]*client), tracker: consumers.New(),
 	}
-	s.memory.limit = s.limits.MaxMemory
+	s.memory.limit, s.bulks.limit = s.limits.MaxMemory, maxBulks
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.storeFailed, s.failStore = context.WithCancel(context.Background())
 	if s.log == nil {
@@ -223,6 +223,9 @@ func (c *call) answer() error {
 		return err
 	}
 	if err := c.readQuery(); err != nil {
+		return err
+	}
+	if err := c.checkKeys(); err != nil {
 		return err
 	}
 	defer c.releaseMemory()

@@ -18,7 +18,8 @@ import (
 
 const (
 	// mostRows is the most consumers that have a row of their own. A consumer of two topics has two rows. Further consumers share one
-	// row for each topic.
+	// row for each topic. The consumers of one user may have as many rows as they leave free, so at most half: a user that invents
+	// names for its consumers does not push those of others out of their rows (P14). Consumers without a user may have all rows.
 	mostRows = 1000
 	// mostTopics is the most topics that have such a shared row. The consumers of further topics are counted together and not shown.
 	mostTopics = 1000
@@ -44,6 +45,7 @@ type Tracker struct {
 
 	mu     sync.Mutex
 	rows   map[key]*row     // guarded by mu
+	users  map[string]int   // guarded by mu: how many of rows each user has
 	rest   row              // guarded by mu: the consumers of topics for which others has no room
 	others map[string]*row  // guarded by mu: by topic, the consumers for which rows has no room
 	leases map[lease]*ended // guarded by mu
@@ -95,7 +97,7 @@ type minute struct {
 func New() *Tracker {
 	return &Tracker{
 		since: time.Now(), seed: maphash.MakeSeed(), mostLeases: mostLeases,
-		rows: make(map[key]*row), others: make(map[string]*row), leases: make(map[lease]*ended),
+		rows: make(map[key]*row), users: make(map[string]int), others: make(map[string]*row), leases: make(map[lease]*ended),
 	}
 }
 
@@ -232,12 +234,17 @@ func (t *Tracker) admit(k key, now time.Time) *row {
 	if r := t.rows[k]; r != nil {
 		return r
 	}
-	if len(t.rows) >= mostRows {
+	mayHave := func() bool {
+		free := mostRows - len(t.rows)
+		return free > 0 && (k.caller.User == "" || t.users[k.caller.User] < free)
+	}
+	if !mayHave() {
 		t.makeRoom(now)
 	}
-	if len(t.rows) < mostRows {
+	if mayHave() {
 		r := &row{key: key{strings.Clone(k.topic), Caller{strings.Clone(k.caller.User), strings.Clone(k.caller.Address), strings.Clone(k.caller.Name)}}}
 		t.rows[r.key] = r
+		t.users[r.caller.User]++
 		return r
 	}
 	if others := t.others[k.topic]; others != nil {
@@ -280,6 +287,9 @@ func (t *Tracker) sweep(now time.Time) {
 	for k, r := range t.rows {
 		if gone(r) {
 			delete(t.rows, k)
+			if t.users[k.caller.User]--; t.users[k.caller.User] == 0 {
+				delete(t.users, k.caller.User)
+			}
 		}
 	}
 	for topic, r := range t.others {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,6 +147,23 @@ func TestBounds(t *testing.T) {
 		tr.Claimed(bob, deliveries("t", 100_000, 1))
 		if got := held(of(t, tr, "t")); len(tr.rows) > 2 || len(tr.leases) != 1 || got != "bob:1+0 " {
 			t.Errorf("when all others have gone: %d rows, %s", len(tr.rows), got)
+		}
+	})
+}
+
+// A user that invents names for its consumers leaves rows for the consumers of others.
+func TestInventedNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := New()
+		for n := range mostRows + 100 {
+			tr.Waits(Caller{"mallory", "10.0.0.9", fmt.Sprint("w", n)}, []string{"t"})
+		}
+		if c := of(t, tr, "t"); len(c.All) != mostRows/2 || c.Others.Waiting != mostRows/2+100 {
+			t.Fatalf("%d names of one user are told apart and %d are not", len(c.All), c.Others.Waiting)
+		}
+		defer tr.Waits(ann, []string{"t"})()
+		if got := held(of(t, tr, "t")); !strings.Contains(got, "ann:0+1 ") {
+			t.Error("another user's consumer has no row of its own")
 		}
 	})
 }
