@@ -31,7 +31,7 @@ type route struct {
 	again         string
 	params        []param
 	body          bodyKind
-	mayHaveNoBody        bool // the body can be left out
+	mayHaveNoBody bool // the body can be left out
 	// request and answer are values of the types of the bodies in JSON, from which types the OpenAPI description is made; nil for none. A
 	// request that is not the zero value is also the example in the description.
 	request, answer any
