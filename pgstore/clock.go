@@ -25,9 +25,7 @@ type clock struct {
 	stepped   int64
 	steppedAt time.Time
 
-	// far is when the server's clock was first found to be more than storekit.StepBeyond behind, with every reading since; zero if it is not.
-	// The goroutine of watch alone uses it.
-	far time.Time
+	rule storekit.StepRule // the goroutine of watch alone uses it
 }
 
 // freshFor is how long an answer's time is preferred to that of a later one which took longer to arrive.
@@ -114,19 +112,6 @@ func (c *clock) kept(micros, steps int64) {
 		c.stepped, c.steppedAt = micros, c.here()
 	}
 	c.latest, c.stored = max(c.latest, micros), max(c.stored, micros)
-}
-
-// farBehind reports whether server, the server's clock in µs, has been more than storekit.StepBeyond behind the store's clock at every
-// reading for storekit.StepAfter, by the clock of this machine.
-func (c *clock) farBehind(server int64) bool {
-	here := c.here()
-	switch {
-	case c.latestMicros()-server <= storekit.StepBeyond.Microseconds():
-		c.far = time.Time{}
-	case c.far.IsZero() || here.Before(c.far): // a test has set its clock back once more
-		c.far = here
-	}
-	return !c.far.IsZero() && here.Sub(c.far) >= storekit.StepAfter
 }
 
 // wrote records that this process has written the time down in the table store, unless the clock has stepped since.

@@ -78,7 +78,7 @@ func (s *Store) checkTables(ctx context.Context) error {
 	}
 	s.data = d
 	s.clock.kept(d.micros, d.steps)
-	if s.clock.farBehind(d.server) {
+	if s.clock.rule.Due(s.clock.here(), time.UnixMicro(s.clock.latestMicros()).Sub(time.UnixMicro(d.server))) {
 		return s.followServer(ctx)
 	}
 	if !d.carried {

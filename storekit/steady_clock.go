@@ -7,29 +7,49 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// When a store's clock steps back (P8): when the clock that it follows has been behind it by more than StepBeyond at every reading
-// for StepAfter on end. Corrections of a clock that is kept right are smaller than StepBeyond, and a clock that was wrong for a
-// moment, such as that of a machine which resumes, is right again before StepAfter is over.
+// StepRule tells when a store's clock steps back (P8): when it has been ahead of the clock that it follows by more than StepBeyond at
+// every reading for StepAfter on end. Corrections of a clock that is kept right are smaller than StepBeyond, and a clock that was wrong
+// for a moment, such as that of a machine which resumes, is right again before StepAfter is over. The zero StepRule has no reading.
+type StepRule struct {
+	read   time.Time     // when the last reading was
+	far    bool          // the last reading had the store's clock ahead by more than StepBeyond
+	farFor time.Duration // for how long all had
+}
+
+// The limits of StepRule.
 const (
 	StepBeyond = 2 * time.Second
 	StepAfter  = 5 * time.Second
 )
 
+// Due takes in a reading that was made at a local time and has the store's clock ahead by so much, and reports whether that clock is to
+// step. While a local clock runs backwards, as that of a test does, no time passes.
+func (r *StepRule) Due(at time.Time, ahead time.Duration) bool {
+	far := ahead > StepBeyond
+	if far && r.far {
+		r.farFor += max(0, at.Sub(r.read))
+	} else {
+		r.farFor = 0
+	}
+	r.read, r.far = at, far
+	return far && r.farFor >= StepAfter
+}
+
 // SteadyClock is a clock that never runs backwards (P8) but for a step, made from a source that somebody may set back. When the
 // source is set back, the SteadyClock goes on at half the speed of elapsed time until the source has caught up. For example, after
 // a step of 1 s back it agrees with the source again after 2 s. If it stood still instead, all deliveries would stop for the length
-// of the step; at full speed it would stay ahead for ever. When it stays far ahead (StepBeyond, StepAfter), StepDue says so, and
-// the owner of the clock calls Step. It is safe for concurrent use.
+// of the step; at full speed it would stay ahead for ever. When it stays far ahead (StepRule), StepDue says so, and the owner of the
+// clock calls Step. It is safe for concurrent use.
 type SteadyClock struct {
 	source Clock
 
 	mu   sync.Mutex
 	read time.Time // guarded by mu: the last reading of the source, with its monotonic part if it has one
 	last time.Time // guarded by mu: the last time that the clock returned; decreases at a step alone
-	// far tells that the last reading of the source was more than StepBeyond behind, and farFor for how long all were. Guarded by mu.
-	far    bool
-	farFor time.Duration
-	state  punctual.ClockState // guarded by mu: Steps and Last
+	rule StepRule  // guarded by mu: it has the readings of the source
+	due  bool      // guarded by mu: what rule said last
+
+	state punctual.ClockState // guarded by mu: Steps and Last
 }
 
 // NewSteadyClock returns a clock that starts at the time of the source, or at passed if that is later. passed is the latest time
@@ -57,13 +77,7 @@ func (c *SteadyClock) readSource() time.Time {
 	elapsed := max(0, t.Sub(c.read)) // by the monotonic clock, which no step touches
 	c.read = t
 	wall := t.Round(0).UTC()
-	far := c.last.Sub(wall) > StepBeyond
-	if far && c.far {
-		c.farFor += elapsed
-	} else {
-		c.farFor = 0
-	}
-	c.far = far
+	c.due = c.rule.Due(t, c.last.Sub(wall))
 	if wall.Before(c.last) {
 		c.last = c.last.Add(elapsed / 2)
 	} else {
@@ -76,7 +90,7 @@ func (c *SteadyClock) readSource() time.Time {
 func (c *SteadyClock) StepDue() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.far && c.farFor >= StepAfter
+	return c.due
 }
 
 // Step steps the clock back to its source and returns the step. It returns false if the clock is not ahead. The caller sees to it
@@ -89,7 +103,7 @@ func (c *SteadyClock) Step() (s punctual.ClockStep, stepped bool) {
 		return punctual.ClockStep{}, false
 	}
 	s = punctual.ClockStep{From: c.last, To: to}
-	c.last, c.far, c.farFor = to, false, 0
+	c.last, c.rule, c.due = to, StepRule{}, false
 	c.state.Steps, c.state.Last = c.state.Steps+1, s
 	return s, true
 }

@@ -95,45 +95,55 @@ func TestSteadyClockAfter(t *testing.T) {
 	}
 }
 
-// TestSteadyClockSteps: the clock steps after StepAfter on end beyond StepBeyond, and not before.
-func TestSteadyClockSteps(t *testing.T) {
-	type move struct {
-		by  time.Duration
-		due bool // afterwards
+// TestStepRule: the clock is to step after StepAfter on end beyond StepBeyond, and not before.
+func TestStepRule(t *testing.T) {
+	type reading struct {
+		by, ahead time.Duration // how much later the reading is, and what it says
+		due       bool
 	}
-	const s, far = time.Second, -time.Hour
-	for name, moves := range map[string][]move{
-		"after 5 s":                    {{far, false}, {2 * s, false}, {2*s + 999*time.Millisecond, false}, {time.Millisecond, true}},
-		"after a long time unread":     {{far, false}, {time.Minute, true}},
-		"not when right in between":    {{far, false}, {4 * s, false}, {-far, false}, {far, false}, {4 * s, false}},
-		"not for 2 s":                  {{-StepBeyond, false}, {s, false}, {-s / 2, false}, {s, false}, {-s, false}, {s, false}, {-s, false}, {s, false}},
-		"further back goes on":         {{far, false}, {3 * s, false}, {far, false}, {2 * s, true}},
-		"not once it has come near":    {{far, false}, {3 * s, false}, {-far - 3*s, false}, {s, false}, {s, false}},
-		"not when it runs ahead":       {{time.Hour, false}, {time.Hour, false}},
-		"due until the source is near": {{far, false}, {6 * s, true}, {-far, false}},
+	const s, ms, far, near = time.Second, time.Millisecond, time.Hour, StepBeyond
+	for name, readings := range map[string][]reading{
+		"after 5 s":                    {{0, far, false}, {2 * s, far, false}, {2*s + 999*ms, far, false}, {ms, far, true}},
+		"after a long time unread":     {{0, far, false}, {time.Minute, far, true}},
+		"when first read far ahead":    {{time.Minute, far, false}, {5*s - 1, far, false}, {1, far, true}},
+		"not when right in between":    {{0, far, false}, {4 * s, far, false}, {0, 0, false}, {0, far, false}, {4 * s, far, false}, {s, far, true}},
+		"not for 2 s":                  {{0, near, false}, {s, near, false}, {s, near + 1, false}, {4 * s, near, false}, {s, near, false}},
+		"just beyond 2 s":              {{0, near + 1, false}, {5 * s, near + 1, true}},
+		"further ahead goes on":        {{0, far, false}, {3 * s, far, false}, {0, 2 * far, false}, {2 * s, 2 * far, true}},
+		"not once it has come near":    {{0, far, false}, {6 * s, near, false}, {s, near, false}},
+		"not when it is behind":        {{0, -far, false}, {far, -far, false}},
+		"due until the source is near": {{0, far, false}, {6 * s, far, true}, {s, far, true}, {0, near, false}, {6 * s, far, false}},
+		"a local clock runs backwards": {{0, far, false}, {4 * s, far, false}, {-far, 2 * far, false}, {s - 1, 2 * far, false}, {1, 2 * far, true}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			source := NewManualClock(clockStart)
-			c := NewSteadyClock(source, source.Now())
-			for i, m := range moves {
-				source.Advance(m.by)
-				before := c.Now()
-				if got := c.StepDue(); got != m.due {
-					t.Fatalf("P8: move %d, by %v, to %v: the clock says %v, step due: %t, want %t", i, m.by, source.Now(), before, got, m.due)
-				}
+		var r StepRule
+		at := clockStart
+		for i, x := range readings {
+			at = at.Add(x.by)
+			if got := r.Due(at, x.ahead); got != x.due {
+				t.Errorf("P8: %s: reading %d, by %v later, ahead by %v: due %t, want %t", name, i, x.by, x.ahead, got, x.due)
 			}
+		}
+	}
+}
+
+// TestSteadyClockSteps: the clock goes by StepRule, and steps to its source. A step begins the rule anew.
+func TestSteadyClockSteps(t *testing.T) {
+	source := NewManualClock(clockStart)
+	c := NewSteadyClock(source, source.Now())
+	for round := range 2 {
+		for i, by := range []time.Duration{-time.Hour, StepAfter - 1, 1} {
+			source.Advance(by)
 			before := c.Now()
-			ahead := before.Sub(source.Now())
-			if got := c.State().Ahead; got != ahead {
-				t.Errorf("the state has the clock ahead by %v, want %v", got, ahead)
+			if due := i == 2; c.StepDue() != due || c.State().Ahead != before.Sub(source.Now()) {
+				t.Fatalf("P8: round %d, move %d, to %v: the clock says %v, step due: %t, %+v", round, i, source.Now(), before, c.StepDue(), c.State())
 			}
-			step, stepped := c.Step()
-			if stepped != (ahead > 0) || stepped && (!step.From.Equal(before) || !step.To.Equal(source.Now())) {
-				t.Errorf("Step = %+v, %t; want one from %v to %v if that is earlier", step, stepped, before, source.Now())
-			}
-			if got := c.Now(); !got.Equal(source.Now()) || c.StepDue() {
-				t.Errorf("after the step the clock says %v, step due: %t; want %v and none", got, c.StepDue(), source.Now())
-			}
-		})
+		}
+		before := c.Now()
+		if step, stepped := c.Step(); !stepped || !step.From.Equal(before) || !step.To.Equal(source.Now()) || c.State().Last != step {
+			t.Errorf("Step = %+v, %t; want one from %v to %v", step, stepped, before, source.Now())
+		}
+		if step, again := c.Step(); again || !c.Now().Equal(source.Now()) || c.StepDue() {
+			t.Errorf("after the step the clock says %v, step due: %t, and a second step is %+v; want %v and none", c.Now(), c.StepDue(), step, source.Now())
+		}
 	}
 }

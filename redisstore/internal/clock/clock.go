@@ -18,11 +18,10 @@ const Never int64 = 1<<53 - 1
 // Clock is the store's clock as this process knows it. All methods are safe for concurrent use.
 //
 // Each script that reads the server's clock is given the lower bound, and goes by the bound while the server's clock is behind it.
-// So nobody in this process ever sees the store's clock run backwards, but for a step: when the servers' clocks have been behind the
-// bound by more than storekit.StepBeyond for storekit.StepAfter, one process makes a step in the hash of the store, and all others
-// learn of it from that hash or from a partition's answer. The era counts the steps, and times of an earlier era do not count.
-// Between two answers the machine's own clock measures how
-// much time has passed. The guess that follows from it says how long to sleep, sets the deadlines of calls, and shows whether a
+// So nobody in this process ever sees the store's clock run backwards, but for a step: when the bound has been too far ahead of the
+// servers' clocks for too long (storekit.StepRule), one process makes a step in the hash of the store, and all others learn of it from
+// that hash or from a partition's answer. The era counts the steps, and times of an earlier era do not count. Between two answers the
+// machine's own clock measures how much time has passed. The guess that follows from it says how long to sleep, sets the deadlines of calls, and shows whether a
 // lease in an answer that took long has ended. What becomes of a message is decided by the scripts, by the server's clock.
 type Clock struct {
 	// fake is the clock of a test, which takes the place of the server's; nil otherwise.
@@ -33,9 +32,7 @@ type Clock struct {
 	era      int64              // guarded by mu: how many steps of the store's clock this process knows of
 	bound    int64              // guarded by mu: the latest time that an answer of this era had, in ms
 	readings map[string]reading // guarded by mu: by server, for those that have answered lately; by "" also what Correct took in
-	// far says that the servers' clocks were too far behind the bound at the last reading, and farSince since when, by elapsed.
-	far      bool          // guarded by mu
-	farSince time.Duration // guarded by mu
+	rule     storekit.StepRule  // guarded by mu: it has the readings of the servers' clocks
 	// stepped is closed by the next step. back is by how much the steps have set back the fake clock's guess, in µs.
 	stepped chan struct{} // guarded by mu
 	back    int64         // guarded by mu
@@ -120,7 +117,7 @@ func (c *Clock) enter(era, ms int64) {
 		return
 	}
 	before := c.guess()
-	c.era, c.bound, c.far = era, ms, false
+	c.era, c.bound, c.rule = era, ms, storekit.StepRule{}
 	clear(c.readings)
 	if c.fake != nil {
 		c.back += before - c.guess()
@@ -146,20 +143,15 @@ func (c *Clock) Era() int64 {
 	return c.era
 }
 
-// StepDue takes in a reading of the servers' clocks, in ms, of which the latest counts. It reports whether the store's clock has been so
-// far ahead at all readings for so long that it is to step back.
+// StepDue takes in a reading of the servers' clocks, in ms, of which the latest counts, and reports whether the store's clock is to step.
 func (c *Clock) StepDue(servers int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	elapsed := time.Since(c.begun)
+	here := time.Now()
 	if c.fake != nil {
-		elapsed = c.fake.Now().Sub(c.begun)
+		here = c.fake.Now()
 	}
-	far := c.bound-servers > storekit.StepBeyond.Milliseconds()
-	if !far || !c.far || elapsed < c.farSince {
-		c.far, c.farSince = far, elapsed
-	}
-	return far && elapsed-c.farSince >= storekit.StepAfter
+	return c.rule.Due(here, storekit.FromMillis(c.bound).Sub(storekit.FromMillis(servers)))
 }
 
 // Correct takes in the time at which a server has refused a call as late (errkind.ErrLate), after so many steps as era says. The

@@ -19,7 +19,7 @@ import (
 const watchClockEvery = time.Second
 
 // WatchClock compares the store's clock with those of the servers, and makes it step back when it has been too far ahead for too long
-// (storekit.StepBeyond, storekit.StepAfter).
+// (storekit.StepRule).
 func (h *Health) WatchClock(ctx context.Context) error {
 	if err := h.readSteps(ctx); err != nil {
 		return err
