@@ -228,10 +228,13 @@ type ScheduleInfo struct {
 	Ended bool
 	// Overdue is the time that has come and is not decided yet; zero when there is none.
 	Overdue time.Time
+	// Ahead is the latest time that is decided, or at which the schedule was changed, while that lies ahead because the store's clock has
+	// stepped back since. A duty then has the schedule begin again after the step. Zero otherwise.
+	Ahead time.Time
 	// Problem says in English why the schedule does not come as its Spec says, and what to do. It is empty when all is well; a pause
 	// and an end are no problems. The problems: this program does not know the zone, or a newer program has written the schedule, so
 	// that there are no Words and no Next; the message in T@cron is no schedule, or dead, or somebody has moved it (PutSchedule mends
-	// the last two); a time has been overdue for ten seconds; or times are left out because of an occurrence on which nobody works.
+	// the last two); times that lie ahead are decided (Ahead); a time has been overdue for ten seconds; or times are left out because of an occurrence on which nobody works.
 	Problem string
 	// ProblemSince is the first time of the schedule that the Problem concerns: the one that is overdue, that of the occurrence on which
 	// nobody works, or one that lies ahead. Zero if that is not known.
@@ -377,6 +380,7 @@ func (q *Queue) scheduleInfo(ctx context.Context, topic string, m *Info, sq Sche
 		Schedule: scheduleOf(topic, m.ID, &r.Definition), Counts: ScheduleCounts{st.Stored, st.Missed, st.Skipped},
 		Created: timeOf(st.Created), Changed: timeOf(st.Changed), Ended: st.Next.At == 0,
 	}
+	out.Ahead = timeOf(r.Ahead(look.now))
 	if p := st.Paused; p != nil {
 		out.Paused = &SchedulePause{At: timeOf(p.At), By: p.By, Note: p.Note}
 	}
@@ -487,13 +491,20 @@ func (q *Queue) editSchedule(ctx context.Context, topic, name string, zones *cro
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return PushNone, err
 		}
-		edited, err := edit(r, now)
+		forgotten := r != nil && r.Ahead(now) != 0
+		if forgotten {
+			err = forget(ctx, q.store, r, now, zones)
+		}
+		var edited *schedule.Record
+		if err == nil || r == nil {
+			edited, err = edit(r, now)
+		}
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return PushNone, about.errorf(ErrNotFound, "there is none")
 		case err != nil:
 			return PushNone, about.wrong(err)
-		case edited == nil && old.State != StateDead && !misplaced(topic, &old, r, zones):
+		case edited == nil && !forgotten && old.State != StateDead && !misplaced(topic, &old, r, zones):
 			return PushDuplicate, nil
 		case edited == nil:
 			edited = r

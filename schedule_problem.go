@@ -34,6 +34,9 @@ func (q *Queue) problem(ctx context.Context, topic string, m *Info, r *schedule.
 	switch {
 	case m.State == StateDead:
 		return "its message is dead, so that it does not come: put it again", want, nil
+	case r.State.Paused == nil && r.Ahead(look.now) != 0:
+		return fmt.Sprintf("its times up to %s are decided, because the store's clock was ahead: a duty has it begin again, and so does putting it "+
+			"again", instant(timeOf(r.Ahead(look.now)))), want, nil
 	case r.State.Next.At == 0:
 		return "", time.Time{}, nil
 	case errors.As(timesErr, &zone):

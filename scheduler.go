@@ -56,12 +56,16 @@ func (s *Scheduler) Handle(ctx context.Context, d *Delivery) error {
 	if err != nil {
 		return leaveToOthers(d, err)
 	}
+	now := d.Delivered.UnixMilli()
+	if err := forget(ctx, s.store, r, now, s.zones); err != nil {
+		return fmt.Errorf("schedule %s: begin again: %w: %w", d.ID, err, Snooze(troubleDelay))
+	}
 	fates, err := s.fates(ctx, topic, d.ID, r.Question())
 	if err != nil {
 		return fmt.Errorf("schedule %s: look for its occurrences: %w: %w", d.ID, err, Snooze(troubleDelay))
 	}
 	delay := schedule.Delay(r.Spread, topic, d.ID)
-	step, err := r.Decide(schedule.Occasion{Now: d.Delivered.UnixMilli(), Delay: delay, Fates: fates, Room: roomFor(&r.Definition)}, s.zones)
+	step, err := r.Decide(schedule.Occasion{Now: now, Delay: delay, Fates: fates, Room: roomFor(&r.Definition)}, s.zones)
 	if err != nil {
 		return leaveToOthers(d, err)
 	}
@@ -96,6 +100,26 @@ func (s *Scheduler) Handle(ctx context.Context, d *Delivery) error {
 // leaveToOthers returns the error that snoozes d for strangeDelay, because another process may know what this one does not.
 func leaveToOthers(d *Delivery, err error) error {
 	return fmt.Errorf("schedule %s is left to other processes: %w: %w", d.ID, err, Snooze(strangeDelay))
+}
+
+// forget has r begin again after the step of the store's clock, if r has decided about times that lie ahead of now because that clock has
+// stepped back since. Where the store does not tell of the step, r begins again after now.
+func forget(ctx context.Context, store Store, r *schedule.Record, now int64, zones *cron.Zones) error {
+	ahead := r.Ahead(now)
+	if ahead == 0 {
+		return nil
+	}
+	from := now
+	if k, err := As[ClockKeeper](store); err == nil {
+		c, err := k.Clock(ctx)
+		if err != nil && !errors.Is(err, ErrUnsupported) {
+			return err
+		}
+		if ahead <= c.Last.From.UnixMilli() {
+			from = min(now, c.Last.To.UnixMilli())
+		}
+	}
+	return r.Forget(from, now, zones)
 }
 
 // roomFor is how many occurrences fit into one settlement.
@@ -173,7 +197,7 @@ func (s *Scheduler) events(ctx context.Context, topic string, d *Delivery, accou
 			return nil, err
 		}
 		ms = append(ms, NewMessage{
-			Topic: topic + EventSuffix, ID: body.ID + "~" + string(a.Why), Body: text, Due: d.Delivered, ExpireAfter: set.EmitKeep,
+			Topic: topic + EventSuffix, ID: body.ID + "~" + string(a.Why), Body: text, ExpireAfter: set.EmitKeep,
 			DropExpired: true, IfExists: IfExistsReplace,
 		})
 	}
@@ -203,7 +227,7 @@ const sweepEvery = time.Minute
 // after sweepEvery, and its error is dropped, so that it delays no occurrence.
 func (s *Scheduler) sweep(ctx context.Context, look Inspector, topic string, now time.Time, keep time.Duration) {
 	s.mu.Lock()
-	due := now.Sub(s.swept[topic]) >= sweepEvery
+	due := now.Sub(s.swept[topic]).Abs() >= sweepEvery
 	if due {
 		if s.swept == nil {
 			s.swept = make(map[string]time.Time)

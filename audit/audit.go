@@ -242,7 +242,7 @@ func (l *Log) tidy(ctx context.Context, now time.Time) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.tidied.IsZero() && now.Sub(l.tidied) < tidyInterval {
+	if !l.tidied.IsZero() && now.Sub(l.tidied).Abs() < tidyInterval {
 		return nil
 	}
 	paused := true

@@ -173,6 +173,32 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// Entries past their retention are removed also while the store's clock is where it was before the log last removed some, because it has
+// stepped back since.
+func TestRetentionAfterAStep(t *testing.T) {
+	l, store, clock := newLog(t, nil)
+	record := func() {
+		t.Helper()
+		if _, err := l.Record(t.Context(), Change{Verb: "v"}, func(context.Context) (int64, error) { return 1, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const ahead = 1000 * 24 * time.Hour
+	clock.Advance(ahead)
+	record()
+	clock.Advance(-ahead)
+	if c, err := store.StepClock(t.Context()); err != nil || c.Steps != 1 {
+		t.Fatal(c, err)
+	}
+	record()
+	clock.Advance(Retention + time.Hour)
+	record()
+	stats, err := store.Stats(t.Context(), access.AuditTopic)
+	if err != nil || stats.Live() != 2 {
+		t.Errorf("behind 90 days the topic has %+v, %v; want the entry of the time ahead and the last one", stats, err)
+	}
+}
+
 // Pages of the log go back in time without a gap or a repetition, through bursts and through empty weeks. They take a
 // bounded number of calls.
 func TestBefore(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // the lease surely still holds (P3). So it keeps an upper bound: a time that the store's clock has surely not passed. A lease
 // that ends after the bound holds.
 //
-// The bound rests on two facts. First, the store's clock never runs backwards. Second, when the answer to a call sent at s shows
+// The bound rests on two facts. First, the store's clock does not run backwards, but for a step. Second, when the answer to a call sent at s shows
 // the time D, the store's clock had not passed D at s. So at any later instant the store's clock shows at most D and the time
 // that has passed since s. Every claim that brought a message gives such a bound, and so does every call of Now.
 //
@@ -22,6 +22,7 @@ import (
 //     example at half speed, the bound is later than need be.
 //   - The monotonic clock may pause while the machine is suspended; the wall clock does not. So where the wall clock has
 //     advanced further, its time counts. If the wall clock was only set, the bound is later than need be until the next answer.
+//   - After a step of the store's clock back the bound is later than need be, until the next answer.
 //   - A step of the store's clock to later makes the bound wrong, until an answer shows a time beyond the bound. Then the bound
 //     of that answer replaces it. The worker may not notice a step that comes after the answer which brought a message and
 //     before that message starts.

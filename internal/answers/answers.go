@@ -535,8 +535,17 @@ func (s *Store) remove(c *call) {
 	}
 }
 
-// forgetUntil forgets the answers past their retention at now. Called with mu held.
+// forgetUntil forgets the answers past their retention at now. Those that are kept for longer than keep from now on, because the store's
+// clock has stepped back since, are kept for keep. Called with mu held.
 func (s *Store) forgetUntil(now time.Time) {
+	most := now.Add(s.keep)
+	if e := s.kept.Front(); e != nil && e.Value.(*call).until.After(most) {
+		for ; e != nil; e = e.Next() {
+			if c := e.Value.(*call); c.until.After(most) {
+				c.until = most
+			}
+		}
+	}
 	for e := s.kept.Front(); e != nil && !e.Value.(*call).until.After(now); e = s.kept.Front() {
 		s.forget(e.Value.(*call))
 	}

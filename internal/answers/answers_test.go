@@ -282,6 +282,36 @@ func TestAnswersAreForgotten(t *testing.T) {
 	})
 }
 
+// TestAnswersAreForgottenAfterAStep: an answer of a call that ended while the clock was ahead is kept for Repeats after the step, and no
+// longer. Otherwise answers fill the memory until the clock is there again.
+func TestAnswersAreForgottenAfterAStep(t *testing.T) {
+	clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	below := memstore.New(&memstore.Options{Clock: clock})
+	s := answers.New(below, &answers.Options{Keep: time.Minute})
+	ask := func(key, id string, want punctual.PushStatus) {
+		t.Helper()
+		rs, err := s.Push(request(key), []punctual.NewMessage{{Topic: "t", ID: id}})
+		if err != nil || rs[0].Status != want {
+			t.Errorf("push of %s with the key %s: %v, %v; want %v", id, key, rs, err, want)
+		}
+	}
+	clock.Advance(365 * 24 * time.Hour)
+	ask("ahead", "a", punctual.PushStored)
+	ask("ahead-too", "b", punctual.PushStored)
+	clock.Advance(-365 * 24 * time.Hour)
+	if c, err := below.StepClock(t.Context()); err != nil || c.Steps != 1 {
+		t.Fatal(c, err)
+	}
+	ask("ahead", "a", punctual.PushStored) // the answer that is kept
+	clock.Advance(59 * time.Second)
+	ask("ahead-too", "b", punctual.PushStored)
+	ask("after", "c", punctual.PushStored)
+	clock.Advance(time.Second)
+	ask("ahead", "a", punctual.PushDuplicate) // the key is free
+	ask("ahead-too", "b", punctual.PushDuplicate)
+	ask("after", "c", punctual.PushStored)
+}
+
 // TestOtherCalls: a call is refused if it differs from the one with the same key: in its kind, in the number of its messages or in
 // a field of one. A due time in another zone is no difference.
 func TestOtherCalls(t *testing.T) {

@@ -2,28 +2,49 @@ package duties
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/stalled"
 )
 
-// watchEvery is how often the log is told of schedules that have got a problem.
-const watchEvery = time.Minute
+// watchEvery is how often the log is told of schedules that have got a problem, unless the store's clock has stepped back: then it is told
+// at once. Every clockEvery the clock is read for that.
+const (
+	watchEvery = time.Minute
+	clockEvery = 10 * time.Second
+)
 
 // watchSchedules logs which of the schedules whose duty the Runner does have a problem, once when the problem begins and once when it is
-// over, until ctx ends.
+// over, until ctx ends. It has those begin again that have decided about times ahead because the store's clock has stepped back.
 func (r *Runner) watchSchedules(ctx context.Context) {
 	watch := stalled.New(r.tools.Store)
 	told := make(map[stalled.Schedule]bool)
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(clockEvery)
 	defer tick.Stop()
-	for {
+	var clock time.Time // the store's
+	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		names, err := r.Names(ctx)
+		looks := n%int(watchEvery/clockEvery) == 0
+		now, err := r.tools.Store.Now(ctx)
+		if err == nil {
+			if now.Before(clock) {
+				watch, looks = stalled.New(r.tools.Store), true // a new one reads at once
+			}
+			clock = now
+		}
+		if !looks {
+			continue
+		}
+		var names []string
+		if err == nil {
+			names, err = r.Names(ctx)
+		}
 		if err == nil {
 			err = r.tellStalled(ctx, watch, stalled.Topics(names), told)
 		}
@@ -33,7 +54,8 @@ func (r *Runner) watchSchedules(ctx context.Context) {
 	}
 }
 
-// tellStalled logs what has changed since told, and brings told up to date. The time since which a schedule has its problem does not
+// tellStalled logs what has changed since told, and brings told up to date. Schedules that have to begin again become due, so that their
+// duty does that. The time since which a schedule has its problem does not
 // count, because it may change with each time that is left out.
 func (r *Runner) tellStalled(ctx context.Context, watch *stalled.Watch, topics []string, told map[stalled.Schedule]bool) error {
 	found, err := watch.Look(ctx, topics)
@@ -41,7 +63,11 @@ func (r *Runner) tellStalled(ctx context.Context, watch *stalled.Watch, topics [
 		return err
 	}
 	there := make(map[stalled.Schedule]bool, len(found))
+	var wake []punctual.Amendment
 	for _, s := range found {
+		if s.Ahead && len(wake) < punctual.MaxBatch {
+			wake = append(wake, punctual.Amendment{Change: punctual.ChangeReschedule, Topic: s.Topic + punctual.ScheduleSuffix, ID: s.Name})
+		}
 		since := s.Since
 		s.Since = time.Time{}
 		if there[s] = true; !told[s] {
@@ -53,6 +79,12 @@ func (r *Runner) tellStalled(ctx context.Context, watch *stalled.Watch, topics [
 		if !there[s] {
 			delete(told, s)
 			r.tools.Logger.Info("a schedule has this problem no more", "topic", s.Topic, "schedule", s.Name, "problem", s.Problem)
+		}
+	}
+	if len(wake) > 0 {
+		// What does not become due, because somebody works on it or has removed it, is found again if it has to.
+		if _, err := r.tools.Store.Amend(ctx, wake); err != nil {
+			return fmt.Errorf("have schedules begin again: %w", err)
 		}
 	}
 	return nil

@@ -442,3 +442,68 @@ func TestTwoVersionsOfAZone(t *testing.T) {
 		}
 	}
 }
+
+// TestForget: a schedule that was decided, ended, changed or resumed while the clock was ahead comes again from the step on.
+func TestForget(t *testing.T) {
+	hourly := Timing{Spec: "0 * * * *"}
+	until := hourly
+	until.Until = at(t, "2026-11-20 12:00")
+	begun, step, now, ahead := at(t, "2026-11-20 08:30"), at(t, "2026-11-20 10:15"), at(t, "2026-11-20 10:20"), at(t, "2026-11-25 08:30")
+	far := func(r *Record) { decide(t, r, ahead, nil) }
+	for name, c := range map[string]struct {
+		d         Definition
+		meanwhile func(*Record)
+		next      string // of the day; empty when it has ended
+	}{
+		"decided":                   {Definition{Timing: hourly}, far, "11:00"},
+		"stored in time":            {Definition{Timing: hourly, Overlap: OverlapAllow}, func(r *Record) { decide(t, r, at(t, "2026-11-20 11:00"), nil); far(r) }, "12:00"},
+		"ended by its Until":        {Definition{Timing: until, Missed: MissedNone}, far, "11:00"},
+		"ended by its Limit":        {Definition{Timing: hourly, Limit: 2}, far, ""},
+		"changed":                   {Definition{Timing: hourly}, func(r *Record) { far(r); redefine(t, r, Timing{Spec: "45 * * * *"}, ahead) }, "10:45"},
+		"changed with times behind": {Definition{Timing: hourly}, func(r *Record) { redefine(t, r, Timing{Spec: "45 * * * *"}, ahead) }, "10:45"},
+		"resumed":                   {Definition{Timing: hourly}, func(r *Record) { r.Pause("", "", ahead); r.Resume(false, ahead) }, "11:00"},
+		"paused":                    {Definition{Timing: hourly}, func(r *Record) { far(r); r.Pause("", "", ahead) }, "11:00"},
+	} {
+		r := put(t, c.d, begun)
+		decide(t, r, at(t, "2026-11-20 09:00"), nil)
+		if r.Ahead(now) != 0 {
+			t.Fatalf("%s: ahead at first", name)
+		}
+		c.meanwhile(r)
+		if r.Ahead(now) == 0 || r.Ahead(ahead) != 0 {
+			t.Errorf("%s: not ahead after the step: %+v", name, r.State)
+		}
+		if err := r.Forget(step, now, new(cron.Zones)); err != nil {
+			t.Fatal(err)
+		}
+		want := int64(0)
+		if c.next != "" {
+			want = at(t, "2026-11-20 "+c.next)
+		}
+		next, err := r.Upcoming(1, new(cron.Zones))
+		if err != nil || r.Ahead(now) != 0 || len(next) > 0 != (want != 0) || want != 0 && next[0] != want {
+			t.Errorf("%s: after the step comes %v, %v; want %v; %+v", name, next, err, want, r.State)
+		}
+		if p := r.State.Paused; p != nil && p.At > now || r.State.Watch > now || slices.ContainsFunc(r.State.Left, func(l Left) bool { return l.At > step }) {
+			t.Errorf("%s: something is still ahead: %+v", name, r.State)
+		}
+		before := fmt.Sprint(r.State.Next, r.State.Skip)
+		if err := r.Forget(step, now, new(cron.Zones)); err != nil || fmt.Sprint(r.State.Next, r.State.Skip) != before {
+			t.Errorf("%s: forgotten twice it differs: %s, %+v, %v", name, before, r.State, err)
+		}
+	}
+	// A clock that differs by up to 2 s, as from node to node of a cluster, is none that stepped.
+	r := put(t, Definition{Timing: hourly}, begun)
+	if r.Ahead(begun-2*second) != 0 || r.Ahead(begun-2*second-1) != begun {
+		t.Error("the step begins elsewhere than 2 s behind")
+	}
+}
+
+func redefine(t *testing.T, r *Record, timing Timing, now int64) {
+	t.Helper()
+	d := r.Definition
+	d.Timing = timing
+	if changed, err := r.Redefine(d, now, new(cron.Zones)); err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+}

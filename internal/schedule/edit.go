@@ -95,6 +95,47 @@ func (r *Record) Redefine(d Definition, now int64, zones *cron.Zones) (changed b
 	return true, nil
 }
 
+// stepBeyond is by how much the store's clock is behind what it said before at least after a step (storekit.StepBeyond), in milliseconds.
+// The clocks of the nodes of a cluster differ by less.
+const stepBeyond = 2000
+
+// Ahead returns the latest time that r has decided, or at which it was changed, if that is so far ahead of now that the store's clock must
+// have stepped back since. Otherwise Ahead returns 0.
+func (r *Record) Ahead(now int64) int64 {
+	if latest := max(r.State.Mark.At, r.State.Changed); latest > now+stepBeyond {
+		return latest
+	}
+	return 0
+}
+
+// Forget has r come again after the instant from, because the store's clock was ahead when r decided about the times after that. Those
+// of them that were stored are skipped when they come, as far as r knows them, because an occurrence is stored once. The others come again.
+func (r *Record) Forget(from, now int64, zones *cron.Zones) error {
+	t, err := r.Timing.Read(zones)
+	if err != nil {
+		return err
+	}
+	st := &r.State
+	st.Ran = slices.DeleteFunc(st.Ran, func(at int64) bool { // also so that none of them, which wait for their times now, counts as an overlap
+		if at > from {
+			st.Skip = append(st.Skip, at)
+		}
+		return at > from
+	})
+	slices.Sort(st.Skip)
+	st.Left = slices.DeleteFunc(st.Left, func(l Left) bool { return l.At > from })
+	st.Earlier, st.SkipTo, st.Watch, st.Created = nil, min(st.SkipTo, from), min(st.Watch, from), min(st.Created, now)
+	if st.Paused != nil {
+		st.Paused.At = min(st.Paused.At, now)
+	}
+	st.Mark = t.Behind(from)
+	if st.Next = t.Next(st.Mark); r.Limit > 0 && st.Stored >= r.Limit {
+		st.Next = Time{}
+	}
+	r.touch(now)
+	return nil
+}
+
 // touch notes that r was changed. State.Revision makes the due times of a paused schedule differ from one change to the next.
 func (r *Record) touch(now int64) {
 	r.State.Changed = now

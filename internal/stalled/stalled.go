@@ -28,6 +28,8 @@ type Schedule struct {
 	// Problem and Since are ScheduleInfo.Problem and ScheduleInfo.ProblemSince.
 	Problem string
 	Since   time.Time
+	// Ahead tells that ScheduleInfo.Ahead is set.
+	Ahead bool
 }
 
 // Watch goes through the schedules of a store again and again. It is not for concurrent use.
@@ -91,7 +93,7 @@ func (w *Watch) read(ctx context.Context, until time.Time) error {
 			case err != nil:
 				return fmt.Errorf("look for schedules of %s that do not come: %w", topic, err)
 			case s.Problem != "":
-				found = append(found, Schedule{Topic: topic, Name: s.Name, Problem: s.Problem, Since: s.ProblemSince})
+				found = append(found, Schedule{Topic: topic, Name: s.Name, Problem: s.Problem, Since: s.ProblemSince, Ahead: !s.Ahead.IsZero()})
 			}
 		}
 		if w.left = w.left[1:]; len(found) > 0 {

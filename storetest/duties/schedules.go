@@ -51,6 +51,7 @@ func RunSchedules(t *testing.T, open storetest.Open) {
 		{"many schedules in one instant", manySchedules},
 		{"a store that was away for a day", awayForADay},
 		{"clocks that step", clockSteps},
+		{"a clock that was ahead", clockAhead},
 		{"what is left out is told", leftOutTold},
 		{"a dead message with the ID of an occurrence", deadHolder},
 		{"a zone that is not known", unknownZone},
@@ -635,6 +636,64 @@ func clockSteps(b *cronBench) {
 	b.clock.Set(ahead)
 	b.at(26)
 	b.wantCounts(26, 0, 0)
+}
+
+// clockAhead: the clock is three years ahead for a moment, in which a duty decides about many times. After the step the schedule begins
+// again: what was stored meanwhile is not stored again, as far as the schedule knows it, and what was left out comes at its time.
+func clockAhead(b *cronBench) {
+	k, err := punctual.As[punctual.ClockKeeper](b.store)
+	if err != nil {
+		b.Skipf("skipped: the case needs a ClockKeeper: %v", err)
+	}
+	const last = 3 * 365 * 24
+	b.put(punctual.Schedule{})
+	b.at(1)
+	b.takes(punctual.SettleAck)
+	b.at(2) // from here on the clock is ahead
+	b.at(3) // left out, because 2 waits
+	b.takes(punctual.SettleAck)
+	b.at(last) // the only one that is not missed
+	b.wantStored(last) // nobody takes it, so it waits for its time after the step
+	for _, name := range []string{"put", "paused"} {
+		if _, err := b.queue.PutSchedule(b.Context(), punctual.Schedule{Topic: b.topic, Name: name, Spec: "0 * * * *"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := b.queue.PauseSchedule(b.Context(), b.topic, "paused", "", ""); err != nil {
+		b.Fatal(err)
+	}
+	b.sets(1, 30*time.Minute)
+	state, err := k.StepClock(b.Context())
+	if err != nil || state.Steps == 0 || !state.Now.Equal(b.clock.Now()) {
+		b.Fatalf("this case shows nothing: %+v, %v", state, err)
+	}
+	if i := b.info(); !i.Ahead.Equal(b.hour.Add(last*time.Hour)) || i.Problem == "" {
+		b.Fatalf("%s: after the step the schedule has decided until %v, problem %q; want %d hours on and a problem", promise.P8, i.Ahead, i.Problem, last)
+	}
+	b.clock.Advance(time.Minute)
+	for _, name := range []string{hourly, "put"} { // as a process that does the duties has them begin again
+		as, err := b.store.Amend(b.Context(), []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: b.topic + "@cron", ID: name}})
+		if err != nil || as[0].Err != nil {
+			b.Fatal(as, err)
+		}
+	}
+	b.tick()
+	if err := b.queue.ResumeSchedule(b.Context(), b.topic, "paused", false); err != nil {
+		b.Fatal(err)
+	}
+	for name, want := range map[string]int{hourly: 3, "put": 2, "paused": 2} { // 2 of the first was stored
+		i, err := b.queue.GetSchedule(b.Context(), b.topic, name)
+		if err != nil || !i.Ahead.IsZero() || i.Problem != "" || len(i.Next) == 0 || !i.Next[0].At.Equal(b.hour.Add(time.Duration(want)*time.Hour)) {
+			b.Errorf("%s: the schedule %s comes next at %+v, ahead %v, problem %q, %v; want hour %d", promise.P8, name, i.Next, i.Ahead, i.Problem, err, want)
+		}
+	}
+	b.wantStored(last)
+	b.at(2)
+	b.at(3)
+	if got := b.ids(b.topic); len(got) != 4 || !slices.Contains(got, b.id(3)) {
+		b.Errorf("%s: at hour 3 the topic has %q; want that of the first schedule, and hour 2 of the others", promise.P8, got)
+	}
+	b.wantCounts(4, last-4, 2)
 }
 
 // leftOutTold: a topic tells of the times that were left out, each once.
