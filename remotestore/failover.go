@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // A request goes to one server after another until one of them answers, and each time a copy of it is sent. The difficulty
@@ -380,6 +381,20 @@ func (x *sending) classify(ctx context.Context, e *endpoint, resp *response, hea
 		}
 		x.unsure, x.kept = false, time.Time{}
 		return nil, true, errors.Join(unsent{err}, x.readClock(ctx, e, x.r.aside))
+	case "invalid":
+		if !problem.Definite || !x.r.notAfter.IsZero() || header.Get(wire.HeaderNotAfter) == "" {
+			break
+		}
+		// After a step of the store's clock back, the NotAfter that was made from the estimate may lie too far ahead.
+		before, _ := x.clock.now()
+		if rerr := x.readClock(ctx, e, x.r.aside); rerr != nil {
+			err = errors.Join(err, rerr)
+			break
+		}
+		if now, _ := x.clock.now(); before.Sub(now) > storekit.StepBeyond {
+			x.kept = x.kept.Add(now.Sub(before))
+			return nil, true, unsent{err}
+		}
 	case "closed", "store_failed", "unreachable", "locked":
 		// This server has not carried the copy out and cannot do so at the moment. Another server may, or this one soon.
 		return nil, true, unsent{fmt.Errorf("%s: %w", e.name, errors.New(problem.Detail))}

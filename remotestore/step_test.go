@@ -72,6 +72,25 @@ func TestClockOfAServerSteps(t *testing.T) {
 	}
 }
 
+// P8, P13: a client that has read the clock while it was ahead goes on right after the step, with all calls and without an error.
+func TestStoreUnderAServerStepsBack(t *testing.T) {
+	x := overDisk(t)
+	keeper, err := punctual.As[punctual.ClockKeeper](x.below)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, ahead := range []time.Duration{time.Hour, 10 * 365 * 24 * time.Hour} {
+		x.step(ahead)
+		x.callsWork(fmt.Sprint("ahead", i)) // these have the client read the clock
+		x.step(0)
+		state, err := keeper.StepClock(t.Context())
+		if err != nil || state.Steps != int64(i+1) || state.Last.From.Sub(state.Last.To) < ahead/2 {
+			t.Fatalf("this test shows nothing: %+v, %v", state, err)
+		}
+		x.callsWork(fmt.Sprint("after", i))
+	}
+}
+
 // callsWork makes a push, a cancel, a claim and an ack right after a step.
 func (x *steppedServer) callsWork(id string) {
 	x.Helper()
