@@ -652,7 +652,7 @@ func clockAhead(b *cronBench) {
 	b.at(2) // from here on the clock is ahead
 	b.at(3) // left out, because 2 waits
 	b.takes(punctual.SettleAck)
-	b.at(last) // the only one that is not missed
+	b.at(last)         // the only one that is not missed
 	b.wantStored(last) // nobody takes it, so it waits for its time after the step
 	for _, name := range []string{"put", "paused"} {
 		if _, err := b.queue.PutSchedule(b.Context(), punctual.Schedule{Topic: b.topic, Name: name, Spec: "0 * * * *"}); err != nil {
