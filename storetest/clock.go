@@ -27,6 +27,7 @@ func clockCases() []testCase {
 		{"ahead for a moment makes no lease longer or shorter", p3, clockAheadLeases},
 		{"ahead for a moment keeps tokens", p4, clockAheadTokens},
 		{"ahead for a moment remembers no longer", p7, clockAheadKept},
+		{"ahead for a moment remembers as long as messages ask", p7, clockAheadRemembered},
 		{"ten years ahead for a moment", p8, clockAheadYears},
 		{"a step at once", p8, clockStepAtOnce},
 		{"a step, then reopened", p8, clockStepReopened},
@@ -286,6 +287,50 @@ func clockAheadKept(s *harness) {
 	s.wantState(orders, "acked", punctual.StateScheduled)
 	s.clock.Set(step.To.Add(20 * time.Minute))
 	s.wantState(orders, "dead", punctual.StateNone)
+}
+
+// clockAheadRemembered: an ID that its message has remembered is kept for what is left of that time if it finished while the clock was
+// ahead, and until the same instant as ever if it finished before. What was past its time stays so.
+func clockAheadRemembered(s *harness) {
+	finish := func(id string, remember time.Duration) {
+		s.push(punctual.NewMessage{Topic: orders, ID: id, Remember: remember})
+		s.ack(s.one(orders))
+	}
+	stored := func(id string) bool { return s.try(order(id, 1000*time.Hour)).Status == punctual.PushStored }
+	long, half := 48*time.Hour, 30*time.Minute
+	finish("before", long)
+	finish("longer before", 300*24*time.Hour)
+	step := s.ahead(24*time.Hour, func() {
+		finish("past", time.Minute)
+		finish("meanwhile", half)
+		s.advance(2 * time.Minute)
+		s.now()
+		s.advance(-2 * time.Minute)
+	})
+	for end := time.Now().Add(s.opener.waitLimit); !stored("past"); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.fail("an ID that was forgotten before the step %+v is remembered after it", step)
+		}
+	}
+	for _, x := range []struct {
+		id         string
+		last, gone time.Time
+	}{
+		{"meanwhile", step.To.Add(half - 3*time.Minute), step.To.Add(half)},
+		{"before", noon.Add(long - time.Minute), noon.Add(long)},
+		{"longer before", noon.Add(300*24*time.Hour - time.Minute), noon.Add(300 * 24 * time.Hour)},
+	} {
+		s.clock.Set(x.last)
+		if stored(x.id) {
+			s.fail("after the step %+v the ID %q is forgotten at %v; want it remembered", step, x.id, x.last)
+		}
+		s.clock.Set(x.gone)
+		for end := time.Now().Add(s.opener.waitLimit); !stored(x.id); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				s.fail("after the step %+v the ID %q is remembered at %v; want it forgotten", step, x.id, x.gone)
+			}
+		}
+	}
 }
 
 func clockAheadYears(s *harness) {

@@ -102,12 +102,14 @@ phases[2] = {set = D, keep = 0, work = function(all, from, to)
   return set_back(D, all, function(died) return died - (from - to) end)
 end}
 
--- Of an ID only the time is known at which it is forgotten, and whether that was reckoned by the topic's window. Where a message said for
--- how long its ID is remembered, the ID may be forgotten earlier than the message said, but not earlier than the topic asks for.
+-- Of an ID only the time is known at which it is forgotten, and for how long it is remembered: by the topic's window, or about, where its
+-- message said that (forgotten in prelude.lua). It moves if its message certainly finished while the clock was ahead. Otherwise it may be
+-- remembered for up to a tenth longer than its message said.
 phases[3] = {set = F, keep = cfg.dedupe_window, work = function(all, from, to)
   return set_back(F, all, function(till)
-    if till % 1 == 0 then return till - (from - to) end
-    return math.min(till, math.max(till - (from - to), to + cfg.dedupe_window - 0.5))
+    local part = till % 1
+    if part > 0 and math.ceil(till) - 2 ^ ((part - 0.25) * 128) <= to then return till end
+    return till - (from - to)
   end)
 end}
 
