@@ -68,7 +68,7 @@ func (f *Finished) TotalLate() time.Duration {
 	if f.Delivered.IsZero() {
 		return 0
 	}
-	return f.Delivered.Sub(f.FirstDue)
+	return max(0, f.Delivered.Sub(f.FirstDue))
 }
 
 // FinishedQuery asks for one page of a topic's finished records.

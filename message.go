@@ -140,13 +140,15 @@ func (d *Delivery) Late() time.Duration { return d.Delivered.Sub(d.Due) }
 // that came later. For example, a message pushed at 12:00 with a due time of 11:00 and claimed at 12:01 was ready for a
 // minute, while Late says an hour and a minute. After a lease that ran out, ReadyFor contains that lease, because the due time of
 // the message stays. Metrics and the console show ReadyFor as lateness.
+//
+// ReadyFor is never negative. A push while the store's clock was ahead does not count once the clock has stepped back (P8).
 func (d *Delivery) ReadyFor() time.Duration {
-	if d.Created.After(d.Due) {
+	if d.Created.After(d.Due) && !d.Created.After(d.Delivered) {
 		return d.Delivered.Sub(d.Created)
 	}
-	return d.Late()
+	return max(0, d.Late())
 }
 
 // TotalLate is how long after FirstDue the message was claimed: its lateness end to end, in which the attempts that failed
 // before and their backoff are included. It is never negative.
-func (d *Delivery) TotalLate() time.Duration { return d.Delivered.Sub(d.FirstDue) }
+func (d *Delivery) TotalLate() time.Duration { return max(0, d.Delivered.Sub(d.FirstDue)) }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/heap"
@@ -50,11 +49,9 @@ func (k *keptUntil) sweep(now int64) {
 // step carries the entries over a step of the clock.
 func (k *keptUntil) step(s lifecycle.Step) {
 	for _, x := range k.queue {
-		ended, until := s.CarryEnd(storekit.Millis(x.At), x.until)
-		x.At, x.until = storekit.FromMillis(ended), until
-		if x.KeptUntil != (time.Time{}) {
-			x.KeptUntil = storekit.FromMillis(until)
-		}
+		x.KeptUntil = storekit.FromMillis(x.until) // of an ID alone, too
+		s.CarryFinished(&x.Finished)
+		x.until = storekit.Millis(x.KeptUntil)
 	}
 	byEnd.Sort(k.queue)
 }

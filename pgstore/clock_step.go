@@ -151,14 +151,15 @@ func (s *Store) carry(ctx context.Context, d clockSteps) error {
 		return err
 	}
 	for _, topic := range topics {
-		if err := s.carryTopic(ctx, topic, d.last()); err != nil {
+		if err := s.carryTopic(ctx, topic, d); err != nil {
 			return fmt.Errorf("topic %s: %w", topic, err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) carryTopic(ctx context.Context, topic string, over lifecycle.Step) error {
+func (s *Store) carryTopic(ctx context.Context, topic string, d clockSteps) error {
+	over := d.last()
 	at, id := over.To, "" // what needs attention at To or before waits for nothing
 	for at >= 0 {
 		var micros int64
@@ -172,7 +173,7 @@ func (s *Store) carryTopic(ctx context.Context, topic string, over lifecycle.Ste
 		}); err != nil {
 			return err
 		}
-		if err := s.carryMessages(ctx, topic, ids, over); err != nil {
+		if err := s.carryMessages(ctx, topic, ids, d); err != nil {
 			return err
 		}
 		if lastAt == nil {
@@ -180,11 +181,12 @@ func (s *Store) carryTopic(ctx context.Context, topic string, over lifecycle.Ste
 		}
 		at, id = *lastAt, *lastID
 	}
-	return s.write(ctx, func() *step { return s.step().add("step_kept", s.writing(topic, over.From-over.To), nil) })
+	return s.write(ctx, func() *step { return s.step().add("step_kept", s.writing(topic, over.From-over.To, d.steps), nil) })
 }
 
-// carryMessages carries messages over a step, as an amendment changes them: it locks them, decides and notifies those who wait.
-func (s *Store) carryMessages(ctx context.Context, topic string, ids []string, over lifecycle.Step) error {
+// carryMessages carries messages over a step, as an amendment changes them: it locks them, decides and notifies those who wait. It changes
+// nothing after a later step, because the messages would move by the length of the wrong step.
+func (s *Store) carryMessages(ctx context.Context, topic string, ids []string, d clockSteps) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -193,17 +195,28 @@ func (s *Store) carryMessages(ctx context.Context, topic string, ids []string, o
 		part[i] = i
 	}
 	var l *locked
+	over := d.last()
 	err := s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
-		if l, err = s.lockNames(ctx, tx, s.step(), part, func(i int) name { return name{topic, ids[i]} }); err != nil {
+		last := false
+		same := s.step().add("step_last", []any{d.steps}, func(scanner) error { last = true; return nil })
+		if l, err = s.lockNames(ctx, tx, same, part, func(i int) name { return name{topic, ids[i]} }); err != nil {
 			return nil, err
 		}
-		write := s.changes()
+		write, leased := s.changes(), []*row{}
 		for _, r := range l.rows {
-			if r.live && r.Since > l.now && over.Carry(&r.Message) {
+			if last && r.live && r.Since > l.now && over.Carry(&r.Message) {
 				write.updated, write.failures = append(write.updated, r), append(write.failures, nil)
+				if over.Moves(r.leasedAt) {
+					leased = append(leased, r)
+				}
 			}
 		}
-		return write.step(), nil
+		x = write.step()
+		if len(leased) > 0 {
+			numbers, ids := namesOf(leased)
+			x.add("step_leased", []any{numbers, ids, over.From - over.To}, nil)
+		}
+		return x, nil
 	})
 	if err == nil {
 		s.waits.moved(l)

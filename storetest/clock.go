@@ -28,6 +28,8 @@ func clockCases() []testCase {
 		{"ahead for a moment keeps tokens", p4, clockAheadTokens},
 		{"ahead for a moment remembers no longer", p7, clockAheadKept},
 		{"ahead for a moment remembers as long as messages ask", p7, clockAheadRemembered},
+		{"ahead for a moment, when messages were delivered and ended", p8, clockAheadRecords},
+		{"back behind the time from which the dead are kept", p1, clockBackDead},
 		{"ten years ahead for a moment", p8, clockAheadYears},
 		{"a step at once", p8, clockStepAtOnce},
 		{"a step, then reopened", p8, clockStepReopened},
@@ -331,6 +333,80 @@ func clockAheadRemembered(s *harness) {
 			}
 		}
 	}
+}
+
+// clockAheadRecords: when a lease began and when a message ended move together, so that no record says that a message ended before it was
+// delivered, or was delivered in the future.
+func clockAheadRecords(s *harness) {
+	s.keep(orders, 1000*time.Hour)
+	var both, within punctual.Delivery
+	s.push(order("delivered before", 0))
+	before := s.claim(punctual.Claim{Topics: []string{orders}, Max: 1, Lease: 10 * time.Hour})[0]
+	step := s.ahead(2*time.Hour, func() {
+		s.push(order("both", 0))
+		both = s.one(orders)
+		s.advance(time.Second)
+		s.ack(both)
+		s.ack(before)
+		s.push(order("ended after", 0))
+		within = s.claim(punctual.Claim{Topics: []string{orders}, Max: 1, Lease: time.Hour})[0]
+		s.advance(-time.Second)
+	})
+	s.ack(within)
+	back := step.From.Sub(step.To)
+	for id, want := range map[string]struct{ delivered, at time.Time }{
+		"delivered before": {before.Delivered, both.Delivered.Add(time.Second - back)},
+		"both":             {both.Delivered.Add(-back), both.Delivered.Add(time.Second - back)},
+		"ended after":      {within.Delivered.Add(-back), s.now()},
+	} {
+		if !within.Delivered.After(step.To) || !both.Delivered.After(step.To) || !before.Delivered.Before(step.To) {
+			s.fail("the deliveries at %v, %v and %v are not around the step %+v", before.Delivered, both.Delivered, within.Delivered, step)
+		}
+		var f punctual.Finished
+		for end := time.Now().Add(s.opener.waitLimit); ; time.Sleep(time.Millisecond) {
+			if f = s.record(id); !f.At.After(s.now()) && !f.Delivered.After(s.now()) || time.Now().After(end) {
+				break
+			}
+		}
+		if f.At.Sub(want.at).Abs() > time.Millisecond || f.Delivered.Sub(want.delivered).Abs() > time.Millisecond {
+			s.fail("after the step %+v the record of %q says delivered %v, ended %v; want %v, %v", step, id, f.Delivered, f.At, want.delivered, want.at)
+		}
+		if f.ReadyFor() < 0 || f.TotalLate() < 0 {
+			s.fail("after the step %+v the record of %q says ready for %v, late %v in all", step, id, f.ReadyFor(), f.TotalLate())
+		}
+	}
+}
+
+// clockBackDead: a store may have written down up to when the dead were past their retention. After a step behind that time, it must not
+// count for what is dead now.
+func clockBackDead(s *harness) {
+	s.configure(orders, punctual.SettingsPatch{DeadRetention: ptr(time.Hour)})
+	s.push(order("past", 0))
+	s.done(s.one(orders), punctual.SettleDiscard, 0)
+	s.advance(2 * time.Hour)
+	s.configure(orders, punctual.SettingsPatch{DeadRetention: ptr(1000 * time.Hour)})
+	s.push(order("dead", 0))
+	s.done(s.one(orders), punctual.SettleDiscard, 0)
+	s.wantState(orders, "past", punctual.StateNone)
+	died := s.now()
+	s.advance(2 * time.Hour)
+	s.now()
+	s.advance(-2 * time.Hour)
+	if state, err := s.clockKeeper().StepClock(s.ctx); err != nil || !state.Last.To.Equal(died) {
+		s.fail("StepClock = %+v, %v; want a step to %v", state, err, died)
+	}
+	if got := s.get(orders, "dead").Died; !got.Equal(died) {
+		s.fail("a message that died at %v, the time after the step, died at %v now", died, got)
+	}
+	s.advance(-300 * 24 * time.Hour)
+	if state, err := s.clockKeeper().StepClock(s.ctx); err != nil || state.Steps != 2 {
+		s.fail("StepClock = %+v, %v; want a second step", state, err)
+	}
+	s.push(order("dead after", 0))
+	s.done(s.one(orders), punctual.SettleDiscard, 0)
+	s.wantState(orders, "dead", punctual.StateDead)
+	s.wantState(orders, "dead after", punctual.StateDead)
+	s.wantState(orders, "past", punctual.StateNone)
 }
 
 func clockAheadYears(s *harness) {

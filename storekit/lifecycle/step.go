@@ -1,5 +1,10 @@
 package lifecycle
 
+import (
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
 // Step is a step of a store's clock back, in Unix milliseconds: the clock said From, and says To since.
 type Step struct{ From, To int64 }
 
@@ -47,4 +52,15 @@ func (s Step) CarryEnd(ended, until int64) (newEnded, newUntil int64) {
 	}
 	back := s.From - s.To
 	return ended - back, until - back
+}
+
+// CarryFinished makes the times of a finished record those after the step: when the message ended, and when its last lease began if the
+// clock was ahead then, too. So Delivered is never after At. The due times stay, because a record does not say who named them.
+func (s Step) CarryFinished(f *punctual.Finished) {
+	ended, until := s.CarryEnd(storekit.Millis(f.At), storekit.Millis(f.KeptUntil))
+	if !f.Delivered.IsZero() {
+		began, _ := s.CarryEnd(storekit.Millis(f.Delivered), 0)
+		f.Delivered = storekit.FromMillis(min(began, ended))
+	}
+	f.At, f.KeptUntil = storekit.FromMillis(ended), storekit.FromMillis(until)
 }

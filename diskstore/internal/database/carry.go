@@ -182,8 +182,7 @@ func (tx *Tx) CarryEnd(t *Topic, a *Ahead, s record.Step) error {
 		if err != nil {
 			return tx.db.state.ReadError("read a finished record", err)
 		}
-		ended, until := s.CarryEnd(a.since, storekit.Millis(f.KeptUntil))
-		f.At, f.KeptUntil = storekit.FromMillis(ended), storekit.FromMillis(until)
+		s.CarryFinished(&f)
 		tx.carryKept(&tx.db.finished, a, v, record.EncodeFinished(&f))
 	}
 	return nil

@@ -20,15 +20,13 @@ func (x *Index) Step(step func() (lifecycle.Step, bool)) (moved []record.Lease) 
 	x.steps++
 	for _, t := range x.inHand.topics {
 		for _, m := range t.leases {
-			if m.lease.Carry(s) {
-				m.next = m.lease.Until
+			if m.carryLease(s) {
 				moved = append(moved, m.lease)
 			}
 		}
 		byTime.Sort(t.leases)
 		for _, m := range t.reserved {
-			if m.lease.Token != 0 && m.lease.Carry(s) {
-				m.next = m.lease.Until
+			if m.lease.Token != 0 && m.carryLease(s) {
 				moved = append(moved, m.lease)
 			}
 			if m.granted == nil {
@@ -41,6 +39,14 @@ func (x *Index) Step(step func() (lifecycle.Step, bool)) (moved []record.Lease) 
 		}
 	}
 	return moved
+}
+
+func (m *message) carryLease(s lifecycle.Step) (changed bool) {
+	if changed = m.lease.Carry(s); changed {
+		m.next = m.lease.Until
+		m.began, _ = s.CarryEnd(m.began, 0)
+	}
+	return changed
 }
 
 // DetachWaiting removes from memory a message that waits for its due time, so that the caller can move it. ok is false if the message

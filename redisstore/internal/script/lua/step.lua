@@ -14,6 +14,7 @@
 --       partition's clock to the server's. The era in ARGV[1] is that after the step
 -- Reply {1 if a step is under way, 2 if messages that wait are left, else 0}
 local PIECE, BODIES = 200, 262144 -- BODIES bounds the bytes of messages that a piece reads, but it reads one message at least
+local LAST = '\255' -- behind every ID
 local PLACE, PLACE_END = '<ddddd', 57 -- in the field stepped, behind era and shift: the era after the step, from, to, phase, last score
 local MOVING, MOVING_END = '<ddd', 25 -- in the field moving: from, to, last score. In both the ID with that score follows
 
@@ -66,7 +67,7 @@ local function carry(st, from, to, till)
 end
 
 -- The phases of a step before the messages that wait. Each goes through the members of a set from a score on, low, or from keep behind
--- the time after the step. Its work changes the first of some members and returns how many.
+-- the time after the step. Its work changes the first of some members and returns how many; the phase ends when there are none.
 local phases = {}
 
 -- All leases become leases with states that say when they were given, because the score of a compact lease tells its token only with
@@ -98,14 +99,30 @@ local function set_back(set, all, at)
   return #all
 end
 
-phases[2] = {set = D, keep = 0, work = function(all, from, to)
+-- The dead that are past their retention by the time before the step are deleted, because gone is a time before the step, and those that
+-- stay may move behind it.
+phases[2] = {set = D, low = -NEVER, work = function(all)
+  local ids = {}
+  for i, m in ipairs(all) do
+    if m[2] > gone then break end
+    ids[i] = m[1]
+  end
+  if #ids > 0 then
+    call('ZREM', D, unpack(ids))
+    call('HDEL', M, unpack(ids))
+    call('HDEL', S, unpack(ids))
+  end
+  return #ids
+end}
+
+phases[3] = {set = D, keep = 0, work = function(all, from, to)
   return set_back(D, all, function(died) return died - (from - to) end)
 end}
 
 -- Of an ID only the time is known at which it is forgotten, and for how long it is remembered: by the topic's window, or about, where its
 -- message said that (forgotten in prelude.lua). It moves if its message certainly finished while the clock was ahead. Otherwise it may be
 -- remembered for up to a tenth longer than its message said.
-phases[3] = {set = F, keep = cfg.dedupe_window, work = function(all, from, to)
+phases[4] = {set = F, keep = cfg.dedupe_window, work = function(all, from, to)
   return set_back(F, all, function(till)
     local part = till % 1
     if part > 0 and math.ceil(till) - 2 ^ ((part - 0.25) * 128) <= to then return till end
@@ -114,7 +131,7 @@ phases[3] = {set = F, keep = cfg.dedupe_window, work = function(all, from, to)
 end}
 
 -- A member of u has the IDs of records that one script has written.
-phases[4] = {set = U, keep = cfg.finished_retention, work = function(all, from, to)
+phases[5] = {set = U, keep = cfg.finished_retention, work = function(all, from, to)
   local n = 0
   for i, m in ipairs(all) do
     local ids = {}
@@ -127,7 +144,10 @@ phases[4] = {set = U, keep = cfg.finished_retention, work = function(all, from, 
         local kind, at, keep, created, due = unpack_from(FINISHED, raw)
         if at > to then
           till = m[2] - (from - to)
-          records[#records + 1], records[#records + 2] = ids[j], pack(FINISHED, kind, at - (from - to), keep, created, due) .. string.sub(raw, FINISHED_BYTES + 1)
+          local rest = string.sub(raw, FINISHED_BYTES + 1)
+          local took = has(kind, DELIVERED) and unpack_from('<I5', rest)
+          if took and at - took <= to then rest = pack('<I5', math.max(took - (from - to), 0)) .. string.sub(rest, 6) end
+          records[#records + 1], records[#records + 2] = ids[j], pack(FINISHED, kind, at - (from - to), keep, created, due) .. rest
         end
       end
     end
@@ -195,17 +215,18 @@ local function go_on()
   local p, id = phases[phase], string.sub(g[12], PLACE_END)
   make_room()
   if not p then
+    call('HDEL', G, 'gone')
     call('HSET', G, 'stepped', pack('<dd', new_era, shift + from - to), 'clock', int(math.max(to, steps.server_now)), 'moving', pack(MOVING, from, to, -NEVER))
     earliest = -NEVER
     notify(NEVER)
     return
   end
-  if at == -NEVER then at = p.low or to + p.keep end
+  if at == -NEVER then at, id = p.low or to + p.keep, LAST end -- what ended at the time after the step stays
   local all = p.set and members(p.set, at, id) or {}
-  if #all == 0 then
+  local n = #all > 0 and p.work(all, from, to) or 0
+  if n == 0 then
     write_place(new_era, from, to, phase + 1, -NEVER, '')
   else
-    local n = p.work(all, from, to)
     write_place(new_era, from, to, phase, all[n][2], all[n][1])
   end
 end
