@@ -44,7 +44,8 @@ const (
 	troubleDelay = time.Second
 )
 
-// Handle decides about the times of the schedule d that have come, by the store's clock at the claim. It returns a Follow, which
+// Handle decides about the times of the schedule d that have come, by the store's clock at the claim. A schedule that has decided about
+// times ahead, because that clock has stepped back since, begins again before (ScheduleInfo.Ahead). Handle returns a Follow, which
 // acks d with the occurrences, the events and the schedule itself as follow-ups, or a Snooze with the reason why nothing is stored.
 // After a Snooze the schedule's message is delivered again by itself.
 func (s *Scheduler) Handle(ctx context.Context, d *Delivery) error {
@@ -119,7 +120,8 @@ func forget(ctx context.Context, store Store, r *schedule.Record, now int64, zon
 			from = min(now, c.Last.To.UnixMilli())
 		}
 	}
-	return r.Forget(from, now, zones)
+	r.Forget(from, now, zones)
+	return nil
 }
 
 // roomFor is how many occurrences fit into one settlement.

@@ -110,10 +110,11 @@ func (r *Record) Ahead(now int64) int64 {
 
 // Forget has r come again after the instant from, because the store's clock was ahead when r decided about the times after that. Those
 // of them that were stored are skipped when they come, as far as r knows them, because an occurrence is stored once. The others come again.
-func (r *Record) Forget(from, now int64, zones *cron.Zones) error {
+// Where this process cannot find the times of r, r stays as it is; Decide says so, and Redefine mends it.
+func (r *Record) Forget(from, now int64, zones *cron.Zones) {
 	t, err := r.Timing.Read(zones)
 	if err != nil {
-		return err
+		return
 	}
 	st := &r.State
 	st.Ran = slices.DeleteFunc(st.Ran, func(at int64) bool { // also so that none of them, which wait for their times now, counts as an overlap
@@ -133,7 +134,6 @@ func (r *Record) Forget(from, now int64, zones *cron.Zones) error {
 		st.Next = Time{}
 	}
 	r.touch(now)
-	return nil
 }
 
 // touch notes that r was changed. State.Revision makes the due times of a paused schedule differ from one change to the next.
