@@ -34,8 +34,6 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 		k := &attempt{s: s, c: &c, now: s.clock.ms(), stop: func() {}}
 		ds, next, again, err := k.run(ctx)
 		k.stop()
-		_, source := s.clock.Read()
-		left := c.Wait - max(0, source.Sub(began)) // by the machine's monotonic clock, because the store's clock may step back
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("claim: %w", err)
@@ -43,7 +41,10 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 			continue
 		case len(ds) > 0:
 			return ds, nil
-		case left <= 0:
+		}
+		_, source := s.clock.Read()
+		left := c.Wait - max(0, source.Sub(began)) // by the machine's monotonic clock, because the store's clock may step back
+		if left <= 0 {
 			return []punctual.Delivery{}, nil
 		}
 		if err := w.sleep(ctx, s.state.Ended(), s.clock, next, left); err != nil {

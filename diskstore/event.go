@@ -27,7 +27,7 @@ func (s *Store) tell(tx *writer.Tx, t *topics.Topic, e *punctual.Event) error {
 	if _, err := makeFree(tx, events, &m, nil, &punctual.PushResult{ID: m.ID, Topic: m.Topic}); err != nil {
 		return err
 	}
-	insert(tx, events, &m, m.ID, storekit.Millis(m.Due))
+	insert(tx, events, &m, m.ID, tx.Ms)
 	return nil
 }
 

@@ -629,6 +629,7 @@ func (k *killed) judgeClock(t *testing.T, c killCopy, s *Store) {
 func picture(t *testing.T, p *player) string {
 	t.Helper()
 	var b strings.Builder
+	p.must(storekit.SweepEvents(t.Context(), p.store)) // because each store chooses when it removes old events
 	all, err := p.store.Topics(t.Context())
 	p.must(err)
 	for _, stats := range all {

@@ -58,9 +58,8 @@ func EventBody(e *punctual.Event) []byte {
 	return append(b, '}')
 }
 
-// EventMessage returns the message that tells of e. It is due at once, by a delay of nothing (its lifecycle.Message.Since is when e
-// happened), and is dropped when nobody has taken it for keep, which is
-// Settings.EmitKeep of the topic of e. A store stores it as a push would that replaces, in the same atomic step as the change that
+// EventMessage returns the message that tells of e. It is due at once, by a delay of nothing, so that a step of the clock carries it
+// over (lifecycle.Message.Since). It is dropped when nobody has taken it for keep, which is Settings.EmitKeep of the topic of e. A store stores it as a push would that replaces, in the same atomic step as the change that
 // e tells of. It goes to EventTopic, which comes into being with it.
 //
 // Before that, the same step drops messages of the EventTopic that have expired: it takes the earliest one whose time has come for
@@ -70,7 +69,7 @@ func EventBody(e *punctual.Event) []byte {
 // which do not expire. Pauses make no difference to either.
 func EventMessage(e *punctual.Event, id string, keep time.Duration) punctual.NewMessage {
 	return punctual.NewMessage{
-		Topic: EventTopic(e.Topic), ID: id, Body: EventBody(e), Due: e.At, ExpireAfter: keep, DropExpired: true, IfExists: punctual.IfExistsReplace,
+		Topic: EventTopic(e.Topic), ID: id, Body: EventBody(e), ExpireAfter: keep, DropExpired: true, IfExists: punctual.IfExistsReplace,
 	}
 }
 

@@ -30,7 +30,9 @@ func clockCases() []testCase {
 		{"ahead for a moment remembers as long as messages ask", p7, clockAheadRemembered},
 		{"ahead for a moment, when messages were delivered and ended", p8, clockAheadRecords},
 		{"back behind the time from which the dead are kept", p1, clockBackDead},
+		{"ahead for a moment tells of what happened then", p11, clockAheadEvents},
 		{"ten years ahead for a moment", p8, clockAheadYears},
+		{"two steps leave a lease that ran out ready", p8, clockTwoSteps},
 		{"a step at once", p8, clockStepAtOnce},
 		{"a step, then reopened", p8, clockStepReopened},
 	}
@@ -407,6 +409,40 @@ func clockBackDead(s *harness) {
 	s.wantState(orders, "dead", punctual.StateDead)
 	s.wantState(orders, "dead after", punctual.StateDead)
 	s.wantState(orders, "past", punctual.StateNone)
+}
+
+func clockAheadEvents(s *harness) {
+	s.tells(punctual.EventPushed)
+	s.ahead(2*time.Hour, func() { s.push(order(x, 0)) })
+	d := s.soon(punctual.Claim{Topics: []string{told}, Max: 10}) // and not when the clock is there again
+	if e, err := punctual.ParseEvent(d.Body); err != nil || e.ID != x {
+		s.fail("the event of the push is %+v, %v", e, err)
+	}
+}
+
+// clockTwoSteps: the time at which a message was due before its lease stays in the past, also when the clock steps back twice.
+func clockTwoSteps(s *harness) {
+	keeper := s.clockKeeper()
+	s.push(punctual.NewMessage{Topic: orders, ID: x, Due: noon.Add(2 * time.Hour)})
+	s.advance(3 * time.Hour)
+	if ds := s.claim(punctual.Claim{Topics: []string{orders}, Max: 1, Lease: time.Minute}); len(ds) != 1 {
+		s.fail("no lease to begin with")
+	}
+	s.advance(2 * time.Minute)
+	s.push(order("y", 24*time.Hour)) // so that all parts of the store have seen the time
+	for i, by := range []time.Duration{4 * time.Hour, time.Second} {
+		s.advance(-by)
+		if state, err := keeper.StepClock(s.ctx); err != nil || state.Steps != int64(i+1) {
+			s.fail("StepClock = %+v, %v; want step %d", state, err, i+1)
+		}
+		if !s.hasInspector() {
+			continue
+		}
+		if stats, err := s.inspector().Stats(s.ctx, orders); err != nil || stats.Ready != 1 || stats.NextDue.After(s.now()) || stats.NextDue.IsZero() {
+			s.fail("at %v the topic has %+v, %v; want a message that is ready", s.now(), stats, err)
+		}
+	}
+	s.ack(s.soon(punctual.Claim{Topics: []string{orders}, Max: 10}))
 }
 
 func clockAheadYears(s *harness) {

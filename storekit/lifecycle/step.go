@@ -34,7 +34,9 @@ func (s Step) Carry(m *Message) bool {
 	switch {
 	case m.Token != 0:
 		m.LeaseUntil -= back
-		due = min(due, s.To) // it has come, whoever named it, because the message was delivered
+		// It has come by then, whoever named it, because the message was delivered. So it also has come at a later step, which does
+		// not move a lease given before.
+		due = min(due, m.Since-back)
 	case due > s.To: // otherwise a release has left a due time from before, from which the expiry counts
 		due -= back
 	}

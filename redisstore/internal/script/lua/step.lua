@@ -59,7 +59,7 @@ end
 -- the end of the lease after the step.
 local function carry(st, from, to, till)
   local back = from - to
-  local due = till and math.min(st.due, to) or st.due > to and st.due - back or st.due
+  local due = till and math.min(st.due, st.since - back) or st.due > to and st.due - back or st.due
   if st.first == st.due then st.first = due end
   st.due, st.moved, st.since = due, true, st.since - back
   if st.began and st.began > to then st.began = st.began - back end
