@@ -27,6 +27,16 @@ type config struct {
 	print bool
 	// of has, for each flag that was set, where its value comes from: "flag", the name of a variable, or a line of the file.
 	of map[string]string
+	// fileStore is the line of the file that names a store while PUNCTUAL_STORE names one, too, which takes precedence.
+	fileStore string
+}
+
+// storeFrom says of a store that PUNCTUAL_STORE has named where to change that, for the end of an error.
+func (c *config) storeFrom() string {
+	if c.of["store"] == "PUNCTUAL_STORE" {
+		return ", or unset PUNCTUAL_STORE"
+	}
+	return ""
 }
 
 // addTo adds the flags of the configuration itself to a command.
@@ -102,6 +112,9 @@ func (c *config) applyFile(cmd *cobra.Command, text []byte) error {
 			return usagef("%s:%d: unknown key %q: 'punctual %s --help' has those that there are", c.path, e.line, e.key, cmd.Name())
 		}
 		if c.of[e.key] != "" {
+			if e.key == "store" && c.of[e.key] == "PUNCTUAL_STORE" {
+				c.fileStore = fmt.Sprintf("%s:%d", c.path, e.line)
+			}
 			continue
 		}
 		if slices.Contains(e.values, "") {

@@ -20,7 +20,7 @@ import (
 
 const consumeHelp = `Consume receives messages of the topics as they fall due and prints each as one JSON line. A message
 is acked once its line was written. Consume runs until it is interrupted: on the first SIGINT or
-SIGTERM it finishes the messages under way, on the second it ends at once.
+SIGTERM it finishes the messages under way. On the second it ends CMD and gives them back.
 
 With --exec each message is given to CMD, run by sh -c, and the JSON line is only printed, after
 CMD succeeded, with --json. CMD gets the body on standard input. In its environment are
@@ -228,7 +228,16 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	if f.count > 0 {
 		watching.Go(func() { c.fail(a.ownDuties(run, s, topics, f.schedules)) })
 	}
+	finished := make(chan struct{})
+	watching.Go(func() {
+		select {
+		case <-a.forced.Done():
+			_ = w.Stop(a.forced) // it says how many handlers ran, whose messages are given back
+		case <-finished:
+		}
+	})
 	err = w.Run(run)
+	close(finished)
 	end()
 	watching.Wait()
 	return errors.Join(err, c.failed())

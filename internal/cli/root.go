@@ -58,6 +58,8 @@ type app struct {
 	schemes []scheme
 	// children are the processes started by consume --exec.
 	children processes
+	// forced ends with the second signal, when a command has to give up what is under way.
+	forced context.Context
 
 	// log, if not nil, takes the place of the logger that app.logger makes. A command sets it before it opens a store.
 	log *slog.Logger
@@ -88,6 +90,7 @@ func newApp(s Streams) *app {
 		environ: s.Environ,
 		now:     time.Now,
 		schemes: schemes(),
+		forced:  context.Background(),
 	}
 }
 

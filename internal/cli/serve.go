@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -75,6 +78,10 @@ func newServe(a *app) *cobra.Command {
 			return a.printConfig(&f.run.config, cmd)
 		}
 		a.warnOfVariables(cmd.Root())
+		if c := &f.run.config; c.fileStore != "" {
+			a.logger().Warn("the store that counts is that of PUNCTUAL_STORE, not that of the file: unset PUNCTUAL_STORE, or take the store out of the file",
+				"store", withoutPassword(a.storeName()), "file", c.fileStore)
+		}
 		return a.serve(ctx, f)
 	})
 	flags := cmd.Flags()
@@ -97,6 +104,14 @@ type serveJSON struct {
 
 // serve answers requests until ctx ends, or until a listener, the store or its duties fail.
 func (a *app) serve(ctx context.Context, f serveFlags) error {
+	listeners, err := fromSystemd()
+	if err != nil {
+		return err
+	}
+	if servesItself(a.storeName(), listeners, f.listen) {
+		err := usagef("the store %s is this server itself, which would ask itself without end: name another with --store%s", withoutPassword(a.storeName()), f.run.config.storeFrom())
+		return errors.Join(err, closeAll(listeners))
+	}
 	return a.withStore(ctx, orCreate, func(s punctual.Store) (err error) {
 		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
@@ -134,12 +149,10 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 				return err
 			}
 		}
-		listeners, err := fromSystemd()
-		if err == nil && len(listeners) == 0 {
-			listeners, err = listenAll(f.listen)
-		}
-		if err != nil {
-			return err
+		if len(listeners) == 0 {
+			if listeners, err = listenAll(f.listen); err != nil {
+				return err
+			}
 		}
 		for _, l := range listeners {
 			if err := h.MayServe(l.Addr(), &how); err != nil {
@@ -188,6 +201,59 @@ func (a *app) version() string { return versionOf(debug.ReadBuildInfo()).Version
 type storeFailure struct{ err error }
 
 func (f *storeFailure) Error() string { return f.err.Error() }
+
+// servesItself tells whether a store, by its full name, is a server at one of the addresses of this server: those of the sockets of systemd,
+// or else those of --listen.
+func servesItself(store string, sockets []net.Listener, listen []string) bool {
+	if len(sockets) > 0 {
+		listen = nil
+		for _, l := range sockets {
+			listen = append(listen, strings.TrimPrefix(l.Addr().Network()+":", "tcp:")+l.Addr().String())
+		}
+	}
+	kind, where, _ := strings.Cut(store, ":")
+	where, _, _ = strings.Cut(where, "?") // behind which certificates follow
+	for part := range strings.SplitSeq(where, ",") {
+		part = strings.TrimPrefix(strings.TrimPrefix(part, kind+":"), "//")
+		if slices.ContainsFunc(listen, func(at string) bool { return leadsTo(kind, part, at) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// leadsTo tells whether a connection to where, HOST:PORT/PATH or for the kind unix a path, is one to a server that listens on at. It says no
+// where a name cannot be looked up.
+func leadsTo(kind, where, at string) bool {
+	path, isUnix := strings.CutPrefix(at, "unix:")
+	switch {
+	case isUnix && kind == "unix":
+		one, err := filepath.Abs(path)
+		other, cause := filepath.Abs(where)
+		return err == nil && cause == nil && one == other
+	case isUnix || kind != "http" && kind != "https":
+		return false
+	}
+	u, err := url.Parse(kind + "://" + where)
+	if err != nil {
+		return false
+	}
+	to, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), kind)))
+	if err != nil {
+		return false
+	}
+	l, err := net.ResolveTCPAddr("tcp", at)
+	return err == nil && to.Port == l.Port && (to.IP.Equal(l.IP) || (l.IP == nil || l.IP.IsUnspecified()) && ofThisMachine(to.IP))
+}
+
+// ofThisMachine tells whether a network interface of this machine has the address.
+func ofThisMachine(ip net.IP) bool {
+	own, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(own, func(a net.Addr) bool {
+		n, isIP := a.(*net.IPNet)
+		return isIP && n.IP.Equal(ip)
+	})
+}
 
 func listenAll(addresses []string) ([]net.Listener, error) {
 	var listeners []net.Listener

@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -303,6 +304,7 @@ func TestServeDrainsBehindABalancer(t *testing.T) {
 	if status, body := ask(t, client, "POST", url+"/v1/topics/t/messages", ""); status != 201 {
 		t.Errorf("push after SIGTERM: %d %s, want 201", status, body)
 	}
+	time.Sleep(sameSignal) // because only then another signal is a second one
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != exitSignal+int(syscall.SIGTERM) {
 		t.Errorf("exit code %d after the second signal: %s", code, p.errs.String())
@@ -342,5 +344,39 @@ func TestServeEndsWithItsStore(t *testing.T) {
 	}
 	if c := <-code; c != exitError || !strings.Contains(errs.String(), "the store has failed, so the server ends") {
 		t.Errorf("exit code %d: %s", c, errs.String())
+	}
+}
+
+// A server whose store is the server itself does not serve. It says that PUNCTUAL_STORE took the place of the file's store, if it did.
+func TestServeRefusesItself(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err := errors.Join(err, l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "api.sock")
+	file := filepath.Join(t.TempDir(), "punctual.yaml")
+	if err := os.WriteFile(file, []byte("store: \"mem:\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ listen, store string }{
+		{"127.0.0.1:" + port, "http://127.0.0.1:" + port},
+		{"127.0.0.1:" + port, "http://192.0.2.1:1,localhost:" + port},
+		{"0.0.0.0:" + port, "http://127.0.0.1:" + port},
+		{"unix:" + socket, "unix:" + socket},
+	} {
+		ctx, end := context.WithTimeout(t.Context(), time.Minute) // so that a server that serves itself ends
+		r := newRig(t)
+		r.env["PUNCTUAL_STORE"] = c.store
+		args := []string{"serve", "--listen", c.listen, "--config", file, "--duties=false", "--expose-without-tls-and-tokens"}
+		var out, errs buffer
+		a := r.app(&out, &errs)
+		a.schemes = schemes()
+		code := a.run(ctx, args)
+		end()
+		result{t, args, code, out.String(), errs.String()}.exits(exitUsage, "is this server itself", "unset PUNCTUAL_STORE", file+":1")
 	}
 }
