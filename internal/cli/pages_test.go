@@ -3,12 +3,22 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/punctualmq/punctual/internal/cli/scaffold"
@@ -76,6 +86,142 @@ func TestWorkersInDocuments(t *testing.T) {
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PUNCTUAL_SERVER="+url, "PUNCTUAL_TOKEN=")
 	answersAndEnds(t, cmd, 143) // as Java ends on a SIGTERM
 	wantAcked(t, url)
+}
+
+// The workers of docs/http-workers.md go on when the answer of a claim or of a renewal is lost, when 3 % of all answers are, and when the server
+// is killed during a claim and started again: each message is handled and acked, and none waits for the end of a lease.
+func TestWorkersOverAKilledServer(t *testing.T) {
+	t.Parallel() // it waits for processes
+	page := pageText(t, "http-workers.md")
+	for language, w := range map[string]struct{ program, file, lease, first, slow string }{
+		"python": {"python3", "worker.py", "LEASE = 30", `if message["attempt"] == 1:`, `time.sleep(10 if message["id"] == "slow" else 0)` + "\n    if message[\"id\"] == \"none\":"},
+		"js":     {"node", "worker.mjs", "lease = 30", "if (message.attempt === 1) {", "if (message.id === 'slow') await sleep(10_000)\n  if (message.id === 'none') {"},
+		"java":   {"java", "Worker.java", "LEASE = 30", "if (m.attempt() == 1) {", `if (m.id().equals("slow")) Thread.sleep(10_000);` + "\nif (m.id().equals(\"none\")) {"},
+	} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(w.program); err != nil {
+				t.Skipf("NOT TESTED: the worker over a server that is killed, because there is no %s here", w.program)
+			}
+			code := codeOf(page, language)[0]
+			for _, part := range []string{w.lease, w.first} {
+				if strings.Count(code, part) != 1 {
+					t.Fatalf("this test shows nothing, because the program has not one %q", part)
+				}
+			}
+			code = strings.NewReplacer(w.lease, strings.ReplaceAll(w.lease, "30", "9"), w.first, w.slow).Replace(code)
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, w.file), []byte(code), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := newShell(t)
+			server := s.start("serve", "--listen", "127.0.0.1:0")
+			url := listening(t, server)
+			between := &cutter{t: t, url: url}
+			front := httptest.NewServer(between)
+			defer front.Close()
+			cmd := exec.Command(w.program, w.file)
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "PUNCTUAL_SERVER="+front.URL, "PUNCTUAL_TOKEN=")
+			worker := s.startCommand(cmd)
+			defer front.CloseClientConnections() // before Close, because the worker's claim may wait still
+
+			push := func(id string) {
+				call(t, "POST", url+"/v1/topics/payment.notify/messages?id="+id, id)
+			}
+			handled := func(ids ...string) {
+				t.Helper()
+				for waits := len(ids); waits > 0; {
+					line := worker.line()
+					for _, id := range ids {
+						if line == "payment "+id+", attempt 1: answered" {
+							waits--
+						} else if strings.HasPrefix(line, "payment "+id+", ") {
+							t.Fatalf("%s, so a lease was lost; standard error %q", line, worker.errs.String())
+						}
+					}
+				}
+				waitUntil(t, "all are acked", func() bool {
+					return strings.Contains(call(t, "GET", url+"/v1/topics/payment.notify", ""), `"scheduled":0,"ready":0,"leased":0`)
+				})
+			}
+			ids := []string{"A-17", "slow"}
+			push("slow")
+			for i := range 60 {
+				ids = append(ids, fmt.Sprint("m", i))
+				push(ids[i+2])
+			}
+			handled(ids...)
+			waitUntil(t, "a claim waits", func() bool { return between.claims.Load() > 0 })
+			server.signal(syscall.SIGKILL)
+			server.wait()
+			server = s.start("serve", "--listen", "127.0.0.1:0")
+			url = listening(t, server)
+			between.lead(url)
+			push("after")
+			handled("after")
+			if between.cut["claim"] == 0 || between.cut["extend"] == 0 || between.cut["ack"] == 0 {
+				t.Errorf("this test shows nothing, because of the answers to these calls so many were cut: %v", between.cut)
+			}
+		})
+	}
+}
+
+// cutter is a proxy that loses the answer of the first claim that brings something, of the first extension, of the first ack and of every 33rd
+// request after it was carried out, and every answer while the server is gone.
+type cutter struct {
+	t      *testing.T
+	claims atomic.Int64 // the claims that are under way
+
+	mu  sync.Mutex
+	url string         // of the server; guarded by mu
+	n   int            // the answers; guarded by mu
+	cut map[string]int // the answers that were lost, by the last part of the path; guarded by mu
+}
+
+func (c *cutter) lead(url string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.url = url
+}
+
+// loses tells whether an answer is to be lost.
+func (c *cutter) loses(path string, status int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	verb := path[strings.LastIndex(path, "/")+1:]
+	if status == http.StatusNoContent || c.n%33 != 0 && (c.cut[verb] > 0 || verb == "messages") {
+		return false
+	}
+	if c.cut == nil {
+		c.cut = make(map[string]int)
+	}
+	c.cut[verb]++
+	return true
+}
+
+func (c *cutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/claim") {
+		c.claims.Add(1)
+		defer c.claims.Add(-1)
+	}
+	c.mu.Lock()
+	to, err := url.Parse(c.url)
+	c.mu.Unlock()
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
+	proxy.ModifyResponse = func(answer *http.Response) error {
+		if c.loses(r.URL.Path, answer.StatusCode) {
+			return errors.New("lost")
+		}
+		return nil
+	}
+	proxy.ServeHTTP(w, r)
 }
 
 // snippetHead is put before code that is not a whole file. It imports the packages that the pages use, and declares closeOrder.
