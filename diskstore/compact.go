@@ -2,6 +2,7 @@ package diskstore
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/punctualmq/punctual/diskstore/internal/database"
@@ -29,7 +30,7 @@ func (s *Store) runReclaimer() {
 		}
 		looked = time.Now()
 		if err := s.reclaim(ctx, reclaimer, s.db.Worth(low)); err != nil && s.state.Usable() == nil {
-			s.log.Warn("giving space back failed and will be tried again", "dir", s.dir, "error", err)
+			s.state.LogSeldom(slog.LevelWarn, "giving space back failed and will be tried again", "error", err)
 		}
 	}
 }

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storetest/ledger"
@@ -221,5 +225,76 @@ func TestReadOnlyDirectory(t *testing.T) {
 	s = openAt(t, dir, &Options{ReserveBytes: 1})
 	if ds := claim(t, s, "o", 1); len(ds) != 1 || ds[0].ID != "kept" {
 		t.Errorf("P1 no loss: after the disk was read-only for a while: %+v", ds)
+	}
+}
+
+// TestNoDescriptorsDoNotFlood: while the process may open no further file, the store pauses between its attempts to open one, and says so in
+// one line. When files can be opened again, it goes on; when none can for long, it fails once. After Close it opens nothing more.
+func TestNoDescriptorsDoNotFlood(t *testing.T) { alone(t, noDescriptors) }
+
+func noDescriptors(t *testing.T) {
+	for _, mended := range []bool{true, false} {
+		logged, tried := &lines{}, &atomic.Int64{}
+		fs := hookFS{vfs.Default, func(op fsOp) error {
+			if op.kind == "create" {
+				tried.Add(1)
+			}
+			return nil
+		}}
+		s, err := Open(t.TempDir(), &Options{fs: fs, Logger: slog.New(slog.NewTextHandler(logged, nil)), CommitTimeout: 20 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		push(t, s, unnamed(10)...)
+		var limit syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		none := limit
+		none.Cur = 0 // what is open stays open
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Open(os.DevNull); !errors.Is(err, syscall.EMFILE) {
+			t.Fatalf("this test shows nothing, because opening a file gives %v", err)
+		}
+		before, began := tried.Load(), time.Now()
+		flushed := make(chan error, 1)
+		go func() { flushed <- s.db.Flush() }() // a flush of a store that has failed does not return
+		for tried.Load() < before+3 {
+			if time.Since(began) > waitLimit {
+				t.Fatal("the store opens no file")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second) // to see that hardly anything happens
+		if n, most := tried.Load()-before, 400+400*int64(time.Since(began)/time.Second); n > most {
+			t.Errorf("the store tried %d times in %v to open a file, want %d at most", n, time.Since(began), most)
+		}
+		if mended {
+			if err := errors.Join(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit), <-flushed); err != nil {
+				t.Errorf("a flush after files could be opened again: %v", err)
+			}
+			push(t, s, unnamed(1)...)
+		} else {
+			<-s.state.Ended()
+			if _, err := s.Push(t.Context(), unnamed(1)); !errors.Is(err, punctual.ErrStoreFailed) || !strings.Contains(err.Error(), "RLIMIT_NOFILE") {
+				t.Errorf("a push after no file could be opened for long: %v; want ErrStoreFailed and the limit", err)
+			}
+		}
+		if err := s.Close(); (err == nil) != mended {
+			t.Errorf("close, files can be opened (%v): %v", mended, err)
+		}
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if n, all := strings.Count(logged.String(), "no further file"), strings.Count(logged.String(), "\n"); n != 1 || all > 6 {
+			t.Errorf("%d lines of %d say that no file can be opened, want 1 of 6 at most:\n%s", n, all, logged)
+		}
+		before = tried.Load()
+		time.Sleep(300 * time.Millisecond) // to see that nothing happens
+		if n := tried.Load() - before; n > 0 {
+			t.Errorf("after Close the store tried %d times to open a file", n)
+		}
 	}
 }
