@@ -22,6 +22,8 @@ type ClockKeeper interface {
 type ClockState struct {
 	// Now is the store's clock.
 	Now time.Time
+	// Follows names whose clock the store's clock follows, such as "machine" or "Redis server".
+	Follows string
 	// Ahead is by how much the store's clock is ahead of the one that it follows; 0 when it agrees. A store behind a network may say 0
 	// for less than 2 s.
 	Ahead time.Duration

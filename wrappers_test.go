@@ -31,8 +31,8 @@ memstore.Store          own       own     own      own            -        own  
 diskstore.Store         own       own     own      own            own      own                own           -                -        own             own        -              -  own
 redisstore.Store        own       own     own      own            -        own                -             -                -        own             own        own            own  own
 pgstore.Store           own       own     own      own            -        own                -             -                own      own             own        -              -  own
-remotestore.Store       own       own     own      own            own      own                own           own              -        own             own        own            -  -
-sharedstore.Store       own       own     own      own            own      own                own           own              -        own             own        -              -  -
+remotestore.Store       own       own     own      own            own      own                own           own              -        own             own        own            -  own
+sharedstore.Store       own       own     own      own            own      own                own           own              -        own             own        -              -  own
 
 server.guarded          hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
 server.reaching         hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden

@@ -113,3 +113,33 @@ func TestManyTopicsAreLate(t *testing.T) {
 		t.Errorf("%d small pictures, %d rows", small, rows)
 	}
 }
+
+// The Now page says that the store's clock is ahead of the one that it follows, and for a day that it has stepped back.
+func TestNowSaysHowTheClockStands(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "x", time.Hour)
+	r.clock.Advance(time.Hour)
+	if _, err := r.store.Now(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.clock.Advance(-time.Hour)
+	if c, err := r.store.Clock(t.Context()); err != nil || c.Ahead != time.Hour {
+		t.Fatalf("this test shows nothing: %+v, %v; want a clock that is an hour ahead", c, err)
+	}
+	wants := func(want string) {
+		t.Helper()
+		page := ""
+		fresh := rigOver(t, r.store, r.store, r.clock, nil) // because a console asks the store for this twice a minute
+		for end := time.Now().Add(20 * time.Second); !strings.Contains(page, want) && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			page = fresh.page("/")
+		}
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q on the page:\n%s", want, page)
+		}
+	}
+	wants("clock: 1h0m0s ahead of that of the machine. ")
+	if _, err := r.store.StepClock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wants("clock steps: 1, the last one back from 2026-11-22T13:00:00Z to 2026-11-22T12:00:00Z. ")
+}

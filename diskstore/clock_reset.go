@@ -24,7 +24,7 @@ func checkClock(machine, passed time.Time, dir string) error {
 	if passed.IsZero() || tooFar == "" {
 		return nil
 	}
-	return fmt.Errorf("the machine's clock says %s, which is %s %s: %w; set the machine's clock right, or if it is right run 'punctual clock %s'",
+	return fmt.Errorf("the machine's clock says %s, which is %s %s: %w; set the machine's clock right, or if it is right run 'punctual clock %s --set'",
 		machine.UTC().Format(time.RFC3339), tooFar, passed.UTC().Format(time.RFC3339), punctual.ErrInvalid, dir)
 }
 

@@ -75,16 +75,19 @@ func (s *Store) withClock(ctx context.Context, doing string, do func() error) (s
 	}
 	defer s.state.Leave()
 	if err = do(); err == nil {
-		state = s.clock.State()
+		state = s.clockState()
 		err = s.claims.KeepClock(storekit.Millis(state.Now))
 	}
 	if err != nil {
 		return punctual.ClockState{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	if last := s.stepping.last.Load(); last.Count > 0 {
-		state.Steps, state.Last = last.Count, punctual.ClockStep{From: storekit.FromMillis(last.From), To: storekit.FromMillis(last.To)}
-	}
 	return state, nil
+}
+
+func (s *Store) clockState() punctual.ClockState {
+	state := s.clock.State()
+	state.Steps, state.Last = s.stepping.last.Load().Told()
+	return state
 }
 
 // followClock steps the clock if that is due, and waits for a step under way. A call begins with it, so that the call finds the clock

@@ -31,7 +31,7 @@ func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 	}
 	defer s.state.Leave()
 	o := s.opt.examination()
-	o.Open = &examine.Open{Owned: s.owned, State: s.state, Now: s.clock.Now}
+	o.Open = &examine.Open{Owned: s.owned, State: s.state, Clock: s.clockState}
 	return examine.Run(ctx, s.dir, o)
 }
 

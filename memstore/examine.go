@@ -5,16 +5,17 @@ import (
 	"fmt"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
-// Examine implements punctual.Examiner with the findings of the function Examine.
+// Examine implements punctual.Examiner with the findings of the function Examine and those about the clock.
 func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := s.enter(ctx); err != nil {
 		return nil, fmt.Errorf("examine: %w", err)
 	}
-	return Examine(), nil
+	return append(Examine(), storekit.ClockFindings(s.clock.State())...), nil
 }
 
 // Examine returns the findings about any store in memory: a warning that its messages are lost when the process ends.

@@ -70,7 +70,8 @@ func (s *Store) clockState(ctx context.Context) (punctual.ClockState, error) {
 		return punctual.ClockState{}, err
 	}
 	micros, err := s.tick(ctx)
-	state := punctual.ClockState{Now: storekit.FromMillis(micros / 1000), Steps: d.steps}
+	micros = max(micros, d.micros) // which a store that is only examined has not heard before
+	state := punctual.ClockState{Now: storekit.FromMillis(micros / 1000), Follows: "PostgreSQL server", Steps: d.steps}
 	// The second reading is later, so a small difference may be the time between the two.
 	if ahead := time.Duration(micros-d.server) * time.Microsecond; ahead > storekit.StepBeyond || s.clock.fake != nil {
 		state.Ahead = max(0, ahead.Truncate(time.Millisecond))

@@ -208,6 +208,11 @@ func (x *examination) tables(ctx context.Context) error {
 		x.add(storekit.Bad("tables", fmt.Sprintf("version %d", v), fmt.Sprintf("this program knows version %d: use a newer one", needed)))
 	default:
 		x.add(storekit.Good("tables", fmt.Sprintf("version %d", v)))
+		clock, err := x.s.clockState(ctx)
+		if err != nil {
+			return err
+		}
+		x.findings = append(x.findings, storekit.ClockFindings(clock)...)
 	}
 	return nil
 }

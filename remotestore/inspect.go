@@ -258,3 +258,13 @@ func (s *Store) Space(ctx context.Context) (punctual.Space, error) {
 		return punctual.Space{Free: a.Free, Total: a.Total, Reserve: a.Reserve}, nil
 	})
 }
+
+// Clock implements punctual.ClockKeeper for the store behind the server. It fails with ErrUnsupported when that store is no ClockKeeper.
+func (s *Store) Clock(ctx context.Context) (punctual.ClockState, error) {
+	return call(ctx, s, "clock", nil, read(wire.PathStanding), nil, (*wire.ClockState).State)
+}
+
+// StepClock implements punctual.ClockKeeper, as Clock does.
+func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
+	return call(ctx, s, "step the clock", nil, &request{method: http.MethodPost, path: wire.PathStanding}, nil, (*wire.ClockState).State)
+}

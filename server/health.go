@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // live answers that the process is alive, whatever the state of its store.
@@ -24,7 +25,17 @@ func (c *call) ready() error {
 		return err
 	}
 	defer end()
-	if _, err := c.server.store.Now(ctx); err != nil {
+	_, err = c.server.store.Now(ctx)
+	var clock []punctual.Finding
+	if err == nil && c.server.clock != nil {
+		var state punctual.ClockState
+		if state, err = c.server.clock.Clock(ctx); err == nil {
+			clock = storekit.ClockFindings(state)[:1]
+		} else if errors.Is(err, punctual.ErrUnsupported) { // an older server behind this one
+			err = nil
+		}
+	}
+	if err != nil {
 		code := punctual.ErrorCode(storeError(ctx, err))
 		return &refusal{status: http.StatusServiceUnavailable, err: &unready{code, err}}
 	}
@@ -35,6 +46,11 @@ func (c *call) ready() error {
 	if c.server.space != nil {
 		if room, err := c.server.space.Space(ctx); err == nil && room.Free < room.Reserve {
 			h.Reasons = append(h.Reasons, "the store's disk is nearly full, so pushes are refused: make room; acks and cancels still work")
+		}
+	}
+	for _, f := range clock {
+		if f.Severity > punctual.SeverityGood {
+			h.Reasons = append(h.Reasons, "the store's clock is "+f.Value+": "+f.Remedy)
 		}
 	}
 	if len(h.Reasons) > 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -51,6 +52,33 @@ func (c *call) clock() error {
 		return err
 	}
 	return c.json(http.StatusOK, wire.Clock{Now: wire.Time(now)})
+}
+
+// showClockState answers with how the store's clock stands.
+func (c *call) showClockState() error {
+	return c.withClock(func(ctx context.Context) (punctual.ClockState, error) { return c.server.clock.Clock(ctx) })
+}
+
+// stepClock steps the store's clock back, and answers as showClockState does.
+func (c *call) stepClock() error {
+	return c.withClock(func(ctx context.Context) (state punctual.ClockState, err error) {
+		_, err = c.record(audit.Change{Verb: "step clock"}, func() (int64, error) {
+			state, err = c.server.clock.StepClock(ctx)
+			return 1, err
+		})
+		return state, err
+	})
+}
+
+func (c *call) withClock(do func(context.Context) (punctual.ClockState, error)) error {
+	if c.server.clock == nil {
+		return fmt.Errorf("this store does not tell how its clock stands: %w", punctual.ErrUnsupported)
+	}
+	state, err := storeCall(c, do)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, wire.ClockStateOf(state))
 }
 
 // showSpace answers with how much space the store's medium has.

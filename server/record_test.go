@@ -45,6 +45,7 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 		"pause":          {"", "", audit.Change{Verb: "configure", Topic: "t", Detail: "delivery paused: true"}, 1},
 		"resume":         {"", "", audit.Change{Verb: "configure", Topic: "t", Detail: "push paused: false, delivery paused: false"}, 1},
 		"purge":          {"?state=live&to=2999-01-01T00:00:00Z", "", audit.Change{Verb: "purge", Topic: "t", Detail: "live, to 2999-01-01T00:00:00Z"}, 2},
+		"stepClock":      {"", "", audit.Change{Verb: "step clock"}, 1},
 		"bulk":           {"", `{"do":"cancel","id_prefix":"x"}`, audit.Change{Verb: "bulk cancel", Topic: "t", Detail: `{"do":"cancel","id_prefix":"x"}`}, 1},
 		"deleteSchedule": {"", "", audit.Change{Verb: "delete schedule", Topic: "t", ID: "x"}, 1},
 		"pauseSchedule":  {"?note=why", "", audit.Change{Verb: "pause schedule", Topic: "t", ID: "x", Detail: "why"}, 1},

@@ -481,6 +481,14 @@ func serverRoutes() []*route {
 			id: "clock", summary: "The store's clock", handle: (*call).clock,
 		},
 		{
+			method: http.MethodGet, path: wire.PathStanding, action: access.Inspect, answer: wire.ClockState{}, statuses: ok, errors: []string{"unsupported"},
+			id: "clockState", summary: "How the store's clock stands to the one that it follows", handle: (*call).showClockState,
+		},
+		{
+			method: http.MethodPost, path: wire.PathStanding, action: access.Admin, answer: wire.ClockState{}, statuses: ok, errors: []string{"unsupported"},
+			id: "stepClock", summary: "Step the store's clock back at once if it is ahead", handle: (*call).stepClock,
+		},
+		{
 			method: http.MethodGet, path: wire.PathSpace, action: access.Inspect, answer: wire.Space{}, statuses: ok, errors: []string{"unsupported"},
 			id: "space", summary: "How much room the store's medium has, in bytes", handle: (*call).showSpace,
 		},

@@ -31,6 +31,7 @@ type Server struct {
 	checker   punctual.Checker
 	examiner  punctual.Examiner
 	space     punctual.SpaceReporter
+	clock     punctual.ClockKeeper
 	backuper  punctual.Backuper
 	keeper    punctual.FinishedKeeper
 	namer     punctual.TopicNamer
@@ -107,6 +108,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	s.checker, _ = punctual.As[punctual.Checker](store)
 	s.examiner, _ = punctual.As[punctual.Examiner](store)
 	s.space, _ = punctual.As[punctual.SpaceReporter](store)
+	s.clock, _ = punctual.As[punctual.ClockKeeper](store)
 	s.backuper, _ = punctual.As[punctual.Backuper](store)
 	s.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
 	s.queue = punctual.NewQueue(store, &punctual.QueueConfig{Observer: o.Observer})

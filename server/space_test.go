@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // spacious is a store that knows how much room it has.
@@ -40,4 +42,24 @@ type roomy struct {
 
 func (r roomy) Space(context.Context) (punctual.Space, error) {
 	return punctual.Space{Free: *r.free, Total: 10, Reserve: 1}, nil
+}
+
+// A server whose store's clock is ahead says so at /readyz, to those who examine the store and at /v1/clock/state, until the store's clock
+// follows.
+func TestClockAhead(t *testing.T) {
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	store := memstore.New(&memstore.Options{Clock: clock})
+	r := &rig{t, store, newServer(t, store, nil)}
+	r.ask("GET /readyz", "").want(t, 200, `{"status":"ok"}`)
+	clock.Advance(time.Hour)
+	r.ask("GET /v1/clock", "").want(t, 200, `"2026-11-20T13:00:00.000Z"`)
+	clock.Advance(-time.Hour)
+	r.ask("GET /v1/clock/state", "").want(t, 200, `{"now":"2026-11-20T13:00:00.000Z","follows":"machine","ahead":"1h","steps":0}`)
+	r.ask("GET /readyz", "").want(t, 200, `"degraded"`, "the store's clock is 1h0m0s ahead of that of the machine", "NTP")
+	r.ask("GET /v1/examine", "").want(t, 200, `"1h0m0s ahead of that of the machine"`)
+	r.ask("POST /v1/clock/state", "").want(t, 200, `"ahead":"0s","steps":1,"from":"2026-11-20T13:00:00.000Z","to":"2026-11-20T12:00:00.000Z"`)
+	r.ask("GET /readyz", "").want(t, 200, `{"status":"ok"}`)
+	r.Server = newServer(t, struct{ punctual.Store }{store}, nil)
+	r.ask("GET /v1/clock/state", "").problem(t, 422, "unsupported")
+	r.ask("GET /readyz", "").want(t, 200, `{"status":"ok"}`)
 }

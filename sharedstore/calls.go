@@ -171,3 +171,13 @@ func (s *Store) Durability() punctual.Durability { return punctual.Fsync }
 func (s *Store) Space(ctx context.Context) (punctual.Space, error) {
 	return do(ctx, s, func(f full, _ bool) (punctual.Space, error) { return f.Space(ctx) }, false)
 }
+
+// Clock implements punctual.ClockKeeper.
+func (s *Store) Clock(ctx context.Context) (punctual.ClockState, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.ClockState, error) { return f.Clock(ctx) }, false)
+}
+
+// StepClock implements punctual.ClockKeeper.
+func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.ClockState, error) { return f.StepClock(ctx) }, false)
+}

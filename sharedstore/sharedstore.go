@@ -154,6 +154,7 @@ type full interface {
 	punctual.FinishedKeeper
 	punctual.SpaceReporter
 	punctual.Backuper
+	punctual.ClockKeeper
 }
 
 // enter returns the store to call: that of this process, also as owned, if this process is the owner, and otherwise the remote one.

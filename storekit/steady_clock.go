@@ -114,7 +114,7 @@ func (c *SteadyClock) State() punctual.ClockState {
 	defer c.mu.Unlock()
 	wall := c.readSource().Round(0)
 	s := c.state
-	s.Now, s.Ahead = c.last, c.last.Sub(wall)
+	s.Now, s.Ahead, s.Follows = c.last, c.last.Sub(wall), "machine"
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -35,6 +36,7 @@ func clockCases() []testCase {
 		{"two steps leave a lease that ran out ready", p8, clockTwoSteps},
 		{"a step at once", p8, clockStepAtOnce},
 		{"a step, then reopened", p8, clockStepReopened},
+		{"an examination tells of a clock that is ahead, and of its last step", p8, clockExamined},
 	}
 }
 
@@ -658,4 +660,50 @@ func clockBackWake(s *harness) {
 		s.advance(time.Second)
 	}
 	s.ack(w.wakes(x, "its due time came in spite of a step back"))
+}
+
+// clockExamined: "the store says so everywhere" (P8) begins with its Examiner, from which doctor, servers and consoles have it.
+func clockExamined(s *harness) {
+	examiner, err := punctual.As[punctual.Examiner](s.store)
+	if err != nil {
+		s.Skipf("skipped: the case needs an Examiner: %v", err)
+	}
+	wants := func(when, name string, severity punctual.Severity, texts ...string) {
+		s.Helper()
+		found, err := examiner.Examine(s.ctx)
+		if err != nil {
+			s.fail("%s: Examine: unexpected error: %v", when, err)
+		}
+		found = slices.DeleteFunc(found, func(f punctual.Finding) bool { return f.Name != name })
+		if severity == 0 && len(found) == 0 {
+			return
+		}
+		if len(found) != 1 || found[0].Severity != severity {
+			s.fail("%s: findings %q: %+v; want one that is %v", when, name, found, severity)
+		}
+		for _, text := range texts {
+			if f := found[0]; !strings.Contains(f.Value+". "+f.Remedy, text) {
+				s.fail("%s: finding %+v; want %q in it", when, f, text)
+			}
+		}
+	}
+	follows := s.clockState().Follows
+	if follows == "" {
+		s.fail("the state %+v does not say whose clock the store's clock follows", s.clockState())
+	}
+	s.push(order(x, time.Hour))
+	wants("at first", "store's clock", punctual.SeverityGood, follows)
+	wants("at first", "clock steps", 0)
+	step := s.ahead(24*time.Hour, func() {
+		s.advance(-24 * time.Hour)
+		if state := s.clockState(); state.Ahead < 23*time.Hour || state.Steps != 0 {
+			s.fail("a day ahead the state is %+v", state)
+		}
+		wants("a day ahead", "store's clock", punctual.SeverityWarning, "0m0s ahead of", follows, "after 5s", "punctual clock", "NTP")
+		s.advance(24 * time.Hour)
+	})
+	wants("after the step", "store's clock", punctual.SeverityGood)
+	wants("after the step", "clock steps", punctual.SeverityWarning, "1, the last one", step.From.Format(time.RFC3339), step.To.Format(time.RFC3339), follows, "NTP")
+	s.advance(25 * time.Hour)
+	wants("the day after", "clock steps", punctual.SeverityGood, step.To.Format(time.RFC3339))
 }

@@ -278,7 +278,7 @@ func printStores(t *testing.T, keep func(string, ...result)) {
 	if err := ahead.Close(); err != nil {
 		t.Fatal(err)
 	}
-	keep("clock", runOn(t, "mem:", "clock", dir, "--json").ok())
+	keep("clock", runOn(t, "mem:", "clock", dir, "--set", "--json").ok())
 	runOn(t, dir, "push", "t", "x").ok()
 	keep("doctor", runOn(t, dir, "doctor", "--json"), runOn(t, "mem:", "doctor", "--json"))
 	keep("backup", runOn(t, dir, "backup", filepath.Join(t.TempDir(), "copy"), "--json").ok())

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/punctualmq/punctual"
 )
@@ -80,6 +81,28 @@ type Limits struct {
 // Clock is the answer of GET /v1/clock.
 type Clock struct {
 	Now Time `json:"now"`
+}
+
+// ClockState is the answer of GET and POST /v1/clock/state: a punctual.ClockState.
+type ClockState struct {
+	Now     Time     `json:"now"`
+	Follows string   `json:"follows"`
+	Ahead   Duration `json:"ahead"`
+	Steps   int64    `json:"steps"`
+	// From and To are those of the last step.
+	From Time `json:"from,omitzero"`
+	To   Time `json:"to,omitzero"`
+}
+
+// ClockStateOf returns c for an answer.
+func ClockStateOf(c punctual.ClockState) ClockState {
+	return ClockState{Time(c.Now), c.Follows, Duration(c.Ahead.Truncate(time.Millisecond)), c.Steps, Time(c.Last.From), Time(c.Last.To)}
+}
+
+// State is the reverse of ClockStateOf.
+func (c *ClockState) State() (punctual.ClockState, error) {
+	last := punctual.ClockStep{From: time.Time(c.From), To: time.Time(c.To)}
+	return punctual.ClockState{Now: time.Time(c.Now), Follows: c.Follows, Ahead: time.Duration(c.Ahead), Steps: c.Steps, Last: last}, nil
 }
 
 // Space is the answer of GET /v1/space: the space on the store's medium, in bytes.

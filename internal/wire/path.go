@@ -18,6 +18,7 @@ const (
 	PathCheck    = "/v1/check"
 	PathExamine  = "/v1/examine"
 	PathClock    = "/v1/clock"
+	PathStanding = "/v1/clock/state"
 	PathSpace    = "/v1/space"
 	PathBackup   = "/v1/backup"
 	PathOpenAPI  = "/openapi.json"

@@ -55,11 +55,14 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 	g.free = count("punctual.store.free", "By", "How many bytes can still be written to the medium of the store.")
 	g.size = count("punctual.store.size", "By", "The size of the medium of the store.")
 	g.reserve = count("punctual.store.reserve", "By", "Pushes are refused while less than this is free.")
-	if err := errors.Join(failed...); err != nil {
+	g.off = seconds("punctual.store.clock.ahead", "By how much the store's clock is ahead of the one that it follows.")
+	g.steps, err = t.meter.Int64ObservableCounter("punctual.store.clock.steps", metric.WithUnit("{step}"),
+		metric.WithDescription("How often the store's clock has stepped back to the one that it follows."))
+	if err := errors.Join(append(failed, err)...); err != nil {
 		return nil, fmt.Errorf("make the instruments of a store: %w", err)
 	}
 	registration, err := t.meter.RegisterCallback(g.observe,
-		g.up, g.info, g.read, g.topics, g.messages, g.oldest, g.paused, g.schedules, g.overdue, g.stalled, g.ahead, g.free, g.size, g.reserve)
+		g.up, g.info, g.read, g.topics, g.messages, g.oldest, g.paused, g.schedules, g.overdue, g.stalled, g.ahead, g.free, g.size, g.reserve, g.off, g.steps)
 	if err != nil {
 		return nil, fmt.Errorf("register the metrics of a store: %w", err)
 	}
@@ -85,7 +88,8 @@ type storeGauges struct {
 	durability string
 
 	up, info, topics, messages, paused, schedules, stalled, ahead, free, size, reserve metric.Int64ObservableGauge
-	read, oldest, overdue                                                              metric.Float64ObservableGauge
+	read, oldest, overdue, off                                                         metric.Float64ObservableGauge
+	steps                                                                              metric.Int64ObservableCounter
 }
 
 // observe is the callback that OpenTelemetry calls for a collection. When the store cannot be read, punctual.store.up
@@ -126,6 +130,10 @@ func (g *storeGauges) observe(_ context.Context, o metric.Observer) error {
 		o.ObserveInt64(g.free, r.Space.Free)
 		o.ObserveInt64(g.size, r.Space.Total)
 		o.ObserveInt64(g.reserve, r.Space.Reserve)
+	}
+	if r.Clock != nil {
+		o.ObserveFloat64(g.off, r.Clock.Ahead.Seconds())
+		o.ObserveInt64(g.steps, r.Clock.Steps)
 	}
 	return nil
 }

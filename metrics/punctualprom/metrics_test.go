@@ -27,6 +27,7 @@ import (
 	"github.com/punctualmq/punctual/duty"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/metrics/punctualprom"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
 
@@ -477,12 +478,7 @@ func TestSchedules(t *testing.T) {
 		}
 		wants := func(when string, lines ...string) {
 			t.Helper()
-			got := strings.Split(text(t, registry), "\n")
-			for _, want := range lines {
-				if !slices.Contains(got, want) {
-					t.Errorf("%s: no line %s in\n%s", when, want, strings.Join(got, "\n"))
-				}
-			}
+			wantLines(t, registry, when, lines...)
 		}
 		wants("at first", `punctual_schedules{topic="reports"} 2`, `punctual_schedule_overdue_seconds{topic="reports"} 0`, `punctual_schedule_problems{topic="reports"} 0`)
 		time.Sleep(5*time.Minute + 30*time.Second) // nobody does the duty
@@ -514,4 +510,41 @@ func TestSchedules(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// How far the store's clock is ahead, and how often it has stepped, is shown of a store that knows.
+func TestClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, registry := newMetrics(t, nil)
+		clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
+		store := memstore.New(&memstore.Options{Clock: clock})
+		if err := m.AddStore(store); err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(time.Hour)
+		wantLines(t, registry, "at first", "punctual_store_clock_ahead_seconds 0", "punctual_store_clock_steps_total 0")
+		clock.Advance(-time.Hour)
+		if c, err := store.Clock(t.Context()); err != nil || c.Ahead != time.Hour {
+			t.Fatalf("this test shows nothing: %+v, %v", c, err)
+		}
+		wantLines(t, registry, "when it was set back", "punctual_store_clock_ahead_seconds 3600", "punctual_store_clock_steps_total 0")
+		if _, err := store.StepClock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantLines(t, registry, "after the step", "punctual_store_clock_ahead_seconds 0", "punctual_store_clock_steps_total 1")
+		if err := errors.Join(m.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// wantLines checks that a scrape has these lines.
+func wantLines(t *testing.T, registry *prometheus.Registry, when string, lines ...string) {
+	t.Helper()
+	got := strings.Split(text(t, registry), "\n")
+	for _, want := range lines {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s: no line %s in\n%s", when, want, strings.Join(got, "\n"))
+		}
+	}
 }

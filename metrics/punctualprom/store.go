@@ -81,13 +81,15 @@ var (
 		[]string{"ahead"}, nil)
 	freeDesc    = prometheus.NewDesc("punctual_store_free_bytes", "How many bytes can still be written to the medium of the store.", nil, nil)
 	sizeDesc    = prometheus.NewDesc("punctual_store_size_bytes", "The size of the medium of the store.", nil, nil)
+	offDesc     = prometheus.NewDesc("punctual_store_clock_ahead_seconds", "By how much the store's clock is ahead of the one that it follows.", nil, nil)
+	stepsDesc   = prometheus.NewDesc("punctual_store_clock_steps_total", "How often the store's clock has stepped back to the one that it follows.", nil, nil)
 	reserveDesc = prometheus.NewDesc("punctual_store_reserve_bytes", "Pushes are refused while less than this is free.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		upDesc, readDesc, infoDesc, topicsDesc, messagesDesc, oldestDesc, pausedDesc, schedDesc, overdueDesc, stalledDesc, aheadDesc, freeDesc, sizeDesc, reserveDesc,
+		upDesc, readDesc, infoDesc, topicsDesc, messagesDesc, oldestDesc, pausedDesc, schedDesc, overdueDesc, stalledDesc, aheadDesc, freeDesc, sizeDesc, reserveDesc, offDesc, stepsDesc,
 	} {
 		out <- d
 	}
@@ -133,5 +135,9 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(freeDesc, float64(r.Space.Free))
 		gauge(sizeDesc, float64(r.Space.Total))
 		gauge(reserveDesc, float64(r.Space.Reserve))
+	}
+	if r.Clock != nil {
+		gauge(offDesc, r.Clock.Ahead.Seconds())
+		out <- prometheus.MustNewConstMetric(stepsDesc, prometheus.CounterValue, float64(r.Clock.Steps))
 	}
 }

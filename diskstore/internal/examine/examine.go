@@ -29,8 +29,7 @@ import (
 
 // An examination warns of what exceeds these values.
 const (
-	slowFsync   = 50 * time.Millisecond // a push that comes alone waits for one fsync
-	clockBehind = time.Second           // how far the machine's clock may be behind the store's
+	slowFsync = 50 * time.Millisecond // a push that comes alone waits for one fsync
 )
 
 // MaxClockStep is how far the machine's clock may be from the store's, ahead or behind. A store whose clock is further away refuses to open.
@@ -69,7 +68,7 @@ type Options struct {
 type Open struct {
 	Owned *directory.Dir
 	State *failstop.State
-	Now   func() time.Time
+	Clock func() punctual.ClockState
 }
 
 // examination is one examination of what is below a store. Its steps run one after the other; none
@@ -79,9 +78,10 @@ type examination struct {
 	base string // the directory itself, or the nearest one above that exists
 	opt  Options
 
-	there  bool      // the directory holds a store
-	wrong  bool      // no store can work in the directory as it is, so further steps are left out
-	passed time.Time // what the store's clock has passed; zero if it is not known
+	there   bool                // the directory holds a store
+	wrong   bool                // no store can work in the directory as it is, so further steps are left out
+	passed  time.Time           // what the store's clock has passed; zero if it is not known
+	stepped punctual.ClockState // the steps of the store's clock, without the rest
 }
 
 // Run examines a directory and returns what it found, in the order of the steps. A disk that does not answer for
@@ -212,7 +212,7 @@ func (x *examination) contents() []punctual.Finding {
 			return held
 		}
 	}
-	x.passed = c.passed
+	x.passed, x.stepped = c.passed, c.clock
 	if err != nil {
 		return []punctual.Finding{storekit.Good("in use", "no"), brokenStore(err)}
 	}
@@ -271,7 +271,8 @@ func (x *examination) tryLock(do func()) []punctual.Finding {
 type seen struct {
 	topics, live, dead int64
 	passed             time.Time
-	damaged            []string // segments of the claim log
+	clock              punctual.ClockState // Steps and Last
+	damaged            []string            // segments of the claim log
 }
 
 // openReadOnly opens the database and reads the claim log and the topics as the opening of a store does, but writes nothing. It does
@@ -302,6 +303,7 @@ func (x *examination) openReadOnly() (c seen, err error) {
 		return c, err
 	}
 	c.passed = logged.Passed(stored.Clock, stored.Timed, stored.Step)
+	c.clock.Steps, c.clock.Last = logged.Step.Told()
 	for _, t := range stored.Topics {
 		c.topics, c.live, c.dead = c.topics+1, c.live+t.Live(), c.dead+t.Dead()
 	}
@@ -396,20 +398,18 @@ func size(n uint64) string {
 func (x *examination) clock() []punctual.Finding {
 	now := x.opt.Clock.Now().Round(0)
 	if x.opt.Open != nil {
-		x.passed = x.opt.Open.Now()
+		return storekit.ClockFindings(x.opt.Open.Clock())
 	}
-	behind, tooFar := x.passed.Sub(now), ClockTooFar(now, x.passed)
-	switch {
-	case x.passed.IsZero():
+	if x.passed.IsZero() {
 		return nil
-	case tooFar != "":
-		return []punctual.Finding{storekit.Bad("clock", fmt.Sprintf("%s, which says %s", tooFar, x.passed.UTC().Format(time.RFC3339)),
-			"opening the store is refused: set the machine's clock right, or if it is right run 'punctual clock "+x.dir+"' while nobody has the store open")}
-	case behind > clockBehind:
-		return []punctual.Finding{storekit.Warning("clock", fmt.Sprintf("%v behind the store's", behind.Round(time.Second)),
-			"the machine's clock was set back; a store that is open follows it after 5 s")}
 	}
-	return []punctual.Finding{storekit.Good("clock", "not behind the store's")}
+	if tooFar := ClockTooFar(now, x.passed); tooFar != "" {
+		return []punctual.Finding{storekit.Bad("clock", fmt.Sprintf("%s, which says %s", tooFar, x.passed.UTC().Format(time.RFC3339)),
+			"opening the store is refused: set the machine's clock right, or if it is right run 'punctual clock "+x.dir+" --set' while nobody has the store open")}
+	}
+	state := x.stepped
+	state.Now, state.Ahead, state.Follows = now, max(0, x.passed.Sub(now)), "machine"
+	return storekit.ClockFindings(state)
 }
 
 // fileSystem is a kind of file system and what it means for the store.

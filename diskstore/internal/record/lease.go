@@ -60,3 +60,11 @@ type Step struct {
 	Count int64
 	lifecycle.Step
 }
+
+// Told returns the step as a punctual.ClockState has it: zero if there was none.
+func (s Step) Told() (count int64, last punctual.ClockStep) {
+	if s.Count > 0 {
+		last = punctual.ClockStep{From: storekit.FromMillis(s.From), To: storekit.FromMillis(s.To)}
+	}
+	return s.Count, last
+}

@@ -31,6 +31,8 @@ type Reading struct {
 	SchedulesRead bool
 	// Space is nil when the store does not report its free space.
 	Space *punctual.Space
+	// Clock is nil when the store does not tell how its clock stands.
+	Clock *punctual.ClockState
 	// Took is the time that the reading took.
 	Took time.Duration
 }
@@ -217,6 +219,15 @@ func (r *Reader) count(ctx context.Context) (Reading, error) {
 			out.Space = &space
 		case !errors.Is(err, punctual.ErrUnsupported):
 			return out, fmt.Errorf("read the free space: %w", err)
+		}
+	}
+	if k, err := punctual.As[punctual.ClockKeeper](r.store); err == nil {
+		state, err := k.Clock(ctx)
+		switch {
+		case err == nil:
+			out.Clock = &state
+		case !errors.Is(err, punctual.ErrUnsupported):
+			return out, fmt.Errorf("read how the store's clock stands: %w", err)
 		}
 	}
 	if out.Ahead, err = r.ahead(ctx); err == nil {

@@ -407,6 +407,12 @@ func (x *examination) data(ctx context.Context) error {
 		x.add(storekit.Bad("data set", "format "+format, "this program knows format "+formatVersion+": "+otherFormat(format)))
 	default:
 		x.add(storekit.Good("data set", name+" is there, format "+format))
+		clock, err := x.h.Clock(ctx, false)
+		if err != nil { // other findings may say why
+			x.add(storekit.Warning("clock", "unknown", "the store's clock cannot be read: "+err.Error()))
+			return nil
+		}
+		x.findings = append(x.findings, storekit.ClockFindings(clock)...)
 	}
 	return nil
 }

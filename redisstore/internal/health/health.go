@@ -181,7 +181,7 @@ func (h *Health) readStore(ctx context.Context, newEpoch string, writeClock bool
 		return dataSet{}, err
 	}
 	d := dataSet{format: a.Text(), epoch: a.Text()}
-	d.clock = punctual.ClockState{Now: storekit.FromMillis(a.Now), Steps: a.Era}
+	d.clock = punctual.ClockState{Now: storekit.FromMillis(a.Now), Follows: "Redis server", Steps: a.Era}
 	if from, to, ok := script.StepOf(a.Text()); ok {
 		d.clock.Last = punctual.ClockStep{From: storekit.FromMillis(from), To: storekit.FromMillis(to)}
 	}
