@@ -45,7 +45,9 @@ type Inspector interface {
 	Purge(ctx context.Context, q PurgeQuery) (int64, error)
 	// DeleteTopic removes a topic with its settings, all its messages in any state, its finished records and the IDs that it
 	// remembers, and all that of its companions. It returns how many messages it removed, those of companions included, or
-	// ErrNotFound. All IDs of the topic may be used again at once. In a topic of several partitions DeleteTopic takes effect in
+	// ErrNotFound. It is ErrInvalid for the topic of a group that is set (Settings.Groups), whose messages would wait for ever
+	// without it, and for a topic whose follow-ups for other topics still wait in its companion out (ReachFamily); then nothing is
+	// removed. All IDs of the topic may be used again at once. In a topic of several partitions DeleteTopic takes effect in
 	// one atomic step for each partition, and for each companion.
 	DeleteTopic(ctx context.Context, topic string) (int64, error)
 }

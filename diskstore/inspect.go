@@ -625,7 +625,7 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 
 // Configure changes a topic's settings; see punctual.Inspector.
 func (s *Store) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
-	set, err := storekit.ConfigureGroups(ctx, topic, p, s.configure)
+	set, err := s.configure(ctx, topic, p)
 	if err != nil {
 		return punctual.Settings{}, fmt.Errorf("configure %s: %w", strings.ToValidUTF8(topic, "?"), err)
 	}
@@ -662,9 +662,10 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 	if err != nil { // the refusal may rest on settings that are not durable yet, so the answer waits for them
 		return punctual.Settings{}, cmp.Or(tx.Commit(ctx), err)
 	}
-	if t, err = tx.Topic(topic); err != nil {
-		return punctual.Settings{}, fmt.Errorf("configure: %w", err)
+	if err = tx.MakeTopics(append(storekit.GroupTopics(topic, &p), topic)...); err != nil {
+		return punctual.Settings{}, err
 	}
+	t = tx.Existing(topic)
 	t.Configure(settings)
 	s.sweeps.plan(t)
 	tx.Maintenance().PutSettings(t.Disk, settings)

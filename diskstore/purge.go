@@ -281,6 +281,14 @@ func (s *Store) deleteTopic(ctx context.Context, name string) (n int64, err erro
 	if len(family) == 0 {
 		return 0, cmp.Or(tx.Commit(ctx), punctual.ErrNotFound) // its deletion may not be durable yet
 	}
+	parent, _ := storekit.Companion(name)
+	var waiting int64
+	if out := s.topics.Get(storekit.OutTopic(name)); out != nil {
+		waiting = out.Disk.Live() - int64(len(out.Memory.View().Acked))
+	}
+	if err := storekit.CheckDelete(name, s.topics.Get(parent).Settings(), waiting); err != nil {
+		return 0, cmp.Or(tx.Commit(ctx), err) // what it rests on may not be durable yet
+	}
 	for _, t := range family {
 		if err := s.sweepRest(tx, t); err != nil {
 			return 0, err

@@ -317,6 +317,24 @@ func questions() []question {
 				return fmt.Sprint(len(ts)), err
 			},
 		},
+		{
+			name: "delete topic, refused because of its follow-ups", prepare: prepareMessage,
+			change: func(ctx context.Context, s *Store) error {
+				_, err := s.Push(ctx, []punctual.NewMessage{{Topic: "o@out", ID: "f"}})
+				return err
+			},
+			ask: func(ctx context.Context, s *Store) (string, error) {
+				_, err := s.DeleteTopic(ctx, "o")
+				if errors.Is(err, punctual.ErrInvalid) {
+					return "refused", nil
+				}
+				return "", err
+			},
+			again: func(ctx context.Context, s *Store) (string, error) {
+				ts, err := s.Topics(ctx)
+				return fmt.Sprint(len(ts)), err
+			},
+		},
 	}
 }
 

@@ -256,14 +256,6 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 
 // Configure implements punctual.Inspector.
 func (s *Store) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
-	set, err := storekit.ConfigureGroups(ctx, topic, p, s.configure)
-	if p.Groups != nil {
-		s.arrivals.Tell()
-	}
-	return set, err
-}
-
-func (s *Store) configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, _, err := s.enterTopic(ctx, topic)
@@ -280,6 +272,12 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 	}
 	t = s.ensure(topic)
 	t.settings = copySettings(changed)
+	for _, name := range storekit.GroupTopics(topic, &p) {
+		s.ensure(name)
+	}
+	if p.Groups != nil {
+		s.arrivals.Tell()
+	}
 	s.wakeClaims()
 	return copySettings(changed), nil
 }
@@ -316,6 +314,14 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	}
 	if t == nil {
 		return 0, errNoTopic(topic)
+	}
+	of, _ := storekit.Companion(topic)
+	var waiting int64
+	if out := s.existing(storekit.OutTopic(topic), now); out != nil {
+		waiting = out.stats("", now).Live()
+	}
+	if err := storekit.CheckDelete(topic, &s.existing(of, now).settings, waiting); err != nil {
+		return 0, err
 	}
 	removed := 0
 	for name := range s.topics {

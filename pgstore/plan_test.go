@@ -48,7 +48,7 @@ var inOrder = map[string][]access{
 }
 
 // readsAll are statements that read all messages or finished records of a topic, or of all topics.
-var readsAll = []string{"check", "check_coded", "check_finished", "forecast", "stats", "step_kept", "survey"}
+var readsAll = []string{"check", "check_coded", "check_finished", "forecast", "stats", "step_kept", "survey", "topic_needed"}
 
 // TestPlans: whatever the server believes about the size of the tables, the plan that it keeps leads to each message and finished record by
 // an index or by its place, unless the statement is one that readsAll names. So the cost of no other statement grows with all that is in

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -217,17 +218,31 @@ func (s *Store) dropTopic(ctx context.Context, topic string) (dropped []droppedT
 // dropTopicNow removes a topic and its companions while no push to one of them is under way. If that takes a wait of more than
 // deletionLockWait, it changes nothing and returns errLockTimeout.
 func (s *Store) dropTopicNow(ctx context.Context, topic string) (dropped []droppedTopic, err error) {
+	parent, _ := storekit.Companion(topic)
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		dropped = nil
+		var refusal error
 		x := s.step().add("lock_wait", []any{lockTimeoutOf(deletionLockWait)}, nil).add("topic_close", []any{s.class, topic}, nil)
-		x.add("topic_drop", s.writing(topic), func(rows scanner) error {
+		x.add("topic_needed", []any{parent, storekit.OutTopic(topic)}, func(rows scanner) error {
+			var text []byte
+			var waiting int64
+			if err := rows.Scan(&text, &waiting); err != nil {
+				return err
+			}
+			set, err := s.settings.Decode(text)
+			refusal = storekit.CheckDelete(topic, &set, waiting)
+			return err
+		})
+		if err := cmp.Or(tx.send(ctx, x), refusal); err != nil {
+			return nil, err
+		}
+		return nil, tx.send(ctx, s.step().add("topic_drop", s.writing(topic), func(rows scanner) error {
 			var d droppedTopic
 			err := rows.Scan(&d.at, &d.number, &d.retention)
 			d.at /= 1000
 			dropped = append(dropped, d)
 			return err
-		})
-		return nil, tx.send(ctx, x)
+		}))
 	})
 	return dropped, err
 }

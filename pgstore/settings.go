@@ -44,7 +44,7 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		if _, err := storekit.ApplySettings(punctual.DefaultSettings(), patch, abilities); err != nil {
 			return punctual.Settings{}, err
 		}
-		set, err := storekit.ConfigureGroups(ctx, topic, patch, s.configure)
+		set, err := s.configure(ctx, topic, patch)
 		if err == nil && patch.DeliveryPaused != nil && !set.DeliveryPaused {
 			s.waits.resumed(topic)
 		}
@@ -80,7 +80,7 @@ func (s *Store) configure(ctx context.Context, topic string, patch punctual.Sett
 func (s *Store) configureFree(ctx context.Context, topic string, patch punctual.SettingsPatch) (set punctual.Settings, held bool, err error) {
 	var micros int64
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
-		number, old, err := s.lockTopic(ctx, tx, topic)
+		number, old, err := s.lockTopic(ctx, tx, topic, storekit.GroupTopics(topic, &patch))
 		if err != nil {
 			return nil, err
 		}
@@ -113,9 +113,10 @@ func longer(retention, before time.Duration) bool {
 	return before > 0 && (retention == 0 || retention > before)
 }
 
-// lockTopic locks the row of a topic. If there is no such topic it makes it, and also the topic that it is a companion of.
-func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string) (number int32, set punctual.Settings, err error) {
-	topics := withParents([]string{topic})
+// lockTopic locks the row of a topic. If there is no such topic it makes it, and also the topic that it is a companion of, and those of
+// the named companions that there are not.
+func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string, companions []string) (number int32, set punctual.Settings, err error) {
+	topics := withParents(append(companions, topic))
 	x := s.shareTopics(topics, 0).
 		add("topic_create", append([]any{topics}, s.defaults...), nil).
 		add("topic_lock", []any{topic}, func(rows scanner) (err error) {

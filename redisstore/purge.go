@@ -1,9 +1,11 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
@@ -96,6 +98,7 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 type deletion struct {
 	s       *Store
 	topic   string
+	family  bool // the topic is a companion that goes with the topic that it belongs to
 	removed int64
 	begun   bool // a partition was emptied
 }
@@ -106,16 +109,20 @@ func (d *deletion) run(ctx context.Context) error {
 		if err == nil && !l.Exists() {
 			err = punctual.ErrNotFound
 		}
+		var as int64
+		if err == nil {
+			as, err = d.check(ctx)
+		}
 		if err == nil {
 			err = d.companions(ctx, l)
 		}
 		done := false
 		if err == nil {
-			done, err = d.empty(ctx, l)
+			done, err = d.empty(ctx, l, as)
 		}
 		switch {
 		case err != nil && d.begun:
-			return errkind.HalfDone(err)
+			return errkind.HalfDone(errors.Join(err, d.keepGroups(ctx, l)))
 		case err != nil:
 			return err
 		case done:
@@ -127,11 +134,51 @@ func (d *deletion) run(ctx context.Context) error {
 	}
 }
 
-// companions deletes the companions of the topic. If another one comes into being before the topic is gone, partition 0 refuses
-// to be emptied, and the deletion begins anew.
+// check returns the error of a deletion that is refused (storekit.CheckDelete). For the topic of a group it also returns the version that
+// the topic it belongs to has to have when partition 0 is emptied, because another version may have the group.
+func (d *deletion) check(ctx context.Context) (version int64, err error) {
+	of, name := storekit.Companion(d.topic)
+	switch {
+	case name == "" || d.family && d.topic == storekit.OutTopic(of):
+		st, err := d.s.stats(ctx, storekit.OutTopic(of))
+		if err != nil && !errors.Is(err, punctual.ErrNotFound) {
+			return 0, err
+		}
+		return 0, storekit.CheckDelete(of, nil, st.Live())
+	case d.family || !storekit.IsGroup(name):
+		return 0, nil
+	}
+	l, err := d.s.topics.Load(ctx, of)
+	if err != nil {
+		return 0, err
+	}
+	set := l.Settings()
+	return l.Version, storekit.CheckDelete(d.topic, &set, 0)
+}
+
+// keepGroups makes the topics of the groups anew, if the deletion of a topic with groups has removed some of them and goes no further.
+func (d *deletion) keepGroups(ctx context.Context, l *topics.Layout) error {
+	if l == nil || !l.Exists() {
+		return nil
+	}
+	for _, group := range l.Settings().Groups {
+		if _, err := d.s.topics.Present(ctx, punctual.GroupTopic(d.topic, group)); err != nil {
+			return fmt.Errorf("and the topics of its groups are not made anew: %w", err)
+		}
+	}
+	return nil
+}
+
+// companions deletes the companions of the topic, the one with follow-ups first, because that may be refused. If another one comes into
+// being before the topic is gone, partition 0 refuses to be emptied, and the deletion begins anew.
 func (d *deletion) companions(ctx context.Context, l *topics.Layout) error {
-	for _, name := range l.Companions(d.topic) {
-		of := deletion{s: d.s, topic: name}
+	names := l.Companions(d.topic)
+	slices.SortFunc(names, func(a, b string) int {
+		out := storekit.OutTopic(d.topic)
+		return cmp.Compare(script.Flag(b == out), script.Flag(a == out))
+	})
+	for _, name := range names {
+		of := deletion{s: d.s, topic: name, family: true}
 		err := of.run(ctx)
 		d.removed += of.removed
 		d.begun = d.begun || of.begun
@@ -143,16 +190,19 @@ func (d *deletion) companions(ctx context.Context, l *topics.Layout) error {
 }
 
 // empty empties all partitions, partition 0 last, and reports whether it could. It could not if the settings have changed
-// meanwhile, or if the topic has a companion. In partition 0 stays a token that is not below any that was given.
-func (d *deletion) empty(ctx context.Context, l *topics.Layout) (bool, error) {
+// meanwhile, or those of the topic that it belongs to, unless that has version as or as is 0; or if the topic has a companion, or follow-ups
+// that nobody has forwarded. In partition 0 stays a token that is not below any that was given.
+func (d *deletion) empty(ctx context.Context, l *topics.Layout, as int64) (bool, error) {
 	above := l.Token
+	of, _ := storekit.Companion(d.topic)
+	waits := script.Flag(d.family && d.topic == storekit.OutTopic(of))
 	for n := l.Size() - 1; n >= 0; n-- {
 		p := d.s.names.Partition(d.topic, n)
 		beside, field := d.s.topics.Beside(p), ""
 		if len(beside) > 0 {
 			field = topics.CompanionField(d.topic)
 		}
-		a, err := d.s.route.RunBeside(ctx, script.Delete, p, beside, nil, l.Version, script.Flag(n == 0), n, above, field)
+		a, err := d.s.route.RunBeside(ctx, script.Delete, p, beside, nil, l.Version, script.Flag(n == 0), n, above, field, as, waits)
 		if err != nil {
 			return false, err
 		}

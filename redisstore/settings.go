@@ -23,7 +23,7 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	check := cmp.Or(storekit.CheckTopic(topic), storekit.CheckCompanionPatch(topic, &patch))
 	return call(ctx, s, "configure", topic, check, func() (punctual.Settings, error) {
-		set, err := storekit.ConfigureGroups(ctx, topic, patch, s.topics.Configure)
+		set, err := s.topics.Configure(ctx, topic, patch)
 		if err == nil && patch.Groups != nil {
 			s.tellOfCompanions()
 		}

@@ -1,7 +1,7 @@
 package storekit
 
 import (
-	"context"
+	"slices"
 	"strings"
 
 	"github.com/punctualmq/punctual"
@@ -85,26 +85,28 @@ func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 	return nil
 }
 
-// ConfigureGroups is Inspector.Configure for a store with groups: it has the store's own function configure change the
-// settings, and makes the topics of the groups before the topic has its groups, so that a process that looks for topics with
-// groups finds them by these names. A patch with groups takes several calls of configure, each of which does no harm if the
-// process dies before the next one.
-func ConfigureGroups(ctx context.Context, topic string, p punctual.SettingsPatch, configure func(context.Context, string, punctual.SettingsPatch) (punctual.Settings, error)) (punctual.Settings, error) {
-	if _, name := Companion(topic); p.Groups == nil || len(*p.Groups) == 0 || name != "" {
-		return configure(ctx, topic, p)
-	}
-	groups := punctual.SettingsPatch{Groups: p.Groups}
-	if _, err := ApplySettings(punctual.DefaultSettings(), groups, AllAbilities()); err != nil {
-		return configure(ctx, topic, p) // which refuses them in its order of checks
-	}
-	p.Groups = nil
-	if _, err := configure(ctx, topic, p); err != nil { // makes the topic with its partitions, which its companions get
-		return punctual.Settings{}, err
-	}
-	for _, group := range *groups.Groups {
-		if _, err := configure(ctx, punctual.GroupTopic(topic, group), punctual.SettingsPatch{}); err != nil {
-			return punctual.Settings{}, err
+// GroupTopics returns the names of the topics of the groups that a patch gives a topic. A store makes these topics in one step with the
+// change, because a process that looks for topics with groups finds them by these names.
+func GroupTopics(topic string, p *punctual.SettingsPatch) (names []string) {
+	if p.Groups != nil {
+		for _, group := range *p.Groups {
+			names = append(names, punctual.GroupTopic(topic, group))
 		}
 	}
-	return configure(ctx, topic, groups)
+	return names
+}
+
+// CheckDelete returns an ErrInvalid if the deletion of a topic would lose messages in silence, or nil. parent are the settings of the
+// topic that a companion belongs to, and waiting is how many messages of the topic's companion OutTopic are not dead. A store calls
+// CheckDelete in one step with the deletion.
+func CheckDelete(topic string, parent *punctual.Settings, waiting int64) error {
+	of, name := Companion(topic)
+	group, isGroup := strings.CutPrefix(name, "g.")
+	switch {
+	case isGroup && slices.Contains(parent.Groups, group):
+		return invalidf("%s has the group %s, and its messages would wait for ever without this topic: take %s out of the groups of %s first", of, group, group, of)
+	case name == "" && waiting > 0:
+		return invalidf("%d follow-ups for other topics wait in %s: have a worker of %s, \"punctual serve\" or duty.Run forward them, or purge %s, first", waiting, OutTopic(topic), of, OutTopic(topic))
+	}
+	return nil
 }

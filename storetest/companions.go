@@ -2,11 +2,15 @@ package storetest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
 )
 
@@ -27,6 +31,10 @@ func companionCases() []testCase {
 		{"goes with its topic", p13, companionDeleted},
 		{"goes alone", p13, companionDeletedAlone},
 		{"deleted starts anew", p13, companionDeletedAnew},
+		{"of a group is not deleted while the group is set", p1, companionOfAGroup},
+		{"of a group is there however its deletion meets Configure", p1, companionMeetsConfigure},
+		{"with follow-ups that wait keeps its topic", p1, companionWithFollowUps},
+		{"keeps a follow-up however it meets a deletion", p1, companionMeetsDeletion},
 		{"stays without its messages", p13, companionStays},
 		{"of a topic that is purged", p13, companionPurged},
 		{"a waiting claim hears of it", p11, companionWait},
@@ -279,6 +287,140 @@ func companionDeletedAlone(s *harness) {
 	s.none(bills, "after it was deleted")
 	s.one(orders)
 	s.one(notes)
+}
+
+// companionOfAGroup: without the topic of a group nobody would find that its topic has groups, and later messages would wait for ever.
+func companionOfAGroup(s *harness) {
+	in := s.inspector()
+	billing := punctual.GroupTopic(orders, "billing")
+	s.configure(orders, punctual.SettingsPatch{Groups: ptr([]string{"billing"})})
+	s.push(punctual.NewMessage{Topic: billing, ID: x})
+	_, err := in.DeleteTopic(s.ctx, billing)
+	s.wantErr(err, punctual.ErrInvalid, "DeleteTopic of the topic of a group that is set")
+	if err == nil || !strings.Contains(err.Error(), "take billing out of the groups of orders first") {
+		s.fail("the refusal is %v; want it to say what to do", err)
+	}
+	s.wantTopics(orders, billing)
+	s.wantState(billing, x, punctual.StateReady)
+	s.configure(orders, punctual.SettingsPatch{Groups: ptr([]string{"mail"})})
+	if n, err := in.DeleteTopic(s.ctx, billing); err != nil || n != 1 {
+		s.fail("DeleteTopic of the topic of a group that is not set any more: %d, %v; want 1", n, err)
+	}
+	s.wantTopics(orders, punctual.GroupTopic(orders, "mail"))
+	if _, err := in.DeleteTopic(s.ctx, orders); err != nil {
+		s.fail("DeleteTopic of a topic with a group: %v", err)
+	}
+	s.wantTopics()
+}
+
+// companionMeetsConfigure: whatever order a Configure of a group and a deletion of the group's topic take effect in, the topic of a group
+// that is set is there.
+func companionMeetsConfigure(s *harness) {
+	in := s.inspector()
+	billing := punctual.GroupTopic(orders, "billing")
+	met := 0
+	for range 30 {
+		s.configure(orders, punctual.SettingsPatch{Groups: ptr([]string(nil))})
+		s.configure(billing, punctual.SettingsPatch{})
+		var both sync.WaitGroup
+		both.Go(func() {
+			if _, err := in.Configure(s.ctx, orders, punctual.SettingsPatch{Groups: ptr([]string{"billing"})}); err != nil {
+				s.Errorf("Configure beside a deletion: %v", err)
+			}
+		})
+		both.Go(func() {
+			switch _, err := in.DeleteTopic(s.ctx, billing); {
+			case err == nil:
+				met++
+			case !errors.Is(err, punctual.ErrInvalid) && !errors.Is(err, punctual.ErrNotFound) && !errors.Is(err, punctual.ErrIndeterminate):
+				s.Errorf("DeleteTopic beside a Configure: %v", err)
+			}
+		})
+		both.Wait()
+		s.wantTopics(orders, billing)
+	}
+	s.Logf("%d of 30 deletions came before the group", met)
+}
+
+// companionMeetsDeletion: a follow-up that is stored while its topic is being deleted is there afterwards, whether the deletion came before
+// it or was refused because of it. A deletion that was refused leaves the topics of groups.
+func companionMeetsDeletion(s *harness) {
+	in := s.inspector()
+	out, billing := storekit.OutTopic(orders), punctual.GroupTopic(orders, "billing")
+	deleted := 0
+	for n := range 30 {
+		s.configure(orders, punctual.SettingsPatch{Groups: ptr([]string{"billing"})})
+		ids := []string{fmt.Sprint(n, x), fmt.Sprint(n, "y"), fmt.Sprint(n, "z")} // so that several partitions get one
+		var both sync.WaitGroup
+		both.Go(func() {
+			for range n / 2 { // so that the pushes meet different steps of the deletion
+				if _, err := s.store.Now(s.ctx); err != nil {
+					s.Errorf("Now: %v", err)
+				}
+			}
+			for _, id := range ids {
+				if rs, err := s.store.Push(s.ctx, []punctual.NewMessage{{Topic: out, ID: id}}); err != nil || rs[0].Err != nil {
+					s.Errorf("push beside a deletion: %+v, %v", rs, err)
+				}
+			}
+		})
+		var err error
+		both.Go(func() { _, err = in.DeleteTopic(s.ctx, orders) })
+		both.Wait()
+		for _, id := range ids {
+			s.wantState(out, id, punctual.StateReady)
+		}
+		switch {
+		case err == nil:
+			deleted++
+			s.wantTopics(orders, out) // which the pushes have made anew
+		case !errors.Is(err, punctual.ErrInvalid) && !errors.Is(err, punctual.ErrIndeterminate):
+			s.fail("DeleteTopic beside pushes to %s: %v", out, err)
+		default:
+			s.wantTopics(orders, billing, out)
+		}
+		if _, err := in.Purge(s.ctx, punctual.PurgeQuery{Topic: out}); err != nil {
+			s.fail("Purge of %s: %v", out, err)
+		}
+	}
+	s.Logf("%d of 30 deletions came before the follow-ups", deleted)
+}
+
+// companionWithFollowUps: a follow-up for another topic may wait in the companion out until somebody forwards it. DeleteTopic would lose it.
+func companionWithFollowUps(s *harness) {
+	in := s.inspector()
+	out := storekit.OutTopic(orders)
+	refused := func(state string) {
+		s.Helper()
+		_, err := in.DeleteTopic(s.ctx, orders)
+		s.wantErr(err, punctual.ErrInvalid, "DeleteTopic while a follow-up is %s", state)
+		if err == nil || !strings.Contains(err.Error(), "forward") {
+			s.fail("the refusal is %v; want it to say what to do", err)
+		}
+		s.wantTopics(orders, bills, out)
+		s.wantState(bills, x, punctual.StateReady)
+	}
+	s.push(punctual.NewMessage{Topic: orders, ID: x})
+	s.push(punctual.NewMessage{Topic: bills, ID: x})
+	s.push(punctual.NewMessage{Topic: out, ID: x, Delay: time.Hour})
+	refused("scheduled")
+	s.advance(time.Hour)
+	refused("ready")
+	d := s.one(out)
+	refused("being forwarded")
+	s.ack(d)
+	if n, err := in.DeleteTopic(s.ctx, orders); err != nil || n != 2 {
+		s.fail("DeleteTopic when the follow-up was forwarded: %d, %v; want 2", n, err)
+	}
+	s.push(punctual.NewMessage{Topic: out, ID: x})
+	s.done(s.one(out), punctual.SettleDiscard, 0)
+	s.push(punctual.NewMessage{Topic: out, ID: "y"})
+	if n, err := in.Purge(s.ctx, punctual.PurgeQuery{Topic: out}); err != nil || n != 1 {
+		s.fail("Purge of the companion out: %d, %v; want 1", n, err)
+	}
+	if n, err := in.DeleteTopic(s.ctx, orders); err != nil || n != 1 { // what was given up on does not wait
+		s.fail("DeleteTopic when only a dead follow-up is left: %d, %v; want 1", n, err)
+	}
 }
 
 func companionDeletedAnew(s *harness) {

@@ -21,7 +21,7 @@ type Layout struct {
 	spread     int64             // the version that all partitions are known to have; 0 if that is not known
 	settings   punctual.Settings // the defaults if there is no such topic
 	fields     []any             // the fields of the hash g of which every partition has a copy, each followed by its value
-	companions []string          // the names behind the "@" of the topic's companions, as partition 0 had them when it was read
+	companions []string          // the names behind the "@" of the topic's companions, as partition 0 had them when it was read, or must have to take the layout
 }
 
 // Unknown is the layout of a topic that this process does not know.
@@ -64,6 +64,10 @@ func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 		version = max(version, now)
 	}
 	next := &Layout{Version: version, Token: l.Token, settings: set.Clone()}
+	for _, group := range set.Groups {
+		_, name := storekit.Companion(punctual.GroupTopic("", group))
+		next.companions = append(next.companions, name)
+	}
 	var err error
 	next.fields, err = fieldsOf(set)
 	// A topic that never kept finished records does not have the field, so that its scripts need no keys of finished records. A

@@ -201,10 +201,13 @@ func (r *Registry) spread(ctx context.Context, topic string, l *Layout) error {
 // that the partition must have, or empty for any older one. parent is nil unless partition 0 of a companion comes into being:
 // then it is the layout of the topic that the companion belongs to, and the topic must exist in that version.
 func (r *Registry) store(ctx context.Context, sc *script.Script, p keys.Partition, l *Layout, base string, parent *Layout) (bool, error) {
-	args := []any{base, l.Version, p.Number, l.Token, script.Flag(l.spread == l.Version), "", ""}
+	args := []any{base, l.Version, p.Number, l.Token, script.Flag(l.spread == l.Version), "", "", ""}
 	var beside []any
 	if parent != nil {
 		beside, args[5], args[6] = r.Beside(p), parent.Version, CompanionField(p.Topic)
+	}
+	if p.Number == 0 {
+		args[7] = strings.Join(l.Companions(""), " ")
 	}
 	args = append(args, l.fields...)
 	if l.settings.Emit != 0 {
@@ -291,7 +294,8 @@ func (r *Registry) Supersede(ctx context.Context, p keys.Partition, l *Layout) e
 	return err
 }
 
-// Configure changes a topic's settings, and creates the topic if there is none.
+// Configure changes a topic's settings, and creates the topic if there is none. It makes the topics of the groups before the topic has its
+// groups, and partition 0 takes the groups only if these topics are there.
 func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	for {
 		old, err := r.Load(ctx, topic)
@@ -304,6 +308,18 @@ func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.S
 		set, err := storekit.ApplySettings(old.settings, patch, storekit.AllAbilities())
 		if err != nil {
 			return punctual.Settings{}, err
+		}
+		made := false
+		for _, name := range storekit.GroupTopics(topic, &punctual.SettingsPatch{Groups: &set.Groups}) {
+			if !slices.Contains(old.Companions(topic), name) {
+				if _, err := r.Present(ctx, name); err != nil {
+					return punctual.Settings{}, err
+				}
+				made = true
+			}
+		}
+		if made { // with them perhaps the topic
+			continue
 		}
 		l, done, err := r.change(ctx, topic, old, set)
 		if err != nil {

@@ -4,7 +4,8 @@
 -- ARGV  3 the version that must be the latest here, or empty: any below the
 --       new one; 4 the new version; 5 number of the partition; 6 a token above which all
 --       further ones must be; 7 '1' to publish a notification; 8 with KEYS 11: the version that the topic must have there, else
---       empty; 9 with KEYS 11: the field that names the companion there; then pairs of field and value for g
+--       empty; 9 with KEYS 11: the field that names the companion there; 10 fields of g, with spaces between, that name the
+--       topics of the groups, which must be there; then pairs of field and value for g
 -- Reply {now, micros, version, 1 if they were stored}
 local new = tonumber(ARGV[4])
 local fits = cfg.latest < new
@@ -16,6 +17,9 @@ if parent then
   local of = call('HMGET', parent, 'version', 'lease')
   fits = fits and of[2] and tonumber(of[1]) == tonumber(ARGV[8])
 end
+for field in string.gmatch(ARGV[10], '%S+') do
+  fits = fits and call('HEXISTS', G, field) == 1 -- otherwise delete.lua has come between
+end
 if not fits then
   local out = reply(0)
   keep(out, false)
@@ -26,7 +30,7 @@ if not g[3] then cfg.token = tonumber(ARGV[5]) end
 raise_token(tonumber(ARGV[6]))
 -- gone is stored so that dead messages past the old retention do not come back with a longer new one.
 local fields = {'gone', int(gone), 'version', int(new), 'token', int(cfg.token)}
-for i = 10, #ARGV, 2 do
+for i = 11, #ARGV, 2 do
   fields[#fields + 1], fields[#fields + 2] = ARGV[i], ARGV[i + 1]
   -- settle_clock sweeps, and with the old value 0 it might remove the new field.
   if ARGV[i] == 'finished_retention' then g[10] = ARGV[i + 1] end

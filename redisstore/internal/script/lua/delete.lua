@@ -6,13 +6,15 @@
 -- KEYS  of a partition; 11 in partition 0 of a companion: g of partition 0 of the topic that it belongs to
 -- ARGV  3 the version that the topic is deleted from, 4 '1' in partition 0, which comes last and
 --       gets the next version; 5 number of the partition; 6 a token above which all further
---       ones must be; 7 with KEYS 11: the field that names the companion there, else empty
+--       ones must be; 7 with KEYS 11: the field that names the companion there, else empty; 8 with KEYS 11: the version that
+--       the topic must have there, or 0 for any; 9 '1' if no message here may be scheduled, ready or leased
 -- Reply {now, micros, version, 1 if it was done, how many messages, newest token}: not done when
---       the version has changed, and in partition 0 when the topic has a companion
+--       a version has changed, or there are such messages, and in partition 0 when the topic has a companion
 local KEPT_MS = 86400000
 local latest, last = tonumber(ARGV[3]), ARGV[4] == '1'
 local parent = ARGV[7] ~= '' and KEYS[11]
-if parent then call('HLEN', parent) end -- fails for a key of a wrong type, before the first write
+-- fails for a key of a wrong type, before the first write
+local moved = parent and call('HGET', parent, 'version') ~= ARGV[8] and ARGV[8] ~= '0'
 
 -- has_companion reports whether g names a companion, which would be left without its topic.
 local function has_companion()
@@ -22,14 +24,15 @@ local function has_companion()
   return false
 end
 
-if cfg.latest > latest or last and (cfg.version ~= latest or has_companion()) then
+local waiting = call('ZCARD', T) + call('ZCARD', L)
+if moved or ARGV[9] == '1' and waiting > 0 or cfg.latest > latest or last and (cfg.version ~= latest or has_companion()) then
   local out = reply(0, 0, 0)
   keep(out, false)
   return out
 end
 if not g[3] then cfg.token = tonumber(ARGV[5]) end
 raise_token(tonumber(ARGV[6]))
-local n = call('ZCARD', T) + call('ZCARD', L) + call('ZCOUNT', D, '(' .. int(gone), '+inf')
+local n = waiting + call('ZCOUNT', D, '(' .. int(gone), '+inf')
 call('UNLINK', T, L, D, F, M, S, G, X)
 if H then call('UNLINK', H, U) end
 if parent then call('HDEL', parent, ARGV[7]) end
