@@ -45,9 +45,9 @@ var (
 	ErrLeased = errors.New("message is leased")
 	// ErrNotDead: the message to requeue is scheduled, ready or leased. Only a dead message can be requeued.
 	ErrNotDead = errors.New("message is not dead")
-	// ErrChanged: the message is not due at the instant that the call named (IfDue), or is gone. Somebody has changed it since
-	// the caller read it; read it again.
-	ErrChanged = errors.New("message has changed")
+	// ErrChanged: the message is not due at the instant that the call named (IfDue), or is gone; or the topic has other settings than the
+	// call named (SettingsPatch.If). Somebody has changed them since the caller read them; read them again.
+	ErrChanged = errors.New("changed meanwhile")
 	// ErrPaused: the topic refuses pushes because its setting PushPaused is on.
 	ErrPaused = errors.New("topic is paused")
 )
@@ -156,7 +156,7 @@ func ErrorKinds() []ErrorKind {
 		{ErrCancelled, "cancelled", true, "The message was cancelled while leased; it ends with this attempt."},
 		{ErrLeased, "leased", true, "Somebody works on the message; after a cancel no further attempt will be made."},
 		{ErrNotDead, "not_dead", true, "Only a dead message can be requeued."},
-		{ErrChanged, "changed", true, "The message is not due at the instant named any more; somebody changed it meanwhile."},
+		{ErrChanged, "changed", true, "The message is not due at the instant named any more, or the topic has other settings than those named; somebody changed them meanwhile."},
 		{ErrPaused, "paused", true, "The topic takes no messages for now."},
 		{ErrClosed, "closed", true, "The store, queue or worker was closed."},
 		{ErrOverloaded, "overloaded", true, "Too much is under way; try again later."},

@@ -255,4 +255,8 @@ type SettingsPatch struct {
 	Groups *[]string
 	// LateAfter changes Settings.LateAfter. Allowed: 1s to 366d.
 	LateAfter *time.Duration
+	// If makes the change only while the settings that are given there have these values; otherwise it is ErrChanged, and nothing is
+	// changed. So a program that has read settings undoes no change that somebody has made since. A topic that does not exist has the
+	// defaults. The If of an If does not count.
+	If *SettingsPatch
 }

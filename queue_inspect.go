@@ -170,8 +170,9 @@ func (q *Queue) Settings(ctx context.Context, topic string) (Settings, error) {
 }
 
 // Configure reads the settings of a topic, has the function change edit them, stores the ones that it changed, and returns
-// all settings. It creates a topic that does not exist. Two callers who change different settings at the same time do not
-// undo each other, because only the changed ones are sent to the store. For example:
+// all settings. It creates a topic that does not exist. If somebody else has changed the settings meanwhile, Configure reads them again
+// and calls change again, so that several callers who change settings at the same time, for instance each adds a group, do not undo each
+// other. After 100 such calls it returns ErrChanged. For example:
 //
 //	q.Configure(ctx, "order.close", func(s *punctual.Settings) { s.Lease = time.Minute })
 func (q *Queue) Configure(ctx context.Context, topic string, change func(s *Settings)) (Settings, error) {
@@ -179,16 +180,26 @@ func (q *Queue) Configure(ctx context.Context, topic string, change func(s *Sett
 	if err != nil {
 		return Settings{}, err
 	}
-	was, err := i.Settings(ctx, topic)
-	if err != nil {
-		return Settings{}, err
+	for range configureTries {
+		was, err := i.Settings(ctx, topic)
+		if err != nil {
+			return Settings{}, err
+		}
+		set := was.Clone()
+		change(&set)
+		set, err = i.Configure(ctx, topic, patchOf(was, set))
+		if !errors.Is(err, ErrChanged) {
+			return set, err
+		}
 	}
-	set := was.Clone()
-	change(&set)
-	return i.Configure(ctx, topic, patchOf(was, set))
+	return Settings{}, errorf(ErrChanged, "configure %s: the settings were changed %d times while this change was under way: try again", topic, configureTries)
 }
 
-// patchOf returns the patch that makes settings was into set: it has the fields in which the two differ.
+// configureTries is how often a change of settings reads them at most. Each time somebody else has changed them since, so it ends after as
+// many tries as there are others.
+const configureTries = 100
+
+// patchOf returns the patch that makes settings was into set, if they are still was: it has the fields in which the two differ.
 func patchOf(was, set Settings) SettingsPatch {
 	if len(was.Backoff.Delays) == 0 && len(set.Backoff.Delays) == 0 {
 		set.Backoff.Delays = was.Backoff.Delays
@@ -196,13 +207,17 @@ func patchOf(was, set Settings) SettingsPatch {
 	if len(was.Groups) == 0 && len(set.Groups) == 0 {
 		set.Groups = was.Groups
 	}
-	var p SettingsPatch
-	from, to, patch := reflect.ValueOf(was), reflect.ValueOf(set), reflect.ValueOf(&p).Elem()
+	p := SettingsPatch{If: &SettingsPatch{}}
+	from, to := reflect.ValueOf(was), reflect.ValueOf(set)
+	give := func(p *SettingsPatch, n int, value reflect.Value) {
+		v := reflect.New(value.Type())
+		v.Elem().Set(value)
+		reflect.ValueOf(p).Elem().FieldByName(from.Type().Field(n).Name).Set(v)
+	}
 	for n := range from.NumField() {
-		if name := from.Type().Field(n).Name; !reflect.DeepEqual(from.Field(n).Interface(), to.Field(n).Interface()) {
-			v := reflect.New(to.Field(n).Type())
-			v.Elem().Set(to.Field(n))
-			patch.FieldByName(name).Set(v)
+		give(p.If, n, from.Field(n))
+		if !reflect.DeepEqual(from.Field(n).Interface(), to.Field(n).Interface()) {
+			give(&p, n, to.Field(n))
 		}
 	}
 	return p

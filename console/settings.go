@@ -169,7 +169,7 @@ func (c *call) changeGroups() error {
 		return fmt.Errorf("change %q of a group: use add or remove: %w", do, punctual.ErrInvalid)
 	}
 	to := c.frame("").TopicPath(topic, "settings") + "#groups"
-	return c.configure(topic, punctual.SettingsPatch{Groups: &groups}, c.get("do")+" group "+name, to, notice{Key: key, Args: []string{name}})
+	return c.configure(topic, punctual.SettingsPatch{Groups: &groups, If: &punctual.SettingsPatch{Groups: &s.Groups}}, c.get("do")+" group "+name, to, notice{Key: key, Args: []string{name}})
 }
 
 // stateTabs returns the tabs of the states of a topic. The tab of the state chosen is marked; punctual.StateNone marks none.

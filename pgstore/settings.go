@@ -41,7 +41,9 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		if err := storekit.CheckCompanionPatch(topic, &patch); err != nil {
 			return punctual.Settings{}, err
 		}
-		if _, err := storekit.ApplySettings(punctual.DefaultSettings(), patch, abilities); err != nil {
+		alone := patch
+		alone.If = nil
+		if _, err := storekit.ApplySettings(punctual.DefaultSettings(), alone, abilities); err != nil {
 			return punctual.Settings{}, err
 		}
 		set, err := s.configure(ctx, topic, patch)

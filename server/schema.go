@@ -207,7 +207,10 @@ func (s schemaSet) addFields(t reflect.Type, properties object, required *[]stri
 		*required = append(*required, addSettings(properties)...)
 		return
 	case reflect.TypeFor[wire.SettingsPatch]():
+		only := object{}
+		addSettings(only)
 		addSettings(properties)
+		properties["if"] = object{"type": "object", "properties": only, "description": "Only while these settings have these values; otherwise nothing is changed, and the answer is 409."}
 		return
 	}
 	for i := range t.NumField() {

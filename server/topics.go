@@ -183,7 +183,9 @@ func (c *call) configure() error {
 	if err := wire.DecodeRequest(c.body, &p); err != nil {
 		return err
 	}
-	detail, err := wire.Encode(p) // not the body, which may consist mostly of spaces
+	changes := p.Patch()
+	changes.If = nil
+	detail, err := wire.Encode(wire.SettingsPatchOf(changes)) // not the body, which may consist mostly of spaces
 	if err != nil {
 		return notEncoded(err)
 	}

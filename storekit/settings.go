@@ -1,6 +1,7 @@
 package storekit
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/punctualmq/punctual"
@@ -25,8 +26,10 @@ func AllAbilities() Abilities {
 }
 
 // ApplySettings returns s with the patch p applied. A value that is not allowed is an ErrInvalid that names the setting and says
-// which values are. A setting that a store with the abilities can cannot have is an ErrUnsupported.
+// which values are. A setting that a store with the abilities can cannot have is an ErrUnsupported. If s has another setting than p.If
+// says it is an ErrChanged.
 func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can Abilities) (punctual.Settings, error) {
+	was := s
 	for _, row := range settings.Table {
 		row.Apply(&s, &p)
 	}
@@ -36,6 +39,15 @@ func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can Abilities)
 	for _, row := range settings.Table {
 		if lack := can.lack(row, &s); lack != "" {
 			return s, errorf(punctual.ErrUnsupported, "%s %s: %s", row.Words(), row.Text(&s), lack)
+		}
+	}
+	if p.If == nil {
+		return s, nil
+	}
+	is := was
+	for _, row := range settings.Table {
+		if row.Apply(&is, p.If); !bytes.Equal(row.JSON(&is), row.JSON(&was)) {
+			return s, errorf(punctual.ErrChanged, "%s is %s by now", row.Words(), row.Text(&was))
 		}
 	}
 	return s, nil

@@ -6,6 +6,8 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -20,6 +22,8 @@ func topicCases() []testCase {
 		{"configure sets what is given", p13, topicConfigure},
 		{"every setting is kept", p13, topicEverySetting},
 		{"configure creates the topic", p13, topicCreated},
+		{"configure only if", p13, topicConfigureIf},
+		{"configured by several at once", p13, topicConfiguredByMany},
 		{"push creates the topic", p13, topicPushCreates},
 		{"refused push creates no topic", p13, topicNotCreated},
 		{"stays when it is empty", p13, topicStays},
@@ -70,7 +74,8 @@ func everySetting(s *harness) punctual.SettingsPatch {
 	_, err := s.keeper()
 	can := map[string]bool{"FinishedRetention": err == nil, "Emit": s.abilities().Emit, "EmitKeep": s.abilities().Emit, "Partitions": false}
 	v := reflect.ValueOf(&p).Elem()
-	for i := range v.NumField() {
+	settings := v.NumField() - 1 // but not If
+	for i := range settings {
 		name, to := v.Type().Field(i).Name, reflect.New(v.Type().Field(i).Type.Elem())
 		switch x := to.Interface().(type) {
 		case *time.Duration:
@@ -92,8 +97,8 @@ func everySetting(s *harness) punctual.SettingsPatch {
 			v.Field(i).Set(to)
 		}
 	}
-	if set := reflect.TypeFor[punctual.Settings](); set.NumField() != v.NumField() {
-		s.fail("there are %d settings, and a patch changes %d", set.NumField(), v.NumField())
+	if set := reflect.TypeFor[punctual.Settings](); set.NumField() != settings {
+		s.fail("there are %d settings, and a patch changes %d", set.NumField(), settings)
 	}
 	return p
 }
@@ -175,6 +180,77 @@ func (s *harness) wantTopics(want ...string) {
 	}
 	if !slices.Equal(got, want) {
 		s.fail("the topics are %q; want %q, sorted", got, want)
+	}
+}
+
+// topicConfigureIf: with If a change is made only while the settings have the values that it names, which are the defaults for a topic that
+// does not exist.
+func topicConfigureIf(s *harness) {
+	in := s.inspector()
+	refused := func(p punctual.SettingsPatch, what string) {
+		s.Helper()
+		_, err := in.Configure(s.ctx, orders, p)
+		s.wantErr(err, punctual.ErrChanged, "Configure %s", what)
+		if err != nil && !punctual.Definite(err) {
+			s.fail("%v is not definite", err)
+		}
+	}
+	want := s.defaults()
+	refused(punctual.SettingsPatch{MaxAttempts: ptr(3), Groups: ptr([]string{"billing"}), If: &punctual.SettingsPatch{MaxAttempts: ptr(want.MaxAttempts + 1)}}, "of a topic that does not exist")
+	s.wantTopics()
+	s.configure(orders, punctual.SettingsPatch{MaxAttempts: ptr(3), If: &punctual.SettingsPatch{MaxAttempts: &want.MaxAttempts, Groups: ptr([]string{})}})
+	want.MaxAttempts = 3
+	s.wantSettings(orders, want)
+	for _, only := range []punctual.SettingsPatch{
+		{MaxAttempts: ptr(4)},
+		{MaxAttempts: ptr(3), Lease: ptr(want.Lease + time.Millisecond)},
+		{Groups: ptr([]string{"mail"})},
+		{Backoff: ptr(punctual.Backoff{Delays: []time.Duration{time.Second}})},
+		{PushPaused: ptr(true)},
+	} {
+		refused(punctual.SettingsPatch{MaxAttempts: ptr(5), Groups: ptr([]string{"billing"}), If: &only}, "with settings that it has not")
+		s.wantSettings(orders, want)
+	}
+	_, err := in.Configure(s.ctx, orders, punctual.SettingsPatch{MaxAttempts: ptr(0), If: &punctual.SettingsPatch{MaxAttempts: ptr(4)}})
+	s.wantErr(err, punctual.ErrInvalid, "Configure with a malformed setting and an If that does not hold")
+	s.configure(orders, punctual.SettingsPatch{
+		Groups: ptr([]string{"billing"}),
+		If:     &punctual.SettingsPatch{MaxAttempts: ptr(3), Backoff: &want.Backoff, Lease: &want.Lease, Groups: &want.Groups, Emit: &want.Emit},
+	})
+	want.Groups = []string{"billing"}
+	s.wantSettings(orders, want)
+}
+
+// topicConfiguredByMany: programs that each add a group at the same time undo no change of another one.
+func topicConfiguredByMany(s *harness) {
+	s.inspector()
+	const programs = 12
+	var want []string
+	var all, read sync.WaitGroup
+	read.Add(programs)
+	var calls atomic.Int64
+	for n := range programs {
+		group := fmt.Sprintf("group-%02d", n)
+		want = append(want, group)
+		all.Go(func() {
+			var first sync.Once
+			_, err := punctual.NewQueue(s.store, nil).Configure(s.ctx, orders, func(set *punctual.Settings) {
+				calls.Add(1)
+				first.Do(func() { read.Done(); read.Wait() }) // all have read the settings before the first one changes them
+				set.Groups = append(set.Groups, group)
+			})
+			if err != nil {
+				s.Errorf("Configure of program %d: %v", n, err)
+			}
+		})
+	}
+	all.Wait()
+	got, err := s.inspector().Settings(s.ctx, orders)
+	if slices.Sort(got.Groups); err != nil || !slices.Equal(got.Groups, want) {
+		s.fail("%d programs have each added a group, and the topic has the groups %q, %v", programs, got.Groups, err)
+	}
+	if calls.Load() <= programs {
+		s.fail("%d programs that have read the same settings have changed them without reading them again", programs)
 	}
 }
 

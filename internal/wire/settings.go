@@ -9,8 +9,10 @@ import (
 )
 
 // SettingsPatch is the body of PATCH /v1/topics/TOPIC/settings, which changes the settings that it contains. Its members are the rows of
-// settings.Table.
+// settings.Table, and "if", an object of them (punctual.SettingsPatch.If).
 type SettingsPatch struct{ patch punctual.SettingsPatch }
+
+const memberIf = "if"
 
 // SettingsPatchOf returns p for a request.
 func SettingsPatchOf(p punctual.SettingsPatch) SettingsPatch { return SettingsPatch{p} }
@@ -33,6 +35,16 @@ func (p SettingsPatch) MarshalJSONTo(e *jsontext.Encoder) error {
 			return err
 		}
 		if err := e.WriteValue(row.JSON(&s)); err != nil {
+			return err
+		}
+	}
+	if p.patch.If != nil {
+		if err := e.WriteToken(jsontext.String(memberIf)); err != nil {
+			return err
+		}
+		only := *p.patch.If
+		only.If = nil
+		if err := (SettingsPatch{only}).MarshalJSONTo(e); err != nil {
 			return err
 		}
 	}
@@ -68,6 +80,11 @@ func (p *SettingsPatch) readMember(d *jsontext.Decoder) error {
 	name, err := jsontext.AppendUnquote(nil, quoted)
 	if err != nil {
 		return err
+	}
+	if string(name) == memberIf && d.StackDepth() == 1 {
+		var only SettingsPatch
+		p.patch.If = &only.patch
+		return only.UnmarshalJSONFrom(d)
 	}
 	row := settings.Find(string(name))
 	if row == nil {
