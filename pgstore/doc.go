@@ -45,7 +45,7 @@ package pgstore
 // Then the items are carried out again in halves, so that only what is held waits further (held.go). A call with many items is several
 // transactions: none takes a further item when its items name 1000 messages, or would have more than 2 MiB of bodies with it (parts.go).
 //
-// A token is the epoch of the store, the number of the claim and some random bits. The epoch rises when the server's timeline
+// A token is the epoch of the store, the number of the claim and some random bits. The epoch rises when the server or its timeline
 // changes, so that no token is given twice when a standby takes over without the last claims (epoch.go, claim.sql).
 //
 // # Waiting

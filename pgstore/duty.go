@@ -76,6 +76,9 @@ func (s *Store) checkTables(ctx context.Context) error {
 		// anew.
 		s.clock.forgetKept()
 	}
+	if d, err = s.currentEpoch(ctx, d); err != nil {
+		return err
+	}
 	s.data = d
 	s.clock.kept(d.micros, d.steps)
 	if s.clock.rule.Due(s.clock.here(), time.UnixMicro(s.clock.latestMicros()).Sub(time.UnixMicro(d.server))) {

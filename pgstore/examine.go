@@ -213,6 +213,25 @@ func (x *examination) tables(ctx context.Context) error {
 			return err
 		}
 		x.findings = append(x.findings, storekit.ClockFindings(clock)...)
+		return x.sequences(ctx)
+	}
+	return nil
+}
+
+// sequences compares the numbers of topics with their sequence. Where that is behind, new topics are refused. The sequence of claims may be
+// behind, because another server begins another epoch.
+func (x *examination) sequences(ctx context.Context) error {
+	var most, last int64
+	err := x.s.read(ctx, func() *step {
+		return x.s.step().add("sequences", nil, func(rows scanner) error { return rows.Scan(&most, &last) })
+	})
+	if err != nil {
+		return err
+	}
+	if last < most {
+		x.add(storekit.Bad("sequences", fmt.Sprintf("topics have numbers up to %d, and their sequence is at %d", most, last),
+			"new topics are refused, as after logical replication, which copies no sequences: run "+
+				inSchema(fmt.Sprintf("SELECT setval(pg_get_serial_sequence('punctual.topic', 'number'), %d)", most), x.s.opt.Schema)))
 	}
 	return nil
 }

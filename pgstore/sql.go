@@ -29,7 +29,7 @@ func loadStatements(schema string) statements {
 		all[strings.TrimSuffix(path.Base(file), ".sql")] = inSchema(mustRead(file), schema)
 	}
 	for name, text := range all {
-		for _, part := range []string{"clock", "info", "finished_columns", "insert", "named", "purgeable", "row"} {
+		for _, part := range []string{"clock", "info", "finished_columns", "insert", "line", "named", "purgeable", "row"} {
 			text = strings.ReplaceAll(text, ":"+part+":", all[part])
 		}
 		all[name] = text

@@ -187,7 +187,11 @@ func (s *Store) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.data, err = s.readStore(ctx); err != nil {
+	d, err := s.readStore(ctx)
+	if err == nil {
+		s.data, err = s.currentEpoch(ctx, d)
+	}
+	if err != nil {
 		return err
 	}
 	s.clock.steps, s.clock.latest, s.clock.stored = s.data.steps, s.data.micros, s.data.micros // nobody else knows of the clock yet

@@ -35,10 +35,7 @@ func TestVersionsOfAReplacedMessage(t *testing.T) {
 			t.Fatalf("push: %+v, %v", rs, err)
 		}
 	}
-	var timeline string
-	if err := s.pool.QueryRow(t.Context(), inSchema("SELECT timeline FROM punctual.store", s.opt.Schema)).Scan(&timeline); err != nil {
-		t.Fatal(err)
-	}
+	timeline := s.epoch.Load().timeline
 	claim := func(n int) int64 { // how many pages a claim reads that begins at at(n) and takes the message that is due then
 		t.Helper()
 		run(t, conn.Conn(), "BEGIN; "+s.sql.text("plan"))

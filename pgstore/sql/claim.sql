@@ -8,7 +8,7 @@
 -- the index has the entries of finished messages, and leases nothing after time $12, unless that is NULL.
 -- Locks: the up to $5 rows that it reads for a lease. It skips what others have locked. So it waits for nobody but a step of the clock:
 -- FOR KEY SHARE, which finds no row, locks the table clock_step against step_lock.sql.
--- Tokens are of epoch $10. A server whose timeline is not that of the epoch, $11, makes the token NULL, which the table refuses. The
+-- Tokens are of epoch $10. A server whose line (line.sql) is not that of the epoch, $11, makes the token NULL, which the table refuses. The
 -- table store has both, but is not read here, because its row gets a new version each second, and all versions stay as long as
 -- somebody holds a snapshot.
 WITH clock AS MATERIALIZED (:clock:),
@@ -41,7 +41,7 @@ found AS MATERIALIZED (
 number AS MATERIALIZED (
     SELECT ($10::bigint << 52) | (nextval('punctual.claim_number') << 12) | (random() * 4095)::bigint AS token
     FROM found
-    WHERE found.wanted > 0 AND $11::text = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+    WHERE found.wanted > 0 AND $11::text = :line:
 ),
 leased AS (
     UPDATE punctual.message AS m

@@ -1,8 +1,9 @@
 -- Stores the messages that tell of events, in the order given, as storekit.EventMessage describes them. It returns the topics that do not
 -- exist, for which it stores nothing. The numbers in the IDs are drawn from the sequence that numbers the claims, in epoch $5.
--- Locks: what it inserts. An ID is new unless somebody has pushed it; then the message of that push is replaced.
+-- Locks: what it inserts. An ID is new unless somebody has pushed it, or the sequence has begun anew; then the server refuses the statement,
+-- because the event that is there may be unread.
 WITH stored AS (
-    INSERT INTO punctual.message AS m (topic, id, visible_at, due, first_due, created, drop_expired, expire_after, expires, body, since)
+    INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, drop_expired, expire_after, expires, body, since)
     SELECT e.number, '0~' || lpad(to_hex(($5::bigint << 52) | (nextval('punctual.claim_number') << 12)), 16, '0'), e.at, e.at, e.at, e.at,
            true, e.keep, least(e.at + e.keep, 253402300800000), e.body, e.at
     FROM (
@@ -12,11 +13,6 @@ WITH stored AS (
         ORDER BY u.nth
         OFFSET 0
     ) AS e
-    ON CONFLICT (topic, id) DO UPDATE
-    SET visible_at = excluded.visible_at, due = excluded.due, first_due = excluded.first_due, created = excluded.created, token = 0, attempts = 0,
-        max_attempts = 0, cancelled = false, drop_expired = true, expire_after = excluded.expire_after, expires = excluded.expires,
-        died_at = NULL, reason = NULL, forget_at = NULL, headers = NULL, body = excluded.body, failures = NULL, remember = NULL,
-        attributes = NULL, since = excluded.since
 )
 SELECT DISTINCT u.topic
 FROM unnest($1::text[]) AS u (topic)

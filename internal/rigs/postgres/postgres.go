@@ -49,6 +49,29 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
+// StartAnew is Start for a server with a system identifier of its own. The others are copies of one data directory, so they share theirs.
+func StartAnew(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	folder := Folder(t)
+	sys, err := findSystem()
+	if err == nil {
+		err = sys.own(folder)
+	}
+	data := filepath.Join(folder, "data")
+	if err == nil {
+		err = sys.initdb(folder, data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := launchData(sys, data, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.killAtEnd(t)
+	return s
+}
+
 // StartIn is Start with the files in a folder of the caller's, say on a small disk. The folder becomes the
 // property of the account that the server runs under.
 func StartIn(t testing.TB, folder string, settings ...string) *Server {
