@@ -32,6 +32,9 @@ type Change struct {
 	Verb string
 	// Topic is empty for a change of several topics. ID is that of the message, or the name of the schedule, if the change is about one.
 	Topic, ID string
+	// IDs, if not nil, is called after a change of several messages by their IDs, and returns the IDs of those that were changed. In a
+	// change of several topics each stands behind its topic and a space.
+	IDs func() []string
 	// Detail describes the change further, for example with the settings, the state, or when a message is due. It never contains bodies.
 	// It is cut to punctual.MaxErrorBytes.
 	Detail string
@@ -63,14 +66,27 @@ type Entry struct {
 	Verb    string    `json:"verb"`
 	Topic   string    `json:"topic"`
 	ID      string    `json:"id,omitempty"`
+	IDs     []string  `json:"ids,omitempty"` // of several messages that were changed by ID, as far as there is room
 	Detail  string    `json:"detail,omitempty"`
 	Result  Result    `json:"result"`
 	Changed int64     `json:"changed"` // how many messages were changed; 1 for a change of settings or of a schedule
 	Error   string    `json:"error,omitempty"`
+
+	idBytes int // of IDs
 }
 
 func (ch *Change) entry() Entry {
 	return Entry{Who: ch.Who, From: ch.From, Verb: ch.Verb, Topic: ch.Topic, ID: ch.ID, Detail: ch.Detail}
+}
+
+// addIDs adds the IDs of messages that were changed, as far as an entry has room for them.
+func (e *Entry) addIDs(ids ...string) {
+	for _, id := range ids {
+		if e.idBytes += len(id); len(e.IDs) == maxIDs || e.idBytes > maxIDBytes {
+			return
+		}
+		e.IDs = append(e.IDs, id)
+	}
 }
 
 const (
@@ -78,6 +94,9 @@ const (
 	Retention = 90 * 24 * time.Hour
 	// recordTime bounds how long it takes to store the result of a change, also if its request has ended.
 	recordTime = 10 * time.Second
+	// maxIDs and maxIDBytes bound the IDs of an entry.
+	maxIDs     = 100
+	maxIDBytes = 4096
 	// tidyInterval is the least time between two removals of entries past their retention, which a change that is entered makes.
 	tidyInterval = time.Hour
 )
@@ -113,15 +132,16 @@ func (l *Log) Close() { l.coalescer.close() }
 // A change with Amends is entered after it was made, unless it changed nothing. The log counts amendments for 10 seconds at a
 // time, from the first one on. In each such time the first one of a principal with a verb in a topic has an entry of its own at
 // once. The principal's later ones with that verb in that topic share one more entry, which says how many calls they were if
-// there were several, so that programs which amend all day do not fill the log.
+// there were several, and the IDs of the first messages, so that programs which amend all day do not fill the log.
 func (l *Log) Record(ctx context.Context, ch Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	if ch.Amends {
-		return l.recordAmendment(ctx, ch.entry(), do)
+		return l.recordAmendment(ctx, ch, do)
 	}
-	return l.recordChange(ctx, ch.entry(), do)
+	return l.recordChange(ctx, ch, do)
 }
 
-func (l *Log) recordChange(ctx context.Context, e Entry, do func(ctx context.Context) (int64, error)) (int64, error) {
+func (l *Log) recordChange(ctx context.Context, ch Change, do func(ctx context.Context) (int64, error)) (int64, error) {
+	e := ch.entry()
 	now, err := l.store.Now(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("record the change before it is made: read the store's clock: %w", err)
@@ -135,7 +155,7 @@ func (l *Log) recordChange(ctx context.Context, e Entry, do func(ctx context.Con
 		return 0, fmt.Errorf("record the change before it is made, so nothing was done: %w", err)
 	}
 	n, failed := do(ctx)
-	e.setResult(n, failed)
+	e.setResult(&ch, n, failed)
 	if failed != nil && n == 0 && punctual.Definite(failed) {
 		e.Result = Refused
 	}
@@ -148,12 +168,13 @@ func (l *Log) recordChange(ctx context.Context, e Entry, do func(ctx context.Con
 	return n, failed
 }
 
-func (l *Log) recordAmendment(ctx context.Context, e Entry, do func(ctx context.Context) (int64, error)) (int64, error) {
+func (l *Log) recordAmendment(ctx context.Context, ch Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	n, err := do(ctx)
 	if n == 0 && (err == nil || punctual.Definite(err)) {
 		return n, err // nothing was changed
 	}
-	e.setResult(n, err)
+	e := ch.entry()
+	e.setResult(&ch, n, err)
 	if l.coalescer.add(&e) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 		defer cancel()
@@ -162,8 +183,11 @@ func (l *Log) recordAmendment(ctx context.Context, e Entry, do func(ctx context.
 	return n, err
 }
 
-func (e *Entry) setResult(changed int64, err error) {
+func (e *Entry) setResult(ch *Change, changed int64, err error) {
 	e.Changed, e.Result = changed, Done
+	if ch.IDs != nil {
+		e.addIDs(ch.IDs()...)
+	}
 	if err != nil {
 		e.Result, e.Error = Unknown, err.Error()
 	}
@@ -181,7 +205,7 @@ func (e *Entry) makesRoom() bool {
 
 // print writes the entry to the log of the program.
 func (l *Log) print(e *Entry) {
-	l.log.Info("changed", "who", e.Who, "from", e.From, "verb", e.Verb, "topic", e.Topic, "id", e.ID, "detail", e.Detail,
+	l.log.Info("changed", "who", e.Who, "from", e.From, "verb", e.Verb, "topic", e.Topic, "id", e.ID, "ids", e.IDs, "detail", e.Detail,
 		"result", string(e.Result), "changed", e.Changed, "error", e.Error)
 }
 
@@ -306,6 +330,24 @@ func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Ent
 		next = to
 	}
 	return found, next, nil
+}
+
+// Of returns the entry of a change that somebody made of a message at an instant, such as the cancel of a message that finished then, or
+// nil if there is none. An amendment of a program that makes many may be missing, because an entry has room for some IDs alone. The store
+// must be a punctual.Inspector.
+func (l *Log) Of(ctx context.Context, topic, id string, at time.Time) (*Entry, error) {
+	// A change is entered before it is made, and amendments afterwards, within coalesceTime.
+	all, _, err := l.between(ctx, at.Add(-recordTime), at.Add(coalesceTime+recordTime))
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		e := &all[i]
+		if e.Topic == topic && (e.ID == id || slices.Contains(e.IDs, id)) || e.Topic == "" && slices.Contains(e.IDs, topic+" "+id) {
+			return e, nil
+		}
+	}
+	return nil, nil
 }
 
 // between returns the entries from one instant until before another one, the oldest first. whole is false if the store says that there are

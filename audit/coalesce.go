@@ -50,7 +50,7 @@ func (c *coalescer) add(e *Entry) (first bool) {
 	}
 	k := kind{e.Who, e.Verb, e.Topic}
 	if c.open[k] == nil && len(c.open) >= maxCoalesced {
-		k.topic, e.Topic, e.ID, e.Detail = "", "", "", ""
+		k.topic, e.Topic, e.ID, e.IDs, e.Detail = "", "", "", nil, ""
 	}
 	in := c.open[k]
 	if in == nil {
@@ -61,6 +61,12 @@ func (c *coalescer) add(e *Entry) (first bool) {
 		in.Entry = *e
 		return false
 	}
+	for _, id := range []string{in.ID, e.ID} {
+		if id != "" {
+			in.addIDs(id)
+		}
+	}
+	in.addIDs(e.IDs...)
 	in.ID, in.Detail, in.Changed = "", "", in.Changed+e.Changed
 	if in.From != e.From {
 		in.From = ""

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func amends(t *testing.T, l *Log, ch Change, n int64, failed error) {
@@ -30,7 +32,8 @@ func TestAmendmentsAreCoalesced(t *testing.T) {
 		}
 		for i := range 7 {
 			ch := one
-			ch.ID = fmt.Sprint("a-", i)
+			ch.ID = ""
+			ch.IDs = func() []string { return []string{fmt.Sprint("a-", i), fmt.Sprint("b-", i)} }
 			amends(t, l, ch, 2, nil)
 		}
 		other := one
@@ -57,6 +60,12 @@ func TestAmendmentsAreCoalesced(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("the log has %+v; want an entry with 14 messages", all)
+		}
+		now := storekit.FromMillis(storekit.Millis(clock.Now()))
+		for id, want := range map[string]bool{"a-2": true, "a-0": true, "b-6": true, "c-1": false} {
+			if e, err := l.Of(t.Context(), "orders", id, now); err != nil || (e != nil) != want || want && e.Who != "shop" {
+				t.Errorf("who amended %s: %+v, %v", id, e, err)
+			}
 		}
 		amends(t, l, one, 1, nil)
 		if all := l.all(t, clock); len(all) != 4 {
@@ -113,4 +122,22 @@ func TestCoalescedIsBounded(t *testing.T) {
 			t.Errorf("the entries tell of %d changed messages, want %d", changed, 2*(maxCoalesced+50))
 		}
 	})
+}
+
+// An entry has room for some IDs alone.
+func TestIDsAreBounded(t *testing.T) {
+	l, _, clock := newLog(t, nil)
+	for _, length := range []int{1, 200} {
+		ids := make([]string, 3*maxIDs)
+		for i := range ids {
+			ids[i] = strings.Repeat("x", length)
+		}
+		amends(t, l, Change{Who: fmt.Sprint("shop-", length), Verb: "cancel", Topic: "orders", IDs: func() []string { return ids }}, int64(len(ids)), nil)
+	}
+	for _, e := range l.all(t, clock) {
+		if want := map[string]int{"shop-1": maxIDs, "shop-200": maxIDBytes / 200}[e.Who]; len(e.IDs) != want || e.Changed != 3*maxIDs {
+			t.Errorf("%s: the entry has %d IDs of %d messages; want %d", e.Who, len(e.IDs), e.Changed, want)
+		}
+	}
+	l.Close()
 }

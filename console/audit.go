@@ -59,6 +59,7 @@ type auditPage struct {
 type auditRow struct {
 	At                                                time.Time
 	Who, From, Verb, Topic, ID, Detail, Result, Error string
+	IDs                                               []string
 	Changed                                           int64
 	// TopicPath leads to the topic, MessagePath to the message or the schedule. Each is empty if the entry names none, or if the reader
 	// may not inspect the topic.
@@ -106,6 +107,9 @@ func (p *auditPage) row(e audit.Entry) auditRow {
 	row := auditRow{
 		At: e.At, Who: visible(e.Who), From: visible(e.From), Verb: visible(e.Verb), Topic: visible(e.Topic), ID: visible(e.ID),
 		Detail: visible(e.Detail), Result: visible(string(e.Result)), Error: visible(e.Error), Changed: e.Changed,
+	}
+	for _, id := range e.IDs {
+		row.IDs = append(row.IDs, visible(id))
 	}
 	if e.Topic != "" && p.call.may(access.Inspect, e.Topic) == nil {
 		row.TopicPath = p.frame.TopicPath(e.Topic)

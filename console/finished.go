@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 )
 
 // finishedPage shows the finished record of a message that is no longer stored.
@@ -22,8 +23,10 @@ type finishedRecord struct {
 	// Late is how long the message was ready before its last lease began, End how long after the beginning of that lease it finished. Both
 	// are 0 if the record does not have the beginning of that lease (Delivered).
 	Late, End time.Duration
-	History   []event
-	Axis      *axis
+	// By is who cancelled the message, if the audit log says so and the reader may read it.
+	By      string
+	History []event
+	Axis    *axis
 }
 
 // keeper returns the store's FinishedKeeper, or nil if the store keeps no finished records. A remote store always has the interface. Whether
@@ -56,6 +59,15 @@ func (c *call) finishedRecord(f *frame, topic, id string) (*finishedRecord, erro
 		t.End = x.At.Sub(x.Delivered)
 	}
 	t.Axis = axisOf(f, t.History)
+	if _, err := c.inspector(); x.Outcome == punctual.OutcomeCancelled && err == nil && c.may(access.Inspect, access.AuditTopic) == nil {
+		e, err := c.console.audit.Of(c.r.Context(), topic, id, x.At)
+		if err != nil {
+			return nil, err
+		}
+		if e != nil {
+			t.By = visible(e.Who)
+		}
+	}
 	return t, nil
 }
 

@@ -62,7 +62,7 @@ func TestFinishedMessage(t *testing.T) {
 	} {
 		q := "lang=" + lang.code
 		r.wantText("/topics/t/messages/fired?"+q, lang.acked, "&lt;b&gt;no route&lt;/b&gt;", `<svg class="axis"`, `class="delivered"`, "done lit", lang.none)
-		r.wantText("/topics/t/messages/taken-back?"+q, lang.cancelled, lang.none)
+		r.wantText("/topics/t/messages/taken-back?"+q, lang.cancelled, lang.none, "<dd>this machine</dd>") // who cancelled it
 		r.wantText("/find?id=fired&stay=1&"+q, `/topics/t/messages/fired"`, lang.acked)
 		if text := r.get("/fragment/topics/t/messages/fired?" + q).text; !strings.Contains(text, lang.acked) || strings.Contains(text, "<html") {
 			t.Errorf("the part of a finished message that is renewed: %.200s", text)

@@ -189,16 +189,19 @@ func (c *call) amendMany() error {
 		}
 		others = int64(len(ids) - len(as))
 	}
-	n, err := c.record(audit.Change{Verb: change.Change.String(), Topic: topic, Detail: detail}, func(ctx context.Context) (int64, error) {
+	var changed []string
+	ch := audit.Change{Verb: change.Change.String(), Topic: topic, Detail: detail, IDs: func() []string { return changed }}
+	n, err := c.record(ch, func(ctx context.Context) (int64, error) {
 		rs, err := c.console.store.Amend(ctx, as)
 		if err != nil {
 			return 0, err
 		}
 		var done int64
-		for _, r := range rs {
+		for i, r := range rs {
 			switch {
 			case r.Err == nil:
 				done++
+				changed = append(changed, as[i].ID)
 			case errors.Is(r.Err, punctual.ErrLeased), errors.Is(r.Err, punctual.ErrNotFound), errors.Is(r.Err, punctual.ErrNotDead), errors.Is(r.Err, punctual.ErrChanged):
 				others++
 			default:

@@ -70,6 +70,20 @@ func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual
 	}
 	ch := audit.Change{Verb: as[0].Change.String(), Topic: as[0].Topic, ID: as[0].ID, Detail: detail, Amends: true}
 	ch.Amends = !slices.ContainsFunc(as, func(a punctual.Amendment) bool { return a.Change == punctual.ChangeDelete }) // deleted messages leave no other trace
+	if len(as) > 1 {
+		ch.IDs = func() (ids []string) {
+			for i := range results {
+				switch {
+				case results[i].Err != nil:
+				case ch.Topic == "":
+					ids = append(ids, as[i].Topic+" "+as[i].ID)
+				default:
+					ids = append(ids, as[i].ID)
+				}
+			}
+			return ids
+		}
+	}
 	for i := range as[1:] {
 		a := &as[i+1]
 		ch.ID = ""
