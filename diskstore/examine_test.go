@@ -100,7 +100,7 @@ func TestExamineASoundStore(t *testing.T) {
 		{"writable", "yes"},
 		{"fsync", "the median of 5"},
 		{"free space", "kept in reserve"},
-		{"clock", "not behind"},
+		{"store's clock", "not ahead"},
 	} {
 		mustFind(t, fs, want.name, punctual.SeverityGood, want.text)
 	}
@@ -359,5 +359,5 @@ func TestExamineTheClock(t *testing.T) {
 	storeIn(t, dir, &Options{Clock: clock})
 	clock.Advance(-time.Hour)
 	fs := examined(t, dir, &Options{Clock: clock})
-	mustFind(t, fs, "clock", punctual.SeverityWarning, "1h0m0s behind")
+	mustFind(t, fs, "store's clock", punctual.SeverityWarning, "1h0m0s ahead")
 }

@@ -10,7 +10,7 @@ import (
 func TestExamineSaysVolatile(t *testing.T) {
 	s := New(nil)
 	fs, err := s.Examine(t.Context())
-	if err != nil || len(fs) != 1 || fs[0].Value != string(s.Durability()) || fs[0].Severity != punctual.SeverityWarning || fs[0].Remedy == "" {
+	if err != nil || len(fs) == 0 || fs[0].Value != string(s.Durability()) || fs[0].Severity != punctual.SeverityWarning || fs[0].Remedy == "" {
 		t.Errorf("examine: %+v, %v; want the class %s, with a warning", fs, err, s.Durability())
 	}
 	if err := s.Close(); err != nil {
