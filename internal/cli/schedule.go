@@ -17,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const scheduleHelp = `A schedule pushes a message to a topic at the times of a cron expression, each exactly once,
+const scheduleHelp = `A schedule pushes a message to a topic at the times of a cron expression. Each time is stored once,
 whatever crashes. 'punctual serve' and workers with schedules store the messages when their time
 comes; one of them has to run.
 
