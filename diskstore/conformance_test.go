@@ -21,6 +21,9 @@ func TestSlowConformance(t *testing.T) {
 	storetest.Run(t, openFresh, storetest.WithReopen(reopen))
 }
 
+// TestSlowWorkload has a ledger judge a workload without faults.
+func TestSlowWorkload(t *testing.T) { ledger.RunWorkload(t, openFresh, 6*time.Second, 0) }
+
 func TestSlowRandomHistories(t *testing.T) {
 	t.Parallel()
 	random.Run(t, openFresh, storetest.WithReopen(reopen))

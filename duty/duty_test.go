@@ -119,8 +119,8 @@ func TestRunFindsTopics(t *testing.T) {
 	})
 }
 
-// TestRunAsksOnce: however many topics there are, looking through them takes one call every ten seconds, and nothing reads them but one
-// call for new companions each second.
+// TestRunAsksOnce: however many topics there are, looking through them takes one call about every ten seconds, and nothing reads them but
+// one call for new companions each 0.9 s.
 func TestRunAsksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -132,10 +132,10 @@ func TestRunAsksOnce(t *testing.T) {
 		defer stop()
 		time.Sleep(100*time.Second + time.Second/2)
 		stop()
-		if n := counted.names.Load(); n != 12 { // 11 looks, and the one of the watch over schedules, after a minute
+		if n := counted.names.Load(); n < 11 || n > 12 { // 10 or 11 looks, and the one of the watch over schedules, after a minute
 			t.Errorf("the names of topics were asked for %d times in 100 s", n)
 		}
-		if n := counted.news.Load(); n < 95 || n > 115 {
+		if n := counted.news.Load(); n < 105 || n > 125 {
 			t.Errorf("new companions were asked for %d times in 100 s", n)
 		}
 		if n := counted.claims.Load(); n != 0 {

@@ -17,8 +17,9 @@ const (
 	// LookEvery is how long a Runner waits before it looks again through all topics for those that need a duty.
 	LookEvery = 10 * time.Second
 	// lookAgain is how long it waits before it looks for new companions although nothing has told of one (P11), and the least time from
-	// the beginning of a look that fails to that of the next one.
-	lookAgain = punctual.MaxAwait
+	// the beginning of a look that fails to that of the next one. It is less than a second, so that what the look finds is mostly done
+	// within a second, too.
+	lookAgain = punctual.MaxAwait * 9 / 10
 	// lookPause is the least time from the beginning of a look to that of the next one, so that many new companions do not make it replace a worker for each.
 	lookPause = 25 * time.Millisecond
 	// sideBySide is how many topics are asked at the same time whether they need a duty.

@@ -2,8 +2,12 @@ package duties
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +24,7 @@ import (
 // groups of a topic are set, the first follow-up that has to be forwarded, the first occurrence of a schedule, and the first message that
 // a shift moves. does is the store of the process that carries out duties, and stores that of the process that stores. They may be one
 // store, or two of one data set as two processes have them, also two that are not notified of each other. It takes some seconds.
+// With PUNCTUAL_FIRST_USES=200 it logs how late those of 200 fresh topics are instead.
 //
 // The lateness is that of what the duty stores, by the store's clock. It is compared with that of the second use because the time that
 // a duty takes depends on the machine.
@@ -27,14 +32,11 @@ func RunFirst(t *testing.T, does, stores punctual.Store) {
 	if _, err := punctual.As[punctual.TopicNamer](stores); err != nil {
 		t.Skipf("skipped: %v", err)
 	}
-	for _, kind := range []struct {
-		name string
-		use  func(b *firstBench, n int) (topic, id string, due time.Time)
-	}{
-		{"groups", useGroups},
-		{"follow-ups", useFollowUps},
-		{"schedules", useSchedule},
-	} {
+	if n, _ := strconv.Atoi(os.Getenv("PUNCTUAL_FIRST_USES")); n > 0 {
+		measureFirst(t, does, stores, n)
+		return
+	}
+	for _, kind := range firstKinds() {
 		for by, start := range map[string]func(*firstBench) (stop func()){"duty.Run": (*firstBench).startDuty, "a worker": (*firstBench).startWorker} {
 			for _, restarted := range []bool{false, true} {
 				name := fmt.Sprintf("%s by %s", kind.name, by)
@@ -56,6 +58,50 @@ func RunFirst(t *testing.T, does, stores punctual.Store) {
 			return b.shifts(1), b.shifts(2)
 		})
 	})
+}
+
+// firstKind is a kind of companion, with what uses it.
+type firstKind struct {
+	name string
+	use  func(b *firstBench, n int) (topic, id string, due time.Time)
+}
+
+func firstKinds() []firstKind {
+	return []firstKind{{"groups", useGroups}, {"follow-ups", useFollowUps}, {"schedules", useSchedule}}
+}
+
+// measureFirst logs how late the first uses of n fresh topics are, while duty.Run does the duties of the whole store.
+func measureFirst(t *testing.T, does, stores punctual.Store, n int) {
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- duty.Run(ctx, does, &duty.Config{Logger: slog.New(slog.DiscardHandler)}) }()
+	t.Cleanup(func() {
+		end()
+		if err := <-done; err != nil {
+			t.Errorf("duty.Run: %v", err)
+		}
+	})
+	for _, kind := range firstKinds() {
+		t.Run(kind.name, func(t *testing.T) {
+			late := make([]time.Duration, n)
+			t.Cleanup(func() {
+				slices.Sort(late)
+				t.Logf("%d fresh topics: p50 %v, p99 %v, at most %v late", n, late[n/2], late[n*99/100], late[n-1])
+			})
+			for i := range n {
+				t.Run(fmt.Sprint(i), func(t *testing.T) {
+					t.Parallel()
+					b := newFirstBench(t, does, stores, fmt.Sprint(kind.name, " measured ", i))
+					topic, id, due := kind.use(b, 1)
+					late[i] = b.lateness(topic, id, due)
+					// A schedule that goes on would only make those of the others later.
+					if err := b.queue.DeleteSchedule(b.Context(), b.topic, "s"); err != nil && !errors.Is(err, punctual.ErrNotFound) {
+						t.Error(err)
+					}
+				})
+			}
+		})
+	}
 }
 
 // notLater fails the test if in each of three tries the first use is later than the second by more than a second.
