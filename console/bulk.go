@@ -63,13 +63,9 @@ func (c *call) showBulk() error {
 	for _, s := range []string{"scheduled", "ready", "leased", "dead"} {
 		p.States = append(p.States, choice{Value: s, Text: text("state." + s), Chosen: s == state})
 	}
-	do := c.get("change")
-	if do == "" && state == "dead" {
-		do = "requeue"
-	}
 	for _, change := range []string{"cancel", "reschedule", "shift", "requeue", "delete"} {
 		if change != "delete" || p.MayDelete {
-			p.Changes = append(p.Changes, choice{Value: change, Text: text("bulk.do." + change), Chosen: change == do})
+			p.Changes = append(p.Changes, choice{Value: change, Text: text("bulk.do." + change), Chosen: change == c.get("change")})
 		}
 	}
 	p.Reasons = c.deathReasons()

@@ -106,6 +106,34 @@ func TestBulk(t *testing.T) {
 	}
 }
 
+// The form of a bulk change has no change chosen until the reader chooses one, also on the way from a list of dead messages. After a
+// refusal the change that was chosen stays so. The page marks the fields that belong to one kind of change, and the style hides them
+// while another change is chosen.
+func TestBulkChoosesNothing(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "a", time.Hour)
+	choices := regexp.MustCompile(`(?s)<select name="change".*?</select>`)
+	for _, query := range []string{"", "?state=scheduled", "?state=dead"} {
+		got := choices.FindString(r.page("/topics/t/bulk" + query))
+		if !strings.HasPrefix(got, `<select name="change" required><option value="">choose a change</option><option value="cancel">`) || strings.Contains(got, "selected") {
+			t.Errorf("bulk%s chooses a change: %s", query, got)
+		}
+	}
+	if a := r.post("/topics/t/bulk", url.Values{"change": {""}}); a.Code != 400 || strings.Contains(choices.FindString(a.text), "selected") {
+		t.Errorf("a form without a change: %d %s", a.Code, choices.FindString(a.text))
+	}
+	a := r.post("/topics/t/bulk", url.Values{"change": {"shift"}, "by": {"soon"}})
+	if a.Code != 400 || !strings.Contains(choices.FindString(a.text), `<option value="shift" selected>`) || !strings.Contains(a.text, `value="soon"`) {
+		t.Errorf("a refused shift: %d %s", a.Code, choices.FindString(a.text))
+	}
+	style := styleOf(t)
+	for _, class := range []string{"of-shift", "of-due"} {
+		if !regexp.MustCompile(`class="[^"]*\b`+class+`\b`).MatchString(a.text) || !regexp.MustCompile(`(?m)^\.bulk:not\(:has\(.*\) \.`+class+`( \{ display: none; \}|,)$`).MatchString(style) {
+			t.Errorf("no field or no rule of the style has the class %s", class)
+		}
+	}
+}
+
 // A form that makes no sense is refused with its page, or its count fails with the reason on the page of the count.
 func TestBulkThatIsRefused(t *testing.T) {
 	r := newRig(t, &Options{HideBodies: true, Authenticate: who(access.Everything())})

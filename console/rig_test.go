@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -206,6 +207,16 @@ func (r *rig) fill() {
 	r.kill("order.close", "no such order", "gone-1")
 	r.kill("pay", "card declined", "dead-1", "dead-2", "dead-3")
 	r.clock.Advance(time.Minute - time.Second)
+}
+
+// styleOf returns the style of the console.
+func styleOf(t *testing.T) string {
+	t.Helper()
+	css, err := os.ReadFile("assets/console.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(css)
 }
 
 // pagePaths returns the paths of pages that exist when fill has filled the store.

@@ -104,7 +104,7 @@ func TestAccessibleShop(t *testing.T) {
 		}
 	}
 	s.look("light", 1440)
-	s.open("/topics/reminder/bulk?state=scheduled&prefix=visit-1")
+	s.open("/topics/reminder/bulk?state=scheduled&prefix=visit-1&change=shift")
 	s.submit("form[action$='/bulk'] button.main")
 	s.shows("messages match")
 	a.check(s.rig, "a bulk change that is counted", 1440)
