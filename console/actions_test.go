@@ -459,6 +459,43 @@ func TestSettingsInTheForm(t *testing.T) {
 	}
 }
 
+// A form of settings that is refused is shown again with what was typed, and says at each wrong field what is wrong. Fields that were
+// not changed show what the store has by now, and the form that is sent again changes only what was changed in it.
+func TestRefusedSettingsKeepWhatWasTyped(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "m", time.Hour)
+	r.configure("t", func(s *punctual.Settings) { s.MaxAttempts = 77 }) // after the page of the form was made
+	form := url.Values{
+		"lease": {"<soon>"}, "was_lease": {"30s"}, "backoff": {"9s"}, "was_backoff": {"exp:1s..1h,jitter=0.2"}, "late_after": {"99999d"}, "was_late_after": {"5m"},
+		"max_attempts": {"10"}, "was_max_attempts": {"10"}, "emit": {"dead", "acked"}, "was_emit": {"none"},
+	}
+	a := r.post("/topics/t/configure", form)
+	if a.Code != 400 || !strings.Contains(a.text, `role="alert"`) {
+		t.Fatalf("the form is not refused: %d", a.Code)
+	}
+	for _, want := range []string{
+		`name="lease" value="&lt;soon&gt;"`, `name="was_lease" value="30s"`, `aria-describedby="e-lease d-lease" aria-invalid="true"`, `<p id="e-lease" class="wrong">lease`,
+		`<p id="e-late_after" class="wrong">late after`, `name="backoff" value="9s"`, `name="max_attempts" value="77"`, `name="was_max_attempts" value="77"`,
+		`name="was_emit" value="none"`, `name="emit" value="acked" checked`, `name="emit" value="dead" checked`,
+	} {
+		if !strings.Contains(a.text, want) {
+			t.Errorf("the refused form lacks %s", want)
+		}
+	}
+	if n := strings.Count(a.text, `class="wrong"`); n != 2 {
+		t.Errorf("%d fields are marked as wrong, want 2", n)
+	}
+	if text := r.page("/topics/t/settings?lease=1h&was_lease=30s"); strings.Contains(text, `value="1h"`) || strings.Contains(text, `class="wrong"`) {
+		t.Error("a query fills in the form of the settings")
+	}
+	form.Set("lease", "1m")
+	form.Set("late_after", "6m")
+	r.sent("/topics/t/configure", form)
+	if s, err := r.store.Settings(t.Context(), "t"); err != nil || s.Lease != time.Minute || s.LateAfter != 6*time.Minute || s.MaxAttempts != 77 || s.Emit != punctual.EventDead|punctual.EventAcked {
+		t.Errorf("settings %+v, %v", s, err)
+	}
+}
+
 // A field that is empty, or no number, is refused where it could be taken for another value, and nothing is changed.
 func TestEmptyFields(t *testing.T) {
 	for path, form := range map[string]url.Values{

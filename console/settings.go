@@ -26,8 +26,11 @@ type settingsPage struct {
 
 // settingField is one setting in the form of a topic.
 type settingField struct {
-	// Name is the name of the form's field, and a part of the keys of its texts. Value is written as people write it, such as 30s.
-	Name, Value string
+	// Name is the name of the form's field, and a part of the keys of its texts. Value is written as people write it, such as 30s. Was is the
+	// value that the field had when the page was made for the first time.
+	Name, Value, Was string
+	// Wrong says what is wrong with Value in a form that was refused, "" if nothing is.
+	Wrong string
 	// Fixed settings are shown and cannot be changed.
 	Fixed bool
 	// Boxes are the possible values of a setting that is a set of names; nil for any other setting.
@@ -50,7 +53,8 @@ func (c *call) showSettings() error {
 }
 
 // settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, and the groups, which have
-// forms of their own. It also leaves out settings that the store cannot have, or that a companion takes from its topic.
+// forms of their own. It also leaves out settings that the store cannot have, or that a companion takes from its topic. After a form
+// that was refused, the fields that differ in it keep what was typed.
 func (c *call) settingFields(topic string, s punctual.Settings, can punctual.Abilities) (fields []settingField) {
 	for _, row := range settings.Table {
 		var same punctual.SettingsPatch
@@ -58,7 +62,10 @@ func (c *call) settingFields(topic string, s punctual.Settings, can punctual.Abi
 		if row.Pause || row.Name == "groups" || !c.canHave(row, can) || storekit.CheckCompanionPatch(topic, &same) != nil {
 			continue
 		}
-		f := settingField{Name: row.Name, Value: row.Text(&s), Fixed: row.Fixed}
+		f := settingField{Name: row.Name, Value: row.Text(&s), Was: row.Text(&s), Fixed: row.Fixed}
+		if text, changed := c.typedSetting(row); changed && c.problem != nil {
+			f.Value, f.Was, f.Wrong = text, c.get("was_"+row.Name), problemOfSetting(row, s, text)
+		}
 		if row.Kind() == settings.Events {
 			for name := range strings.SplitSeq(punctual.AllEvents.String(), ",") {
 				f.Boxes = append(f.Boxes, choice{Value: name, Text: c.look.language.text("happened." + name), Chosen: slices.Contains(strings.Split(f.Value, ","), name)})
@@ -67,6 +74,20 @@ func (c *call) settingFields(topic string, s punctual.Settings, can punctual.Abi
 		fields = append(fields, f)
 	}
 	return fields
+}
+
+// problemOfSetting returns what is wrong with a text as the value of a setting in s, or "".
+func problemOfSetting(row *settings.Setting, s punctual.Settings, text string) string {
+	var p punctual.SettingsPatch
+	err := row.Parse(&p, text)
+	if err == nil {
+		row.Apply(&s, &p)
+		err = row.Check(&s)
+	}
+	if err != nil {
+		return visible(err.Error())
+	}
+	return ""
 }
 
 // canHave reports whether the store can do what a setting needs: keep finished records, or tell of events. It returns true for every
@@ -116,12 +137,8 @@ func (c *call) configure(topic string, p punctual.SettingsPatch, detail, to stri
 // for 0.
 func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err error) {
 	for _, row := range settings.Table {
-		text, sent := c.get(row.Name), c.form.Has(row.Name)
-		if row.Kind() == settings.Events { // it has boxes, of which a browser sends only those that are ticked
-			sent = sent || c.form.Has("was_"+row.Name)
-			text = eventsText(c.form[row.Name])
-		}
-		if row.Pause || row.Fixed || !sent || text == c.get("was_"+row.Name) {
+		text, differs := c.typedSetting(row)
+		if !differs {
 			continue
 		}
 		if err := row.Parse(p, text); err != nil {
@@ -130,6 +147,17 @@ func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err er
 		changed = append(changed, row.Name+"="+text)
 	}
 	return changed, nil
+}
+
+// typedSetting returns what the form has for a setting. differs is true if the form may change the setting, and has another value than the
+// page showed.
+func (c *call) typedSetting(row *settings.Setting) (text string, differs bool) {
+	text, sent := c.get(row.Name), c.form.Has(row.Name)
+	if row.Kind() == settings.Events { // it has boxes, of which a browser sends only those that are ticked
+		sent = sent || c.form.Has("was_"+row.Name)
+		text = eventsText(c.form[row.Name])
+	}
+	return text, sent && !row.Pause && !row.Fixed && text != c.get("was_"+row.Name)
 }
 
 // eventsText writes the events of a form's ticked boxes as the text of the setting, such as "acked,dead" or "none". It returns names that are
