@@ -187,6 +187,18 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// Fields for date and time are as wide as a browser needs to show them, so that two of them in a form never overlap: the columns of
+// their form wrap instead of shrinking them.
+func TestDateFieldsWrap(t *testing.T) {
+	style := styleOf(t)
+	if rule := regexp.MustCompile(`(?m)^ *\.card \.pair \{.*\}$`).FindAllString(style, -1); len(rule) != 1 || !strings.Contains(rule[0], "repeat(auto-fit, minmax(min(100%, 15.5rem), 1fr))") {
+		t.Errorf("two fields for date and time share a line that may be too narrow for them: %q", rule)
+	}
+	if rule := regexp.MustCompile(`(?m)^\.filter, .*\}$`).FindString(style); !strings.Contains(rule, "flex-wrap: wrap") {
+		t.Errorf("the fields of a filter do not wrap: %q", rule)
+	}
+}
+
 // counted is a store that counts the calls of some of its methods, and fails these calls while broken is set.
 type counted struct {
 	punctual.Store
