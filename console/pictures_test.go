@@ -199,6 +199,18 @@ func TestDateFieldsWrap(t *testing.T) {
 	}
 }
 
+// A table that scrolls to the side has a shadow at its right edge, which a layer that scrolls with the table covers at its end. The cells
+// of the head have no ground of their own, because it would hide the shadow.
+func TestWideTablesShowThatTheyScroll(t *testing.T) {
+	style := styleOf(t)
+	if !regexp.MustCompile(`(?m)^\.wide \{ background: linear-gradient\(to left, var\(--sheet\) .*\) right / \d+px 100% no-repeat local, linear-gradient\(.*\) right / \d+px 100% no-repeat scroll, var\(--sheet\); \}$`).MatchString(style) {
+		t.Error("a table that scrolls has no shadow at its right edge")
+	}
+	if head := regexp.MustCompile(`(?m)^thead th \{.*\}$`).FindString(style); head == "" || strings.Contains(head, "background") {
+		t.Errorf("the head of a table hides the shadow: %q", head)
+	}
+}
+
 // counted is a store that counts the calls of some of its methods, and fails these calls while broken is set.
 type counted struct {
 	punctual.Store
