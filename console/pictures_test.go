@@ -1,11 +1,14 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"html"
+	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -208,6 +211,46 @@ func TestWideTablesShowThatTheyScroll(t *testing.T) {
 	}
 	if head := regexp.MustCompile(`(?m)^thead th \{.*\}$`).FindString(style); head == "" || strings.Contains(head, "background") {
 		t.Errorf("the head of a table hides the shadow: %q", head)
+	}
+}
+
+// The text in each cell of the page Week has a contrast of at least 4.5 to its ground, in both themes.
+func TestContrastOfWeek(t *testing.T) {
+	style := styleOf(t)
+	cell := regexp.MustCompile(`(?m)^\.l(\d) \{ background-color: var\(--(\w+)\);(?: color: var\(--([\w-]+)\);)? \}$`).FindAllStringSubmatch(style, -1)
+	if len(cell) != 1+weekLevels {
+		t.Fatalf("%d shades, want %d", len(cell), 1+weekLevels)
+	}
+	themes := regexp.MustCompile(`(?s):root[^{]*\{\s*color-scheme: (\w+);.*?\}`).FindAllStringSubmatch(style, -1)
+	if len(themes) != 3 {
+		t.Fatalf("%d themes, want light, dark, and dark by the system", len(themes))
+	}
+	luminance := func(theme, name string) (l float64) {
+		m := regexp.MustCompile(`--` + name + `: #(\w\w)(\w\w)(\w\w);`).FindStringSubmatch(theme)
+		if m == nil {
+			t.Fatalf("a theme lacks the colour %s", name)
+		}
+		for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+			n, err := strconv.ParseUint(m[1+i], 16, 8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := float64(n) / 255
+			if v <= 0.04045 {
+				l += weight * v / 12.92
+			} else {
+				l += weight * math.Pow((v+0.055)/1.055, 2.4)
+			}
+		}
+		return l
+	}
+	for _, theme := range themes {
+		for _, m := range cell {
+			text, ground := luminance(theme[0], cmp.Or(m[3], "ink")), luminance(theme[0], m[2])
+			if ratio := (max(text, ground) + 0.05) / (min(text, ground) + 0.05); ratio < 4.5 {
+				t.Errorf("%s, level %s: contrast %.2f", theme[1], m[1], ratio)
+			}
+		}
 	}
 }
 
