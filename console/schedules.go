@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ type scheduleList struct {
 	Filter string
 	// Next and Previous are the paths of the pages after and before this one, or "".
 	Next, Previous string
+	// Sorted is true if the rows are in order of their next times. A list of several topics that has more than one page is in that order
+	// within each topic only.
+	Sorted bool
 	// Cut is true if the reading of schedules was ended after schedulesTime, so that some may be missing.
 	Cut bool
 }
@@ -100,6 +104,7 @@ func (c *call) showSchedules() error {
 	if p.List, err = c.scheduleList(p.frame, topics); err != nil {
 		return err
 	}
+	p.List.sort()
 	return c.show("schedules", p)
 }
 
@@ -191,6 +196,28 @@ func (c *call) scheduleList(f *frame, topics []string) (*scheduleList, error) {
 		}
 	}
 	return l, nil
+}
+
+// sort puts the rows of a list that has one page in order of their next times: what is overdue or broken comes first, and what is paused
+// or has ended comes last. The rows of each topic are in that order already.
+func (l *scheduleList) sort() {
+	if l.Sorted = l.Next == "" && l.Previous == "" && !l.Cut; !l.Sorted {
+		return
+	}
+	slices.SortStableFunc(l.Rows, func(a, b scheduleRow) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), a.Coming.Compare(b.Coming))
+	})
+}
+
+// rank is 0 for a schedule that is overdue or broken, 1 for an active one, otherwise 2.
+func (r *scheduleRow) rank() int {
+	switch r.State {
+	case "overdue", "broken":
+		return 0
+	case "active":
+		return 1
+	}
+	return 2
 }
 
 // numberOf writes a number for a query, "" for one that is not positive.

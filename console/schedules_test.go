@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,43 @@ func TestManySchedules(t *testing.T) {
 	}
 	if len(seen) != 120 {
 		t.Errorf("three pages have %d schedules", len(seen))
+	}
+}
+
+// The page Schedules has what comes next first, whatever its topic, what is paused last, and expression and zone on one line. A topic that has
+// a second page keeps the order of topics, and no column is then marked as sorted.
+func TestSchedulesByNextTime(t *testing.T) {
+	r := newRig(t, nil) // noon, a Sunday
+	for _, s := range []punctual.Schedule{
+		{Topic: "a", Name: "evening", Spec: "0 18 * * *"},
+		{Topic: "a", Name: "rest", Spec: "0 13 * * *"},
+		{Topic: "b", Name: "soon", Spec: "0 14 * * *", Zone: "Europe/Berlin"},
+		{Topic: "c", Name: "night", Spec: "0 23 * * *"},
+	} {
+		r.schedule(s)
+	}
+	if err := punctual.NewQueue(r.store, nil).PauseSchedule(t.Context(), "a", "rest", "ann", ""); err != nil {
+		t.Fatal(err)
+	}
+	text, at := r.page("/schedules"), 0
+	for _, name := range []string{"soon", "evening", "night", "rest"} {
+		next := strings.Index(text[at:], ">"+name+"</a>")
+		if next < 0 {
+			t.Fatalf("%s is missing, or not behind what comes earlier: %s", name, wordsOf(text))
+		}
+		at += next
+	}
+	if want := ` <span class="faint id" title="0 14 * * * Europe/Berlin">0 14 * * * Europe/Berlin</span>`; !strings.Contains(text, want) || !strings.Contains(text, `aria-sort="ascending">Next`) {
+		t.Errorf("the page lacks %s, or a mark at the column that sorts it", want)
+	}
+	if rule := regexp.MustCompile(`(?m)^\.when \.id \{.*\}$`).FindString(styleOf(t)); !strings.Contains(rule, "white-space: nowrap") {
+		t.Errorf("expression and zone may take several lines: %q", rule)
+	}
+	for i := range pageRows {
+		r.schedule(punctual.Schedule{Topic: "a", Name: fmt.Sprintf("early%03d", i), Spec: "0 16 * * *"})
+	}
+	if text := r.page("/schedules"); !strings.Contains(text, "start=") || strings.Contains(text, "aria-sort") {
+		t.Error("one of several pages is marked as sorted by the next time")
 	}
 }
 
