@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,6 +67,32 @@ func (c *Console) whoClaims() func(context.Context, string) (punctual.Consumers,
 		return c.tracker.Consumers
 	}
 	return nil
+}
+
+// whyItWaits returns a sentence that says why ready messages of a topic are not delivered, as far as the console knows, otherwise "". What
+// Observer has observed is not asked, because an observer does not see claims that wait.
+func (c *call) whyItWaits(topic string, s *punctual.Settings) (string, error) {
+	text := c.look.language.text
+	switch {
+	case s.DeliveryPaused:
+		return text("waits.paused"), nil
+	case c.console.options.Consumers == nil && c.console.reporter == nil:
+		return "", nil
+	}
+	all, err := c.console.whoClaims()(c.r.Context(), topic)
+	switch {
+	case errors.Is(err, punctual.ErrUnsupported):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("look who works on topic %s: %w", topic, err)
+	case len(all.All) == 0:
+		return text("workers.nobody", stamp(all.Since, c.look.zone)), nil
+	}
+	free := func(one punctual.Consumer) bool { return one.Leases == 0 || one.Waiting > 0 }
+	if all.Others != (punctual.Consumer{}) || slices.ContainsFunc(all.All, free) {
+		return "", nil
+	}
+	return text("waits.busy", len(all.All), stamp(all.First(0).Others.NextEnd, c.look.zone)), nil
 }
 
 // workersOf returns the consumers of a topic. A store or server that cannot report them, for instance because it is too old, is no error: the

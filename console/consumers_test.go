@@ -45,6 +45,43 @@ func TestConsumersOfATopic(t *testing.T) {
 	}
 }
 
+// The pages of a topic with ready messages and of a ready message say why they wait: a pause, nobody who claims, or consumers that all hold
+// leases while no claim is under way. They say nothing while a consumer is free, while nobody knows the consumers, and about a message that is not due.
+func TestWhyItWaits(t *testing.T) {
+	told := punctual.Consumers{Since: noon.Add(-time.Hour)}
+	var fails error
+	r := newRig(t, &Options{Consumers: func(context.Context, string) (punctual.Consumers, error) { return told, fails }})
+	says := func(what, want string) {
+		t.Helper()
+		for _, path := range []string{"/topics/t", "/topics/t/messages/ready"} {
+			if text := wordsOf(r.page(path)); strings.Contains(text, "Why it waits:") != (want != "") || !strings.Contains(text, want) {
+				t.Errorf("%s: %s does not say %q: %s", what, path, want, text)
+			}
+		}
+		if text := r.page("/topics/t/messages/later"); strings.Contains(text, "Why it waits") {
+			t.Errorf("%s: a message that is not due waits", what)
+		}
+	}
+	r.push("t", "later", time.Hour)
+	if text := r.page("/topics/t"); strings.Contains(text, "Why it waits") {
+		t.Error("a topic without ready messages waits")
+	}
+	r.push("t", "ready", 0)
+	says("nobody", "Why it waits: Nobody claims from this topic through this process, which has looked since 2026-11-22 11:00:00 UTC.")
+	told.All = []punctual.Consumer{{Name: "a", Leases: 3, NextEnd: noon.Add(time.Minute)}}
+	says("one busy", "Why it waits: no claim is under way, and the only consumer holds leases, the first until 2026-11-22 12:01:00 UTC.")
+	told.All = append(told.All, punctual.Consumer{Name: "b", Leases: 1, NextEnd: noon.Add(30 * time.Second)})
+	says("two busy", "Why it waits: no claim is under way, and all 2 consumers hold leases, the first until 2026-11-22 12:00:30 UTC.")
+	told.All[1].Waiting = 1
+	says("one with a claim under way", "")
+	told.All[1] = punctual.Consumer{Name: "b"}
+	says("one without leases", "")
+	fails = fmt.Errorf("no: %w", punctual.ErrUnsupported)
+	says("nobody knows", "")
+	r.configure("t", func(s *punctual.Settings) { s.DeliveryPaused = true })
+	says("paused", "Why it waits: deliveries from this topic are paused.")
+}
+
 // A console that is mounted in a program shows how many leases the program's own handlers hold, once its Observer is told of their deliveries.
 func TestConsumersOfThisProgram(t *testing.T) {
 	r := newRig(t, nil)

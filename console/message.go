@@ -32,6 +32,8 @@ type messagePage struct {
 	// Edit is the form that changes body and headers, nil if they cannot be changed.
 	Edit      *editForm
 	Relations *relations
+	// Waits says why a ready message is not delivered, as far as the console knows.
+	Waits string
 }
 
 // Attributes returns the attributes of the message that are set. The key of the label of an attribute is "message." with its name.
@@ -79,6 +81,11 @@ func (c *call) showMessage() error {
 		return fmt.Errorf("read the settings of %s: %w", topic, err)
 	}
 	p.Row = c.row(&p.Info, p.Now, p.Settings)
+	if p.Info.State == punctual.StateReady {
+		if p.Waits, err = c.whyItWaits(topic, &p.Settings); err != nil {
+			return err
+		}
+	}
 	p.History = history(&p.Info, p.Now)
 	p.Axis = axisOf(p.frame, p.History)
 	if p.Earlier, err = c.finishedRecord(p.frame, topic, id); err != nil {

@@ -29,6 +29,8 @@ type topicPage struct {
 	// MayPushHere is false for companions that Punctual itself fills. Typed has the fields of the form that was refused, nil without one.
 	MayPushHere bool
 	Typed       url.Values
+	// Waits says why the ready messages of the topic are not delivered, as far as the console knows.
+	Waits string
 }
 
 // stateTab is the tab of one state, with its count and the path of its list.
@@ -53,6 +55,11 @@ func (c *call) showTopic() error {
 	p.States = c.stateTabs(v.frame, v.Stats.TopicStats, state)
 	if p.List, err = c.list(p.frame, topic, state, v.settings); err != nil {
 		return err
+	}
+	if v.Stats.Ready > 0 {
+		if p.Waits, err = c.whyItWaits(topic, &v.settings); err != nil {
+			return err
+		}
 	}
 	p.Chosen = spanCalled(c.get("span")).name
 	scheduled := v.has(punctual.ScheduleSuffix)
