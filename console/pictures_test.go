@@ -194,7 +194,7 @@ func TestBodies(t *testing.T) {
 // their form wrap instead of shrinking them.
 func TestDateFieldsWrap(t *testing.T) {
 	style := styleOf(t)
-	if rule := regexp.MustCompile(`(?m)^ *\.card \.pair \{.*\}$`).FindAllString(style, -1); len(rule) != 1 || !strings.Contains(rule[0], "repeat(auto-fit, minmax(min(100%, 15.5rem), 1fr))") {
+	if rule := regexp.MustCompile(`(?m)^ *\.card \.pair \{.*\}$`).FindAllString(style, -1); len(rule) != 1 || !strings.Contains(rule[0], "repeat(auto-fit, minmax(min(100%, 16.5rem), 1fr))") {
 		t.Errorf("two fields for date and time share a line that may be too narrow for them: %q", rule)
 	}
 	if rule := regexp.MustCompile(`(?m)^\.filter, .*\}$`).FindString(style); !strings.Contains(rule, "flex-wrap: wrap") {
