@@ -1,13 +1,18 @@
 package server
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/memstore"
 )
 
 // A parameter without a value is refused by name and changes nothing, unless it may be empty. A shell sends such a parameter for a
@@ -128,5 +133,32 @@ func TestEmptyRequestHeaders(t *testing.T) {
 		if p := r.ask("POST /v1/topics/t/messages", "", headers...).problem(t, http.StatusBadRequest, "invalid"); !strings.Contains(p.Detail, name) {
 			t.Errorf("%s: %s; want it named", name, p.Detail)
 		}
+	}
+}
+
+// A name that is not UTF-8 in a path is answered with a problem. Nothing of it is recorded or logged, so that strangers do not fill the log.
+func TestPathsThatAreNotUTF8(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	store := memstore.New(nil)
+	entries := audit.New(store, logger)
+	r := &rig{t, store, newServer(t, store, &Options{Logger: logger, Record: entries.Record})}
+	name := regexp.MustCompile(`\{\w+\}`)
+	tried := 0
+	for _, rt := range routes() {
+		if !name.MatchString(rt.path) {
+			continue
+		}
+		tried++
+		_, query, _ := strings.Cut(targetOf(rt, "", ""), "?")
+		query = strings.TrimPrefix(query, "=")
+		r.ask(rt.method+" "+name.ReplaceAllString(rt.path, "%FF")+"?"+strings.TrimPrefix(query, "&"), bodyOf(rt)).problem(t, http.StatusBadRequest, "invalid")
+	}
+	if tried < 20 {
+		t.Errorf("%d routes were tried", tried)
+	}
+	entries.Close()
+	if got := log.String(); got != "" {
+		t.Errorf("logged\n%s", got)
 	}
 }

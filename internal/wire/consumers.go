@@ -33,7 +33,7 @@ type Consumer struct {
 
 // ConsumersOf returns c for an answer.
 func ConsumersOf(c punctual.Consumers) Consumers {
-	out := Consumers{Consumers: make([]Consumer, 0, len(c.All)), Since: Time(c.Since)}
+	out := Consumers{Consumers: make([]Consumer, 0, len(c.All)), Since: whole(c.Since)}
 	for _, one := range c.All {
 		out.Consumers = append(out.Consumers, ConsumerOf(one))
 	}
@@ -47,10 +47,13 @@ func ConsumersOf(c punctual.Consumers) Consumers {
 // ConsumerOf returns c for an answer.
 func ConsumerOf(c punctual.Consumer) Consumer {
 	return Consumer{
-		User: c.User, Address: c.Address, Name: c.Name, Waiting: c.Waiting, Leases: c.Leases, NextEnd: Time(c.NextEnd),
-		Claimed: c.Claimed, Settled: c.Settled, LastSeen: Time(c.LastSeen),
+		User: c.User, Address: c.Address, Name: c.Name, Waiting: c.Waiting, Leases: c.Leases, NextEnd: whole(c.NextEnd),
+		Claimed: c.Claimed, Settled: c.Settled, LastSeen: whole(c.LastSeen),
 	}
 }
+
+// whole cuts a time of this machine's clock down to milliseconds, as all other times have them.
+func whole(t time.Time) Time { return Time(t.Truncate(time.Millisecond)) }
 
 // All returns the answer as a punctual.Consumers. Its error is always nil.
 func (c *Consumers) All() (punctual.Consumers, error) {

@@ -3,6 +3,7 @@ package wire
 import (
 	"net/url"
 	"strings"
+	"unicode/utf8"
 )
 
 // The paths that name no topic.
@@ -59,7 +60,8 @@ func escapeSegment(name string) string {
 }
 
 // SplitPath returns the decoded segments of an escaped path. It is the inverse of TopicPath and MessagePath. A path with a
-// segment that is empty, "." or ".." is an ErrInvalid, because proxies may resolve it to another path.
+// segment that is empty, "." or ".." is an ErrInvalid, because proxies may resolve it to another path. So is one that is not UTF-8, because no
+// name is such text.
 func SplitPath(escaped string) ([]string, error) {
 	rest, ok := strings.CutPrefix(escaped, "/")
 	if !ok {
@@ -73,6 +75,9 @@ func SplitPath(escaped string) ([]string, error) {
 		name, err := url.PathUnescape(s)
 		if err != nil {
 			return nil, invalidf("path %q: segment %d: %v", escaped, i+1, err)
+		}
+		if !utf8.ValidString(name) {
+			return nil, invalidf("path %q: segment %d is not UTF-8: escape the bytes of UTF-8", escaped, i+1)
 		}
 		segments[i] = name
 	}

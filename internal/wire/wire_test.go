@@ -462,7 +462,7 @@ func TestPaths(t *testing.T) {
 	if s, err := SplitPath("/v1/topics/orders@events/claim"); err != nil || s[2] != "orders@events" {
 		t.Errorf("a path with a plain @ is read as %q, %v", s, err)
 	}
-	for _, path := range []string{"", "v1", "//", "/v1//topics", "/v1/", "/v1/./topics", "/v1/topics/../push", "/v1/topics/%zz", "/v1/%"} {
+	for _, path := range []string{"", "v1", "//", "/v1//topics", "/v1/", "/v1/./topics", "/v1/topics/../push", "/v1/topics/%zz", "/v1/%", "/v1/topics/%FF", "/v1/topics/a%c3"} {
 		if s, err := SplitPath(path); !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("path %q is read as %q", path, s)
 		}
