@@ -26,8 +26,8 @@ With --exec each message is given to CMD, run by sh -c, and the JSON line is onl
 CMD succeeded, with --json. CMD gets the body on standard input. In its environment are
 PUNCTUAL_ID, PUNCTUAL_TOPIC, PUNCTUAL_ATTEMPT, PUNCTUAL_DUE and, for each header,
 PUNCTUAL_HEADER_NAME. NAME is in upper case, with _ for other characters than letters and digits.
-What CMD prints goes to standard output and standard error; the end of its standard error is kept
-as the error of a failed attempt. Its exit code decides:
+What CMD prints goes to standard output and, in whole lines, to standard error; the end of its
+standard error is kept as the error of a failed attempt. Its exit code decides:
 
   0   ack          75  snooze: again after --snooze, without using an attempt
   65  discard      others  retry, as the topic's backoff says

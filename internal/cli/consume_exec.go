@@ -77,7 +77,8 @@ func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, out io.
 	cmd := exec.CommandContext(ctx, "sh", "-c", string(c.flags.exec))
 	cmd.Stdin = bytes.NewReader(d.Body)
 	cmd.Stdout = out
-	cmd.Stderr = io.MultiWriter(tail, c.errs)
+	lines := &lineWriter{out: c.errs}
+	cmd.Stderr = io.MultiWriter(tail, lines)
 	cmd.Env = append(os.Environ(), environment(d)...)
 	cmd.WaitDelay = pipeGrace
 	ownGroup(cmd)
@@ -86,6 +87,7 @@ func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, out io.
 		return fmt.Errorf("start sh: %w", err)
 	}
 	err := cmd.Wait()
+	lines.end()
 	c.children.ended(cmd.Process.Pid)
 	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
 		if c.flags.then {
@@ -155,6 +157,36 @@ func (t *tail) Write(p []byte) (int, error) {
 		t.cut = true
 	}
 	return len(p), nil
+}
+
+// lineWriter writes to out whole lines, each in one Write together with those that came with it, so that the lines of commands that run
+// at the same time do not mix. A longer line than longestLine is written in parts. One goroutine at a time may use it.
+type lineWriter struct {
+	out  io.Writer
+	rest []byte // the beginning of a line
+}
+
+const longestLine = 64 << 10
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.rest = append(w.rest, p...)
+	whole := bytes.LastIndexByte(w.rest, '\n') + 1
+	if len(w.rest)-whole > longestLine {
+		whole = len(w.rest)
+	}
+	if whole == 0 {
+		return len(p), nil
+	}
+	_, err := w.out.Write(w.rest[:whole])
+	w.rest = append(w.rest[:0], w.rest[whole:]...)
+	return len(p), err
+}
+
+// end writes a last line that has no line break, and a line break behind it. An error is kept in out.
+func (w *lineWriter) end() {
+	if len(w.rest) > 0 {
+		_, _ = w.Write([]byte("\n"))
+	}
 }
 
 // explain returns err with the bytes that were kept behind its text.

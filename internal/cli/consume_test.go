@@ -341,3 +341,36 @@ func TestConsumeQuiet(t *testing.T) {
 	r.clock.Set(end.Add(5 * time.Minute))
 	r.run(quiet...).ok().contains(`"id":"a"`)
 }
+
+// The lines that commands print on standard error at the same time stay whole, also one that is written in parts and one without a line
+// break behind it.
+func TestExecKeepsLinesWhole(t *testing.T) {
+	r := newRig(t)
+	dir := t.TempDir()
+	for _, id := range []string{"a", "b"} {
+		r.run("push", "t", "x", "--id", id).ok()
+	}
+	both := fmt.Sprintf(`printf "begin " >&2; touch %[1]s/$PUNCTUAL_ID; while [ ! -e %[1]s/a ] || [ ! -e %[1]s/b ]; do sleep 0.01; done; `, dir)
+	got := r.run("consume", "t", "--count", "2", "--concurrency", "2", "--exec", both+`printf "end of $PUNCTUAL_ID" >&2`)
+	lines := strings.Split(got.err, "\n")
+	slices.Sort(lines)
+	if want := []string{"", "begin end of a", "begin end of b"}; got.code != exitOK || !slices.Equal(lines, want) {
+		t.Errorf("exit %d, standard error %q, want the lines %q", got.code, got.err, want)
+	}
+}
+
+// A line of any length passes in bounded memory.
+func TestLineWriter(t *testing.T) {
+	var out buffer
+	w := &lineWriter{out: &out}
+	long := strings.Repeat("x", longestLine)
+	for _, part := range []string{"a", "b\nc", "\n\nd", "e\n", long, "y", "z"} {
+		if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
+			t.Fatalf("write %d bytes: %d, %v", len(part), n, err)
+		}
+	}
+	w.end()
+	if want := "ab\nc\n\nde\n" + long + "yz\n"; out.String() != want || cap(w.rest) > 3*longestLine {
+		t.Errorf("wrote %.40q, %d bytes of %d; kept room for %d", out.String(), len(out.String()), len(want), cap(w.rest))
+	}
+}

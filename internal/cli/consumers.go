@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -50,7 +49,7 @@ func (a *app) showConsumers(topic string, all punctual.Consumers) error {
 	}
 	if a.json {
 		for n, c := range rows {
-			if err := a.out.writeJSON(consumerOf(topic, c, n >= len(all.All))); err != nil {
+			if err := a.out.writeJSON(consumerJSON{topic, n >= len(all.All), wire.ConsumerOf(c)}); err != nil {
 				return err
 			}
 		}
@@ -79,10 +78,4 @@ type consumerJSON struct {
 	Topic  string `json:"topic"`
 	Others bool   `json:"others,omitzero"`
 	wire.Consumer
-}
-
-// consumerOf returns what is printed of c. The times, which are by the clock of this machine or of a server, are cut down to milliseconds.
-func consumerOf(topic string, c punctual.Consumer, others bool) consumerJSON {
-	c.NextEnd, c.LastSeen = c.NextEnd.Truncate(time.Millisecond), c.LastSeen.Truncate(time.Millisecond)
-	return consumerJSON{Topic: topic, Others: others, Consumer: wire.ConsumerOf(c)}
 }
