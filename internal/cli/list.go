@@ -193,6 +193,7 @@ type lister[T any] struct {
 	app     *app
 	columns []any                       // the head of the table
 	number  int                         // the column of numbers, from 1
+	wide    []int                       // the columns of text, from 1, that are cut where the terminal is too narrow for all
 	row     func(v *T) []any            // of the table
 	line    func(v *T, next string) any // of --json; next is empty unless the list goes on behind v
 	rows    [][]any
@@ -200,7 +201,7 @@ type lister[T any] struct {
 
 func (a *app) newLister() *lister[punctual.Info] {
 	return &lister[punctual.Info]{
-		app: a, columns: []any{"ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY"}, number: 5, row: listRow,
+		app: a, columns: []any{"ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY"}, number: 5, wide: []int{2, 6, 7}, row: listRow,
 		line: func(m *punctual.Info, next string) any { return messageJSON{Message: wire.MessageOf(m), Next: next} },
 	}
 }
@@ -242,6 +243,7 @@ func (l *lister[T]) end() {
 	}
 	t := l.app.out.Table(l.columns...)
 	term.RightAligned(t, l.number)
+	l.app.out.Fit(l.columns, l.rows, l.wide...)
 	for _, row := range l.rows {
 		t.AppendRow(row)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
@@ -118,12 +119,8 @@ func TestForecastFillsTheTerminal(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "x").ok()
 	_, shown := r.onTerminal("", "forecast", "--buckets", "1")
-	widest := 0
-	for line := range strings.Lines(colours.ReplaceAllString(shown, "")) {
-		widest = max(widest, len([]rune(strings.TrimSuffix(line, "\n"))))
-	}
-	if widest < 90 || widest > 100 {
-		t.Errorf("the widest line has %d columns of 100:\n%s", widest, shown)
+	if n := widest(shown); n < 90 || n > 100 {
+		t.Errorf("the widest line has %d columns of 100:\n%s", n, shown)
 	}
 }
 
@@ -279,4 +276,35 @@ func TestTopOnATerminal(t *testing.T) {
 			t.Errorf("NO_COLOR=%q: colours %v: %q", c.noColor, coloured, shown)
 		}
 	}
+}
+
+// On a terminal a row of list and dead list takes one line: its texts are cut, not its ID. In a pipe and with --json they are as long as
+// ever.
+func TestListsFitTheTerminal(t *testing.T) {
+	r := newRig(t)
+	id, topic, body := strings.Repeat("i", 20), strings.Repeat("topic.", 9), strings.Repeat("消息 ", 7)
+	r.run("push", topic, body, "--id", id).ok()
+	r.kill(topic)
+	for _, command := range [][]string{{"list", topic}, {"dead", "list"}} {
+		piped := r.run(command...).ok()
+		piped.contains(topic, strings.TrimSpace(body), "discarded: no such customer")
+		if widest(piped.out) <= 100 {
+			t.Fatalf("this test shows nothing, because the table has %d columns", widest(piped.out))
+		}
+		_, shown := r.onTerminal("", command...)
+		if n := widest(shown); n > 100 || n < 95 || !strings.Contains(shown, id) || !strings.Contains(shown, "…") {
+			t.Errorf("%q: %d columns of 100:\n%s", command, n, shown)
+		}
+		if _, shown := r.onTerminal("", append(command, "--json")...); !strings.Contains(shown, topic) || !strings.Contains(shown, strings.TrimSpace(body)) {
+			t.Errorf("%q --json: %s", command, shown)
+		}
+	}
+}
+
+// widest is how many columns the widest line of a text takes.
+func widest(shown string) (n int) {
+	for line := range strings.Lines(colours.ReplaceAllString(shown, "")) {
+		n = max(n, text.StringWidthWithoutEscSequences(strings.TrimRight(line, "\n")))
+	}
+	return n
 }
