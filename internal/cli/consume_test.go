@@ -133,7 +133,7 @@ func TestConsumeRefusesBadInput(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"at least 1 arg", []string{"consume"}},
+		{"no argument is given", []string{"consume"}},
 		{"concurrency 0", []string{"consume", "t", "--concurrency", "0"}},
 		{"count -1", []string{"consume", "t", "--count", "-1"}},
 		{"--snooze goes with --exec", []string{"consume", "t", "--snooze", "1s"}},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -32,10 +33,25 @@ reason and history until it is requeued, deleted or purged, or its topic's reten
 
 // noSuchCommand refuses arguments of a command that only has subcommands.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("unknown command %q: see '%s --help'", args[0], cmd.CommandPath())
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	hint := ""
+	if others := namedAlike(cmd.Root(), args[0]); len(others) == 1 {
+		hint = fmt.Sprintf("there is '%s', or ", others[0].CommandPath())
+	}
+	return usagef("unknown command %q: %ssee '%s --help'", args[0], hint, cmd.CommandPath())
+}
+
+// namedAlike returns the commands below cmd that have this name.
+func namedAlike(cmd *cobra.Command, name string) (all []*cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		if sub.Name() == name {
+			all = append(all, sub)
+		}
+		all = append(all, namedAlike(sub, name)...)
+	}
+	return all
 }
 
 // dayFlags are --on, which names a day, and --utc, which says that it is a day of UTC and not of the local time zone.

@@ -73,6 +73,7 @@ func TestDocsHaveTheErrorCodes(t *testing.T) {
 	}
 }
 
+//go:generate echo "building the test binary of internal/cli, which takes minutes when little of it is compiled yet"
 //go:generate go test -run TestCommandPage -update .
 
 const commandPage = "../../docs/cli-commands.md"

@@ -16,7 +16,7 @@ func runnable(cmd *cobra.Command, f func(words, args []string, cmd *cobra.Comman
 	for _, c := range cmd.Commands() {
 		runnable(c, f)
 	}
-	if cmd.HasSubCommands() || !cmd.HasParent() || slices.Contains([]string{"help", "completion", "exit-codes"}, strings.Fields(cmd.CommandPath())[1]) {
+	if cmd.HasSubCommands() || !cmd.HasParent() || slices.Contains([]string{"help", "completion", "exit-codes", "store"}, strings.Fields(cmd.CommandPath())[1]) {
 		return
 	}
 	for n := range 4 {

@@ -75,7 +75,11 @@ func (a *app) get(ctx context.Context, i punctual.Inspector, k finishedRecords, 
 		}
 	}
 	if missing != nil {
-		return unwishedf("not_found", "ID %q: not found: there is no such message, and no record of a finished one is kept%s", strings.Join(missing, `", "`), a.notLookedInto(topic))
+		hint := ""
+		if topic == "" && len(ids) > 1 {
+			hint = "; each argument is an ID: name a topic with --topic"
+		}
+		return unwishedf("not_found", "ID \"%s\": not found: there is no such message, and no record of a finished one is kept%s", strings.Join(missing, `", "`), hint+a.notLookedInto(topic))
 	}
 	return nil
 }

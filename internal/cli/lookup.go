@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -322,16 +323,22 @@ func (a *app) printAmendedIn(d amended, c punctual.Change) error {
 	return nil
 }
 
-// completeTopics completes topic names for the first n arguments, all for -1. It is quiet
-// about a store that cannot be opened, such as one that is in use.
+// completionTime bounds how long the Tab key waits for the store.
+const completionTime = 2 * time.Second
+
+// completeTopics completes topic names for the first n arguments, all for -1. It offers nothing when the store cannot be opened or
+// does not answer within completionTime, and says nothing then.
 func (a *app) completeTopics(n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if n >= 0 && len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		a.log = slog.New(slog.DiscardHandler)
 		var names []cobra.Completion
-		err := a.withInspector(cmd.Context(), mustExist, func(i punctual.Inspector, _ punctual.Store) error {
-			topics, err := i.Topics(cmd.Context())
+		err := a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
+			topics, err := i.Topics(ctx)
 			for _, t := range topics {
 				names = append(names, t.Topic)
 			}

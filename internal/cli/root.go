@@ -8,7 +8,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -42,8 +44,8 @@ func Run(ctx context.Context, s Streams, args []string) int {
 }
 
 // app is one run of the command line. Its fields do not change any more once a command's own code runs, with these exceptions:
-// before they open a store, top and serve set log, and serve sets storeFlag and wait from its configuration. out, errs and
-// children are safe for concurrent use.
+// before they open a store, top, serve and the completion of topics set log, and serve sets storeFlag and wait from its configuration. out,
+// errs and children are safe for concurrent use.
 type app struct {
 	in     io.Reader
 	out    *output
@@ -132,8 +134,8 @@ func newRoot(a *app) *cobra.Command {
 	root.SetOut(a.out)
 	root.SetErr(a.errs)
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.storeFlag, "store", "", "the `STORE`: "+a.storeForms()+", a path or HOST:PORT (PUNCTUAL_STORE, else "+defaultStore+")")
-	flags.Var(&a.wait, "wait", "wait this long for a directory whose owner does not share it, 10s for instance (default 2s; 0s: not at all)")
+	flags.StringVar(&a.storeFlag, "store", "", "the `STORE`, like disk:PATH or redis://HOST; see 'punctual help store'")
+	flags.Var(&a.wait, "wait", "wait for a directory whose owner does not share it (default 2s; 0s: no wait)")
 	flags.BoolVar(&a.json, "json", false, "print JSON, one object per line")
 
 	root.AddGroup(
@@ -145,10 +147,62 @@ func newRoot(a *app) *cobra.Command {
 	addTo(root, groupLook, newList(a), newFinished(a), newTopics(a), newStats(a), newConsumers(a), newForecast(a), newTop(a))
 	addTo(root, groupMaintenance, newTopic(a), newImport(a), newBackup(a), newCopy(a), newCheck(a), newDemo(a), newNew(a), newVersion(a))
 	addTo(root, groupMaintenance, newDoctor(a), newClock(a), newMigrate(a), newServe(a), newToken(a))
-	root.AddCommand(newExitCodesHelp())
+	root.AddCommand(newExitCodesHelp(), newStoreHelp(a))
 	refuseUnknownHelp(root)
 	refuseUnknownShell(root)
+	explainUsage(root)
 	return root
+}
+
+// explainUsage makes the errors of wrong arguments and flags say what to write, for each command below root.
+func explainUsage(root *cobra.Command) {
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd.HasSubCommands() && cmd != root { // the flag may be one of a subcommand that there is not
+			return cmp.Or(noSuchCommand(cmd, cmd.Flags().Args()), err)
+		}
+		return err
+	})
+	for _, cmd := range root.Commands() {
+		explainArguments(cmd)
+	}
+}
+
+func explainArguments(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err == nil || errors.As(err, new(*failure)) {
+				return err
+			}
+			return wrongArguments(cmd, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		explainArguments(sub)
+	}
+}
+
+// wrongArguments is the error of a command that does not take this number of arguments. A URL among them is not shown, because it may
+// hold a password.
+func wrongArguments(cmd *cobra.Command, args []string) error {
+	given := "no argument is given"
+	if len(args) > 0 {
+		var shown []string
+		for _, arg := range args {
+			if strings.Contains(arg, "://") {
+				arg = "…"
+			}
+			shown = append(shown, strconv.Quote(arg))
+		}
+		given = fmt.Sprintf("wrong number of arguments (%d: %s)", len(args), strings.Join(shown, ", "))
+	}
+	name, takes, _ := strings.Cut(cmd.Use, " ")
+	line := strings.TrimSuffix(cmd.CommandPath(), name) + cmd.Use
+	hint := ""
+	if len(args) > 1 && takes != "" && !strings.ContainsAny(takes, " .") {
+		hint = ", once for each"
+	}
+	return usagef("%s: write '%s'%s: see '%s --help'", given, line, hint, cmd.CommandPath())
 }
 
 // refuseUnknownHelp makes help on a command that does not exist an error of usage.

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/internal/tlsfile"
@@ -135,7 +137,8 @@ func openShared(ctx context.Context, p place) (punctual.Store, error) {
 }
 
 // openRemote returns the open function for stores at a server. place.where is //HOST:PORT, perhaps with a path, or for a unix socket
-// its path. Several servers of one store are separated by commas. With https the files of certificates may follow a ?.
+// its path. Several servers of one store are separated by commas, with or
+// without the prefix in front of each. With https the files of certificates may follow a ? behind the last.
 func openRemote(prefix string) func(context.Context, place) (punctual.Store, error) {
 	return func(ctx context.Context, p place) (punctual.Store, error) {
 		o := remotestore.Options{Token: p.token, TokenFile: p.tokenFile, Logger: p.log}
@@ -147,8 +150,17 @@ func openRemote(prefix string) func(context.Context, place) (punctual.Store, err
 			}
 		}
 		var urls []string
-		for part := range strings.SplitSeq(where, ",") {
-			urls = append(urls, prefix+strings.TrimPrefix(part, prefix))
+		for n, part := range strings.Split(where, ",") {
+			part = strings.TrimPrefix(part, prefix)
+			switch kind, _, ok := strings.Cut(part, "://"); {
+			case n > 0 && part == "":
+				return nil, usagef("store %s: behind a comma no server is named: write it like %s", prefix, severalServers(prefix))
+			case ok:
+				return nil, usagef("store %s: another server begins with %s: write all alike, as %s", prefix, kind, severalServers(prefix))
+			case n > 0 && prefix != "unix:" && !strings.HasPrefix(part, "//"):
+				part = "//" + part
+			}
+			urls = append(urls, prefix+part)
 		}
 		s, err := remotestore.Open(ctx, urls, &o)
 		if err != nil {
@@ -156,6 +168,14 @@ func openRemote(prefix string) func(context.Context, place) (punctual.Store, err
 		}
 		return s, nil
 	}
+}
+
+// severalServers is how several servers of one store are named.
+func severalServers(prefix string) string {
+	if prefix == "unix:" {
+		return "unix:SOCKET,SOCKET"
+	}
+	return prefix + "//HOST:PORT,HOST:PORT"
 }
 
 // certificates splits //HOST:PORT?ca=FILE&cert=FILE&key=FILE at the question mark, and returns the TLS configuration that the files
@@ -235,14 +255,25 @@ func noStore(dir string) error {
 	}
 }
 
-func (a *app) storeForms() string {
+func (a *app) storeForms() []string {
 	var forms []string
 	for _, s := range a.schemes {
 		if s.form != "" {
 			forms = append(forms, s.form)
 		}
 	}
-	return strings.Join(forms, " or ")
+	return forms
+}
+
+// newStoreHelp is 'punctual help store'.
+func newStoreHelp(a *app) *cobra.Command {
+	return &cobra.Command{Use: "store", Short: "How to name a store", Long: `--store, else the environment variable PUNCTUAL_STORE, else ` + defaultStore + `, names the store:
+
+  ` + strings.Join(a.storeForms(), "\n  ") + `
+
+A bare path is a directory, and HOST:PORT is a Redis. https://HOST:PORT is a server with TLS, and
+with rediss in the place of redis the connections to Redis are TLS. docs/cli.md has the options that
+may follow behind a ?, and how to give a password or a token.`}
 }
 
 // storeName returns the name of the store in the form KIND:WHERE: that of --store, else of PUNCTUAL_STORE, else the default.
@@ -339,7 +370,7 @@ func (a *app) schemeOf(name string) (s scheme, where string, err error) {
 			return s, where, nil
 		}
 	}
-	return s, "", usagef("store %q is of no known kind: use %s", name, a.storeForms())
+	return s, "", usagef("store %q is of no known kind: use %s", name, strings.Join(a.storeForms(), " or "))
 }
 
 // withInspector is withStore for commands that need an Inspector, for example to list messages or to change the settings of topics.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
@@ -120,4 +123,141 @@ func TestTopicFlagIsCompleted(t *testing.T) {
 			t.Errorf("dead %s: %q", command, got.out)
 		}
 	}
+}
+
+// A wrong number of arguments is answered with those that were given and with what to write. A URL among them is not shown, because that
+// may hold a password.
+func TestWrongArguments(t *testing.T) {
+	r := newRig(t)
+	for line, says := range map[string]string{
+		"list a b":                    `wrong number of arguments (2: "a", "b"): write 'punctual list TOPIC', once for each: see 'punctual list --help'`,
+		"topic show a b c":            `wrong number of arguments (3: "a", "b", "c"): write 'punctual topic show TOPIC', once for each: see 'punctual topic show --help'`,
+		"list":                        `no argument is given: write 'punctual list TOPIC': see 'punctual list --help'`,
+		"schedule show a":             `wrong number of arguments (1: "a"): write 'punctual schedule show TOPIC NAME': see 'punctual schedule show --help'`,
+		"topics a":                    `wrong number of arguments (1: "a"): write 'punctual topics': see 'punctual topics --help'`,
+		"get":                         `no argument is given: write 'punctual get ID...'`,
+		"copy redis://u:secret@h x y": `wrong number of arguments (3: "…", "x", "y"): write 'punctual copy FROM TO': see`,
+	} {
+		if got := r.run(strings.Fields(line)...).exits(exitUsage, says); strings.Contains(got.err, "secret") {
+			t.Errorf("%s: the error shows a password: %s", line, got.err)
+		}
+	}
+	// Get takes several IDs. It says so to those who put a topic in front.
+	const several = "each argument is an ID: name a topic with --topic"
+	r.run("push", "orders", "x", "--id", "b").ok()
+	r.run("get", "orders", "b").exits(exitUnwished, `ID "orders": not found`, several).contains("b")
+	r.run("get", "a", "c").exits(exitUnwished, `ID "a", "c": not found`, several)
+	for _, args := range [][]string{{"get", "a"}, {"get", "a", "c", "--topic", "orders"}} {
+		if got := r.run(args...).exits(exitUnwished, "not found"); strings.Contains(got.err, several) {
+			t.Errorf("%q: %s", args, got.err)
+		}
+	}
+}
+
+// The error about what cannot be imported says what is wrong, and what a right value looks like.
+func TestWrongImports(t *testing.T) {
+	r := newRig(t)
+	r.run("import", "bullmq", "--from", "x").exits(exitUsage, `unknown command "bullmq": there is 'punctual schedule import bullmq', or see 'punctual import --help'`)
+	r.run("import", "sidekiq", "--from", "x").exits(exitUsage, `unknown command "sidekiq": see 'punctual import --help'`)
+	r.run("import", "--from", "x").exits(exitUsage, "unknown flag: --from")
+	r.run("topic", "list").exits(exitUsage, `unknown command "list": see 'punctual topic --help'`) // several others are called list
+	for from, says := range map[string]string{
+		"x":                       "URL has no :// and so names no kind of server: use redis://",
+		"http://x":                "URL is not one of Redis: use redis://",
+		"redis://u:secret@h:x":    "URL cannot be read: use redis://",
+		"redis+sentinel://h":      "URL is not one of Sentinel with a primary, nor one of a Cluster without a path: use redis://",
+		"redis+cluster://h?x=y":   "URL has no host, an option behind a ?, or",
+		"postgres://u:secret@h/d": "URL is not one of Redis",
+	} {
+		for _, command := range []string{"schedule import bullmq", "import redisson"} {
+			if got := r.run(append(strings.Fields(command), "--from", from)...).exits(exitUsage, says); strings.Contains(got.err, "secret") {
+				t.Errorf("%s --from %s: the error shows a password: %s", command, from, got.err)
+			}
+		}
+	}
+}
+
+// The flags that every command has take a line each in its help, and 'punctual help store' has all kinds of store.
+func TestHelpOfTheStore(t *testing.T) {
+	root := newRoot(newApp(Streams{Out: &buffer{}, Err: &buffer{}})) // with the stores of the program
+	for line := range strings.Lines(root.PersistentFlags().FlagUsages()) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 100 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	r := newRig(t)
+	r.run("list", "--help").ok().contains("'punctual help store'")
+	help := onDisk(t, "", "help", "store").ok()
+	for _, s := range schemes() {
+		help.contains(s.form)
+	}
+	help.contains("disk:PATH\n", "PUNCTUAL_STORE", defaultStore)
+}
+
+// Several servers of one store are named with commas, and the errors about malformed names are true.
+func TestSeveralServers(t *testing.T) {
+	answers := httptest.NewServer(http.NotFoundHandler())
+	defer answers.Close()
+	live := strings.TrimPrefix(answers.URL, "http://")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"http://" + gone + "," + live, "http://" + gone + ",http://" + live} {
+		onDisk(t, "", "stats", "--store", name).exits(exitUsage, live, "which no Punctual server gives") // so the second server was asked
+	}
+	for name, says := range map[string]string{
+		"https://a,":             "behind a comma no server is named: write it like https://HOST:PORT,HOST:PORT",
+		"https://a,,b":           "behind a comma no server is named",
+		"http://a,https://b":     "another server begins with https: write all alike, as http://HOST:PORT,HOST:PORT",
+		"unix:/a,http://b":       "another server begins with http: write all alike, as unix:SOCKET,SOCKET",
+		"https://a,u:secret@b:1": "a URL is seen by many",
+	} {
+		if got := onDisk(t, "", "stats", "--store", name).exits(exitUsage, says); strings.Contains(got.err, "secret") {
+			t.Errorf("%s: the error shows a password: %s", name, got.err)
+		}
+	}
+}
+
+// Each command whose first argument is a topic offers the names of topics. Of a store that does not answer it offers none, soon.
+func TestTopicsAreCompleted(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "jobs", "x").ok()
+	tried := 0
+	for _, c := range leaves(newRoot(r.app(&buffer{}, &buffer{}))) {
+		words := strings.Fields(c.Use)
+		if len(words) < 2 || !strings.HasPrefix(strings.Trim(words[1], "[]."), "TOPIC") || c.Parent().Name() == "import" {
+			continue // the topics of import are those of the other system
+		}
+		tried++
+		path := strings.Fields(c.CommandPath())
+		if got := r.run(append(append([]string{"__complete"}, path[1:]...), "")...); got.out != "jobs\n:4\n" {
+			t.Errorf("%s: offered %q", c.CommandPath(), got.out)
+		}
+	}
+	if tried < 20 {
+		t.Errorf("%d commands were tried", tried)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var out, errs buffer
+		a := r.app(&out, &errs)
+		a.schemes[0].open = func(ctx context.Context, p place) (punctual.Store, error) {
+			p.log.Warn("the store does not answer")
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(time.Hour):
+				return nil, errors.New("nobody ended the wait")
+			}
+		}
+		began := time.Now()
+		code := a.run(t.Context(), []string{"__complete", "list", ""})
+		if took := time.Since(began); code != exitOK || out.String() != ":4\n" || took != completionTime || strings.Contains(errs.String(), "answer") {
+			t.Errorf("exit %d after %v, printed %q and %q", code, took, out.String(), errs.String())
+		}
+	})
 }

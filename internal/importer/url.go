@@ -19,15 +19,18 @@ import (
 //
 // With rediss in place of redis the connections use TLS. Errors do not contain the URL, because it may have a password.
 func Dial(text string) (redis.UniversalClient, error) {
-	scheme, rest, _ := strings.Cut(text, "://")
+	scheme, rest, ok := strings.Cut(text, "://")
 	protocol, kind, _ := strings.Cut(scheme, "+")
-	if protocol != "redis" && protocol != "rediss" {
-		return nil, badSource()
+	switch {
+	case !ok:
+		return nil, badSource("has no :// and so names no kind of server")
+	case protocol != "redis" && protocol != "rediss":
+		return nil, badSource("is not one of Redis")
 	}
 	if scheme == protocol {
 		o, err := redis.ParseURL(text)
 		if err != nil {
-			return nil, badSource()
+			return nil, badSource("cannot be read")
 		}
 		return redis.NewClient(o), nil
 	}
@@ -38,7 +41,7 @@ func Dial(text string) (redis.UniversalClient, error) {
 	}
 	u, err := url.Parse(protocol + "://" + credentials + "host") // for the user alone
 	if err != nil || hosts == "" || strings.Contains(rest, "?") {
-		return nil, badSource()
+		return nil, badSource("has no host, an option behind a ?, or user and password that cannot be read")
 	}
 	user := u.User.Username()
 	password, _ := u.User.Password()
@@ -59,12 +62,13 @@ func Dial(text string) (redis.UniversalClient, error) {
 			Username: user, Password: password, DB: db, TLSConfig: secure,
 		}), nil
 	}
-	return nil, badSource()
+	return nil, badSource("is not one of Sentinel with a primary, nor one of a Cluster without a path")
 }
 
-func badSource() error {
-	return invalidf("the source's URL cannot be read: use redis://user:password@host:port/database, " +
-		"redis+sentinel://host,host/primary or redis+cluster://host,host, with special characters of user and password escaped with %%")
+// badSource is the error of a source's URL; what says what is wrong with it.
+func badSource(what string) error {
+	return invalidf("the source's URL %s: use redis://user:password@host:port/database, "+
+		"redis+sentinel://host,host/primary or redis+cluster://host,host, with special characters of user and password escaped with %%", what)
 }
 
 // withPorts splits a list of hosts and adds the default port to hosts without one.
