@@ -234,7 +234,8 @@ type ScheduleInfo struct {
 	// Problem says in English why the schedule does not come as its Spec says, and what to do. It is empty when all is well; a pause
 	// and an end are no problems. The problems: this program does not know the zone, or a newer program has written the schedule, so
 	// that there are no Words and no Next; the message in T@cron is no schedule, or dead, or somebody has moved it (PutSchedule mends
-	// the last two); times that lie ahead are decided (Ahead); a time has been overdue for ten seconds; or times are left out because of an occurrence on which nobody works.
+	// the last two); times that lie ahead are decided (Ahead); a time has been overdue for ten seconds; or times are left out because of
+	// an occurrence on which nobody works.
 	Problem string
 	// ProblemSince is the first time of the schedule that the Problem concerns: the one that is overdue, that of the occurrence on which
 	// nobody works, or one that lies ahead. Zero if that is not known.
@@ -493,12 +494,11 @@ func (q *Queue) editSchedule(ctx context.Context, topic, name string, zones *cro
 		}
 		forgotten := r != nil && r.Ahead(now) != 0
 		if forgotten {
-			err = forget(ctx, q.store, r, now, zones)
+			if err := forget(ctx, q.store, r, now, zones); err != nil {
+				return PushNone, about.wrong(err)
+			}
 		}
-		var edited *schedule.Record
-		if err == nil || r == nil {
-			edited, err = edit(r, now)
-		}
+		edited, err := edit(r, now)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return PushNone, about.errorf(ErrNotFound, "there is none")

@@ -145,7 +145,7 @@ func (p *Principal) Check(a Action, topic string) error {
 	case topic == "":
 		return fmt.Errorf("%s may not %s in all topics: %w", p.Name, a, punctual.ErrForbidden)
 	}
-	if _, companion := storekit.Companion(topic); companion == "cron" && a&(Work|Amend) != 0 && p.Allows(a, strings.TrimSuffix(topic, "@cron")) {
+	if parent, companion := storekit.Companion(topic); companion == "cron" && p.Allows(a, parent) {
 		return fmt.Errorf("%s may not %s in topic %q without admin, because its messages are schedules: %w", p.Name, a, topic, punctual.ErrForbidden)
 	}
 	return fmt.Errorf("%s may not %s in topic %q: %w", p.Name, a, topic, punctual.ErrForbidden)

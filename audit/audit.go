@@ -79,9 +79,12 @@ func (ch *Change) entry() Entry {
 	return Entry{Who: ch.Who, From: ch.From, Verb: ch.Verb, Topic: ch.Topic, ID: ch.ID, Detail: ch.Detail}
 }
 
-// addIDs adds the IDs of messages that were changed, as far as an entry has room for them.
+// addIDs adds the IDs of messages that were changed, as far as an entry has room for them. It leaves out empty ones.
 func (e *Entry) addIDs(ids ...string) {
 	for _, id := range ids {
+		if id == "" {
+			continue
+		}
 		if e.idBytes += len(id); len(e.IDs) == maxIDs || e.idBytes > maxIDBytes {
 			return
 		}

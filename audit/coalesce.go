@@ -61,11 +61,7 @@ func (c *coalescer) add(e *Entry) (first bool) {
 		in.Entry = *e
 		return false
 	}
-	for _, id := range []string{in.ID, e.ID} {
-		if id != "" {
-			in.addIDs(id)
-		}
-	}
+	in.addIDs(in.ID, e.ID)
 	in.addIDs(e.IDs...)
 	in.ID, in.Detail, in.Changed = "", "", in.Changed+e.Changed
 	if in.From != e.From {

@@ -79,12 +79,10 @@ func (c *call) whyItWaits(topic string, s *punctual.Settings) (string, error) {
 	case c.console.options.Consumers == nil && c.console.reporter == nil:
 		return "", nil
 	}
-	all, err := c.console.whoClaims()(c.r.Context(), topic)
+	all, known, err := c.consumersOf(topic)
 	switch {
-	case errors.Is(err, punctual.ErrUnsupported):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("look who works on topic %s: %w", topic, err)
+	case !known:
+		return "", err
 	case len(all.All) == 0:
 		return text("workers.nobody", stamp(all.Since, c.look.zone)), nil
 	}
@@ -95,19 +93,32 @@ func (c *call) whyItWaits(topic string, s *punctual.Settings) (string, error) {
 	return text("waits.busy", len(all.All), stamp(all.First(0).Others.NextEnd, c.look.zone)), nil
 }
 
+// consumersOf asks who works on a topic. known is false after an error, and where nobody can report consumers: a store or server may be too
+// old for that.
+func (c *call) consumersOf(topic string) (all punctual.Consumers, known bool, err error) {
+	tell := c.console.whoClaims()
+	if tell == nil {
+		return all, false, nil
+	}
+	all, err = tell(c.r.Context(), topic)
+	switch {
+	case errors.Is(err, punctual.ErrUnsupported):
+		return all, false, nil
+	case err != nil:
+		return all, false, fmt.Errorf("look who works on topic %s: %w", topic, err)
+	}
+	return all, true, nil
+}
+
 // workersOf returns the consumers of a topic. A store or server that cannot report them, for instance because it is too old, is no error: the
 // page then says that the consumers are unknown.
 func (c *call) workersOf(topic string) (*workers, error) {
-	tell := c.console.whoClaims()
-	if tell == nil {
-		return &workers{}, nil
-	}
-	all, err := tell(c.r.Context(), topic)
-	if errors.Is(err, punctual.ErrUnsupported) {
-		return &workers{}, nil
-	}
+	all, known, err := c.consumersOf(topic)
 	if err != nil {
-		return nil, fmt.Errorf("look who works on topic %s: %w", topic, err)
+		return nil, err
+	}
+	if !known {
+		return &workers{}, nil
 	}
 	w := &workers{Known: true, Since: all.Since, More: max(0, len(all.All)-mostWorkers)}
 	all = all.First(mostWorkers)

@@ -9,8 +9,9 @@ import (
 )
 
 // Maintenance deletes acked messages by the thousand, writes down watermarks and the clock, and removes what is past its
-// retention. It has the store's clock follow the machine's, and moves what a step of the clock moves. It reserves lease tokens before they are used up, and replaces full segments of the claim log. As long as lease
-// tokens are left, no answer depends on when maintenance runs. But where the clock starts again after a power cut does (clock.go).
+// retention. It has the store's clock follow the machine's, and moves what a step of the clock moves. It reserves lease tokens before they
+// are used up, and replaces full segments of the claim log. As long as lease tokens are left, no answer depends on when maintenance runs.
+// But where the clock starts again after a power cut does (clock.go).
 
 const (
 	maintenanceInterval = time.Second

@@ -11,10 +11,10 @@ import (
 )
 
 // How the store follows a server's clock that was set back (P8). The goroutine of watch of every process compares the clocks each second.
-// When the server's has been far behind for long enough (storekit.StepRule), it steps the store's clock in one transaction, which counts the step in
-// the table clock_step. Every statement is given the latest time that its process has heard and the step after which that was, so that a
-// time from before the last step counts for nothing (clock.sql). The others learn of the step when they read the table store, within a
-// second.
+// When the server's has been far behind for long enough (storekit.StepRule), it steps the store's clock in one transaction, which counts
+// the step in the table clock_step. Every statement is given the latest time that its process has heard and the step after which that was,
+// so that a time from before the last step counts for nothing (clock.sql). The others learn of the step when they read the table store,
+// within a second.
 //
 // A claim that went by the time before could take a lease that was given after the step. So the transaction waits for the claims under way,
 // and those that come later see the step (step_lock.sql). No other change depends on that, because what a settlement or a push of before

@@ -59,8 +59,9 @@ func EventBody(e *punctual.Event) []byte {
 }
 
 // EventMessage returns the message that tells of e. It is due at once, by a delay of nothing, so that a step of the clock carries it
-// over (lifecycle.Message.Since). It is dropped when nobody has taken it for keep, which is Settings.EmitKeep of the topic of e. A store stores it as a push would that replaces, in the same atomic step as the change that
-// e tells of. It goes to EventTopic, which comes into being with it.
+// over (lifecycle.Message.Since). It is dropped when nobody has taken it for keep, which is Settings.EmitKeep of the topic of e. A store
+// stores it as a push would that replaces, in the same atomic step as the change that e tells of. It goes to EventTopic, which comes into
+// being with it.
 //
 // Before that, the same step drops messages of the EventTopic that have expired: it takes the earliest one whose time has come for
 // as long as a claim would end it (lifecycle.Meet) instead of delivering it, and as many as it adds events, and MaxSweptEvents more.

@@ -22,8 +22,9 @@ func Bad(name, value, remedy string) punctual.Finding {
 	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityBad, Remedy: remedy}
 }
 
-// ClockFindings says how a store's clock stands, for the Examiner of the store. The first finding, "store's clock", is a warning while the clock is
-// ahead by more than StepBeyond. The second one, "clock steps", tells of the last step, if there was one, and is a warning for a day.
+// ClockFindings says how a store's clock stands, for the Examiner of the store. The first finding, "store's clock", is a warning while the
+// clock is ahead by more than StepBeyond. The second one, "clock steps", tells of the last step, if there was one, and is a warning for a
+// day.
 func ClockFindings(c punctual.ClockState) []punctual.Finding {
 	ntp := "check the time synchronization (NTP) of the " + c.Follows
 	found := []punctual.Finding{Good("store's clock", "not ahead of that of the "+c.Follows)}

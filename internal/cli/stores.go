@@ -137,8 +137,8 @@ func openShared(ctx context.Context, p place) (punctual.Store, error) {
 }
 
 // openRemote returns the open function for stores at a server. place.where is //HOST:PORT, perhaps with a path, or for a unix socket
-// its path. Several servers of one store are separated by commas, with or
-// without the prefix in front of each. With https the files of certificates may follow a ? behind the last.
+// its path. Several servers of one store are separated by commas, with or without the prefix in front of each. With https the files of
+// certificates may follow a ? behind the last.
 func openRemote(prefix string) func(context.Context, place) (punctual.Store, error) {
 	return func(ctx context.Context, p place) (punctual.Store, error) {
 		o := remotestore.Options{Token: p.token, TokenFile: p.tokenFile, Logger: p.log}

@@ -20,7 +20,8 @@ const (
 	// the beginning of a look that fails to that of the next one. It is less than a second, so that what the look finds is mostly done
 	// within a second, too.
 	lookAgain = punctual.MaxAwait * 9 / 10
-	// lookPause is the least time from the beginning of a look to that of the next one, so that many new companions do not make it replace a worker for each.
+	// lookPause is the least time from the beginning of a look to that of the next one, so that many new companions do not make it
+	// replace a worker for each.
 	lookPause = 25 * time.Millisecond
 	// sideBySide is how many topics are asked at the same time whether they need a duty.
 	sideBySide = 16

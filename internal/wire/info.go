@@ -96,7 +96,7 @@ type ClockState struct {
 
 // ClockStateOf returns c for an answer.
 func ClockStateOf(c punctual.ClockState) ClockState {
-	return ClockState{Time(c.Now.Truncate(time.Millisecond)), c.Follows, Duration(c.Ahead.Truncate(time.Millisecond)), c.Steps, Time(c.Last.From), Time(c.Last.To)}
+	return ClockState{whole(c.Now), c.Follows, Duration(c.Ahead.Truncate(time.Millisecond)), c.Steps, Time(c.Last.From), Time(c.Last.To)}
 }
 
 // State is the reverse of ClockStateOf.

@@ -20,9 +20,9 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// RunFirst checks that the first use of a companion is later than the second one by a second at most (P11): the first message after the
-// groups of a topic are set, the first follow-up that has to be forwarded, the first occurrence of a schedule, and the first message that
-// a shift moves. does is the store of the process that carries out duties, and stores that of the process that stores. They may be one
+// RunFirst checks that the first use of a companion is later than the second one by a second at most (P11). First uses are the first
+// message after the groups of a topic are set, the first follow-up that has to be forwarded, the first occurrence of a schedule, and the
+// first message that a shift moves. does is the store of the process that carries out duties, and stores that of the process that stores. They may be one
 // store, or two of one data set as two processes have them, also two that are not notified of each other. It takes some seconds.
 // With PUNCTUAL_FIRST_USES=200 it logs how late those of 200 fresh topics are instead.
 //

@@ -18,11 +18,13 @@ const Never int64 = 1<<53 - 1
 // Clock is the store's clock as this process knows it. All methods are safe for concurrent use.
 //
 // Each script that reads the server's clock is given the lower bound, and goes by the bound while the server's clock is behind it.
-// So nobody in this process ever sees the store's clock run backwards, but for a step: when the bound has been too far ahead of the
-// servers' clocks for too long (storekit.StepRule), one process makes a step in the hash of the store, and all others learn of it from
-// that hash or from a partition's answer. The era counts the steps, and times of an earlier era do not count. Between two answers the
-// machine's own clock measures how much time has passed. The guess that follows from it says how long to sleep, sets the deadlines of calls, and shows whether a
-// lease in an answer that took long has ended. What becomes of a message is decided by the scripts, by the server's clock.
+// So nobody in this process ever sees the store's clock run backwards, but for a step. When the bound has been too far ahead of the
+// servers' clocks for too long (storekit.StepRule), one process makes a step in the hash of the store. All others learn of it from that
+// hash or from a partition's answer. The era counts the steps, and times of an earlier era do not count.
+//
+// Between two answers the machine's own clock measures how much time has passed. The guess that follows from it says how long to sleep,
+// sets the deadlines of calls, and shows whether a lease in an answer that took long has ended. What becomes of a message is decided by the
+// scripts, by the server's clock.
 type Clock struct {
 	// fake is the clock of a test, which takes the place of the server's; nil otherwise.
 	fake  storekit.Clock
