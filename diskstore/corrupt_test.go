@@ -41,7 +41,7 @@ func classOf(name string) string {
 	case strings.HasPrefix(name, "OWNER-"):
 		return "owner"
 	}
-	return name // LOCK, FORMAT-1
+	return name // LOCK, FORMAT-2
 }
 
 // damage is a way to damage a file: do changes bytes of it, the first of them at a given place, and a nil do stands for removing the file.
@@ -203,7 +203,7 @@ type noticing struct{ always, sometimes, never []string }
 
 var (
 	optionsDamage = []string{"options, zero 4 KiB", "options, cut"}
-	removals      = []string{"FORMAT-1, remove", "LOCK, remove"} // both are empty
+	removals      = []string{"FORMAT-2, remove", "LOCK, remove"} // both are empty
 )
 
 // every returns all damages of a class of files.

@@ -31,7 +31,7 @@ package diskstore
 // The directory holds a Pebble database, a claim log and three small files:
 //
 //	punctual-data/
-//	    FORMAT-1          the format of everything here, in the name; see docs/format.md
+//	    FORMAT-2          the format of everything here, in the name; see docs/format.md
 //	    LOCK              locked while a process has the directory open
 //	    OWNER-91c0a1…     the mark of who opened it last: process, host, since when; see package directory
 //	    claims-000001.log who holds which lease; see package claimlog

@@ -95,7 +95,7 @@ func TestExamineASoundStore(t *testing.T) {
 	for _, want := range []struct{ name, text string }{
 		{"directory", dir},
 		{"in use", "no"},
-		{"store", "format 1, 1 topic, 1 message, 1 dead message"},
+		{"store", "format 2, 1 topic, 1 message, 1 dead message"},
 		{"damage", "none"},
 		{"writable", "yes"},
 		{"fsync", "the median of 5"},
@@ -169,7 +169,7 @@ func TestExamineAStoreInUse(t *testing.T) {
 	}
 	mustBeComplete(t, fs)
 	mustFind(t, fs, "in use", punctual.SeverityGood, "this process")
-	mustFind(t, fs, "store", punctual.SeverityGood, "format 1")
+	mustFind(t, fs, "store", punctual.SeverityGood, "format 2")
 	mustFind(t, fs, "fsync", punctual.SeverityGood, "median")
 }
 
@@ -265,7 +265,7 @@ func TestExamineWithoutPermission(t *testing.T) {
 		})
 		fs := examined(t, "store", &Options{fs: hookFS{mem, f.hook}})
 		mustFind(t, fs, "writable", punctual.SeverityBad, cause.Error())
-		mustFind(t, fs, "store", punctual.SeverityGood, "format 1")
+		mustFind(t, fs, "store", punctual.SeverityGood, "format 2")
 	}
 	mem := vfs.NewMem()
 	fs := examined(t, "store", &Options{fs: unreadable{mem}})
@@ -339,7 +339,7 @@ func TestExamineAHangingDisk(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("examine with a context that ended: %v", err)
 	}
-	mustFind(t, fs, "store", punctual.SeverityGood, "format 1")
+	mustFind(t, fs, "store", punctual.SeverityGood, "format 2")
 	close(release)
 	<-goOn // now that the disk answers, both goroutines remove their files
 	<-goOn

@@ -15,43 +15,33 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Each format version that was ever released has a directory testdata/format-N, made by the first release that wrote
-// that format. The directory is a store with a message in every state, a lease in the claim log, and an ack that is in the claim log
-// alone. Every later release must read it.
+// golden is a store of directory.FormatVersion with a message in every state, a lease in the claim log, an ack that is in the claim
+// log alone, a group, a schedule's topic, and events. Every later program must read it.
 //
-// When a version gains something and keeps its number, that gets a directory of its own, format-N-WHAT.
-//
-// When directory.FormatVersion rises, or something is added, name the new directory in goldenNew. Run
-// PUNCTUAL_GOLDEN=write go test -run Golden ./diskstore once and commit it. The old ones stay as they are.
-func TestGoldenFormats(t *testing.T) {
+// Once a version was released, the directory made by the first release that wrote it stays as it is. What comes later gets a
+// directory of its own. PUNCTUAL_GOLDEN=write go test -run Golden ./diskstore writes golden.
+var golden = filepath.Join("testdata", fmt.Sprint("format-", directory.FormatVersion))
+
+func TestGoldenFormat(t *testing.T) {
 	if os.Getenv("PUNCTUAL_GOLDEN") == "write" {
-		writeGolden(t, filepath.Join("testdata", goldenNew))
+		writeGolden(t)
 	}
-	dirs, err := filepath.Glob("testdata/format-*")
-	if err != nil || len(dirs) == 0 {
-		t.Fatalf("no golden stores: %v", err)
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(golden)); err != nil {
+		t.Fatal(err)
 	}
-	for _, golden := range dirs {
-		t.Run(filepath.Base(golden), func(t *testing.T) {
-			dir := t.TempDir()
-			if err := os.CopyFS(dir, os.DirFS(golden)); err != nil {
-				t.Fatal(err)
-			}
-			s := openAt(t, dir, &Options{Clock: storekit.NewManualClock(testStart.Add(time.Second))})
-			name := filepath.Base(golden)
-			readGolden(t, s, name != "format-1", name != "format-1" && name != "format-1-finished")
-			if _, err := os.Stat(filepath.Join(dir, fmt.Sprint("FORMAT-", directory.FormatVersion))); err != nil {
-				t.Errorf("the format is not told to other programs: %v", err)
-			}
-			ownerFiles(t, dir)
-		})
+	s := openAt(t, dir, &Options{Clock: storekit.NewManualClock(testStart.Add(time.Second))})
+	readGolden(t, s)
+	if _, err := os.Stat(filepath.Join(dir, fmt.Sprint("FORMAT-", directory.FormatVersion))); err != nil {
+		t.Errorf("the format is not told to other programs: %v", err)
 	}
+	ownerFiles(t, dir)
 }
 
 // TestGoldenClock: a store takes its clock over from the claim log of a golden store.
 func TestGoldenClock(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", goldenNew))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(golden)); err != nil {
 		t.Fatal(err)
 	}
 	s := openAt(t, dir, &Options{Clock: storekit.NewManualClock(testStart.Add(-time.Hour))})
@@ -62,28 +52,27 @@ func TestGoldenClock(t *testing.T) {
 
 const (
 	goldenTopic = "order.cancel"
-	goldenNew   = "format-1-single"
 	// goldenLate is how long after everything else the lease is extended.
 	goldenLate = 500 * time.Millisecond
-	// goldenRetention is how long finished records are kept, in the stores that have some.
+	// goldenRetention is how long finished records are kept.
 	goldenRetention = 36 * time.Hour
-	// goldenRemember is the Remember of messages that have one, in the stores that have some.
+	// goldenRemember is the Remember of messages that have one.
 	goldenRemember = 12 * time.Hour
 )
 
-// goldenSettings are the settings that topic "done" of every golden store has, apart from FinishedRetention.
+// goldenSettings are the settings of topic "done".
 var goldenSettings = punctual.SettingsPatch{
 	Lease: ptr(time.Minute), MaxAttempts: ptr(7), Backoff: &punctual.Backoff{Base: 1500 * time.Microsecond, Max: time.Minute, Jitter: 0.25},
-	DeadRetention: ptr(48 * time.Hour), DedupeWindow: ptr(24 * time.Hour), PushPaused: ptr(false), DeliveryPaused: ptr(false),
+	DeadRetention: ptr(48 * time.Hour), DedupeWindow: ptr(24 * time.Hour), FinishedRetention: ptr(goldenRetention),
+	Groups: ptr([]string{"stock"}), Emit: ptr(punctual.EventAcked | punctual.EventCancelled), EmitKeep: ptr(72 * time.Hour), PushPaused: ptr(false), DeliveryPaused: ptr(false),
 }
 
 // fillGolden leaves a store with a message in each state: scheduled, ready, leased (attempt 1), dead, retried
 // (attempt 1, one failure) and acked (gone). In topic "done" it leaves a finished ID that is remembered, with its
-// finished record.
+// finished record and the event of its ack.
 func fillGolden(t *testing.T, s *Store) {
 	configure(t, s, goldenTopic, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: []time.Duration{time.Hour}}})
 	configure(t, s, "done", goldenSettings)
-	configure(t, s, "done", punctual.SettingsPatch{FinishedRetention: ptr(goldenRetention)})
 	push(t, s, punctual.NewMessage{Topic: "done", ID: "finished"})
 	if err := settle(t, s, claim(t, s, "done", 1)[0], punctual.SettleAck); err != nil {
 		t.Fatal(err)
@@ -123,7 +112,7 @@ func configure(t *testing.T, s *Store, topic string, p punctual.SettingsPatch) {
 }
 
 // writeGolden copies the files of a store that was not closed, as after kill -9.
-func writeGolden(t *testing.T, golden string) {
+func writeGolden(t *testing.T) {
 	dir := t.TempDir()
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, dir, &Options{Clock: clock})
@@ -141,11 +130,10 @@ func writeGolden(t *testing.T, golden string) {
 	}
 }
 
-// readGolden checks what a golden store has. finished says that it has finished records, remember that it has messages with a
-// Remember; format-1 has neither, and format-1-finished no Remember.
-func readGolden(t *testing.T, s *Store, finished, remember bool) {
-	if r := mustBeSound(t, s); r.Live != 4 || r.Dead != 1 || r.Topics != 2 {
-		t.Errorf("holds %d topics, %d live and %d dead messages; want 2, 4 and 1", r.Topics, r.Live, r.Dead)
+// readGolden checks what the golden store has.
+func readGolden(t *testing.T, s *Store) {
+	if r := mustBeSound(t, s); r.Live != 5 || r.Dead != 1 || r.Topics != 4 {
+		t.Errorf("holds %d topics, %d live and %d dead messages; want 4, 5 and 1", r.Topics, r.Live, r.Dead)
 	}
 	states := map[string]punctual.State{
 		"scheduled": punctual.StateScheduled, "retried": punctual.StateScheduled,
@@ -156,7 +144,7 @@ func readGolden(t *testing.T, s *Store, finished, remember bool) {
 		if err != nil || i.State != want || string(i.Body) != "body of "+id {
 			t.Errorf("%s: %+v, %v; want it %s with its body", id, i, err, want)
 		}
-		if asks := remember && id != "ready"; asks != (i.Remember == goldenRemember) {
+		if asks := id != "ready"; asks != (i.Remember == goldenRemember) {
 			t.Errorf("%s: remembered for %v", id, i.Remember)
 		}
 		if i.FirstDue.Before(i.Due) != (id == "retried") {
@@ -169,17 +157,19 @@ func readGolden(t *testing.T, s *Store, finished, remember bool) {
 	if _, err := s.Get(context.Background(), goldenTopic, "acked"); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("the acked message is there: %v", err)
 	}
-	want, err := storekit.ApplySettings(punctual.DefaultSettings(), goldenSettings, storekit.Abilities{Partitions: 1})
+	want, err := storekit.ApplySettings(punctual.DefaultSettings(), goldenSettings, storekit.Abilities{Partitions: 1, KeepsFinished: true, Emits: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if finished {
-		want.FinishedRetention = goldenRetention
-		f, err := s.Finished(context.Background(), "done", "finished")
-		if err != nil || f.Outcome != punctual.OutcomeAcked || !f.At.Equal(testStart) || !f.Delivered.Equal(testStart) ||
-			!f.KeptUntil.Equal(testStart.Add(goldenRetention)) || f.Attempt != 1 {
-			t.Errorf("the finished record: %+v, %v", f, err)
-		}
+	f, err := s.Finished(context.Background(), "done", "finished")
+	if err != nil || f.Outcome != punctual.OutcomeAcked || !f.At.Equal(testStart) || !f.Delivered.Equal(testStart) ||
+		!f.KeptUntil.Equal(testStart.Add(goldenRetention)) || f.Attempt != 1 {
+		t.Errorf("the finished record: %+v, %v", f, err)
+	}
+	if ds := claim(t, s, "done"+punctual.EventSuffix, 2); len(ds) != 1 {
+		t.Errorf("%d events; want that of the ack", len(ds))
+	} else if e, err := punctual.ParseEvent(ds[0].Body); err != nil || e.ID != "finished" || !e.At.Equal(testStart) {
+		t.Errorf("the event: %+v, %v", e, err)
 	}
 	if set, err := s.Settings(context.Background(), "done"); err != nil || !reflect.DeepEqual(set, want) {
 		t.Errorf("the settings are %+v, %v; want %+v", set, err, want)

@@ -60,12 +60,6 @@ func TestAttributes(t *testing.T) {
 	if got := stored(); got != hex.EncodeToString(newer) {
 		t.Errorf("behind a retry the block is %s, want %x", got, newer)
 	}
-	store(nil) // as a program of version 3 or 4 stores it
-	if i, err := s.Get(ctx, "orders", "x"); err != nil || i.Remember != time.Minute {
-		t.Errorf("without a block: %+v, %v", i, err)
-	}
-	retried(claimed())
-
 	store([]byte{1, 9})
 	if _, err := s.Get(ctx, "orders", "x"); err == nil {
 		t.Error("attributes that are cut short are read")

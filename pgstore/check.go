@@ -77,7 +77,7 @@ func checkCoded(rows scanner, r *punctual.CheckReport) error {
 		_, err = decodeFailures(failures)
 	}
 	if err == nil {
-		err = setAttributes(new(punctual.Message), nil, attributes)
+		err = setAttributes(new(punctual.Message), attributes)
 	}
 	if err != nil {
 		addProblem(r, topic, fmt.Sprintf("%s is damaged: %v", id, err))

@@ -450,13 +450,13 @@ func (s *Store) endAndTell(ctx context.Context, topic string, ids []string) erro
 // before it sets the end of the lease.
 func (g *claimed) scan(rows scanner, topic string) error {
 	var id *string
-	var place, due, first, created, expires, remember *int64
+	var place, due, first, created, expires *int64
 	var drop *bool
 	var attempts, most *int32
 	var headers, body, attributes []byte
 	var failures [][]byte
 	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.ack, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
-		&attempts, &most, &headers, &body, &failures, &remember, &attributes)
+		&attempts, &most, &headers, &body, &failures, &attributes)
 	if err != nil || id == nil {
 		return err
 	}
@@ -470,7 +470,7 @@ func (g *claimed) scan(rows scanner, topic string) error {
 	if expires != nil {
 		d.Expires = storekit.FromMillis(*expires)
 	}
-	if err = setAttributes(&d.Message, remember, attributes); err == nil {
+	if err = setAttributes(&d.Message, attributes); err == nil {
 		d.Headers, err = decodeHeaders(headers)
 	}
 	if err == nil {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
 )
 
@@ -153,64 +152,6 @@ func TestSlowDamagedFinishedRecord(t *testing.T) {
 		}
 		if _, err := s.Finished(t.Context(), "orders", "m"); column == "failures" && !errors.Is(err, punctual.ErrCorrupt) {
 			t.Errorf("a finished record whose history cannot be read: Finished answers %v", err)
-		}
-	}
-}
-
-// TestMigrateFromVersion1: what version 1 has stored is there after the migration, and a lease that version 1 gave still holds.
-func TestMigrateFromVersion1(t *testing.T) {
-	t.Parallel()
-	pool := newPool(t, shared)
-	o := &Options{Schema: fresh(), OwnPool: true, NoListen: true}
-	fillVersion1(t, pool, o)
-	if _, err := Open(t.Context(), pool, o); punctual.ErrorCode(err) != "unsupported" || !strings.Contains(err.Error(), "migrate up") {
-		t.Fatalf("Open on tables of version 1: %v; want unsupported, with what to do", err)
-	}
-	if v, err := MigrationStatus(t.Context(), pool, o); err != nil || v.Tables != 1 || len(v.Pending) != v.Program-1 {
-		t.Fatalf("MigrationStatus of version 1: %+v, %v", v, err)
-	}
-	o.Migrate = true
-	s := openStore(t, pool, o)
-	st, err := s.Stats(t.Context(), "orders")
-	if err != nil || st.Scheduled != 1 || st.Leased != 1 || st.Dead != 1 || st.Settings.FinishedRetention != 0 || st.Settings.MaxAttempts != 7 {
-		t.Fatalf("statistics after the migration: %+v, %v", st, err)
-	}
-	keepFinished(t, s, "orders", time.Hour)
-	ackAll(t, s, punctual.Delivery{Message: punctual.Message{Topic: "orders", ID: "leased"}, Token: 1})
-	if f, err := s.Finished(t.Context(), "orders", "leased"); err != nil || f.Outcome != punctual.OutcomeAcked || f.Attempt != 1 || !f.Delivered.IsZero() {
-		t.Errorf("the finished record of a message that version 1 has leased: %+v, %v; want one that does not know when", f, err)
-	}
-	rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "finished"}})
-	if err != nil || rs[0].Status != punctual.PushDuplicate || rs[0].Existing != punctual.StateNone {
-		t.Errorf("push of an ID that version 1 remembers: %+v, %v; want a duplicate", rs, err)
-	}
-	if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) > 0 || r.Live != 1 || r.Dead != 1 {
-		t.Errorf("Check after the migration: %+v, %v", r, err)
-	}
-}
-
-// fillVersion1 makes the tables of version 1, with a message of each kind in the topic orders.
-func fillVersion1(t *testing.T, pool *pgxpool.Pool, o *Options) {
-	t.Helper()
-	s, err := newStore(pool, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.apply(t.Context(), migrations(o.Schema)[0]); err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{
-		"SELECT nextval('punctual.claim_number')",
-		`INSERT INTO punctual.topic (name, settings, lease, max_attempts, dedupe_window, dead_retention, push_paused, delivery_paused)
-		 VALUES ('orders', '{"max_attempts":7}', 30000, 7, 0, 0, false, false)`,
-		`INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, token, attempts, died_at, reason, forget_at) VALUES
-		 (1, 'scheduled', 4000000000000, 4000000000000, 4000000000000, 1000, 0, 0, NULL, NULL, NULL),
-		 (1, 'leased', 4000000000000, 2000, 2000, 1000, 1, 1, NULL, NULL, NULL),
-		 (1, 'dead', NULL, 2000, 2000, 1000, 0, 1, 3000, 'discarded', NULL),
-		 (1, 'finished', NULL, 2000, 2000, 1000, 0, 1, NULL, NULL, 4000000000000)`,
-	} {
-		if _, err := pool.Exec(t.Context(), inSchema(text, o.Schema)); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

@@ -67,12 +67,12 @@ func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) 
 	i := punctual.Info{Message: punctual.Message{Topic: topic}}
 	var r row // with the fields on which the state depends
 	var first, created int64
-	var expires, visibleAt, diedAt, remember *int64
+	var expires, visibleAt, diedAt *int64
 	var headers, attributes []byte
 	var failures [][]byte
 	var reason *string
 	err := rows.Scan(micros, &i.ID, &r.Due, &first, &created, &expires, &i.DropExpired, &i.Attempt, &i.MaxAttempts, &headers, &i.Body, &failures,
-		&visibleAt, &r.Token, &i.CancelRequested, &diedAt, &reason, &remember, &attributes)
+		&visibleAt, &r.Token, &i.CancelRequested, &diedAt, &reason, &attributes)
 	if err != nil {
 		return i, err
 	}
@@ -87,7 +87,7 @@ func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) 
 	case punctual.StateDead:
 		i.Died, i.Reason = storekit.FromMillis(r.Died), r.Reason
 	}
-	if err = setAttributes(&i.Message, remember, attributes); err == nil {
+	if err = setAttributes(&i.Message, attributes); err == nil {
 		i.Headers, err = decodeHeaders(headers)
 	}
 	if err == nil {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -88,13 +87,9 @@ func (r *row) holder(now int64, set *punctual.Settings) lifecycle.Holder {
 	return lifecycle.Holder{State: r.state(now, set), Due: r.Due, Died: r.Died, Remembered: r.forgetAt > now}
 }
 
-// setAttributes gives a message that is read its attributes. A message that a program of version 3 or 4 has pushed has no block; its
-// Remember is in the column of that name, in ms. For other messages that column repeats what the block says, because statements need it.
-func setAttributes(m *punctual.Message, remember *int64, block []byte) error {
-	if block == nil {
-		m.Remember = time.Duration(orZero(remember)) * time.Millisecond
-		return nil
-	}
+// setAttributes gives a message that is read the attributes of its block, which is nil when it has none. The column remember
+// repeats one of them, because statements need it.
+func setAttributes(m *punctual.Message, block []byte) error {
 	a, err := storekit.ReadAttributes(block)
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, punctual.ErrCorrupt)

@@ -1,15 +1,29 @@
--- The tables of version 1. docs/format-postgres.md draws the tables as they are now.
+-- The tables of version 1, which docs/format-postgres.md draws.
 -- Locks: it makes new things only, so nobody waits for it.
 
 -- One row that says which store this is.
 CREATE TABLE punctual.store (
     one      boolean PRIMARY KEY DEFAULT true CHECK (one),
     identity uuid    NOT NULL DEFAULT gen_random_uuid(), -- another one is another store
-    epoch    integer NOT NULL DEFAULT 1, -- rises when the server's timeline changes, as at a promotion
+    epoch    integer NOT NULL DEFAULT 1, -- rises when the server's timeline or identifier changes, as at a promotion
     timeline text    NOT NULL, -- that of the epoch
-    clock    bigint  NOT NULL DEFAULT 0 -- the store's clock was at least here, in microseconds
+    system   text    NOT NULL, -- the server's system identifier in the epoch
+    clock    bigint  NOT NULL DEFAULT 0, -- the store's clock was at least here, in microseconds
+    steps    bigint  NOT NULL DEFAULT 0 -- the steps that the column clock knows of
 );
-INSERT INTO punctual.store (timeline) VALUES (substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));
+INSERT INTO punctual.store (timeline, system)
+SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), system_identifier FROM pg_control_system();
+
+-- The steps of the store's clock. One row, which changes only when the clock steps back, so that every statement may read it
+-- beside a snapshot that is held for long. A claim locks the table so that no step comes while the claim is under way.
+CREATE TABLE punctual.clock_step (
+    steps     bigint  NOT NULL, -- how often the clock has stepped
+    step_from bigint  NOT NULL, -- the last step, in microseconds
+    step_to   bigint  NOT NULL,
+    carried   boolean NOT NULL, -- all messages have been carried over the last step
+    one       boolean PRIMARY KEY DEFAULT true CHECK (one) -- a publication refuses changes of a table that has no key
+);
+INSERT INTO punctual.clock_step VALUES (0, 0, 0, true);
 
 -- Numbers the claims. The upper bits of a token are the epoch, the lowest are random.
 CREATE SEQUENCE punctual.claim_number AS bigint MAXVALUE 1099511627775 NO CYCLE;
@@ -24,7 +38,9 @@ CREATE TABLE punctual.topic (
     dedupe_window   bigint  NOT NULL,
     dead_retention  bigint  NOT NULL,
     push_paused     boolean NOT NULL,
-    delivery_paused boolean NOT NULL
+    delivery_paused boolean NOT NULL,
+    finished_retention bigint NOT NULL DEFAULT 0, -- how long finished records are kept; 0: not at all
+    emit            integer NOT NULL DEFAULT 0 -- the bits of punctual.Events
 );
 
 -- Deleted topics whose rows are still to be removed.
@@ -39,6 +55,8 @@ CREATE TABLE punctual.message (
     due          bigint  NOT NULL,
     first_due    bigint  NOT NULL,
     created      bigint  NOT NULL,
+    leased_at    bigint, -- when the lease of the token began
+    since        bigint, -- lifecycle.Message.Since; NULL: 0
     token        bigint  NOT NULL DEFAULT 0, -- of the current lease, also when that has run out; 0: none
     topic        integer NOT NULL,
     attempts     integer NOT NULL DEFAULT 0,
@@ -51,8 +69,10 @@ CREATE TABLE punctual.message (
     died_at      bigint,
     reason       text,
     forget_at    bigint,
+    remember     bigint, -- takes the place of the topic's dedupe_window; NULL: as the topic says
     headers      bytea,
     body         bytea,
+    attributes   bytea, -- the block of storekit.Attributes, into which no statement looks; NULL: none
     failures     bytea[], -- oldest first, at most 16, each "ATTEMPT TIME TEXT"
     PRIMARY KEY (topic, id)
 ) WITH (
@@ -65,3 +85,25 @@ CREATE INDEX message_visible ON punctual.message (topic, visible_at, id) WHERE v
 CREATE INDEX message_died ON punctual.message (topic, died_at, id) WHERE died_at IS NOT NULL;
 CREATE INDEX message_reason ON punctual.message (topic, reason, died_at, id) WHERE died_at IS NOT NULL;
 CREATE INDEX message_forget ON punctual.message (topic, forget_at) WHERE forget_at IS NOT NULL;
+
+-- What is told of a message that was acked, cancelled or dropped, as long as its topic asks. It does not hold the ID.
+CREATE TABLE punctual.finished (
+    created   bigint  NOT NULL,
+    first_due bigint  NOT NULL,
+    due       bigint  NOT NULL,
+    leased_at bigint, -- when its last lease began, if it was not given back
+    ended_at  bigint  NOT NULL,
+    forget_at bigint  NOT NULL,
+    topic     integer NOT NULL,
+    attempts  integer NOT NULL,
+    outcome   text    NOT NULL, -- acked, cancelled or expired
+    id        text COLLATE "C" NOT NULL,
+    failures  bytea[], -- as those of the message
+    PRIMARY KEY (topic, id)
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0.05
+);
+-- Its condition, which all records meet, keeps look-ups by ID from it.
+CREATE INDEX finished_forget ON punctual.finished (topic, forget_at) WHERE forget_at > 0;

@@ -52,7 +52,7 @@ leased AS (
     FROM taken
     WHERE NOT taken.undeliverable AND m.ctid = taken.place
     RETURNING taken.visible_at AS before, m.id, m.due, m.first_due, m.created, m.expires, m.drop_expired, m.attempts, m.max_attempts,
-              m.headers, m.body, m.failures, m.remember, m.attributes
+              m.headers, m.body, m.failures, m.attributes
 )
 SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.seen, found.taken,
        found.undeliverable, (SELECT ack FROM t),
@@ -62,5 +62,5 @@ SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.se
             ORDER BY m.topic, m.visible_at, m.id LIMIT 1)
        END,
        l.before, l.id, l.due, l.first_due, l.created, l.expires, l.drop_expired, l.attempts, l.max_attempts,
-       l.headers, l.body, l.failures, l.remember, l.attributes
+       l.headers, l.body, l.failures, l.attributes
 FROM clock CROSS JOIN found LEFT JOIN leased AS l ON true

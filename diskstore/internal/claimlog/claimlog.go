@@ -7,20 +7,19 @@
 // and a payload is kind(1) and the rest. Numbers are uvarints, and varint is the zigzag kind, both as encoding/binary writes them. seq
 // is the number of the message; due, until and at are Unix milliseconds:
 //
-//	kind 1, leases:   as kind 7 without length and moved; in stores from before there was kind 7
+//	kind 1, leases:   { topic seq due(varint) token renewals attempt until(varint) length(varint) moved(varint) count { attempt at(varint) } }
 //	kind 2, settled:  { seq token }    the lease is over; the database knows the rest
 //	kind 3, acked:    { topic seq due(varint) }   the message is finished, and soon deleted
 //	kind 4, durable:  number           the transactions up to this one were durable
 //	kind 5, clock:    ms(varint)       the store's clock had reached this
 //	kind 6, synced:   bytes            so many bytes after this frame were synced before older segments were deleted
-//	kind 7, leases:   { topic seq due(varint) token renewals attempt until(varint) length(varint) moved(varint) count { attempt at(varint) } }
-//	kind 8, step:     count from(varint) to(varint)   the store's clock stepped back for the count-th time
+//	kind 7, step:     count from(varint) to(varint)   the store's clock stepped back for the count-th time
 //
 // For example, this frame has the lease with token 1, for the first attempt, of message 1 in topic 2, which is due at 10:00 UTC on
 // 2026-11-20, until a minute later:
 //
-//	17000000 eabc54ef             23 bytes follow, and their checksum
-//	07                            leases
+//	17000000 8bea50d6             23 bytes follow, and their checksum
+//	01                            leases
 //	02 01 80b4b086bf68 01 00 01   topic, seq, due, token, renewals, attempt
 //	c0ddb786bf68 c0a907 00 00     until, length, moved, count
 //
@@ -35,7 +34,7 @@
 // that place, as it must after a crash. But if the claim log has recorded a transaction as durable that the database does
 // not have, more is missing than a crash can take.
 //
-// In kind 7, length is how long before until the lease was granted or last extended, and moved is the due time if a step of the clock
+// In kind 1, length is how long before until the lease was granted or last extended, and moved is the due time if a step of the clock
 // has moved it, or 0. count is the number of earlier attempts that expired, each with the time at which a claim found that. Leases
 // follow each other without a length, so a further field of a lease needs a new kind.
 //
@@ -74,14 +73,13 @@ import (
 
 // The kinds of frames.
 const (
-	kindOldLease = 1
-	kindSettled  = 2
-	kindAcked    = 3
-	kindDurable  = 4
-	kindClock    = 5
-	kindSynced   = 6
-	kindLease    = 7
-	kindStep     = 8
+	kindLease   = 1
+	kindSettled = 2
+	kindAcked   = 3
+	kindDurable = 4
+	kindClock   = 5
+	kindSynced  = 6
+	kindStep    = 7
 )
 
 // Log is the claim log of an open store. It uses neither memory nor the database: its arguments are leases, numbers and
@@ -535,8 +533,8 @@ func (t *Contents) read(payload []byte) error {
 	d := record.Decoder{Rest: payload[1:]}
 	for len(d.Rest) > 0 {
 		switch kind := payload[0]; kind {
-		case kindLease, kindOldLease:
-			t.add(readLease(&d, kind == kindOldLease))
+		case kindLease:
+			t.add(readLease(&d))
 		case kindSettled:
 			seq := d.Uvarint()
 			t.settle(seq, int64(d.Uvarint()))
@@ -570,15 +568,13 @@ func (t *Contents) read(payload []byte) error {
 	return nil
 }
 
-func readLease(d *record.Decoder, old bool) record.Lease {
+func readLease(d *record.Decoder) record.Lease {
 	l := record.Lease{Topic: d.Uint32()}
 	l.At.Seq = d.Uvarint()
 	l.At.Ms = d.Varint()
 	l.Token, l.Renewed = int64(d.Uvarint()), d.Uvarint()
 	l.Attempt, l.Until = int(d.Uvarint()), d.Varint()
-	if !old {
-		l.Since, l.Due = l.Until-d.Varint(), d.Varint()
-	}
+	l.Since, l.Due = l.Until-d.Varint(), d.Varint()
 	for range d.Uvarint() {
 		if d.Bad {
 			break

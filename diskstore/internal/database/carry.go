@@ -3,7 +3,6 @@ package database
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -117,7 +116,7 @@ func (c *Carry) ahead(topic string, key, value []byte) (a Ahead, is bool, err er
 }
 
 // setAt returns when the value of a key was set: of a live message lifecycle.Message.Since, of a dead one when it died, otherwise when
-// the message finished; math.MinInt64 if that is not known.
+// the message finished.
 func setAt(key, value []byte) (int64, error) {
 	switch Order(key[0]) {
 	case Live:
@@ -127,7 +126,7 @@ func setAt(key, value []byte) (int64, error) {
 		return p.Ms, err
 	case Remembered:
 		if len(value) < 16 {
-			return math.MinInt64, nil
+			return 0, errkind.Corruptf("remembered ID %q has the time %x", key[5:], value)
 		}
 		return record.Time(value[8:]), nil
 	}

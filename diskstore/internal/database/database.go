@@ -68,17 +68,13 @@ type DB struct {
 
 	// The fields that follow are guarded by the write lock, except the atomic ones.
 
-	written bool // the format is on disk, or in a transaction that is being applied
-	// single is the number from which on the keys of a message are written once between two deletions, so that they go by single
-	// deletions (Tx.erase). singleWritten says that single is on disk, or in a transaction that is being applied.
-	single        uint64
-	singleWritten bool
-	last          uint64 // number of the last transaction
-	next          uint64 // the next message number to be given out
-	limit         uint64 // message numbers are reserved on disk below it
-	topicNum      uint32 // number of the next new topic
-	clock         atomic.Int64
-	step          record.Step // the last step of the store's clock
+	written  bool   // the format is on disk, or in a transaction that is being applied
+	last     uint64 // number of the last transaction
+	next     uint64 // the next message number to be given out
+	limit    uint64 // message numbers are reserved on disk below it
+	topicNum uint32 // number of the next new topic
+	clock    atomic.Int64
+	step     record.Step // the last step of the store's clock
 	// stale are the topics whose low watermark may be raised, each once.
 	stale []*Topic
 	// garbage are the topics whose deleted messages may take room on disk, each once.

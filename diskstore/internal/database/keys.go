@@ -35,9 +35,7 @@ import (
 // Every 'm' has its 'i' with kind 'm', every 'd' its 'i' with kind 'd', and the reverse. 'n' counts them. Every 'f'
 // has its 'x', and every 's' its 'u'. Snapshot.VerifyTopic and Snapshot.VerifyRest check all this. There may be an 'x' whose 'f'
 // or topic was deleted, and an 'x' with another time than its 'f', when a message with the ID has finished again. The same goes for
-// 'u' and 's'. 'M' "topic" is missing until a topic is made, and in stores that were made before it was kept. 'M' "single" is
-// missing in stores that were made before it was kept, until the first transaction; the messages that they have by then go by plain
-// deletions.
+// 'u' and 's'. 'M' "topic" is missing until a topic is made.
 //
 // The compatibility rules: a new kind of key gets a new letter; the meaning of a letter never
 // changes. A change that an older program would misread raises the format, and gets a step where
@@ -107,7 +105,6 @@ const (
 	metaClock   = "Mclock"
 	metaTopic   = "Mtopic"
 	metaTxn     = "Mtxn"
-	metaSingle  = "Msingle"
 	metaStep    = "Mstep"
 )
 

@@ -50,12 +50,12 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 		if err := db.mustBeEmpty(); err != nil {
 			return c, err
 		}
-		db.next, db.limit, db.topicNum, c.NextToken, db.single = 1, 1, 1, 1, 1
+		db.next, db.limit, db.topicNum, c.NextToken = 1, 1, 1, 1
 		return c, db.checkDurable(durable)
 	}
 	db.written = true
 	meta := make(map[string][]byte)
-	for _, key := range []string{metaClock, metaSeq, metaToken, metaTxn, metaTopic, metaSingle, metaStep} {
+	for _, key := range []string{metaClock, metaSeq, metaToken, metaTxn, metaTopic, metaStep} {
 		if meta[key], err = db.get([]byte(key)); err != nil {
 			return c, err
 		}
@@ -77,9 +77,6 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 	}
 	// Every number below the limits may have been given out. The first transaction reserves the next block.
 	db.next, db.limit = beUint(meta[metaSeq]), beUint(meta[metaSeq])
-	if db.single, db.singleWritten = beUint(meta[metaSingle]), len(meta[metaSingle]) == 8; !db.singleWritten {
-		db.single = db.next
-	}
 	c.NextToken = int64(beUint(meta[metaToken]))
 	db.topicNum = max(1, uint32(beUint(meta[metaTopic])))
 	infos, err := readTopics(db.kv)

@@ -56,10 +56,6 @@ func (tx *Tx) Apply(tokens int64) error {
 		tokens = max(tokens, 1)
 		tx.set([]byte(metaVersion), binary.BigEndian.AppendUint32(nil, db.opt.Format))
 	}
-	if !db.singleWritten {
-		db.singleWritten = true
-		tx.set([]byte(metaSingle), binary.BigEndian.AppendUint64(nil, db.single))
-	}
 	if tx.now > db.clock.Load() {
 		tx.SetClock()
 	}
@@ -153,17 +149,12 @@ func (tx *Tx) set(key, value []byte) {
 	}
 }
 
-// erase deletes a key of the message with a number, which must be there: its record, or the place of its ID. A plain deletion
+// erase deletes a key of a message, which must be there: its record, or the place of its ID. A plain deletion
 // stays in the tables until it has reached the last one that may have an older value. A single deletion and the value that it
 // deletes both vanish as soon as the engine meets them together: mostly before the message has reached a table at all, because
 // most messages live for less time than it takes to fill the engine's buffer. The engine asks that there be one value at most
-// between two deletions, which is so for messages from the number db.single on: a key of theirs is erased before it is written
-// over.
-func (tx *Tx) erase(key []byte, seq uint64) {
-	if seq < tx.db.single {
-		tx.set(key, nil)
-		return
-	}
+// between two deletions, so such a key is erased before it is written over.
+func (tx *Tx) erase(key []byte) {
 	tx.changed(key)
 	must(tx.batch().SingleDelete(key, nil))
 }
@@ -319,7 +310,7 @@ func rememberedUntil(t *Topic, id string, v []byte) (int64, error) {
 	switch {
 	case v == nil:
 		return math.MinInt64, nil
-	case len(v) != 16 && len(v) != 8:
+	case len(v) != 16:
 		return math.MinInt64, errkind.Corruptf("remembered ID %s of topic %s has the time %x", id, t.name, v)
 	}
 	return record.Time(v), nil
@@ -342,7 +333,7 @@ func (tx *Tx) Put(t *Topic, from Place, r *record.Record) record.Stored {
 // Rewrite changes the record of a live message that stays where it is.
 func (tx *Tx) Rewrite(t *Topic, at record.Position, r *record.Record) {
 	key := posKey(Live, t.num, at)
-	tx.erase(key, at.Seq)
+	tx.erase(key)
 	tx.set(key, r.Encode())
 	tx.changed(idKey(keyID, t.num, r.ID))
 }
@@ -364,8 +355,8 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 		tx.count(t)
 	}
 	if !from.Nowhere() {
-		tx.erase(posKey(from.Order, t.num, from.At), from.At.Seq)
-		tx.erase(idKey(keyID, t.num, id), from.At.Seq)
+		tx.erase(posKey(from.Order, t.num, from.At))
+		tx.erase(idKey(keyID, t.num, id))
 		tx.db.noteRemoved(t, 1)
 	}
 	switch from.Order {

@@ -109,7 +109,7 @@ func (s *Snapshot) VerifyRest(ts []Info, v Verifier) error {
 				v.Problem("key %x is cut short", key)
 			case !known[binary.BigEndian.Uint32(key[1:])]:
 				v.Problem("key %x belongs to no topic", key)
-			case kind == keyFinished && len(value) != 16 && len(value) != 8:
+			case kind == keyFinished && len(value) != 16:
 				v.Problem("remembered ID %q has the time %x", key[5:], value)
 			case kind == keyRecord:
 				return s.verifyFinished(key, value, v)

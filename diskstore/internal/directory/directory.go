@@ -122,13 +122,13 @@ const (
 func checkFormats(names []string) error {
 	for _, n := range names {
 		if v, ok := strings.CutPrefix(n, formatPrefix); ok {
-			if err := newerThan(v, FormatVersion, "the store has format %d and this program reads %d"); err != nil {
+			if err := checkFormat(v, FormatVersion, FormatVersion, "the store has format %d and this program reads %d"); err != nil {
 				return err
 			}
 		}
 		if strings.HasPrefix(n, databaseMarker) {
 			v := n[strings.LastIndexByte(n, '.')+1:]
-			if err := newerThan(v, uint64(pebble.FormatNewest), "the store's database has Pebble's format %d and this program reads up to %d"); err != nil {
+			if err := checkFormat(v, 0, uint64(pebble.FormatNewest), "the store's database has Pebble's format %d and this program reads up to %d"); err != nil {
 				return err
 			}
 		}
@@ -136,12 +136,16 @@ func checkFormats(names []string) error {
 	return nil
 }
 
-func newerThan(version string, newest uint64, format string) error {
+func checkFormat(version string, oldest, newest uint64, format string) error {
 	v, err := strconv.ParseUint(version, 10, 64)
-	if err != nil || v <= newest {
+	remedy := "use the release that wrote it"
+	switch {
+	case err != nil, oldest <= v && v <= newest:
 		return nil // a version that is no number is not judged here; the database checks its own marker
+	case v > newest:
+		remedy += ", or a newer one"
 	}
-	return fmt.Errorf(format+": %w; nothing is damaged: use the release that wrote it, or a newer one", v, newest, punctual.ErrUnsupported)
+	return fmt.Errorf(format+": %w; nothing is damaged: %s", v, newest, punctual.ErrUnsupported, remedy)
 }
 
 // writeFormat makes the file that tells the format, before anything is written in that format.
@@ -315,8 +319,8 @@ func (o Owner) String() string {
 
 const ownerPrefix = "OWNER-"
 
-// isMark tells whether a file is the mark of an owner. HOLDER is the name that the file had in earlier programs.
-func isMark(name string) bool { return strings.HasPrefix(name, ownerPrefix) || name == "HOLDER" }
+// isMark tells whether a file is the mark of an owner.
+func isMark(name string) bool { return strings.HasPrefix(name, ownerPrefix) }
 
 // ReadOwner reads who opened a directory last.
 func ReadOwner(fs vfs.FS, dir string) (last Owner, err error) {
@@ -546,7 +550,7 @@ func Exists(dir string) (bool, error) {
 }
 
 // FormatVersion is the format of what a store writes. A change that an older program would misread raises it.
-const FormatVersion = 1
+const FormatVersion = 2
 
 // manifestMarker begins the name of a file that every database has from its making on, so that a directory with such a file holds a
 // store.

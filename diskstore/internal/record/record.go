@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
@@ -19,24 +18,21 @@ import (
 // Record is a stored message, live or dead. Its bytes are
 //
 //	version(1)=1 flags(1)                             flags: 1 expires, 2 dropExpired, 4 cancel, 8 dead, 16 firstDue,
-//	                                                  32 remember, 64 attributes, 128 more flags
-//	flags(1)                 if flags&flagMore        1 sinceCreated, 2 since
+//	                                                  32 attributes, 64 sinceCreated, 128 since
 //	attempts newest maxAttempts                       uvarint each
 //	created due                                       varint each, ms
 //	firstDue                 if flags&flagFirstDue    varint, ms; else it is due
 //	since                    if flags&flagSince       varint, ms; created if flags&flagSinceCreated, otherwise 0
 //	expires expireAfter      if flags&flagExpires     varint, uvarint, ms
 //	died len reason          if flags&flagDead        varint, uvarint, bytes
-//	remember                 if flags&flagRemember    uvarint, ms; only in records from before there were attributes
 //	len attributes           if flags&flagAttributes  uvarint, bytes: a block of storekit.Attributes
 //	len id                                            uvarint, bytes
 //	count { len name, len value }                     headers, sorted by name
 //	count { attempt, at, len error }                  failures, oldest first; at is a varint in ms, the others uvarint
 //	body                                              the rest
 //
-// The compatibility rules: a new field takes a new flag and stands before the ID, and directory.FormatVersion rises, because an older
-// program takes a record with a flag that it does not know for damaged. The version of the record rises only for a change that no flag
-// can announce. Blocks of the database carry checksums, so the record has none of its own.
+// The compatibility rules: all flags are in use, so a new field raises the version of the record and directory.FormatVersion. What no
+// order depends on is an attribute, and changes neither. Blocks of the database carry checksums, so the record has none of its own.
 type Record struct {
 	// The facts on which the life of the message depends. Token and LeaseUntil are not among the stored bytes, because the
 	// claim log has them: they are zero after Decode, until Lease.AddTo sets them.
@@ -63,16 +59,9 @@ const (
 	flagCancel
 	flagDead
 	flagFirstDue
-	flagRemember
 	flagAttributes
-	flagMore
-)
-
-// The flags of the second byte, which is there if flagMore is set.
-const (
-	flagSinceCreated = 1 << iota
+	flagSinceCreated
 	flagSince
-	knownMore = 1<<iota - 1 // all of these
 )
 
 // Encode returns the bytes of the record.
@@ -89,19 +78,14 @@ func (r *Record) Encode() []byte {
 			flags |= b.flag
 		}
 	}
-	var more byte
 	switch {
 	case r.Since == 0 || dead: // a dead message does not wait
 	case r.Since == r.Created:
-		more = flagSinceCreated
+		flags |= flagSinceCreated
 	default:
-		more = flagSince
+		flags |= flagSince
 	}
-	if more != 0 {
-		b = append(b, Version, flags|flagMore, more)
-	} else {
-		b = append(b, Version, flags)
-	}
+	b = append(b, Version, flags)
 	b = binary.AppendUvarint(b, uint64(r.Attempts))
 	b = binary.AppendUvarint(b, uint64(r.Newest))
 	b = binary.AppendUvarint(b, uint64(r.MaxAttempts))
@@ -110,7 +94,7 @@ func (r *Record) Encode() []byte {
 	if r.FirstDue != r.Due {
 		b = binary.AppendVarint(b, r.FirstDue)
 	}
-	if more&flagSince != 0 {
+	if flags&flagSince != 0 {
 		b = binary.AppendVarint(b, r.Since)
 	}
 	if mayExpire {
@@ -164,9 +148,6 @@ func Decode(b []byte) (*Record, error) {
 			return nil, errkind.Corruptf("message record of %d bytes is that of a dead message without a reason", len(b))
 		}
 	}
-	if flags&flagRemember != 0 {
-		r.Attributes = storekit.Attributes{Remember: time.Duration(d.Uvarint()) * time.Millisecond}.Block()
-	}
 	if flags&flagAttributes != 0 {
 		r.Attributes = []byte(d.String())
 	}
@@ -214,12 +195,6 @@ func (r *Record) decodeHead(b []byte) (flags byte, d Decoder, err error) {
 		return 0, d, errkind.Corruptf("message record has version %d, this program reads %d", b[0], Version)
 	}
 	flags, d.Rest = b[1], b[2:]
-	var more byte
-	if flags&flagMore != 0 {
-		if more = d.byte(); more&^knownMore != 0 {
-			return 0, d, errkind.Corruptf("message record has flags %#x, of which this program knows %#x", more, knownMore)
-		}
-	}
 	r.Attempts, r.Newest, r.MaxAttempts = int(d.Uvarint()), int64(d.Uvarint()), int(d.Uvarint())
 	r.Created, r.Due = d.Varint(), d.Varint()
 	r.DropExpired, r.CancelRequested = flags&flagDropExpired != 0, flags&flagCancel != 0
@@ -227,9 +202,9 @@ func (r *Record) decodeHead(b []byte) (flags byte, d Decoder, err error) {
 		r.FirstDue = d.Varint()
 	}
 	switch {
-	case more&flagSinceCreated != 0:
+	case flags&flagSinceCreated != 0:
 		r.Since = r.Created
-	case more&flagSince != 0:
+	case flags&flagSince != 0:
 		r.Since = d.Varint()
 	}
 	return flags, d, nil

@@ -34,7 +34,7 @@ func (t *Topic) Configure(s punctual.Settings) {
 	t.Memory.Configure(&s)
 }
 
-// Copy returns a copy of s that shares no memory with s, with 1 partition if s has none.
+// Copy returns a copy of s that shares no memory with s.
 func Copy(s punctual.Settings) punctual.Settings {
 	s.Partitions = max(s.Partitions, 1) // older versions did not write Partitions
 	return s.Clone()
