@@ -39,7 +39,6 @@ server.reaching         hidden    hidden  hidden   hidden         hidden   hidde
 server.coalesced        hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
 server.observed         hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
 internal/answers.Store  hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     own            hidden  hidden
-internal/cli.quota      hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
 
 internal/rigs/hung.Store  hidden  hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
 internal/rigs/family.Store shown  shown  shown    shown          shown    shown              shown         shown            shown    own             shown      shown           own  shown
@@ -157,7 +156,7 @@ func passTest(name string) string {
 	return path.Join(path.Dir(name), dir) + ".Test" + strings.ToUpper(first) + rest + "PassesCallsOn"
 }
 
-// types are the declared types of the module. A type is named by its folder and its own name, "internal/cli.quota"; those of
+// types are the declared types of the module. A type is named by its folder and its own name, "server.guarded"; those of
 // the root have no folder, and so "Store" is punctual.Store.
 type types struct {
 	specs   map[string]*ast.TypeSpec

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,7 +98,7 @@ func newConsume(a *app) *cobra.Command {
 	flags.Var(&f.exec, "exec", "run `CMD` by sh -c for each message")
 	flags.StringVar(&f.group, "group", "", "receive the copies of this `GROUP` of the topics")
 	flags.IntVar(&f.concurrency, "concurrency", 1, "handle this many messages at the same time")
-	flags.Int64Var(&f.count, "count", 0, "end after this many deliveries; no more are claimed (default: no end)")
+	flags.Int64Var(&f.count, "count", 0, "end after this many deliveries; what was claimed beyond them is given back (default: no end)")
 	flags.BoolVar(&f.untilEmpty, "until-empty", false, "end when the topics hold nothing scheduled, ready or leased")
 	flags.Var(&f.lease, "lease", "the length of a lease, renewed while a message is handled (default: as the topic says)")
 	flags.Var(&f.timeout, "timeout", "end a CMD that runs longer and retry (default 1h; 0: no limit)")
@@ -201,13 +202,10 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	if err != nil {
 		return err
 	}
-	limited := newQuota(s, f.count)
-	c.delivered = limited.delivered
-	store := s // over which the worker does the duties of its topics itself
-	if f.count > 0 {
-		store = limited
+	if f.count > 0 { // so that no more are claimed than there are to be
+		f.concurrency = int(min(int64(f.concurrency), f.count))
 	}
-	w := worker.New(store, &worker.Config{
+	w := worker.New(s, &worker.Config{
 		Concurrency:     f.concurrency,
 		Lease:           f.lease.or(0),
 		Timeout:         f.timeoutOrNone(),
@@ -215,7 +213,7 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 		Logger:          a.logger(),
 		Schedules:       f.schedules,
 		Middleware:      append([]worker.Middleware{c.stopAtWriteError, c.count}, around...),
-		Observer:        &punctual.Observer{OnStart: limited.started, OnLeaseLost: limited.lost, OnSettle: c.settled},
+		Observer:        &punctual.Observer{OnSettle: c.settled},
 	})
 	for _, topic := range topics {
 		w.Handle(topic, c.handler())
@@ -224,9 +222,6 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	var watching sync.WaitGroup
 	if f.untilEmpty {
 		watching.Go(func() { c.fail(endWhenEmpty(run, s, withParents(topics), end)) })
-	}
-	if f.count > 0 {
-		watching.Go(func() { c.fail(a.ownDuties(run, s, topics, f.schedules)) })
 	}
 	finished := make(chan struct{})
 	watching.Go(func() {
@@ -274,9 +269,8 @@ type consumer struct {
 	*app
 	topics []string
 	flags  consumeFlags
-	// end makes the worker drain. delivered tells the quota that a delivery is done, and returns whether it was the last one.
-	end       func()
-	delivered func() (last bool)
+	end    func()       // makes the worker drain
+	begun  atomic.Int64 // how many handlers have begun
 
 	mu  sync.Mutex
 	err error // what ended the run early; guarded by mu
@@ -313,14 +307,19 @@ func (c *consumer) stopAtWriteError(next punctual.Handler) punctual.Handler {
 	})
 }
 
-// count ends the run after the last delivery of the quota.
+// count ends the run when the last of the deliveries that --count asks for begins. The worker gives back what it has claimed beyond that,
+// and a handler that would begin all the same gives its message back.
 func (c *consumer) count(next punctual.Handler) punctual.Handler {
 	return punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
-		defer func() {
-			if c.delivered() {
+		if c.flags.count > 0 && slices.Contains(c.topics, d.Topic) { // and not those of duties
+			n := c.begun.Add(1)
+			if n >= c.flags.count {
 				c.end()
 			}
-		}()
+			if n > c.flags.count {
+				return punctual.Snooze(0)
+			}
+		}
 		return next.Handle(ctx, d)
 	})
 }

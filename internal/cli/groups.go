@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/duty"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -74,32 +73,6 @@ func withParents(topics []string) []string {
 		}
 	}
 	return withoutRepeats(all)
-}
-
-// ownDuties does the duties of the topics, or of those whose companions they are, until ctx ends, unless a server in front of the store
-// does them. It is for a run with --count, whose worker cannot do them itself: its store is the quota, in which copies would count as
-// deliveries. With schedules, and in a store whose follow-ups reach a family, each topic needs that; else only the topics of groups do.
-// The occurrences of schedules are stored with schedules alone.
-func (a *app) ownDuties(ctx context.Context, s punctual.Store, topics []string, schedules bool) error {
-	reporter, err := punctual.As[punctual.AbilityReporter](s)
-	if err != nil {
-		return nil // there are no duties
-	}
-	can, err := reporter.Abilities(ctx)
-	if err != nil || can.Duties {
-		return nil // an error is not returned, because a store that does not answer does not answer claims either
-	}
-	var parents []string
-	for _, topic := range topics {
-		parent, companion := storekit.Companion(topic)
-		if schedules || can.Follow == punctual.ReachFamily || storekit.IsGroup(companion) {
-			parents = append(parents, parent)
-		}
-	}
-	if len(parents) == 0 {
-		return nil
-	}
-	return duty.Run(ctx, s, &duty.Config{Topics: parents, WithoutSchedules: !schedules, Logger: a.logger()})
 }
 
 // groupTopics returns the topic, and behind it the topics of all groups that it has. If the store can name its topics, those of groups

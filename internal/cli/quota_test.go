@@ -3,8 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,26 +11,40 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
-	"github.com/punctualmq/punctual/worker"
+	"github.com/punctualmq/punctual/storekit"
 )
 
-// heldBackOnce holds back the first answer that brings messages, until their leases have ended and another claim has got the messages.
+// heldBackOnce holds back the first answer that brings messages until their leases have ended.
 type heldBackOnce struct {
 	punctual.Store
-	held []punctual.Delivery // what the other claim got
+	held atomic.Int64 // how many messages the answer had
 }
 
 func (s *heldBackOnce) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	ds, err := s.Store.Claim(ctx, c)
-	if len(ds) > 0 && s.held == nil {
+	if len(ds) > 0 && s.held.CompareAndSwap(0, int64(len(ds))) {
 		time.Sleep(time.Minute)
-		s.held, err = s.Store.Claim(context.WithoutCancel(ctx), c)
 	}
 	return ds, err
 }
 
-// TestConsumeCountsWhatItStarted: a delivery whose lease had ended before its handler could begin is none of those that --count asks for,
-// and the run still ends.
+// counted runs consume with --count over a store, and returns the lines that it prints. The run has an hour.
+func counted(t *testing.T, s punctual.Store, topic string, concurrency int, count int64) []string {
+	t.Helper()
+	ctx, end := context.WithTimeout(t.Context(), time.Hour)
+	defer end()
+	var out, errs buffer
+	a := (&rig{t: t, clock: storekit.NewManualClock(start)}).app(&out, &errs)
+	if err := a.consume(ctx, s, []string{topic}, consumeFlags{concurrency: concurrency, count: count}); err != nil {
+		t.Error(err)
+	}
+	if ctx.Err() != nil {
+		t.Errorf("the run did not end within an hour; it printed %d lines", strings.Count(out.String(), "\n"))
+	}
+	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+}
+
+// A delivery whose lease had ended before its handler could begin is none of those that --count asks for, and the run still ends.
 func TestConsumeCountsWhatItStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(nil)
@@ -43,31 +56,12 @@ func TestConsumeCountsWhatItStarted(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		slow := &heldBackOnce{Store: mem}
-		limited := newQuota(slow, 2)
-		ctx, end := context.WithCancel(t.Context())
-		var mu sync.Mutex
-		var got []string // guarded by mu
-		w := worker.New(limited, &worker.Config{
-			Concurrency: 2, Logger: slog.New(slog.DiscardHandler), Observer: &punctual.Observer{OnStart: limited.started, OnLeaseLost: limited.lost},
-		})
-		w.Handle("t", punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
-			mu.Lock()
-			got = append(got, d.ID)
-			mu.Unlock()
-			time.Sleep(time.Second) // so that one comes after the other
-			if limited.delivered() {
-				end()
-			}
-			return nil
-		}))
-		if err := w.Run(ctx); err != nil {
-			t.Error(err)
+		lines := counted(t, slow, "t", 2, 2)
+		if n := slow.held.Load(); n != 2 {
+			t.Fatalf("this test shows nothing: the first answer brought %d messages, want both, whose leases had ended", n)
 		}
-		if len(slow.held) != 2 {
-			t.Fatalf("another claim got %d messages, want both whose leases had ended", len(slow.held))
-		}
-		if len(got) != 2 {
-			t.Errorf("handled %q, want both messages, once their leases at the other holder have ended", got)
+		if len(lines) != 2 || lines[0] == lines[1] {
+			t.Errorf("printed %q, want both messages, of the claim behind the first one", lines)
 		}
 		if err := mem.Close(); err != nil {
 			t.Error(err)
@@ -83,16 +77,15 @@ type releases struct {
 
 func (s *releases) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	for _, x := range ss {
-		if x.Verb == punctual.SettleRelease {
+		if x.Verb == punctual.SettleRelease || x.Verb == punctual.SettleSnooze {
 			s.Add(1)
 		}
 	}
 	return s.Store.Settle(ctx, ss)
 }
 
-// TestConsumeCountsNothingGivenBack: a delivery that a worker claims ahead of its slots and gives back unstarted is none of those that
-// --count asks for.
-func TestConsumeCountsNothingGivenBack(t *testing.T) {
+// What a worker claims ahead of its slots, beyond the deliveries that --count asks for, is given back and has used no attempt.
+func TestConsumeGivesBackWhatIsBeyondTheCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(nil)
 		ms := make([]punctual.NewMessage, 3000)
@@ -102,38 +95,21 @@ func TestConsumeCountsNothingGivenBack(t *testing.T) {
 		if _, err := punctual.NewQueue(mem, nil).PushMany(t.Context(), ms); err != nil {
 			t.Fatal(err)
 		}
-		const count = 2000
 		back := &releases{Store: mem}
-		limited := newQuota(back, count)
-		ctx, end := context.WithTimeout(t.Context(), time.Hour)
-		defer end()
-		w := worker.New(limited, &worker.Config{
-			Concurrency: 4, Logger: slog.New(slog.DiscardHandler), Observer: &punctual.Observer{OnStart: limited.started, OnLeaseLost: limited.lost},
-		})
-		var mu sync.Mutex
-		handled := 0 // guarded by mu
-		w.Handle("t", punctual.HandlerFunc(func(context.Context, *punctual.Delivery) error {
-			mu.Lock()
-			handled++
-			n := handled
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			if n > 1000 && n <= 1004 {
-				time.Sleep(time.Second) // all four slots
-			}
-			if limited.delivered() {
-				end()
-			}
-			return nil
-		}))
-		if err := w.Run(ctx); err != nil {
-			t.Error(err)
+		if lines := counted(t, back, "t", 4, 2000); len(lines) != 2000 {
+			t.Errorf("%d messages were printed, want 2000", len(lines))
 		}
 		if back.Load() == 0 {
 			t.Error("this test shows nothing: nothing was given back")
 		}
-		if handled != count {
-			t.Errorf("%d handlers ran within an hour, want %d", handled, count)
+		page, err := mem.List(t.Context(), punctual.ListQuery{Topic: "t", State: punctual.StateReady, Limit: 2000})
+		if err != nil || len(page.Messages) != 1000 {
+			t.Fatalf("%d messages are ready behind it, %v; want 1000", len(page.Messages), err)
+		}
+		for _, m := range page.Messages {
+			if m.Attempt != 0 {
+				t.Errorf("%s has used %d attempts, and no handler saw it", m.ID, m.Attempt)
+			}
 		}
 		if err := mem.Close(); err != nil {
 			t.Error(err)
@@ -141,85 +117,22 @@ func TestConsumeCountsNothingGivenBack(t *testing.T) {
 	})
 }
 
-// TestClaimBeyondTheQuotaEnds: a claim for which nothing is left takes as long as any claim that finds nothing. One that waited
-// for the end of the run would look to the worker like a claim that hangs.
-func TestClaimBeyondTheQuotaEnds(t *testing.T) {
+// The copies for groups, which the run of a group makes, do not count as its deliveries.
+func TestConsumeCountsNoDuties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQuota(memstore.New(nil), 1)
-		if _, err := q.Push(t.Context(), []punctual.NewMessage{{Topic: "t"}, {Topic: "t"}}); err != nil {
+		mem := memstore.New(nil)
+		if _, err := mem.Configure(t.Context(), "orders", punctual.SettingsPatch{Groups: &[]string{"billing", "mail"}}); err != nil {
 			t.Fatal(err)
 		}
-		c := punctual.Claim{Topics: []string{"t"}, Max: 10, Wait: time.Second}
-		if ds, err := q.Claim(t.Context(), c); err != nil || len(ds) != 1 {
-			t.Fatalf("the first claim: %d messages, %v; want the one of the quota", len(ds), err)
-		}
-		begun := time.Now()
-		if ds, err := q.Claim(t.Context(), c); err != nil || len(ds) != 0 || time.Since(begun) != c.Wait {
-			t.Errorf("a claim beyond the quota: %d messages, %v, after %v; want none after %v", len(ds), err, time.Since(begun), c.Wait)
-		}
-		if err := q.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// TestAClaimGetsWhatAnotherLeaves: a claim for which nothing is left takes over what a claim that found nothing gives back to the quota,
-// and both waits together are no longer than one.
-func TestAClaimGetsWhatAnotherLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newQuota(memstore.New(nil), 2)
-		claim := func(after, wait time.Duration) <-chan int {
-			got := make(chan int, 1)
-			time.Sleep(after)
-			go func() {
-				begun := time.Now()
-				ds, err := q.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1, Wait: wait})
-				if took := time.Since(begun); err != nil || len(ds) == 0 && took != wait || took > wait {
-					t.Errorf("a claim that waits %v: %d messages, %v, after %v", wait, len(ds), err, took)
-				}
-				got <- len(ds)
-			}()
-			return got
-		}
-		first, second := claim(0, time.Second), claim(0, time.Second)
-		synctest.Wait()
-		if n := q.take(1); n != 0 {
-			t.Fatal("the two claims left something of the quota")
-		}
-		third, fourth := claim(0, 10*time.Second), claim(0, 10*time.Second) // both wait for what the first two give back
-		if n := <-first + <-second; n != 0 {
-			t.Fatalf("the first two claims brought %d messages of none", n)
-		}
-		time.Sleep(2 * time.Second)
-		if _, err := q.Push(t.Context(), []punctual.NewMessage{{Topic: "t"}, {Topic: "t"}}); err != nil {
-			t.Fatal(err)
-		}
-		if n := <-third + <-fourth; n != 2 {
-			t.Errorf("the claims that waited brought %d messages, want both that came", n)
-		}
-		if err := q.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		q := newQuota(memstore.New(nil), 1)
-		if n := q.take(1); n != 1 {
-			t.Fatal("the quota is not one")
-		}
-		begun := time.Now()
-		done := make(chan time.Duration)
-		go func() {
-			if ds, err := q.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1, Wait: 10 * time.Second}); err != nil || len(ds) != 0 {
-				t.Errorf("%d messages, %v; want none", len(ds), err)
+		for range 5 {
+			if _, err := punctual.NewQueue(mem, nil).Push(t.Context(), "orders", nil); err != nil {
+				t.Fatal(err)
 			}
-			done <- time.Since(begun)
-		}()
-		time.Sleep(4 * time.Second)
-		q.claimed(1, nil)
-		if took := <-done; took != 10*time.Second {
-			t.Errorf("a claim that got its share after 4 s took %v, want its Wait of 10 s", took)
 		}
-		if err := q.Close(); err != nil {
+		if lines := counted(t, mem, "orders@g.billing", 1, 5); len(lines) != 5 {
+			t.Errorf("printed %q, want the 5 copies of the group", lines)
+		}
+		if err := mem.Close(); err != nil {
 			t.Error(err)
 		}
 	})
