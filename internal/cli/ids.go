@@ -80,30 +80,16 @@ func (a *app) eachID(ctx context.Context, ids []string, t *tally, f func(context
 		}
 		return t.cutShort(err)
 	}
-	lines := newBacklog[string](punctual.MaxBatch, batchBytes)
-	defer lines.abandon()
-	// A read from a terminal or pipe cannot be interrupted: when ctx ends, this goroutine stays
-	// behind in it until the process ends.
-	go func() { lines.close(readIDs(a.in, lines)) }()
-	for {
-		batch, end := lines.take(ctx)
-		if len(batch) > 0 {
-			if err := f(context.WithoutCancel(ctx), batch); err != nil {
-				return t.cutShort(err)
-			}
-		}
-		switch {
-		case errors.Is(end, io.EOF):
-			return t.result()
-		case end != nil:
-			return t.cutShort(end)
-		}
+	read := func(put func(string, int) bool) error { return readIDs(a.in, put) }
+	if err := inBatches(ctx, punctual.MaxBatch, read, f); err != nil {
+		return t.cutShort(err)
 	}
+	return t.result()
 }
 
-// readIDs puts the lines of in that are not empty into to. It returns io.EOF at the end of in, or when nobody takes IDs any more, and
-// an error of usage for a line that is too long for its buffer.
-func readIDs(in io.Reader, to *backlog[string]) error {
+// readIDs puts the lines of in that are not empty. It returns io.EOF at the end of in, or when put returns false, and an error of usage for
+// a line that is too long for its buffer.
+func readIDs(in io.Reader, put func(string, int) bool) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for number := 1; ; number++ {
 		line, err := r.ReadSlice('\n')
@@ -114,7 +100,7 @@ func readIDs(in io.Reader, to *backlog[string]) error {
 				return usagef("line %d of standard input is no ID: it is longer than %d bytes", number, r.Size())
 			}
 			return fmt.Errorf("read standard input: %w", err)
-		case id != "" && !to.put(id, len(id)), err != nil:
+		case id != "" && !put(id, len(id)), err != nil:
 			return io.EOF
 		}
 	}

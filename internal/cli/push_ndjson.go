@@ -24,16 +24,11 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// push --ndjson has two goroutines. One reads and parses lines into a backlog. The command's own goroutine takes what is in
-// the backlog, pushes it as one batch, and prints the results, while the backlog fills with the next batch. So a single line
-// is pushed at once, and a fast input in large batches.
-
 const (
 	// maxLine bounds a line of input: twice a body, for its escapes, and room for the rest.
 	maxLine = 2*punctual.DefaultMaxBody + 64<<10
-	// batchLines and batchBytes bound a batch, and so the memory.
+	// batchLines bounds a batch.
 	batchLines = 1000
-	batchBytes = 8 << 20
 )
 
 // lineJSON is one line of input.
@@ -69,7 +64,6 @@ type lineJSON struct {
 // inputLine is one line read: a message, or why it was refused.
 type inputLine struct {
 	number int64
-	size   int
 	end    int64 // how many bytes the input has up to the end of the line
 	m      punctual.NewMessage
 	err    error
@@ -89,11 +83,8 @@ func (a *app) pushLines(ctx context.Context, args []string, options []punctual.P
 	return a.withStore(ctx, orCreate, func(s punctual.Store) error {
 		p := linePusher{app: a, store: s, size: sizeOf(a.in)}
 		p.bar = a.newBar(p.message(), p.size)
-		lines := newBacklog[inputLine](batchLines, batchBytes)
-		// A read from a terminal or pipe cannot be interrupted: when ctx ends, this goroutine
-		// stays behind in it until the process ends.
-		go func() { lines.close(readLines(a.in, topic, options, lines)) }()
-		err := p.run(ctx, lines)
+		read := func(put func(inputLine, int) bool) error { return readLines(a.in, topic, options, put) }
+		err := p.end(inBatches(ctx, batchLines, read, p.push))
 		p.bar.Stop(err)
 		return err
 	})
@@ -151,29 +142,12 @@ type linePusher struct {
 	inUse, refused int64 // refused because the ID was in use; for any other reason
 }
 
-// run pushes what is read, in batches. When ctx ends it finishes the batch under way.
-func (p *linePusher) run(ctx context.Context, lines *backlog[inputLine]) error {
-	defer lines.abandon()
-	for {
-		batch, err := lines.take(ctx)
-		if len(batch) > 0 {
-			if err := p.push(context.WithoutCancel(ctx), batch); err != nil {
-				return p.cutShort(err)
-			}
-			p.update(batch[len(batch)-1].end)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return p.result()
-		case err != nil:
-			return p.cutShort(err)
-		}
-	}
-}
-
-// cutShort returns err, which ended the run before its last line, with the number of messages that had been stored by then.
-func (p *linePusher) cutShort(err error) error {
-	if p.stored == 0 {
+// end returns the command's error. err is what ended the run before its last line, or nil.
+func (p *linePusher) end(err error) error {
+	switch {
+	case err == nil:
+		return p.result()
+	case p.stored == 0:
 		return err
 	}
 	return soFar(err, true, "messages stored before that: %d", p.stored)
@@ -205,7 +179,11 @@ func (p *linePusher) push(ctx context.Context, batch []inputLine) error {
 			}
 		}
 	}
-	return outputError(p.bar.Print(p.out.Output, out.Bytes()))
+	if err := outputError(p.bar.Print(p.out.Output, out.Bytes())); err != nil {
+		return err
+	}
+	p.update(batch[len(batch)-1].end)
+	return nil
 }
 
 func (p *linePusher) answer(out *bytes.Buffer, r punctual.PushResult) error {
@@ -263,9 +241,9 @@ func (p *linePusher) result() error {
 	return nil
 }
 
-// readLines parses the lines of in and puts them into to. It returns io.EOF at the end of in, or when nobody takes the lines any
-// more, and otherwise the error of reading.
-func readLines(in io.Reader, topic string, options []punctual.PushOption, to *backlog[inputLine]) error {
+// readLines parses the lines of in and puts each. It returns io.EOF at the end of in, or when put returns false, and otherwise the error
+// of reading.
+func readLines(in io.Reader, topic string, options []punctual.PushOption, put func(inputLine, int) bool) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	var end int64
 	for number := int64(1); ; number++ {
@@ -275,7 +253,7 @@ func readLines(in io.Reader, topic string, options []punctual.PushOption, to *ba
 		if err != nil && !tooLong && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("read standard input: %w", err)
 		}
-		l := inputLine{number: number, size: len(line), end: end}
+		l := inputLine{number: number, end: end}
 		text := bytes.TrimSpace(line)
 		switch {
 		case tooLong:
@@ -283,7 +261,7 @@ func readLines(in io.Reader, topic string, options []punctual.PushOption, to *ba
 		case len(text) > 0:
 			l.m, l.err = parseLine(text, topic, options)
 		}
-		if (tooLong || len(text) > 0) && !to.put(l, l.size) || errors.Is(err, io.EOF) {
+		if (tooLong || len(text) > 0) && !put(l, len(line)) || errors.Is(err, io.EOF) {
 			return io.EOF
 		}
 	}
