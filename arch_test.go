@@ -73,13 +73,12 @@ var architecture = map[string]rule{
 	"storetest/transitions":       {ours: []string{".", "storekit", "memstore"}},
 	"punctualtest":                {ours: []string{".", "storekit", "memstore", "worker"}},
 	"internal/cli/demo":           {ours: []string{".", "storekit", "worker", "internal/cli/term", "internal/notation"}, outside: []string{"github.com/jedib0t/go-pretty/v6"}},
-	"internal/cli/scaffold":       {},
 	"internal/cli/term":           {outside: []string{"github.com/jedib0t/go-pretty/v6", "golang.org/x/term"}},
 	"internal/cli/top":            {ours: []string{".", "storekit", "internal/cli/term", "internal/cli/view", "internal/notation", "internal/overview", "internal/wire"}, outside: []string{"charm.land/bubbletea/v2", "github.com/jedib0t/go-pretty/v6"}},
 	"internal/cli/view":           {ours: []string{".", "internal/wire"}, outside: []string{"github.com/jedib0t/go-pretty/v6"}},
 	"internal/cli": {
 		ours: []string{
-			".", "storekit", "worker", "duty", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/scaffold", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/cron", "internal/crontab", "internal/importer", "internal/notation", "internal/settings", "internal/stalled", "remotestore",
+			".", "storekit", "worker", "duty", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/cron", "internal/crontab", "internal/importer", "internal/notation", "internal/settings", "internal/stalled", "remotestore",
 			"server", "access", "access/tokens", "sharedstore",
 			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "internal/wire", "console",
 		},

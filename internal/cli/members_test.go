@@ -178,7 +178,6 @@ func printedJSON(t *testing.T) map[string]string {
 	printTokens(t, keep)
 	printBulks(t, keep)
 	printSchedules(t, keep)
-	keep("new", newRig(t).run("new", filepath.Join(t.TempDir(), "worker"), "--kind", "python", "--json").ok())
 	keep("demo", playVirtually(t, "--json"))
 	for command, shapes := range filledShapes() {
 		for _, shape := range shapes {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/punctualmq/punctual/internal/cli/scaffold"
 )
 
 // The pages for users show commands and code. Those that the tests of this file name are tried as a reader would.
@@ -51,41 +51,93 @@ func TestQuickStartCommands(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^    \$ (.*)$`).FindAllStringSubmatch(pageText(t, "quick-start.md"), -1) {
 		commands = append(commands, m[1])
 	}
-	if len(commands) < 15 || commands[len(commands)-1] != "go run -C notify ." {
+	if len(commands) < 15 || commands[len(commands)-1] != "./notify" {
 		t.Fatalf("found %d commands: has the page's form changed?", len(commands))
 	}
 	out := typeInto(t, t.TempDir(), commands[:len(commands)-1]) // TestReadmeCommands runs the last one
 	printsInOrder(t, out, "A-17\n", "A-18\n", "scheduled", "A-17", "cancelled", "close A-18:\n{\"order\":\"A-18\"}", "A-19", "the warehouse does not answer",
-		"attempts used up", "close A-19", "order.close", "wrote notify/main.go")
+		"attempts used up", "close A-19", "order.close")
 }
 
-// The documents show workers in Python, Node and Java. The first two are those of punctual new, which TestNewProgramsRun runs. The one
-// in Java is run here.
+// The workers in Python, Node and Java that docs/http-workers.md shows run: the first attempt fails, the second one is answered, and then the
+// server has the message no more.
 func TestWorkersInDocuments(t *testing.T) {
 	t.Parallel() // it waits for processes
 	page := pageText(t, "http-workers.md")
-	for language, template := range map[string]string{"python": "worker.py", "js": "worker.mjs"} {
-		if code := codeOf(page, language); len(code) != 1 || code[0] != scaffold.Template(template) {
-			t.Errorf("docs/http-workers.md does not show internal/cli/scaffold/templates/%s.txt word for word, or shows more", template)
-		}
+	for language, w := range map[string]struct {
+		program, file string
+		code          int // with which a SIGTERM ends it
+	}{"python": {"python3", "worker.py", 0}, "js": {"node", "worker.mjs", 0}, "java": {"java", "Worker.java", 143}} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			code := codeOf(page, language)
+			if len(code) != 1 {
+				t.Fatalf("docs/http-workers.md has %d programs", len(code))
+			}
+			if _, err := exec.LookPath(w.program); err != nil {
+				t.Skipf("NOT TESTED: the worker, because there is no %s here", w.program)
+			}
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, w.file), []byte(code[0]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			server := newShell(t).start("serve", "--listen", "127.0.0.1:0", "--store", "mem:")
+			url := listening(t, server)
+			cmd := exec.Command(w.program, w.file)
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "PUNCTUAL_SERVER="+url, "PUNCTUAL_TOKEN=")
+			answersAndEnds(t, cmd, w.code)
+			wantAcked(t, url)
+			server.signal(syscall.SIGTERM)
+			if code := server.wait(); code != exitOK {
+				t.Errorf("the server: exit %d, %s", code, server.errs.String())
+			}
+		})
 	}
-	code := codeOf(page, "java")
-	if len(code) != 1 {
-		t.Fatalf("docs/http-workers.md has %d programs in Java", len(code))
-	}
-	if _, err := exec.LookPath("java"); err != nil {
-		t.Skip("NOT TESTED: the worker in Java, because there is no java here")
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "Worker.java"), []byte(code[0]), 0o600); err != nil {
+}
+
+// wantAcked fails the test if a server still has the message of the programs.
+func wantAcked(t *testing.T, url string) {
+	t.Helper()
+	answer, err := http.Get(url + "/v1/topics/payment.notify/messages/A-17")
+	if err != nil {
 		t.Fatal(err)
 	}
-	server := newShell(t).start("serve", "--listen", "127.0.0.1:0", "--store", "mem:")
-	url := listening(t, server)
-	cmd := exec.Command("java", "Worker.java")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PUNCTUAL_SERVER="+url, "PUNCTUAL_TOKEN=")
-	answersAndEnds(t, cmd, 143) // as Java ends on a SIGTERM
-	wantAcked(t, url)
+	defer answer.Body.Close()
+	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusNotFound {
+		t.Errorf("after the ack: %s, %s, %v", answer.Status, text, err)
+	}
+}
+
+// answersAndEnds runs a program until its second attempt was answered. It fails the test unless a SIGTERM then ends the program with the exit
+// code. The ack may be under way at that moment, and the program waits for it.
+func answersAndEnds(t *testing.T, cmd *exec.Cmd, code int) {
+	t.Helper()
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	both := &strings.Builder{}
+	buf := make([]byte, 4096)
+	for !strings.Contains(both.String(), "payment A-17, attempt 2: answered") {
+		n, err := pipe.Read(buf)
+		both.Write(buf[:n])
+		if err != nil {
+			break
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	rest, err := io.ReadAll(pipe)
+	both.Write(rest)
+	_ = cmd.Wait() // the exit code is looked at below
+	if got := cmd.ProcessState.ExitCode(); got != code || err != nil || !strings.Contains(both.String(), "attempt 1: no answer") || !strings.Contains(both.String(), "attempt 2: answered") {
+		t.Errorf("exit code %d, %v; printed\n%s", got, err, both)
+	}
 }
 
 // The workers of docs/http-workers.md go on when the answer of a claim or of a renewal is lost, when 3 % of all answers are, and when the server
@@ -273,10 +325,7 @@ func closeOrder(context.Context, string) error { return nil }
 func TestGoOnPagesCompiles(t *testing.T) {
 	t.Parallel() // it waits for processes
 	dir := filepath.Join(t.TempDir(), "pages")
-	newRig(t).run("new", dir, "--clone", clone(t)).ok()
-	if err := os.Remove(filepath.Join(dir, "main.go")); err != nil {
-		t.Fatal(err)
-	}
+	usesClone(t, dir)
 	n := 0
 	for _, name := range []string{"quick-start.md", "handlers.md", "settings.md", "ids.md", "testing.md", "moving.md", "events.md"} {
 		for _, code := range codeOf(pageText(t, name), "go") {
@@ -297,6 +346,32 @@ func TestGoOnPagesCompiles(t *testing.T) {
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// usesClone makes dir the directory of a module that requires this one, and what this one requires.
+func usesClone(t *testing.T, dir string) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "go.mod" {
+			const module = "github.com/punctualmq/punctual"
+			text = bytes.Replace(text, []byte("module "+module), []byte("module example.com/pages"), 1)
+			text = fmt.Appendf(text, "\nrequire %s v0.0.0\n\nreplace %s => %s\n", module, module, root)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
