@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,18 +32,18 @@ A message keeps its ID, body, headers, due time, expiry, its --remember and --ti
 number of attempts that it has left. An event of T@events gets another ID, because its own is a
 number that TO gives anew. A topic keeps its settings except for the pauses. Not copied are the
 history of failed attempts, the time of the push, the first due time, and what is kept about
-finished messages: the IDs of the duplicate window and the finished records. While a topic has dead
-messages, the copy refuses until --dead says what to do with them.`
+finished messages: the IDs of the duplicate window and the finished records. Dead messages are not
+copied either: while a topic has some, the copy refuses until they are requeued, or until --dead
+leave says that they are to be left behind.`
 
 const copyExample = `  punctual copy ./punctual-data redis://localhost
   punctual copy ./punctual-data postgres://localhost/shop --pause --yes
-  punctual copy redis://localhost ./orders --topic order.close --dead carry --pause --yes`
+  punctual copy redis://localhost ./orders --topic order.close --dead leave --pause --yes`
 
 // The values of --dead.
 const (
 	deadRefuse = "refuse"
 	deadLeave  = "leave"
-	deadCarry  = "carry"
 )
 
 type copyFlags struct {
@@ -75,8 +73,8 @@ func newCopy(a *app) *cobra.Command {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, which is the default without --yes")
 	flags.BoolVar(&f.pause, "pause", false, "pause pushes and deliveries of the topics in FROM first, and leave them paused")
 	flags.StringArrayVar(&f.topics, "topic", nil, "copy this `TOPIC` alone; may be given more than once")
-	flags.StringVar(&f.dead, "dead", deadRefuse, "what to do when there are dead messages: `refuse|leave|carry`; carry makes them dead in TO, with reason and last error as one text")
-	completeFlag(cmd, "dead", deadRefuse, deadLeave, deadCarry)
+	flags.StringVar(&f.dead, "dead", deadRefuse, "what to do when there are dead messages, which are not copied: `refuse|leave`")
+	completeFlag(cmd, "dead", deadRefuse, deadLeave)
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
@@ -94,8 +92,8 @@ func (f *copyFlags) check(a *app, args []string) error {
 		return usagef("FROM and TO are the same store: name two")
 	case strings.HasPrefix(from, "mem:") || strings.HasPrefix(to, "mem:"):
 		return usagef("a store in memory is gone when this command ends: name another one")
-	case !slices.Contains([]string{deadRefuse, deadLeave, deadCarry}, f.dead):
-		return usagef("--dead %q: use refuse, leave or carry", f.dead)
+	case f.dead != deadRefuse && f.dead != deadLeave:
+		return usagef("--dead %q: use refuse or leave", f.dead)
 	}
 	for _, t := range f.topics {
 		if err := storekit.CheckTopic(t); err != nil {
@@ -192,7 +190,7 @@ func (c *copier) survey(ctx context.Context) error {
 		}
 		ct := &copiedTopic{stats: t}
 		ct.copyJSON = copyJSON{Topic: t.Topic, DryRun: !c.flags.yes, From: t.Live(), FromDead: t.Dead}
-		if t.Dead > 0 && c.flags.dead != deadCarry {
+		if t.Dead > 0 {
 			ct.Notes = append(ct.Notes, fmt.Sprintf("%d dead messages are not copied: see --dead", t.Dead))
 		}
 		if t.Leased > 0 {
@@ -213,7 +211,7 @@ func (c *copier) survey(ctx context.Context) error {
 func (c *copier) mayCopy() error {
 	for _, t := range c.topics {
 		if t.stats.Dead > 0 && c.flags.dead == deadRefuse {
-			return usagef("topic %s has %d dead messages: say --dead carry to make them dead in TO, or --dead leave to leave them behind; 'punctual dead list --json --limit 0' exports them", t.Topic, t.stats.Dead)
+			return usagef("topic %s has %d dead messages, which are not copied: requeue them, or say --dead leave to leave them behind; 'punctual dead list --json --limit 0' exports them", t.Topic, t.stats.Dead)
 		}
 		if !c.flags.pause && !isPaused(t.Topic, t.stats.Settings) {
 			return usagef("topic %s of FROM is not paused, so what is pushed, delivered or cancelled meanwhile would be wrong in TO: say --pause, or pause it with 'punctual topic pause %s --push --delivery'", t.Topic, t.Topic)
@@ -271,9 +269,6 @@ func (c *copier) run(ctx context.Context) error {
 	var total int64
 	for _, t := range c.topics {
 		total += t.From
-		if c.flags.dead == deadCarry {
-			total += t.FromDead
-		}
 	}
 	c.bar = c.newBar("messages copied", total)
 	err := c.copyAll(ctx)
@@ -289,11 +284,6 @@ func (c *copier) copyAll(ctx context.Context) error {
 		if err := c.settings(ctx, t); err != nil {
 			return fmt.Errorf("topic %s: settings: %w", t.Topic, err)
 		}
-		if c.flags.dead == deadCarry && t.FromDead > 0 { // before the live messages are copied, which a claim could bring
-			if err := c.carryDead(ctx, t); err != nil {
-				return fmt.Errorf("topic %s: dead messages: %w", t.Topic, err)
-			}
-		}
 		// A message that falls due while the scheduled ones are listed is found among the ready ones.
 		for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady} {
 			if err := c.pages(ctx, t.Topic, state, func(ms []punctual.Info) error { return c.copyPage(ctx, t, ms) }); err != nil {
@@ -308,7 +298,7 @@ func (c *copier) copyAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t.From, t.FromDead, t.To, t.ToDead = from.Live(), from.Dead, to.Live(), to.Dead
+		t.From, t.FromDead, t.To = from.Live(), from.Dead, to.Live()
 	}
 	for _, t := range c.topics {
 		if t.emit == nil || *t.emit == 0 {
@@ -350,7 +340,7 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 	if err != nil {
 		return err
 	}
-	if now.PushPaused || now.DeliveryPaused && c.flags.dead == deadCarry && t.FromDead > 0 {
+	if now.PushPaused {
 		return fmt.Errorf("the topic is paused in TO: %w", punctual.ErrPaused)
 	}
 	_, err = c.to.Configure(ctx, t.Topic, p)
@@ -467,130 +457,16 @@ func copiedID(m *punctual.Info) string {
 	return fmt.Sprintf("copied-%s-%x", m.ID, sum[:8])
 }
 
-// carryDead makes messages dead in TO as a worker would: they are pushed, claimed and discarded. Nobody else may work on the
-// topic in TO.
-func (c *copier) carryDead(ctx context.Context, t *copiedTopic) error {
-	return c.pages(ctx, t.Topic, punctual.StateDead, func(ms []punctual.Info) error {
-		texts := make(map[string]string, len(ms))
-		news := make([]punctual.NewMessage, len(ms))
-		for i := range ms {
-			news[i] = copyOf(&ms[i], t.stats.Settings.MaxAttempts)
-			news[i].Due, news[i].ExpireAfter, news[i].MaxAttempts = ms[i].Due, 0, ms[i].MaxAttempts
-			texts[news[i].ID] = deathText(&ms[i])
-		}
-		rs, err := c.target.Push(ctx, news)
-		if err != nil {
-			return err
-		}
-		for i, r := range rs {
-			kept := errors.Is(r.Err, punctual.ErrDuplicate) // dead there already
-			if r.Err != nil && !kept {
-				return fmt.Errorf("message %s: %w", r.ID, r.Err)
-			}
-			if r.Status == punctual.PushDuplicate {
-				left, err := c.leftLive(ctx, &news[i])
-				if err != nil {
-					return err
-				}
-				kept = !left
-			}
-			if kept {
-				t.Kept++
-				delete(texts, r.ID)
-			}
-		}
-		for i := range ms {
-			if _, new := texts[news[i].ID]; new && len(ms[i].Failures) > 1 {
-				t.Histories++
-			}
-		}
-		carried := len(texts)
-		if err := c.discard(ctx, t, texts); err != nil {
-			return err
-		}
-		t.Carried += int64(carried)
-		c.count(len(ms))
-		return nil
-	})
-}
-
-// leftLive tells whether the live message in TO that has the ID of m is m itself, which an earlier run has pushed and not made dead before
-// it ended. Any other message stays as it is.
-func (c *copier) leftLive(ctx context.Context, m *punctual.NewMessage) (bool, error) {
-	there, err := c.to.Get(ctx, m.Topic, m.ID)
-	if errors.Is(err, punctual.ErrNotFound) { // it has finished, and its ID is remembered
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("message %s in TO: %w", m.ID, err)
-	}
-	return there.Due.Equal(m.Due) && bytes.Equal(there.Body, m.Body) && maps.Equal(there.Headers, m.Headers), nil
-}
-
-// deathText says why a message is dead, and with which error its last attempt failed. For a discarded message the error says both.
-func deathText(m *punctual.Info) string {
-	n := len(m.Failures)
-	switch {
-	case n == 0:
-		return string(m.Reason)
-	case m.Reason == punctual.ReasonDiscarded:
-		return m.Failures[n-1].Error
-	}
-	return string(m.Reason) + ": " + m.Failures[n-1].Error
-}
-
-// discard claims the messages in TO that have a text in texts, and gives each up with its text. If it claims another message, it
-// releases that one and returns an error.
-func (c *copier) discard(ctx context.Context, t *copiedTopic, texts map[string]string) error {
-	for len(texts) > 0 {
-		ds, err := c.target.Claim(ctx, punctual.Claim{Topics: []string{t.Topic}, Max: len(texts), Wait: 2 * t.stats.Settings.Lease})
-		if err != nil {
-			return err
-		}
-		if len(ds) == 0 {
-			return fmt.Errorf("%d messages that are to be dead could not be claimed in TO: %w; see that nobody works on the topic there, and repeat this", len(texts), punctual.ErrLeased)
-		}
-		settle := make([]punctual.Settlement, len(ds))
-		var foreign string
-		for i, d := range ds {
-			settle[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRelease}
-			text, ours := texts[d.ID]
-			if !ours {
-				foreign = d.ID
-				continue
-			}
-			settle[i].Verb, settle[i].Error = punctual.SettleDiscard, text
-		}
-		errs, err := c.target.Settle(ctx, settle)
-		if err != nil {
-			return err
-		}
-		for i, err := range errs {
-			if err != nil {
-				return fmt.Errorf("message %s: %w", settle[i].ID, err)
-			}
-			if settle[i].Verb == punctual.SettleDiscard {
-				delete(texts, settle[i].ID)
-			}
-		}
-		if foreign != "" {
-			return fmt.Errorf("TO has due messages of the topic, %s for instance, that are not to be dead: %w; carry dead messages into a topic in which nothing is due", foreign, punctual.ErrInvalid)
-		}
-	}
-	return nil
-}
-
 // show prints what was found or copied. After a copy it returns an error if a topic has fewer messages in TO than in FROM.
 func (c *copier) show(dryRun bool) error {
 	short := 0
-	table := c.out.Table("TOPIC", "LIVE", "DEAD", "COPIED", "THERE ALREADY", "DEAD CARRIED", "LIVE IN TO", "DEAD IN TO")
-	term.RightAligned(table, 2, 3, 4, 5, 6, 7, 8)
+	table := c.out.Table("TOPIC", "LIVE", "DEAD", "COPIED", "THERE ALREADY", "LIVE IN TO")
+	term.RightAligned(table, 2, 3, 4, 5, 6)
 	for _, t := range c.topics {
 		if t.Histories > 0 {
 			t.Notes = append(t.Notes, fmt.Sprintf("%d messages came without the history of their failed attempts", t.Histories))
 		}
-		missing := t.To < t.From || c.flags.dead == deadCarry && t.ToDead < t.FromDead
-		if !dryRun && missing {
+		if !dryRun && t.To < t.From {
 			short++
 			t.Notes = append(t.Notes, "TO has fewer messages than FROM")
 		}
@@ -601,9 +477,9 @@ func (c *copier) show(dryRun bool) error {
 			continue
 		}
 		if dryRun {
-			table.AppendRow([]any{t.Topic, t.From, t.FromDead, "-", "-", "-", "-", "-"})
+			table.AppendRow([]any{t.Topic, t.From, t.FromDead, "-", "-", "-"})
 		} else {
-			table.AppendRow([]any{t.Topic, t.From, t.FromDead, t.Stored, t.Kept, t.Carried, t.To, t.ToDead})
+			table.AppendRow([]any{t.Topic, t.From, t.FromDead, t.Stored, t.Kept, t.To})
 		}
 	}
 	if !c.json {
@@ -639,9 +515,7 @@ type copyJSON struct {
 	FromDead  int64    `json:"from_dead"` // dead ones
 	Stored    int64    `json:"stored"`    // messages that were copied
 	Kept      int64    `json:"kept"`      // messages that TO had already
-	Carried   int64    `json:"carried"`   // dead ones that were made dead in TO
 	Histories int64    `json:"histories"` // messages whose failed attempts were left behind
 	To        int64    `json:"to"`        // messages in TO that are not dead, at the end
-	ToDead    int64    `json:"to_dead"`
 	Notes     []string `json:"notes,omitempty"` // for people: what is not copied, and what stands in the way
 }
