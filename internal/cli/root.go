@@ -51,7 +51,7 @@ type app struct {
 	out    *output
 	errs   *output
 	getenv func(string) string
-	// environ lists the environment variables, so that mistyped ones are found.
+	// environ lists the environment variables, so that serve finds those without effect.
 	environ func() []string
 	// now is the machine's clock, which decides what "tomorrow" means to whoever types it. The times of messages are by the
 	// store's clock.
@@ -251,9 +251,6 @@ func (a *app) action(f func(ctx context.Context, args []string) error) func(*cob
 	return func(cmd *cobra.Command, args []string) error {
 		a.operation = strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		if err := refuseEmpty(cmd, args); err != nil {
-			return err
-		}
-		if err := a.refuseSlips(cmd.Root()); err != nil {
 			return err
 		}
 		if err := f(cmd.Context(), args); err != nil {

@@ -3,8 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -17,46 +15,16 @@ var kubernetes = []string{
 	"PUNCTUAL_STORE_SERVICE_HOST=10.96.0.8", "PUNCTUAL_STORE_SERVICE_PORT=6379", "PUNCTUAL_STORE_PORT=tcp://10.96.0.8:6379", "PUNCTUAL_STORE_PORT_53_UDP_ADDR=10.96.0.8",
 }
 
-// Commands refuse a variable that has a value and a name which is nearly a known one; push and serve are tried.
-func TestMistypedVariables(t *testing.T) {
-	for name, meant := range map[string]string{
-		"PUNCTUAL_STRE": "PUNCTUAL_STORE", "PUNCTUAL_SOTRE": "PUNCTUAL_STORE", "PUNCTUAL_TOKNE_FILE": "PUNCTUAL_TOKEN_FILE", "PUNCTUAL_LITSEN": "PUNCTUAL_LISTEN",
-		"PUNCTUAL_LOGLEVEL": "PUNCTUAL_LOG_LEVEL", "PUNCTUAL_TLS_CRT": "PUNCTUAL_TLS_CERT", "PUNCTUAL_IMPORT_FORM": "PUNCTUAL_IMPORT_FROM", "PUNCTUAL_DRIAN": "PUNCTUAL_DRAIN",
-	} {
-		r := newRig(t)
-		r.env = map[string]string{name: "x"}
-		r.run("--store", "mem:", "push", "orders", "a").exits(exitUsage, name, meant)
-		r.run("--store", "mem:", "serve").exits(exitUsage, name, meant)
-		r.env = map[string]string{name: "", meant: ""}
-		r.run("--store", "mem:", "push", "orders", "a").ok()
-	}
-}
-
-// No command is stopped by variables that Kubernetes or consume --exec have set, nor by those whose names resemble no known one; push
-// is tried.
-func TestVariablesOfOthers(t *testing.T) {
-	r := newRig(t)
-	r.env = map[string]string{
-		"PUNCTUAL_ID": "x", "PUNCTUAL_TOPIC": "t", "PUNCTUAL_ATTEMPT": "1", "PUNCTUAL_DUE": "now", "PUNCTUAL_HEADER_STOR": "x",
-		"PUNCTUAL_VERSION": "1.2", "PUNCTUAL_DATA": "/data", "PUNCTUAL_URL": "http://punctual", "PUNCTUAL_DB_PASSWORD": "secret", "PUNCTUAL_PORT": "7878", "PUNCTUAL_IMAGE": "x",
-	}
-	for _, entry := range kubernetes {
-		name, value, _ := strings.Cut(entry, "=")
-		r.env[name] = value
-	}
-	if got := r.run("--store", "mem:", "push", "orders", "a").ok(); got.err != "" {
-		t.Errorf("push says %s", got.err)
-	}
-}
-
-// serve warns of variables that have no effect, but not of those that Kubernetes sets.
+// serve warns of variables that have no effect, such as misspelt ones, but not of those that Kubernetes or consume --exec set.
 func TestServeWarnsOfVariables(t *testing.T) {
 	for _, c := range []struct {
 		environ []string
 		warns   string
 	}{
 		{kubernetes, ""},
+		{[]string{"PUNCTUAL_ID=x", "PUNCTUAL_TOPIC=t", "PUNCTUAL_ATTEMPT=1", "PUNCTUAL_DUE=now", "PUNCTUAL_HEADER_STOR=x", "PUNCTUAL_STRE="}, ""},
 		{slices.Concat(kubernetes, []string{"PUNCTUAL_REGION=eu"}), "variable=PUNCTUAL_REGION"},
+		{[]string{"PUNCTUAL_STRE=redis://localhost"}, "variable=PUNCTUAL_STRE"},
 	} {
 		ctx, end := context.WithCancel(t.Context())
 		var out buffer
@@ -83,23 +51,4 @@ func (w *endsAt) Write(p []byte) (int, error) {
 		w.end()
 	}
 	return w.buffer.Write(p)
-}
-
-// The program finds a mistyped variable in the environment of its process, and makes no store.
-func TestMistypedVariableOfAProcess(t *testing.T) {
-	dir := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, "push", "orders", "a")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), runAsCommand+"=1", "PUNCTUAL_STRE=redis://localhost")
-	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "PUNCTUAL_STORE was meant") {
-		t.Errorf("%v: %s", err, out)
-	}
-	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
-		t.Errorf("a store was made: %v, %v", files, err)
-	}
 }
