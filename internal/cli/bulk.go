@@ -108,12 +108,11 @@ type bulkFlags struct {
 func newBulkKind(a *app, k bulkKind) *cobra.Command {
 	var f bulkFlags
 	cmd := &cobra.Command{
-		Use:               k.do.String() + " TOPIC",
-		Short:             k.short,
-		Long:              k.long + "\n\n" + bulkHelp,
-		Example:           k.example,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     k.do.String() + " TOPIC",
+		Short:   k.short,
+		Long:    k.long + "\n\n" + bulkHelp,
+		Example: k.example,
+		Args:    cobra.ExactArgs(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			b, err := f.bulk(k, args[0])
 			if err != nil {
@@ -155,7 +154,7 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 		flags.Var(&f.by, "by", "move the due time by this much: +1d, 90m, -2h")
 		flags.StringVar(&f.id, "id", "", "name the shift, so that it is made once for a day however often the command is given")
 	}
-	completeFlag(cmd, "state", "scheduled", "ready", "leased", "dead")
+	registerCompletion(cmd, "state", fixedValues("scheduled", "ready", "leased", "dead"))
 	return cmd
 }
 

@@ -56,7 +56,6 @@ func newCancel(a *app) *cobra.Command {
 	only.register(a, cmd.Flags())
 	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
 	cmd.Flags().StringVar(&group, "group", "", "cancel the copy of this `GROUP` of the topic, or for \"all\" the message and every copy")
-	a.completeTopicFlag(cmd)
 	return cmd
 }
 

@@ -69,11 +69,11 @@ func newClock(a *app) *cobra.Command {
 
 // setStopped sets the clock of a store in a directory, unless a process has the store open. It does nothing with another store.
 func (a *app) setStopped() error {
-	s, where, err := a.scheme()
+	s, p, err := a.place(a.storeName())
 	if err != nil || s.name != "disk" {
 		return err
 	}
-	_, err = diskstore.ResetClock(where, &diskstore.Options{Logger: a.logger()})
+	_, err = diskstore.ResetClock(p.where, &diskstore.Options{Logger: a.logger()})
 	if errors.Is(err, punctual.ErrLocked) {
 		return nil
 	}

@@ -71,12 +71,11 @@ type consumeFlags struct {
 func newConsume(a *app) *cobra.Command {
 	var f consumeFlags
 	cmd := &cobra.Command{
-		Use:               "consume TOPIC...",
-		Short:             "Receive messages as they fall due",
-		Long:              consumeHelp,
-		Example:           consumeExample,
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeTopics(-1),
+		Use:     "consume TOPIC...",
+		Short:   "Receive messages as they fall due",
+		Long:    consumeHelp,
+		Example: consumeExample,
+		Args:    cobra.MinimumNArgs(1),
 		RunE: a.action(func(ctx context.Context, topics []string) error {
 			if err := f.check(topics); err != nil {
 				return err

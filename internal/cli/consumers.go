@@ -24,12 +24,11 @@ const consumersExample = `  punctual consumers order.close --store http://localh
 
 func newConsumers(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:               "consumers TOPIC",
-		Short:             "List who works on a topic",
-		Long:              consumersHelp,
-		Example:           consumersExample,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "consumers TOPIC",
+		Short:   "List who works on a topic",
+		Long:    consumersHelp,
+		Example: consumersExample,
+		Args:    cobra.ExactArgs(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withStore(ctx, mustExist, func(s punctual.Store) error {
 				all, err := view.Consumers(ctx, s, args[0])

@@ -74,7 +74,6 @@ func newCopy(a *app) *cobra.Command {
 	flags.BoolVar(&f.pause, "pause", false, "pause pushes and deliveries of the topics in FROM first, and leave them paused")
 	flags.StringArrayVar(&f.topics, "topic", nil, "copy this `TOPIC` alone; may be given more than once")
 	flags.StringVar(&f.dead, "dead", deadRefuse, "what to do when there are dead messages, which are not copied: `refuse|leave`")
-	completeFlag(cmd, "dead", deadRefuse, deadLeave)
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
@@ -131,25 +130,6 @@ func (a *app) copyStores(ctx context.Context, from, to string, f copyFlags) erro
 			return c.run(ctx)
 		})
 	})
-}
-
-// withNamed is withStore for a store that an argument names, and not --store.
-func (a *app) withNamed(ctx context.Context, name string, create bool, f func(punctual.Store) error) error {
-	s, where, err := a.schemeOf(a.fullName(name))
-	if err != nil {
-		return err
-	}
-	p := a.place(where)
-	p.create = create
-	store, err := s.open(ctx, p)
-	if err != nil {
-		return fmt.Errorf("%s: %w", withoutPassword(name), err)
-	}
-	err = f(store)
-	if closing := store.Close(); closing != nil {
-		err = errors.Join(err, fmt.Errorf("close the store: %w", closing))
-	}
-	return err
 }
 
 // copier copies topics. One goroutine uses it.
@@ -511,11 +491,11 @@ func (c *copier) show(dryRun bool) error {
 type copyJSON struct {
 	Topic     string   `json:"topic"`
 	DryRun    bool     `json:"dry_run"`
-	From      int64    `json:"from"`      // messages in FROM that are not dead
-	FromDead  int64    `json:"from_dead"` // dead ones
-	Stored    int64    `json:"stored"`    // messages that were copied
-	Kept      int64    `json:"kept"`      // messages that TO had already
-	Histories int64    `json:"histories"` // messages whose failed attempts were left behind
-	To        int64    `json:"to"`        // messages in TO that are not dead, at the end
+	From      int64    `json:"from"`            // messages in FROM that are not dead
+	FromDead  int64    `json:"from_dead"`       // dead ones
+	Stored    int64    `json:"stored"`          // messages that were copied
+	Kept      int64    `json:"kept"`            // messages that TO had already
+	Histories int64    `json:"histories"`       // messages whose failed attempts were left behind
+	To        int64    `json:"to"`              // messages in TO that are not dead, at the end
 	Notes     []string `json:"notes,omitempty"` // for people: what is not copied, and what stands in the way
 }

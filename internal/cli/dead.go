@@ -110,7 +110,7 @@ func (a *app) localZone() *time.Location {
 
 func registerReason(cmd *cobra.Command, reason *string) {
 	cmd.Flags().StringVar(reason, "reason", "", "only those that are dead for this `REASON`: "+strings.Join(reasonWords(), ", "))
-	completeFlag(cmd, "reason", reasonWords()...)
+	registerCompletion(cmd, "reason", fixedValues(reasonWords()...))
 }
 
 // reasonWords are the values of --reason: the reasons, with hyphens for spaces.

@@ -25,12 +25,11 @@ func newDeadDelete(a *app) *cobra.Command {
 	var topic string
 	var only ifDueFlag
 	cmd := &cobra.Command{
-		Use:               "delete [TOPIC] (ID...|-)",
-		Short:             "Remove single dead messages for good",
-		Long:              deadDeleteHelp,
-		Example:           deadDeleteExample,
-		Args:              cobra.MinimumNArgs(1), // topicAndIDs checks that "-" stands alone behind the topic
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "delete [TOPIC] (ID...|-)",
+		Short:   "Remove single dead messages for good",
+		Long:    deadDeleteHelp,
+		Example: deadDeleteExample,
+		Args:    cobra.MinimumNArgs(1), // topicAndIDs checks that "-" stands alone behind the topic
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
 				topic, ids, err := topicAndIDs(ctx, i, topic, args)

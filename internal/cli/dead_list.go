@@ -29,12 +29,11 @@ type deadListFlags struct {
 func newDeadList(a *app) *cobra.Command {
 	var f deadListFlags
 	cmd := &cobra.Command{
-		Use:               "list [TOPIC]",
-		Short:             "List dead messages",
-		Long:              deadListHelp,
-		Example:           deadListExample,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "list [TOPIC]",
+		Short:   "List dead messages",
+		Long:    deadListHelp,
+		Example: deadListExample,
+		Args:    cobra.MaximumNArgs(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			if len(args) > 0 && f.topic != "" {
 				return usagef("the topic is given twice: as %s, and by --topic", args[0])
@@ -57,7 +56,6 @@ func newDeadList(a *app) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&f.topic, "topic", "", "the `TOPIC`, in place of the argument")
-	a.completeTopicFlag(cmd)
 	f.day.register(cmd)
 	registerReason(cmd, &f.reason)
 	f.page.register(cmd)

@@ -28,12 +28,11 @@ type deadPurgeFlags struct {
 func newDeadPurge(a *app) *cobra.Command {
 	var f deadPurgeFlags
 	cmd := &cobra.Command{
-		Use:               "purge TOPIC (--all|--on DAY|--before TIME)",
-		Short:             "Remove dead messages for good",
-		Long:              deadPurgeHelp,
-		Example:           deadPurgeExample,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "purge TOPIC (--all|--on DAY|--before TIME)",
+		Short:   "Remove dead messages for good",
+		Long:    deadPurgeHelp,
+		Example: deadPurgeExample,
+		Args:    cobra.ExactArgs(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			q, err := f.query(args[0], a.localZone())
 			if err != nil {

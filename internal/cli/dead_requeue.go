@@ -40,11 +40,10 @@ type requeueFlags struct {
 func newDeadRequeue(a *app) *cobra.Command {
 	var f requeueFlags
 	cmd := &cobra.Command{
-		Use:               "requeue [TOPIC] (ID...|-|--all)",
-		Short:             "Schedule dead messages again",
-		Long:              deadRequeueHelp,
-		Example:           deadRequeueExample,
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "requeue [TOPIC] (ID...|-|--all)",
+		Short:   "Schedule dead messages again",
+		Long:    deadRequeueHelp,
+		Example: deadRequeueExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			return f.checkArgs(args)
 		},
@@ -71,7 +70,6 @@ func newDeadRequeue(a *app) *cobra.Command {
 		})
 	})
 	cmd.Flags().StringVar(&f.topic, "topic", "", topicFlagHelp)
-	a.completeTopicFlag(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "requeue all dead messages of the topic, or of every topic")
 	f.day.register(cmd)
 	registerReason(cmd, &f.reason)

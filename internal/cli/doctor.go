@@ -40,11 +40,10 @@ func newDoctor(a *app) *cobra.Command {
 		Example: doctorExample,
 		Args:    cobra.NoArgs,
 		RunE: a.action(func(ctx context.Context, _ []string) error {
-			s, where, err := a.scheme()
+			s, p, err := a.place(a.storeName())
 			if err != nil {
 				return err
 			}
-			p := a.place(where)
 			findings, err := s.examine(ctx, p)
 			if err == nil && badFindings(findings) == nil && s.alsoOpen != nil {
 				var schedules []punctual.Finding

@@ -42,12 +42,11 @@ type finishedFlags struct {
 func newFinished(a *app) *cobra.Command {
 	var f finishedFlags
 	cmd := &cobra.Command{
-		Use:               "finished TOPIC",
-		Short:             "List the records of finished messages",
-		Long:              finishedHelp,
-		Example:           finishedExample,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "finished TOPIC",
+		Short:   "List the records of finished messages",
+		Long:    finishedHelp,
+		Example: finishedExample,
+		Args:    cobra.ExactArgs(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			if f.limit < 0 {
 				return usagef("limit %d: use 1 or more, or 0 for all", f.limit)
@@ -67,7 +66,6 @@ func newFinished(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&f.day.utc, "utc", false, "the day of --on, --from and --to is one of UTC")
 	cmd.Flags().Var(&f.last, "last", "only messages that finished in the last 2h, 1d ...")
 	cmd.Flags().StringVar(&f.outcome, "outcome", "", "only messages that ended in this way: `acked|cancelled|expired`")
-	completeFlag(cmd, "outcome", wire.OutcomeWords()...)
 	cmd.Flags().IntVar(&f.limit, "limit", 100, "show at most this many; 0: all")
 	cmd.Flags().StringVar(&f.after, "after", "", "continue behind a former page, with the `CURSOR` that it named")
 	cmd.Flags().BoolVar(&f.newest, "newest", false, "show the message that finished last first")

@@ -42,12 +42,11 @@ func newForecast(a *app) *cobra.Command {
 	var buckets int
 	var utc bool
 	cmd := &cobra.Command{
-		Use:               "forecast [TOPIC]",
-		Short:             "Show how many messages fall due when",
-		Long:              forecastHelp,
-		Example:           forecastExample,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "forecast [TOPIC]",
+		Short:   "Show how many messages fall due when",
+		Long:    forecastHelp,
+		Example: forecastExample,
+		Args:    cobra.MaximumNArgs(1),
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		n := slices.IndexFunc(forecastSteps(), func(s forecastStep) bool { return s.String() == by })
@@ -70,7 +69,6 @@ func newForecast(a *app) *cobra.Command {
 		})
 	})
 	cmd.Flags().StringVar(&by, "by", "hour", "the length of a step: `minute|hour|day`")
-	completeFlag(cmd, "by", "minute", "hour", "day")
 	cmd.Flags().IntVar(&buckets, "buckets", 0, "the number of steps (default: 60 minutes, 24 hours, 14 days)")
 	cmd.Flags().BoolVar(&utc, "utc", false, "hours and days are those of UTC")
 	return cmd

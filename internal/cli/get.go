@@ -42,7 +42,6 @@ func newGet(a *app) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
-	a.completeTopicFlag(cmd)
 	return cmd
 }
 

@@ -78,7 +78,6 @@ func (f *importFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.rejects, "rejects", "", "write what is left where it is to this `FILE`, one JSON object per line")
 	flags.Var(&f.dedupe, "dedupe-window", "how long a run that was killed can be resumed; the duplicate window of the topics is set to at least this `DURATION` (7d)")
 	flags.StringVar(&f.uncertain, "uncertain", "leave", "what to do with messages that an earlier run took, and perhaps stored, too long ago: `leave|push|drop|return`")
-	completeFlag(cmd, "uncertain", "leave", "push", "drop", "return")
 }
 
 // addMap adds --map, for kinds whose queues or topics have names. what is the word for one of them.

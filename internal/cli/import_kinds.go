@@ -32,7 +32,6 @@ func newImportZSet(a *app) *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().Var(unitFlag{&f.opt.Unit}, "unit", "what the scores count: `s|ms`")
-	completeFlag(cmd, "unit", "s", "ms")
 	return cmd
 }
 
@@ -62,7 +61,6 @@ func newImportBee(a *app) *cobra.Command {
 	f.add(cmd)
 	f.addMap(cmd, "topic")
 	cmd.Flags().StringSliceVar(&f.opt.Parts, "part", nil, "which messages: `order,ack`; default order")
-	completeFlag(cmd, "part", "order", "ack", "order,ack")
 	return cmd
 }
 
@@ -90,7 +88,6 @@ func newImportRedisson(a *app) *cobra.Command {
 	f.add(cmd)
 	f.addMap(cmd, "queue")
 	cmd.Flags().StringVar((*string)(&f.opt.Codec), "codec", "raw", "how the bodies were written: `raw|string|json|json-text`")
-	completeFlag(cmd, "codec", "raw", "string", "json", "json-text")
 	return cmd
 }
 
@@ -121,7 +118,6 @@ func newImportAsynq(a *app) *cobra.Command {
 	f.addMap(cmd, "queue")
 	cmd.Flags().BoolVar(&f.opt.ByType, "by-type", false, "the type of a task is its topic")
 	cmd.Flags().StringSliceVar(&f.opt.Parts, "part", nil, "which tasks: `scheduled,retry`; default both")
-	completeFlag(cmd, "part", "scheduled", "retry", "scheduled,retry")
 	return cmd
 }
 
@@ -160,7 +156,6 @@ func newImportPostgres(a *app) *cobra.Command {
 	flags.StringVar(&f.opt.Columns.Body, "body", "", "the `COLUMN` with the body")
 	flags.StringVar(&f.opt.Where, "where", "", "a `CONDITION` in SQL that pending rows meet; default all rows")
 	flags.Var(unitFlag{&f.opt.Unit}, "unit", "what a due time that is a number counts: `s|ms`")
-	completeFlag(cmd, "unit", "s", "ms")
 	return cmd
 }
 
@@ -191,7 +186,6 @@ func newImportRiver(a *app) *cobra.Command {
 	f.addMap(cmd, "queue")
 	cmd.Flags().BoolVar(&f.opt.ByType, "by-type", false, "the kind of a job is its topic")
 	cmd.Flags().StringSliceVar(&f.opt.Parts, "part", nil, "which jobs: `scheduled,retryable`; default both")
-	completeFlag(cmd, "part", "scheduled", "retryable", "scheduled,retryable")
 	cmd.Flags().StringVar(&f.opt.Table, "table", "", "River's `TABLE`, where it is not found as river_job: schema.river_job")
 	return cmd
 }

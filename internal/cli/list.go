@@ -28,12 +28,11 @@ func newList(a *app) *cobra.Command {
 	var state string
 	var page pageFlags
 	cmd := &cobra.Command{
-		Use:               "list TOPIC",
-		Short:             "List the messages of a topic",
-		Long:              listHelp,
-		Example:           listExample,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "list TOPIC",
+		Short:   "List the messages of a topic",
+		Long:    listHelp,
+		Example: listExample,
+		Args:    cobra.ExactArgs(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			parts, err := partsOf(args[0], state)
 			if err != nil {
@@ -48,13 +47,9 @@ func newList(a *app) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&state, "state", "", "only `scheduled|ready|leased|dead` ones")
-	completeFlag(cmd, "state", states()...)
 	page.register(cmd)
 	return cmd
 }
-
-// states are the values of --state.
-func states() []string { return []string{"scheduled", "ready", "leased", "dead"} }
 
 // pageFlags say how much of a listing is shown, from which end, and whether with bodies.
 type pageFlags struct {

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/view"
@@ -67,7 +70,7 @@ func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []strin
 // remark is empty if topic was given, and for a store that is asked without a token and not over https.
 func (a *app) notLookedInto(topic string) string {
 	kind, _, _ := strings.Cut(a.storeName(), ":")
-	p := a.place("")
+	_, p, _ := a.place(a.storeName()) // it was opened
 	if byToken := p.token != "" || p.tokenFile != ""; topic != "" || kind != "https" && (!byToken || kind != "http" && kind != "unix") {
 		return ""
 	}
@@ -351,16 +354,42 @@ func (a *app) completeTopics(n int) cobra.CompletionFunc {
 	}
 }
 
-// completeTopicFlag completes the names of topics behind --topic.
-func (a *app) completeTopicFlag(cmd *cobra.Command) {
-	if err := cmd.RegisterFlagCompletionFunc("topic", a.completeTopics(-1)); err != nil {
-		panic("punctual: " + err.Error()) // there is no such flag
+// complete has a shell complete, for a command and those below it, the names of topics that an argument or --topic takes, and the values
+// of flags whose help names them as `a|b` or `a,b`.
+func (a *app) complete(cmd *cobra.Command) {
+	_, takes, _ := strings.Cut(cmd.Use, " ")
+	if strings.HasPrefix(strings.Trim(takes, "[("), "TOPIC") && cmd.Parent().Name() != "import" { // which takes topics of another system
+		cmd.ValidArgsFunction = a.completeTopics(1)
+		if takes == "TOPIC..." {
+			cmd.ValidArgsFunction = a.completeTopics(-1)
+		}
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		complete := a.completeTopics(-1)
+		switch value, _ := pflag.UnquoteUsage(f); {
+		case valuesInUsage.MatchString(value):
+			complete = fixedValues(append(strings.FieldsFunc(value, func(r rune) bool { return r == '|' || r == ',' }), value)...)
+		case f.Name != "topic" || cmd.Name() == "copy": // which takes topics of its own store
+			return
+		}
+		registerCompletion(cmd, f.Name, complete)
+	})
+	for _, sub := range cmd.Commands() {
+		a.complete(sub)
 	}
 }
 
-// completeFlag completes the values that a flag can have.
-func completeFlag(cmd *cobra.Command, flag string, values ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic("punctual: " + err.Error()) // there is no such flag
+// valuesInUsage matches the values of a flag as its help names them.
+var valuesInUsage = regexp.MustCompile(`^[a-z-]+([|,][a-z-]+)+$`)
+
+// fixedValues completes values. One with a | in it is none.
+func fixedValues(values ...string) cobra.CompletionFunc {
+	values = slices.DeleteFunc(values, func(v string) bool { return strings.Contains(v, "|") })
+	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+}
+
+func registerCompletion(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
+		panic("punctual: " + err.Error()) // there is no such flag, or it is completed already
 	}
 }

@@ -53,12 +53,11 @@ type pushFlags struct {
 func newPush(a *app) *cobra.Command {
 	var f pushFlags
 	cmd := &cobra.Command{
-		Use:               "push TOPIC BODY|-",
-		Short:             "Store a message to be delivered later",
-		Long:              pushHelp,
-		Example:           pushExample,
-		ValidArgsFunction: a.completeTopics(1),
-		Annotations:       map[string]string{mayBeEmpty: "1"},
+		Use:         "push TOPIC BODY|-",
+		Short:       "Store a message to be delivered later",
+		Long:        pushHelp,
+		Example:     pushExample,
+		Annotations: map[string]string{mayBeEmpty: "1"},
 		Args: func(_ *cobra.Command, args []string) error {
 			return f.checkArgs(args)
 		},
@@ -74,7 +73,6 @@ func newPush(a *app) *cobra.Command {
 		return a.pushOne(ctx, args[0], args[1], options)
 	})
 	f.register(a, cmd.Flags())
-	completeFlag(cmd, "if-exists", "keep", "replace", "replace-dead", "fail")
 	return cmd
 }
 

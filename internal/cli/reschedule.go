@@ -61,7 +61,6 @@ func newReschedule(a *app) *cobra.Command {
 	cmd.Flags().Var(&by, "by", "move the due time by this much: +1d, 90m, -2h")
 	only.register(a, cmd.Flags())
 	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
-	a.completeTopicFlag(cmd)
 	return cmd
 }
 

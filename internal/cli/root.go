@@ -151,6 +151,7 @@ func newRoot(a *app) *cobra.Command {
 	refuseUnknownHelp(root)
 	refuseUnknownShell(root)
 	explainUsage(root)
+	a.complete(root)
 	return root
 }
 

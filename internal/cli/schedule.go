@@ -112,8 +112,6 @@ func (f *scheduleFlags) register(a *app, cmd *cobra.Command) {
 	flags.Var(&f.expire, "expire", "stop delivering a message this long after its due time")
 	flags.BoolVar(&f.dropExpired, "drop-expired", false, "drop a message when it expires, instead of keeping it among the dead")
 	f.attributes.register(flags)
-	completeFlag(cmd, "overlap", "skip", "allow", "replace")
-	completeFlag(cmd, "missed", "latest", "all", "none")
 }
 
 // schedule returns the schedule that the flags describe.
@@ -246,12 +244,11 @@ const schedulePutExample = `  punctual schedule put reports daily '0 9 * * MON-F
 func newSchedulePut(a *app) *cobra.Command {
 	var f scheduleFlags
 	cmd := &cobra.Command{
-		Use:               "put TOPIC NAME SPEC",
-		Short:             "Store a schedule, or change it",
-		Long:              schedulePutHelp,
-		Example:           schedulePutExample,
-		Args:              cobra.ExactArgs(3),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "put TOPIC NAME SPEC",
+		Short:   "Store a schedule, or change it",
+		Long:    schedulePutHelp,
+		Example: schedulePutExample,
+		Args:    cobra.ExactArgs(3),
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		s, err := f.schedule(a, args[0], args[1], args[2])

@@ -14,7 +14,6 @@ import (
 
 // newScheduleChange completes cmd, a command for one schedule. The command calls change, and then shows the schedule.
 func newScheduleChange(a *app, cmd *cobra.Command, change func(ctx context.Context, q *punctual.Queue, topic, name string, args []string) error) *cobra.Command {
-	cmd.ValidArgsFunction = a.completeTopics(1)
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
 			if err := change(ctx, q, args[0], args[1], args[2:]); err != nil {
@@ -93,8 +92,7 @@ schedule is paused, and whether the message before is finished or not. It prints
 		Example: `  punctual schedule run reports daily
   punctual schedule run reports daily --json
   punctual schedule run invoices monthly`,
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: a.completeTopics(1),
+		Args: cobra.ExactArgs(2),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
 				r, err := q.RunSchedule(ctx, args[0], args[1])
@@ -139,12 +137,11 @@ func newScheduleBackfill(a *app) *cobra.Command {
 	from, to := timeFlag{read: a.readTime}, timeFlag{read: a.readTime}
 	var dry bool
 	cmd := &cobra.Command{
-		Use:               "backfill TOPIC NAME",
-		Short:             "Store the messages between two instants of the past",
-		Long:              scheduleBackfillHelp,
-		Example:           scheduleBackfillExample,
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "backfill TOPIC NAME",
+		Short:   "Store the messages between two instants of the past",
+		Long:    scheduleBackfillHelp,
+		Example: scheduleBackfillExample,
+		Args:    cobra.ExactArgs(2),
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		if from.t == nil || to.t == nil {
@@ -185,8 +182,7 @@ delivered. To keep a schedule from coming for a while, use "schedule pause".`,
 		Example: `  punctual schedule rm reports daily
   punctual schedule rm reports daily weekly monthly
   punctual schedule rm reports daily --json`,
-		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: a.completeTopics(1),
+		Args: cobra.MinimumNArgs(2),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
 				for _, name := range args[1:] {

@@ -107,9 +107,6 @@ func newScheduleImportCrontab(a *app) *cobra.Command {
 	flags.Var(&spread, "spread", "come later by a part of this that topic and name decide, the same each time")
 	flags.BoolVar(&system, "system", false, "a user stands before each command, as in /etc/crontab")
 	flags.BoolVar(&yes, "yes", false, "import; without it nothing is changed")
-	a.completeTopicFlag(cmd)
-	completeFlag(cmd, "overlap", "skip", "allow", "replace")
-	completeFlag(cmd, "missed", "latest", "all", "none")
 	return cmd
 }
 
@@ -261,9 +258,6 @@ func (f *scheduleImportFlags) register(a *app, cmd *cobra.Command, overlap, miss
 	flags.StringVar(&f.overlap, "overlap", overlap, "when a time comes and the message before is not finished: `skip|allow|replace`")
 	flags.StringVar(&f.missed, "missed", missed, "which of the times that came while nobody stored them are made up for: `latest|all|none`")
 	flags.BoolVar(&f.yes, "yes", false, "import; without it nothing is changed")
-	a.completeTopicFlag(cmd)
-	completeFlag(cmd, "overlap", "skip", "allow", "replace")
-	completeFlag(cmd, "missed", "latest", "all", "none")
 }
 
 // action is the RunE of both kinds; what is the word for their schedules.

@@ -29,12 +29,11 @@ const scheduleListExample = `  punctual schedule list
 func newScheduleList(a *app) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
-		Use:               "list [TOPIC]",
-		Short:             "List schedules with their next and last times",
-		Long:              scheduleListHelp,
-		Example:           scheduleListExample,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "list [TOPIC]",
+		Short:   "List schedules with their next and last times",
+		Long:    scheduleListHelp,
+		Example: scheduleListExample,
+		Args:    cobra.MaximumNArgs(1),
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		if limit < 0 {
@@ -121,12 +120,11 @@ const scheduleShowExample = `  punctual schedule show reports daily
 func newScheduleShow(a *app) *cobra.Command {
 	var next int
 	cmd := &cobra.Command{
-		Use:               "show TOPIC NAME",
-		Short:             "Show a schedule with its next and last times",
-		Long:              scheduleShowHelp,
-		Example:           scheduleShowExample,
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "show TOPIC NAME",
+		Short:   "Show a schedule with its next and last times",
+		Long:    scheduleShowHelp,
+		Example: scheduleShowExample,
+		Args:    cobra.ExactArgs(2),
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {

@@ -71,7 +71,6 @@ func newScheduleSync(a *app) *cobra.Command {
 	})
 	cmd.Flags().StringVar(&prune, "prune", "keep", "what becomes of schedules that are no longer declared: `keep|pause|delete`")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be done, and do nothing")
-	completeFlag(cmd, "prune", "keep", "pause", "delete")
 	return cmd
 }
 

@@ -27,12 +27,11 @@ const statsExample = `  punctual stats
 func newStats(a *app) *cobra.Command {
 	groups := false
 	cmd := &cobra.Command{
-		Use:               "stats [TOPIC]",
-		Short:             "Count messages by state",
-		Long:              statsHelp,
-		Example:           statsExample,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "stats [TOPIC]",
+		Short:   "Count messages by state",
+		Long:    statsHelp,
+		Example: statsExample,
+		Args:    cobra.MaximumNArgs(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			if groups && len(args) == 0 {
 				return usagef("--groups: name the topic whose groups to count")

@@ -23,6 +23,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/internal/tlsfile"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/pgstore"
+	"github.com/punctualmq/punctual/redisstore"
 	"github.com/punctualmq/punctual/remotestore"
 	"github.com/punctualmq/punctual/sharedstore"
 )
@@ -46,8 +48,8 @@ type scheme struct {
 
 // place says which store to open, and how.
 type place struct {
-	// where is the text behind the colon.
-	where string
+	// name is the full name of the store, and where the text behind its first colon.
+	name, where string
 	// create says to create a store that does not exist. Without it open creates nothing, and returns a failure with codeNoStore.
 	// A store in memory is made in any case, because it cannot exist before.
 	create bool
@@ -61,13 +63,51 @@ type place struct {
 
 // schemes returns the table of stores. A new kind of store is a further row.
 func schemes() []scheme {
-	return append([]scheme{
+	return []scheme{
 		{"disk", "disk:PATH", openDisk, examineDisk, openShared},
 		{"mem", "mem:", openMemory, examineMemory, nil},
-		{"http", "http://HOST:PORT", openRemote("http:"), examineRemote("http:"), nil},
-		{"https", "", openRemote("https:"), examineRemote("https:"), nil},
-		{"unix", "unix:SOCKET", openRemote("unix:"), examineRemote("unix:"), nil},
-	}, append(redisSchemes(), postgresSchemes()...)...)
+		{"http", "http://HOST:PORT", openRemote, examineRemote, nil},
+		{"https", "", openRemote, examineRemote, nil},
+		{"unix", "unix:SOCKET", openRemote, examineRemote, nil},
+		{"redis", "redis://HOST", openRedis, examineRedis, openRedis},
+		{"redis+sentinel", "redis+sentinel://HOST,HOST/PRIMARY", openRedis, examineRedis, openRedis},
+		{"redis+cluster", "redis+cluster://HOST,HOST", openRedis, examineRedis, openRedis},
+		{"rediss", "", openRedis, examineRedis, openRedis}, // with TLS, as the two below
+		{"rediss+sentinel", "", openRedis, examineRedis, openRedis},
+		{"rediss+cluster", "", openRedis, examineRedis, openRedis},
+		{"postgres", "postgres://HOST/DATABASE", openPostgres, examinePostgres, openPostgres},
+		{"postgresql", "", openPostgres, examinePostgres, openPostgres},
+	}
+}
+
+// opened returns s as a Store. An ErrNotFound becomes the failure of a store that is not there; missing says where.
+func opened[S punctual.Store](s S, err error, missing string) (punctual.Store, error) {
+	switch {
+	case errors.Is(err, punctual.ErrNotFound):
+		return nil, noStore(missing)
+	case err != nil:
+		return nil, err // not s: a nil pointer in an interface is not nil
+	}
+	return s, nil
+}
+
+func openRedis(ctx context.Context, p place) (punctual.Store, error) {
+	s, err := redisstore.OpenURL(ctx, p.name, &redisstore.Options{Logger: p.log, MustExist: !p.create})
+	return opened(s, err, "in this Redis, or not with this prefix")
+}
+
+func examineRedis(ctx context.Context, p place) ([]punctual.Finding, error) {
+	return redisstore.ExamineURL(ctx, p.name, &redisstore.Options{Logger: p.log})
+}
+
+// openPostgres opens a store in PostgreSQL. A command that may make a store makes the tables.
+func openPostgres(ctx context.Context, p place) (punctual.Store, error) {
+	s, err := pgstore.OpenURL(ctx, p.name, &pgstore.Options{Logger: p.log, Migrate: p.create})
+	return opened(s, err, "in this database, or not in this schema")
+}
+
+func examinePostgres(ctx context.Context, p place) ([]punctual.Finding, error) {
+	return pgstore.ExamineURL(ctx, p.name, &pgstore.Options{Logger: p.log})
 }
 
 func openMemory(_ context.Context, p place) (punctual.Store, error) {
@@ -110,15 +150,20 @@ func openDisk(ctx context.Context, p place) (punctual.Store, error) {
 		return nil, err
 	}
 	if !p.create {
-		if err := diskExists(p.where); err != nil {
-			return nil, err
+		there, err := diskstore.Exists(p.where)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("open the store: %w", err)
+		case !there:
+			full, err := filepath.Abs(p.where)
+			if err != nil {
+				full = p.where
+			}
+			return nil, noStore("at " + full)
 		}
 	}
 	s, err := sharedstore.Open(ctx, p.where, &sharedstore.Options{Logger: p.log, Wait: cmp.Or(p.wait, -1)})
-	if err != nil {
-		return nil, err // not s: a nil *Store in an interface is not nil
-	}
-	return s, nil
+	return opened(s, err, "there")
 }
 
 // openShared opens the store in a directory at the process that has it open and shares it. It returns nil if there is none, so that
@@ -128,46 +173,45 @@ func openShared(ctx context.Context, p place) (punctual.Store, error) {
 	if _, err := os.Stat(socket); err != nil {
 		return nil, nil
 	}
-	p.where = socket
-	s, err := openRemote("unix:")(ctx, p)
+	p.name, p.where = "unix:"+socket, socket
+	s, err := openRemote(ctx, p)
 	if errors.Is(err, punctual.ErrUnreachable) { // left by an owner that was killed
 		return nil, nil
 	}
 	return s, err
 }
 
-// openRemote returns the open function for stores at a server. place.where is //HOST:PORT, perhaps with a path, or for a unix socket
-// its path. Several servers of one store are separated by commas, with or without the prefix in front of each. With https the files of
-// certificates may follow a ? behind the last.
-func openRemote(prefix string) func(context.Context, place) (punctual.Store, error) {
-	return func(ctx context.Context, p place) (punctual.Store, error) {
-		o := remotestore.Options{Token: p.token, TokenFile: p.tokenFile, Logger: p.log}
-		where := p.where
-		if prefix == "https:" {
-			var err error
-			if where, o.TLS, err = certificates(where); err != nil {
-				return nil, err
-			}
+// openRemote opens a store at a server. place.where is //HOST:PORT, perhaps with a path, or for a unix socket its path. Several servers of
+// one store are separated by commas, with or without the prefix in front of each. With https the files of certificates may follow a ?
+// behind the last.
+func openRemote(ctx context.Context, p place) (punctual.Store, error) {
+	prefix := strings.TrimSuffix(p.name, p.where)
+	o := remotestore.Options{Token: p.token, TokenFile: p.tokenFile, Logger: p.log}
+	where := p.where
+	if prefix == "https:" {
+		var err error
+		if where, o.TLS, err = certificates(where); err != nil {
+			return nil, err
 		}
-		var urls []string
-		for n, part := range strings.Split(where, ",") {
-			part = strings.TrimPrefix(part, prefix)
-			switch kind, _, ok := strings.Cut(part, "://"); {
-			case n > 0 && part == "":
-				return nil, usagef("store %s: behind a comma no server is named: write it like %s", prefix, severalServers(prefix))
-			case ok:
-				return nil, usagef("store %s: another server begins with %s: write all alike, as %s", prefix, kind, severalServers(prefix))
-			case n > 0 && prefix != "unix:" && !strings.HasPrefix(part, "//"):
-				part = "//" + part
-			}
-			urls = append(urls, prefix+part)
-		}
-		s, err := remotestore.Open(ctx, urls, &o)
-		if err != nil {
-			return nil, withCertificateRemedy(err)
-		}
-		return s, nil
 	}
+	var urls []string
+	for n, part := range strings.Split(where, ",") {
+		part = strings.TrimPrefix(part, prefix)
+		switch kind, _, ok := strings.Cut(part, "://"); {
+		case n > 0 && part == "":
+			return nil, usagef("store %s: behind a comma no server is named: write it like %s", prefix, severalServers(prefix))
+		case ok:
+			return nil, usagef("store %s: another server begins with %s: write all alike, as %s", prefix, kind, severalServers(prefix))
+		case n > 0 && prefix != "unix:" && !strings.HasPrefix(part, "//"):
+			part = "//" + part
+		}
+		urls = append(urls, prefix+part)
+	}
+	s, err := remotestore.Open(ctx, urls, &o)
+	if err != nil {
+		return nil, withCertificateRemedy(err)
+	}
+	return s, nil
 }
 
 // severalServers is how several servers of one store are named.
@@ -217,41 +261,24 @@ func withCertificateRemedy(err error) error {
 	return err
 }
 
-// examineRemote returns the examine function for stores at a server. It asks the server for the findings about its store.
-func examineRemote(prefix string) func(context.Context, place) ([]punctual.Finding, error) {
-	return func(ctx context.Context, p place) (found []punctual.Finding, err error) {
-		s, err := openRemote(prefix)(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, s.Close()) }()
-		e, err := punctual.As[punctual.Examiner](s)
-		if err != nil {
-			return nil, err
-		}
-		return e.Examine(ctx)
+// examineRemote asks a server for the findings about its store.
+func examineRemote(ctx context.Context, p place) (found []punctual.Finding, err error) {
+	s, err := openRemote(ctx, p)
+	if err != nil {
+		return nil, err
 	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	e, err := punctual.As[punctual.Examiner](s)
+	if err != nil {
+		return nil, err
+	}
+	return e.Examine(ctx)
 }
 
-// diskExists returns nil if the directory holds a store, the failure of noStore if it does not, and another error if it cannot be read.
-func diskExists(dir string) error {
-	there, err := diskstore.Exists(dir)
-	switch {
-	case err != nil:
-		return fmt.Errorf("open the store: %w", err)
-	case !there:
-		return noStore(dir)
-	}
-	return nil
-}
-
-func noStore(dir string) error {
-	if full, err := filepath.Abs(dir); err == nil {
-		dir = full
-	}
+func noStore(where string) error {
 	return &failure{
 		code: codeNoStore, exit: exitError, definite: true,
-		text: fmt.Sprintf("no store at %s: push something first or name another with --store", dir),
+		text: fmt.Sprintf("no store %s: push something first or name another with --store", where),
 	}
 }
 
@@ -313,26 +340,37 @@ const (
 
 // withStore opens the store, lets f use it, and closes it.
 func (a *app) withStore(ctx context.Context, create bool, f func(punctual.Store) error) error {
-	s, err := a.openStore(ctx, create)
+	s, err := a.openStore(ctx, a.storeName(), create)
 	if err != nil {
-		return err
+		return a.withKindRemedy(err)
 	}
-	err = f(s)
+	return closing(s, f(s))
+}
+
+// withNamed is withStore for a store that an argument names, and not --store.
+func (a *app) withNamed(ctx context.Context, name string, create bool, f func(punctual.Store) error) error {
+	s, err := a.openStore(ctx, a.fullName(name), create)
+	if err != nil {
+		return fmt.Errorf("%s: %w", withoutPassword(name), err)
+	}
+	return closing(s, f(s))
+}
+
+// closing closes a store, and returns err with the error of that.
+func closing(s punctual.Store, err error) error {
 	if closing := s.Close(); closing != nil {
 		err = errors.Join(err, fmt.Errorf("close the store: %w", closing))
 	}
 	return err
 }
 
-func (a *app) openStore(ctx context.Context, create bool) (punctual.Store, error) {
-	s, where, err := a.scheme()
+func (a *app) openStore(ctx context.Context, name string, create bool) (punctual.Store, error) {
+	s, p, err := a.place(name)
 	if err != nil {
 		return nil, err
 	}
-	p := a.place(where)
 	p.create = create
-	store, err := s.open(ctx, p)
-	return store, a.withKindRemedy(err)
+	return s.open(ctx, p)
 }
 
 // withKindRemedy adds to err, the error of opening the store, that HOST:PORT without a kind was taken for a Redis server, if the store
@@ -349,28 +387,17 @@ func (a *app) withKindRemedy(err error) error {
 // that has just been started usually shares the directory, and one that is about to end has usually gone.
 const lockedFor = 2 * time.Second
 
-// place returns the place of a store, with create unset. where is the text behind the colon of its name.
-func (a *app) place(where string) place {
-	return place{
-		where: where, wait: a.wait.or(lockedFor), log: a.logger(),
-		token: a.getenv("PUNCTUAL_TOKEN"), tokenFile: a.getenv("PUNCTUAL_TOKEN_FILE"),
-	}
-}
-
-// scheme returns the scheme of the store that storeName names, and the text behind the colon.
-func (a *app) scheme() (s scheme, where string, err error) {
-	return a.schemeOf(a.storeName())
-}
-
-// schemeOf returns the scheme of a store's full name, and the text behind the colon.
-func (a *app) schemeOf(name string) (s scheme, where string, err error) {
+// place returns the kind of the store with this full name, and its place, with create unset.
+func (a *app) place(name string) (s scheme, p place, err error) {
 	kind, where, ok := strings.Cut(name, ":")
-	for _, s := range a.schemes {
-		if ok && s.name == kind {
-			return s, where, nil
-		}
+	n := slices.IndexFunc(a.schemes, func(s scheme) bool { return ok && s.name == kind })
+	if n < 0 {
+		return s, p, usagef("store %q is of no known kind: use %s", name, strings.Join(a.storeForms(), " or "))
 	}
-	return s, "", usagef("store %q is of no known kind: use %s", name, strings.Join(a.storeForms(), " or "))
+	return a.schemes[n], place{
+		name: name, where: where, wait: a.wait.or(lockedFor), log: a.logger(),
+		token: a.getenv("PUNCTUAL_TOKEN"), tokenFile: a.getenv("PUNCTUAL_TOKEN_FILE"),
+	}, nil
 }
 
 // withInspector is withStore for commands that need an Inspector, for example to list messages or to change the settings of topics.

@@ -19,12 +19,11 @@ const topicDeleteExample = `  punctual topic delete order.cancel --yes
 func newTopicDelete(a *app) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use:               "delete TOPIC",
-		Short:             "Remove a topic and all that it holds",
-		Long:              topicDeleteHelp,
-		Example:           topicDeleteExample,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "delete TOPIC",
+		Short:   "Remove a topic and all that it holds",
+		Long:    topicDeleteHelp,
+		Example: topicDeleteExample,
+		Args:    cobra.ExactArgs(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			if err := a.confirm(args[0], "the topic "+args[0]+" with all its messages", yes); err != nil {
 				return err

@@ -45,7 +45,6 @@ func newTopicResume(a *app) *cobra.Command {
 func newPausing(a *app, paused bool, cmd *cobra.Command) *cobra.Command {
 	var push, delivery bool
 	cmd.Args = cobra.ExactArgs(1)
-	cmd.ValidArgsFunction = a.completeTopics(1)
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		var p punctual.SettingsPatch
 		neither := !push && !delivery

@@ -19,12 +19,11 @@ func newTopicPurge(a *app) *cobra.Command {
 	var yes bool
 	var state string
 	cmd := &cobra.Command{
-		Use:               "purge TOPIC",
-		Short:             "Remove messages without delivering them",
-		Long:              topicPurgeHelp,
-		Example:           topicPurgeExample,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "purge TOPIC",
+		Short:   "Remove messages without delivering them",
+		Long:    topicPurgeHelp,
+		Example: topicPurgeExample,
+		Args:    cobra.ExactArgs(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			q := punctual.PurgeQuery{Topic: args[0]}
 			what, kind := "all messages of "+q.Topic+" that are not dead", ""
@@ -42,7 +41,6 @@ func newTopicPurge(a *app) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&state, "state", "", "only `scheduled|ready|leased|dead` ones")
-	completeFlag(cmd, "state", states()...)
 	yesFlag(cmd, &yes)
 	return cmd
 }

@@ -25,12 +25,11 @@ const topicSetExample = `  punctual topic set order.cancel --lease 1m --max-atte
 func newTopicSet(a *app) *cobra.Command {
 	var p punctual.SettingsPatch
 	cmd := &cobra.Command{
-		Use:               "set TOPIC",
-		Short:             "Change settings",
-		Long:              topicSetHelp,
-		Example:           topicSetExample,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "set TOPIC",
+		Short:   "Change settings",
+		Long:    topicSetHelp,
+		Example: topicSetExample,
+		Args:    cobra.ExactArgs(1),
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		if p == (punctual.SettingsPatch{}) {

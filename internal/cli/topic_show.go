@@ -16,12 +16,11 @@ const topicShowExample = `  punctual topic show order.cancel
 
 func newTopicShow(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:               "show TOPIC",
-		Short:             "Show settings",
-		Long:              topicShowHelp,
-		Example:           topicShowExample,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTopics(1),
+		Use:     "show TOPIC",
+		Short:   "Show settings",
+		Long:    topicShowHelp,
+		Example: topicShowExample,
+		Args:    cobra.ExactArgs(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
 				s, err := topicStats(ctx, i, args[0])
