@@ -31,8 +31,6 @@ func newBulk(a *app) *cobra.Command {
 		Example: `  punctual bulk shift reminders --by +1h --from 'tomorrow 9:00' --to 'tomorrow 12:00' --dry-run
   punctual bulk cancel reminders --header campaign=autumn --yes
   punctual bulk requeue payment.notice --error 'HTTP 503' --in 10m --rate 50`,
-		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, k := range bulkKinds {
 		cmd.AddCommand(newBulkKind(a, k))

@@ -15,7 +15,7 @@ import (
 )
 
 func newDead(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "dead",
 		Short: "List, requeue, delete or purge dead messages",
 		Long: `A message is dead when it was discarded, has no attempts left, or expired. It is kept with its
@@ -24,11 +24,7 @@ reason and history until it is requeued, deleted or purged, or its topic's reten
   punctual dead requeue order-42
   punctual dead delete order-43
   punctual dead purge order.cancel --before 2026-11-01`,
-		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newDeadList(a), newDeadRequeue(a), newDeadDelete(a), newDeadPurge(a))
-	return cmd
+	}, newDeadList(a), newDeadRequeue(a), newDeadDelete(a), newDeadPurge(a))
 }
 
 // noSuchCommand refuses arguments of a command that only has subcommands.

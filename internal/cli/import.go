@@ -39,16 +39,12 @@ const importExample = `  punctual import zset jobs --topic jobs --from redis://l
 const fromVariable = "PUNCTUAL_IMPORT_FROM"
 
 func newImport(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:     "import",
 		Short:   "Take over what another delayed queue holds in Redis or PostgreSQL",
 		Long:    importHelp,
 		Example: importExample,
-		Args:    noSuchCommand,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newImportZSet(a), newImportBee(a), newImportRedisson(a), newImportAsynq(a), newImportPostgres(a), newImportRiver(a))
-	return cmd
+	}, newImportZSet(a), newImportBee(a), newImportRedisson(a), newImportAsynq(a), newImportPostgres(a), newImportRiver(a))
 }
 
 // importFlags are the flags that all kinds have, and --map, which most have. The other flags of single kinds set fields of opt.

@@ -18,16 +18,12 @@ const migrateExample = `  punctual migrate status --store postgres://localhost/s
   punctual migrate up --store 'postgres://localhost/shop?schema=queue'`
 
 func newMigrate(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:     "migrate",
 		Short:   "Bring the tables of a store in PostgreSQL to this version",
 		Long:    migrateHelp,
 		Example: migrateExample,
-		Args:    noSuchCommand,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newMigrateUp(a), newMigrateStatus(a))
-	return cmd
+	}, newMigrateUp(a), newMigrateStatus(a))
 }
 
 const migrateUpHelp = `Up makes the tables of a store in PostgreSQL where there are none, and brings older ones to the

@@ -21,7 +21,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-
 )
 
 // The pages for users show commands and code. Those that the tests of this file name are tried as a reader would.

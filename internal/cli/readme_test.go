@@ -42,7 +42,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 	dir := t.TempDir()
 	out := typeInto(t, dir, commands[:12])
-	printsInOrder(t, out, "run ./cmd/punctual demo", `"result":"stored"`, "A-17", `"token":"`, `{"topic":"order.close","id":"A-17"}`,)
+	printsInOrder(t, out, "run ./cmd/punctual demo", `"result":"stored"`, "A-17", `"token":"`, `{"topic":"order.close","id":"A-17"}`)
 	if os.Getenv(newcomer) != "" && (strings.Contains(out, "BROKEN") || !strings.Contains(out, "kept")) {
 		t.Errorf("the demo:\n%s", out)
 	}

@@ -149,13 +149,14 @@ func newRoot(a *app) *cobra.Command {
 	addTo(root, groupMaintenance, newDoctor(a), newClock(a), newMigrate(a), newServe(a), newToken(a))
 	root.AddCommand(newExitCodesHelp(), newStoreHelp(a))
 	refuseUnknownHelp(root)
-	refuseUnknownShell(root)
+	root.InitDefaultCompletionCmd()
 	explainUsage(root)
 	a.complete(root)
 	return root
 }
 
-// explainUsage makes the errors of wrong arguments and flags say what to write, for each command below root.
+// explainUsage makes the errors of wrong arguments and flags say what to write, for each command below root. Commands that only have
+// subcommands show their help.
 func explainUsage(root *cobra.Command) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if cmd.HasSubCommands() && cmd != root { // the flag may be one of a subcommand that there is not
@@ -169,6 +170,9 @@ func explainUsage(root *cobra.Command) {
 }
 
 func explainArguments(cmd *cobra.Command) {
+	if cmd.HasSubCommands() { // it only has those
+		cmd.Args, cmd.RunE = noSuchCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
@@ -221,15 +225,10 @@ func refuseUnknownHelp(root *cobra.Command) {
 	}
 }
 
-// refuseUnknownShell makes completion for a shell that is not known an error of usage.
-func refuseUnknownShell(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	completion, _, err := root.Find([]string{"completion"})
-	if err != nil {
-		panic("punctual: no completion command: " + err.Error()) // cobra has just made it
-	}
-	completion.Args = noSuchCommand
-	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+// group makes subs the subcommands of cmd, which does nothing itself.
+func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(subs...)
+	return cmd
 }
 
 // The groups under which the root's help lists the commands.

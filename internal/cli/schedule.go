@@ -32,7 +32,7 @@ the second, a seventh behind is the year:
 Several are divided by ";". 'punctual schedule preview' says in words what an expression means.`
 
 func newSchedule(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "schedule",
 		Short: "Push messages again and again, at the times of a cron expression",
 		Long:  scheduleHelp,
@@ -40,15 +40,11 @@ func newSchedule(a *app) *cobra.Command {
   punctual schedule put reports daily '0 9 * * MON-FRI' --zone Europe/Berlin --body '{"report":"daily"}'
   punctual schedule list
   punctual schedule pause reports daily 'until the API is back'`,
-		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(
+	},
 		newSchedulePut(a), newScheduleList(a), newScheduleShow(a), newSchedulePreview(a),
 		newSchedulePause(a), newScheduleResume(a), newScheduleRun(a), newScheduleSkip(a), newScheduleBackfill(a), newScheduleRemove(a),
 		newScheduleSync(a), newScheduleImport(a),
 	)
-	return cmd
 }
 
 // withSchedules is withStore for the commands of schedules, which work with a Queue.

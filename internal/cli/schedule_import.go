@@ -13,7 +13,7 @@ import (
 )
 
 func newScheduleImport(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "import",
 		Short: "Make schedules of what another system has",
 		Long: `Import makes schedules of the entries of a crontab, of asynq's periodic tasks or of BullMQ's job
@@ -24,11 +24,7 @@ here is named, and nothing is guessed.`,
   crontab -l | punctual schedule import crontab - --topic jobs --zone UTC
   punctual schedule import asynq --zone UTC --from redis://localhost
   punctual schedule import bullmq reports --zone Europe/Berlin --from redis://localhost --yes`,
-		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newScheduleImportCrontab(a), newScheduleImportAsynq(a), newScheduleImportBull(a))
-	return cmd
+	}, newScheduleImportCrontab(a), newScheduleImportAsynq(a), newScheduleImportBull(a))
 }
 
 const importCrontabHelp = `Make a schedule of each line of a crontab. The body of its messages is the command, so that a

@@ -29,8 +29,6 @@ func newToken(a *app) *cobra.Command {
 		Example: `  punctual token new billing --actions push --topics 'order.*'
   punctual token list
   punctual token revoke k3wq5y7ahx`,
-		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&file, "tokens", "", "the `FILE` of tokens (PUNCTUAL_TOKENS, else "+defaultTokens+")")
 	path := func() string { return cmp.Or(file, a.getenv("PUNCTUAL_TOKENS"), defaultTokens) }

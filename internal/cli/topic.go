@@ -18,7 +18,7 @@ import (
 )
 
 func newTopic(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "topic",
 		Short: "Show or change a topic's settings, pause, purge or delete it",
 		Long: `The settings of a topic are kept in the store and apply to every process that uses it. A topic comes
@@ -26,11 +26,7 @@ into being with its first message or its first settings.`,
 		Example: `  punctual topic show order.cancel
   punctual topic set order.cancel --max-attempts 8 --backoff 2m,10m,10m,1h,2h,6h,15h
   punctual topic pause order.cancel`,
-		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newTopicSet(a), newTopicShow(a), newTopicPause(a), newTopicResume(a), newTopicPurge(a), newTopicDelete(a))
-	return cmd
+	}, newTopicSet(a), newTopicShow(a), newTopicPause(a), newTopicResume(a), newTopicPurge(a), newTopicDelete(a))
 }
 
 func (a *app) showSettings(topic string, s punctual.Settings) error {
