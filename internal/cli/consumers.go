@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/wire"
 )
@@ -43,32 +42,23 @@ func newConsumers(a *app) *cobra.Command {
 
 func (a *app) showConsumers(topic string, all punctual.Consumers) error {
 	rows := all.All
-	if all.Others != (punctual.Consumer{}) {
+	others := all.Others != punctual.Consumer{}
+	if others {
 		rows = append(rows, all.Others)
 	}
-	if a.json {
-		for n, c := range rows {
-			if err := a.out.writeJSON(consumerJSON{topic, n >= len(all.All), wire.ConsumerOf(c)}); err != nil {
-				return err
+	isOthers := func(c *punctual.Consumer) bool { return others && c == &rows[len(rows)-1] }
+	show := lister[punctual.Consumer]{
+		app: a, columns: []any{"CONSUMER", "ADDRESS", "WAITING", "LEASES", "FIRST ENDS", "CLAIMED", "SETTLED", "LAST SEEN"}, numbers: []int{3, 4, 6, 7},
+		row: func(c *punctual.Consumer) []any {
+			who := cmp.Or(strings.TrimSpace(c.User+" "+c.Name), "-")
+			if isOthers(c) {
+				who = "all others"
 			}
-		}
-		return nil
+			return []any{who, cmp.Or(c.Address, "-"), c.Waiting, c.Leases, when(c.NextEnd), c.Claimed, c.Settled, when(c.LastSeen)}
+		},
+		line: func(c *punctual.Consumer, _ string) any { return consumerJSON{topic, isOthers(c), wire.ConsumerOf(*c)} },
 	}
-	if len(rows) == 0 {
-		a.sayNothing("consumers seen since " + stamp(all.Since).String())
-		return nil
-	}
-	t := a.out.Table("CONSUMER", "ADDRESS", "WAITING", "LEASES", "FIRST ENDS", "CLAIMED", "SETTLED", "LAST SEEN")
-	term.RightAligned(t, 3, 4, 6, 7)
-	for n, c := range rows {
-		who := cmp.Or(strings.TrimSpace(c.User+" "+c.Name), "-")
-		if n >= len(all.All) {
-			who = "all others"
-		}
-		t.AppendRow([]any{who, cmp.Or(c.Address, "-"), c.Waiting, c.Leases, when(c.NextEnd), c.Claimed, c.Settled, when(c.LastSeen)})
-	}
-	a.printf("%s\n", t.Render())
-	return nil
+	return show.all(rows, "consumers seen since "+stamp(all.Since).String())
 }
 
 // consumerJSON is what consumers prints for one who works on a topic. Others is true for the sum of those who are not told

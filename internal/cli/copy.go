@@ -440,8 +440,6 @@ func copiedID(m *punctual.Info) string {
 // show prints what was found or copied. After a copy it returns an error if a topic has fewer messages in TO than in FROM.
 func (c *copier) show(dryRun bool) error {
 	short := 0
-	table := c.out.Table("TOPIC", "LIVE", "DEAD", "COPIED", "THERE ALREADY", "LIVE IN TO")
-	term.RightAligned(table, 2, 3, 4, 5, 6)
 	for _, t := range c.topics {
 		if t.Histories > 0 {
 			t.Notes = append(t.Notes, fmt.Sprintf("%d messages came without the history of their failed attempts", t.Histories))
@@ -450,29 +448,25 @@ func (c *copier) show(dryRun bool) error {
 			short++
 			t.Notes = append(t.Notes, "TO has fewer messages than FROM")
 		}
-		if c.json {
-			if err := c.out.writeJSON(t.copyJSON); err != nil {
-				return err
+	}
+	show := lister[*copiedTopic]{
+		app: c.app, columns: []any{"TOPIC", "LIVE", "DEAD", "COPIED", "THERE ALREADY", "LIVE IN TO"}, numbers: []int{2, 3, 4, 5, 6},
+		row: func(t **copiedTopic) []any {
+			if dryRun {
+				return []any{(*t).Topic, (*t).From, (*t).FromDead, "-", "-", "-"}
 			}
-			continue
-		}
-		if dryRun {
-			table.AppendRow([]any{t.Topic, t.From, t.FromDead, "-", "-", "-"})
-		} else {
-			table.AppendRow([]any{t.Topic, t.From, t.FromDead, t.Stored, t.Kept, t.To})
-		}
+			return []any{(*t).Topic, (*t).From, (*t).FromDead, (*t).Stored, (*t).Kept, (*t).To}
+		},
+		line: func(t **copiedTopic, _ string) any { return (*t).copyJSON },
+	}
+	if err := show.all(c.topics, "topics"); err != nil {
+		return err
 	}
 	if !c.json {
-		if len(c.topics) > 0 {
-			c.printf("%s\n", table.Render())
-		}
 		for _, t := range c.topics {
 			for _, note := range t.Notes {
 				c.printf("%s: %s\n", t.Topic, note)
 			}
-		}
-		if len(c.topics) == 0 {
-			c.sayNothing("topics")
 		}
 		if dryRun {
 			c.printf("nothing was changed: copy with --yes\n")

@@ -154,7 +154,7 @@ type finishedJSON struct {
 
 func (a *app) newFinishedLister() *lister[punctual.Finished] {
 	return &lister[punctual.Finished]{
-		app: a, columns: []any{"ID", "OUTCOME", "FINISHED", "DUE", "LATE", "ATTEMPTS", "NOTE"}, number: 6, wide: []int{7}, row: finishedRow,
+		app: a, columns: []any{"ID", "OUTCOME", "FINISHED", "DUE", "LATE", "ATTEMPTS", "NOTE"}, numbers: []int{6}, wide: []int{7}, row: finishedRow,
 		line: func(f *punctual.Finished, next string) any {
 			return finishedJSON{Finished: wire.FinishedOf(f), Next: next}
 		},

@@ -119,14 +119,13 @@ func (a *app) showImport(r *importer.Report, f *importFlags) error {
 }
 
 func (a *app) showSurvey(r *importer.Report, f *importFlags) {
-	t := a.out.Table("FROM", "TO TOPIC", "FOUND", "IMPORTABLE", "OVERDUE", "REJECTED", "LEFT", "STAGED", "FIRST DUE", "LAST DUE")
-	term.RightAligned(t, 3, 4, 5, 6, 7, 8)
-	for _, s := range r.Sets {
-		t.AppendRow([]any{
-			setName(s), topicsOf(s), s.Found, s.Importable, s.Overdue, rejected(s), s.Left, s.Staged, when(s.Earliest), when(s.Latest),
-		})
+	show := lister[*importer.SetReport]{
+		app: a, columns: []any{"FROM", "TO TOPIC", "FOUND", "IMPORTABLE", "OVERDUE", "REJECTED", "LEFT", "STAGED", "FIRST DUE", "LAST DUE"}, numbers: []int{3, 4, 5, 6, 7, 8},
 	}
-	a.printf("%s\n", t.Render())
+	for _, s := range r.Sets {
+		show.rows = append(show.rows, []any{setName(s), topicsOf(s), s.Found, s.Importable, s.Overdue, rejected(s), s.Left, s.Staged, when(s.Earliest), when(s.Latest)})
+	}
+	show.end()
 	for _, s := range r.Sets {
 		for _, m := range s.Samples {
 			a.printf("%s: due %s, ID %s, body %s\n", setName(s), when(m.Due), term.Printable(m.ID), term.OneLine(string(m.Body), 60))
@@ -158,14 +157,13 @@ func unitLong(word string) string {
 }
 
 func (a *app) showMoved(r *importer.Report) {
-	t := a.out.Table("FROM", "TO TOPIC", "STORED", "STORED BEFORE", "REJECTED", "LEFT", "GONE", "PUT BACK", "DROPPED", "REMAINING", "STAGED")
-	term.RightAligned(t, 3, 4, 5, 6, 7, 8, 9, 10, 11)
-	for _, s := range r.Sets {
-		t.AppendRow([]any{
-			setName(s), topicsOf(s), s.Stored, s.Duplicates, rejected(s), s.Left, s.Gone, s.Returned, s.Dropped, s.Remaining, s.StillStaged,
-		})
+	show := lister[*importer.SetReport]{
+		app: a, columns: []any{"FROM", "TO TOPIC", "STORED", "STORED BEFORE", "REJECTED", "LEFT", "GONE", "PUT BACK", "DROPPED", "REMAINING", "STAGED"}, numbers: []int{3, 4, 5, 6, 7, 8, 9, 10, 11},
 	}
-	a.printf("%s\n", t.Render())
+	for _, s := range r.Sets {
+		show.rows = append(show.rows, []any{setName(s), topicsOf(s), s.Stored, s.Duplicates, rejected(s), s.Left, s.Gone, s.Returned, s.Dropped, s.Remaining, s.StillStaged})
+	}
+	show.end()
 	for _, c := range r.Remembered {
 		a.printf("The duplicate window of topic %s is %s now, so that a run that was killed can be resumed.\n", c.Topic, notation.FormatDuration(c.Now))
 		a.printf("When the import is over: punctual topic set %s --dedupe-window %s\n", c.Topic, notation.FormatDuration(c.Was))

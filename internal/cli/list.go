@@ -183,12 +183,13 @@ func continueBehind(parts []part, after string) ([]part, string, error) {
 	return nil, "", usagef("--after %q is not a cursor of this list: use what the former page named, with the same other arguments", after)
 }
 
-// lister shows the rows of a listing: messages, or finished records.
+// lister shows the rows of a listing.
 type lister[T any] struct {
 	app     *app
 	columns []any                       // the head of the table
-	number  int                         // the column of numbers, from 1
+	numbers []int                       // the columns of numbers, from 1
 	wide    []int                       // the columns of text, from 1, that are cut where the terminal is too narrow for all
+	footer  []any                       // of the table; may be nil
 	row     func(v *T) []any            // of the table
 	line    func(v *T, next string) any // of --json; next is empty unless the list goes on behind v
 	rows    [][]any
@@ -196,7 +197,7 @@ type lister[T any] struct {
 
 func (a *app) newLister() *lister[punctual.Info] {
 	return &lister[punctual.Info]{
-		app: a, columns: []any{"ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY"}, number: 5, wide: []int{2, 6, 7}, row: listRow,
+		app: a, columns: []any{"ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY"}, numbers: []int{5}, wide: []int{2, 6, 7}, row: listRow,
 		line: func(m *punctual.Info, next string) any { return messageJSON{Message: wire.MessageOf(m), Next: next} },
 	}
 }
@@ -237,13 +238,26 @@ func (l *lister[T]) end() {
 		return
 	}
 	t := l.app.out.Table(l.columns...)
-	term.RightAligned(t, l.number)
+	term.RightAligned(t, l.numbers...)
 	l.app.out.Fit(l.columns, l.rows, l.wide...)
 	for _, row := range l.rows {
 		t.AppendRow(row)
 	}
+	if l.footer != nil {
+		t.AppendFooter(l.footer)
+	}
 	l.rows = nil
 	l.app.printf("%s\n", t.Render())
+}
+
+// all shows the rows of a whole listing, or that it has none.
+func (l *lister[T]) all(vs []T, what string) error {
+	if len(vs) == 0 {
+		l.app.sayNothing(what)
+	}
+	err := l.page(vs, "", false)
+	l.end()
+	return err
 }
 
 func listRow(m *punctual.Info) []any {

@@ -144,7 +144,7 @@ func newRoot(a *app) *cobra.Command {
 		&cobra.Group{ID: groupMaintenance, Title: "Maintenance:"},
 	)
 	addTo(root, groupMessages, newPush(a), newConsume(a), newCancel(a), newReschedule(a), newBulk(a), newGet(a), newDead(a), newSchedule(a))
-	addTo(root, groupLook, newList(a), newFinished(a), newTopics(a), newStats(a), newConsumers(a), newForecast(a), newTop(a))
+	addTo(root, groupLook, newList(a), newFinished(a), newStats(a), newConsumers(a), newForecast(a), newTop(a))
 	addTo(root, groupMaintenance, newTopic(a), newImport(a), newBackup(a), newCopy(a), newCheck(a), newDemo(a), newVersion(a))
 	addTo(root, groupMaintenance, newDoctor(a), newClock(a), newMigrate(a), newServe(a), newToken(a))
 	root.AddCommand(newExitCodesHelp(), newStoreHelp(a))

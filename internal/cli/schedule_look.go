@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -52,8 +53,14 @@ func (a *app) listSchedules(ctx context.Context, q *punctual.Queue, topic string
 	if err != nil {
 		return err
 	}
-	t := a.out.Table("TOPIC", "NAME", "SPEC", "ZONE", "NEXT", "LAST", "MISSED", "SKIPPED")
-	term.RightAligned(t, 7, 8)
+	show := lister[punctual.ScheduleInfo]{
+		app: a, columns: []any{"TOPIC", "NAME", "SPEC", "ZONE", "NEXT", "LAST", "MISSED", "SKIPPED"}, numbers: []int{7, 8},
+		row: func(s *punctual.ScheduleInfo) []any {
+			return []any{s.Topic, s.Name, term.OneLine(s.Spec, 40), cmp.Or(s.Zone, "UTC"), nextOf(s, now), lastOf(s, now), s.Counts.Missed, s.Counts.Skipped}
+		},
+		line: func(s *punctual.ScheduleInfo, _ string) any { return wire.ScheduleOf(s) },
+	}
+	defer show.end()
 	n := 0
 	for s, err := range q.Schedules(ctx, punctual.ScheduleQuery{Topic: topic, Next: 1, Last: 1}) {
 		if err != nil {
@@ -61,33 +68,17 @@ func (a *app) listSchedules(ctx context.Context, q *punctual.Queue, topic string
 		}
 		if limit > 0 && n == limit {
 			fmt.Fprintf(a.errs, "punctual: %sthe first %d are shown: --limit 0 shows all\n", a.prefix(), limit)
-			break
+			return nil
 		}
 		n++
-		if a.json {
-			if err := a.out.writeJSON(wire.ScheduleOf(&s)); err != nil {
-				return err
-			}
-			continue
+		if err := show.page([]punctual.ScheduleInfo{s}, "", false); err != nil {
+			return err
 		}
-		t.AppendRow([]any{
-			s.Topic, s.Name, term.OneLine(s.Spec, 40), zoneName(s.Zone), nextOf(&s, now), lastOf(&s, now), s.Counts.Missed, s.Counts.Skipped,
-		})
 	}
-	switch {
-	case n == 0:
+	if n == 0 {
 		a.sayNothing("schedules")
-	case !a.json:
-		a.printf("%s\n", t.Render())
 	}
 	return nil
-}
-
-func zoneName(zone string) string {
-	if zone == "" {
-		return "UTC"
-	}
-	return zone
 }
 
 // nextOf says when a schedule comes next, or why it does not come.

@@ -11,13 +11,13 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
-	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/cli/view"
 )
 
-const statsHelp = `Stats counts the messages of one topic, or of every topic, by their state. The numbers are of
-one instant of the store's clock. The audit log of the console, punctual.audit, is counted only
-when it is named.`
+const statsHelp = `Stats lists the topics, or one of them, with the number of their messages by state and the next due
+time. The numbers are of one instant of the store's clock. A topic comes into being with its first
+message or its first settings. The audit log of the console, punctual.audit, is listed only when it
+is named. 'punctual topics' is the same command.`
 
 const statsExample = `  punctual stats
   punctual stats order.cancel
@@ -28,7 +28,8 @@ func newStats(a *app) *cobra.Command {
 	groups := false
 	cmd := &cobra.Command{
 		Use:     "stats [TOPIC]",
-		Short:   "Count messages by state",
+		Aliases: []string{"topics"},
+		Short:   "List the topics, and count their messages by state",
 		Long:    statsHelp,
 		Example: statsExample,
 		Args:    cobra.MaximumNArgs(1),
@@ -92,28 +93,24 @@ func topicStats(ctx context.Context, i punctual.Inspector, topic string) (punctu
 }
 
 func (a *app) showStats(all []punctual.TopicStats) error {
-	if a.json {
-		return a.topicLines(all)
-	}
-	if len(all) == 0 {
-		a.sayNothing("topics")
-		return nil
-	}
-	t := a.out.Table("TOPIC", "SCHEDULED", "READY", "LEASED", "DEAD", "NEXT DUE", "PAUSED")
-	term.RightAligned(t, 2, 3, 4, 5)
-	var sum punctual.TopicStats
-	for _, s := range all {
-		t.AppendRow([]any{s.Topic, s.Scheduled, s.Ready, s.Leased, a.deadCount(s.Dead), when(s.NextDue), view.PausedWord(s.Settings)})
-		sum.Scheduled += s.Scheduled
-		sum.Ready += s.Ready
-		sum.Leased += s.Leased
-		sum.Dead += s.Dead
+	show := lister[punctual.TopicStats]{
+		app: a, columns: []any{"TOPIC", "SCHEDULED", "READY", "LEASED", "DEAD", "NEXT DUE", "PAUSED"}, numbers: []int{2, 3, 4, 5},
+		row: func(s *punctual.TopicStats) []any {
+			return []any{s.Topic, s.Scheduled, s.Ready, s.Leased, a.deadCount(s.Dead), when(s.NextDue), view.PausedWord(s.Settings)}
+		},
+		line: func(s *punctual.TopicStats, _ string) any { return topicOf(*s) },
 	}
 	if len(all) > 1 {
-		t.AppendFooter([]any{"total", sum.Scheduled, sum.Ready, sum.Leased, sum.Dead, "", ""})
+		var sum punctual.TopicStats
+		for _, s := range all {
+			sum.Scheduled += s.Scheduled
+			sum.Ready += s.Ready
+			sum.Leased += s.Leased
+			sum.Dead += s.Dead
+		}
+		show.footer = []any{"total", sum.Scheduled, sum.Ready, sum.Leased, sum.Dead, "", ""}
 	}
-	a.printf("%s\n", t.Render())
-	return nil
+	return show.all(all, "topics")
 }
 
 // deadCount is the number of dead messages, in red unless it is 0.

@@ -33,18 +33,19 @@ func TestImpossibleDay(t *testing.T) {
 	r.run("push", "t", "x", "--at", "sometime").exits(exitUsage, "not understood")
 }
 
-// The commands stats and forecast count the audit log only when it is named. topics lists it in any case.
+// The commands stats, which is topics, too, and forecast count the audit log only when it is named.
 func TestCountsLeaveTheAuditLogOut(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "x", "--id", "1", "--in", "30m").ok()
 	for _, id := range []string{"a", "b"} {
 		r.run("push", access.AuditTopic, "entry", "--id", id, "--in", "30m").ok()
 	}
-	if got := r.run("stats").ok().out; strings.Contains(got, access.AuditTopic) || !strings.Contains(got, "t ") {
-		t.Errorf("stats:\n%s", got)
+	for _, command := range []string{"stats", "topics"} {
+		if got := r.run(command).ok().out; strings.Contains(got, access.AuditTopic) || !strings.Contains(got, "t ") {
+			t.Errorf("%s:\n%s", command, got)
+		}
 	}
 	r.run("stats", access.AuditTopic).ok().contains(access.AuditTopic)
-	r.run("topics").ok().contains(access.AuditTopic)
 	r.run("forecast", "--json", "--utc", "--buckets", "1").ok().printsJSON(`{"by":"hour","overdue":0,"buckets":[{"from":"2026-11-20T10:00:00.000Z","count":1}],"beyond":0}`)
 	r.run("forecast", access.AuditTopic, "--json", "--utc", "--buckets", "1").ok().contains(`"count":2`)
 }
@@ -134,7 +135,7 @@ func TestWrongArguments(t *testing.T) {
 		"topic show a b c":            `wrong number of arguments (3: "a", "b", "c"): write 'punctual topic show TOPIC', once for each: see 'punctual topic show --help'`,
 		"list":                        `no argument is given: write 'punctual list TOPIC': see 'punctual list --help'`,
 		"schedule show a":             `wrong number of arguments (1: "a"): write 'punctual schedule show TOPIC NAME': see 'punctual schedule show --help'`,
-		"topics a":                    `wrong number of arguments (1: "a"): write 'punctual topics': see 'punctual topics --help'`,
+		"check a":                     `wrong number of arguments (1: "a"): write 'punctual check': see 'punctual check --help'`,
 		"get":                         `no argument is given: write 'punctual get ID...'`,
 		"copy redis://u:secret@h x y": `wrong number of arguments (3: "…", "x", "y"): write 'punctual copy FROM TO': see`,
 	} {

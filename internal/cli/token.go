@@ -138,28 +138,15 @@ func newTokenList(a *app, path func() string) *cobra.Command {
 }
 
 func (a *app) showTokens(all []tokens.Entry) error {
-	if a.json {
-		for i := range all {
-			if err := a.out.writeJSON(a.tokenOf(&all[i])); err != nil {
-				return err
-			}
-		}
-		return nil
+	show := lister[tokens.Entry]{
+		app: a, columns: []any{"ID", "NAME", "ACTIONS", "TOPICS", "EXPIRES", "STATE", "SUBJECT"},
+		row: func(e *tokens.Entry) []any {
+			subject := cmp.Or(term.Printable(e.Subject), "-")
+			return []any{e.ID, term.Printable(e.Name), strings.Join(e.Actions, ","), strings.Join(e.Topics, ","), when(e.Expires), a.stateOf(e), subject}
+		},
+		line: func(e *tokens.Entry, _ string) any { return a.tokenOf(e) },
 	}
-	if len(all) == 0 {
-		a.sayNothing("tokens")
-		return nil
-	}
-	t := a.out.Table("ID", "NAME", "ACTIONS", "TOPICS", "EXPIRES", "STATE", "SUBJECT")
-	for i := range all {
-		e := &all[i]
-		t.AppendRow([]any{
-			e.ID, term.Printable(e.Name), strings.Join(e.Actions, ","), strings.Join(e.Topics, ","), when(e.Expires), a.stateOf(e),
-			cmp.Or(term.Printable(e.Subject), "-"),
-		})
-	}
-	a.printf("%s\n", t.Render())
-	return nil
+	return show.all(all, "tokens")
 }
 
 // stateOf is one word for whether an entry counts.

@@ -38,7 +38,7 @@ func (o *Output) Table(header ...any) table.Writer {
 // given, counted from 1, the widest is cut first, none to less than its header. The other columns, such as those of IDs, which people copy,
 // stay whole, so a row of long ones still takes more than a line.
 func (o *Output) Fit(header []any, rows [][]any, columns ...int) {
-	if !o.terminal {
+	if !o.terminal || len(columns) == 0 {
 		return
 	}
 	width := make([]int, len(header))
