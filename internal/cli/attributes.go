@@ -1,13 +1,9 @@
 package cli
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -27,28 +23,4 @@ func (f *attributeFlags) options() []punctual.PushOption {
 
 func (f *attributeFlags) attributes() storekit.Attributes {
 	return storekit.Attributes{Remember: f.remember.or(0), Timeout: f.timeout.or(0)}
-}
-
-// attributeMembers are the members of a line of push --ndjson for the attributes. A member that is left out leaves what the flag says.
-type attributeMembers struct {
-	Remember *string `json:"remember"`
-	Timeout  *string `json:"timeout"`
-}
-
-func (l *attributeMembers) options() (o []punctual.PushOption, err error) {
-	for _, member := range []struct {
-		name   string
-		given  *string
-		option func(time.Duration) punctual.PushOption
-	}{{"remember", l.Remember, punctual.Remember}, {"timeout", l.Timeout, punctual.Timeout}} {
-		if member.given == nil {
-			continue
-		}
-		d, err := typed(notation.ParseDuration(*member.given))
-		if err != nil {
-			return nil, fmt.Errorf("%q: %w", member.name, err)
-		}
-		o = append(o, member.option(d))
-	}
-	return o, nil
 }

@@ -209,7 +209,8 @@ func TestDocsHaveTheShapes(t *testing.T) {
 		fits := false
 		for n, shape := range shapes {
 			v := reflect.New(reflect.TypeOf(shape).Elem()).Interface()
-			if wire.DecodeRequest([]byte(text), v) == nil && sameNames(t, text, v) {
+			_, input := v.(*lineJSON) // which no command prints
+			if wire.DecodeRequest([]byte(text), v) == nil && (input || sameNames(t, text, v)) {
 				found[n], fits = true, true
 			}
 		}
@@ -224,21 +225,14 @@ func TestDocsHaveTheShapes(t *testing.T) {
 	}
 }
 
-// sameNames tells whether v, which was read from text, prints the same JSON: no member more and none less. A null does not count,
-// because shapes of input print null for a member that is not there.
+// sameNames tells whether v, which was read from text, prints the same JSON: no member more and none less.
 func sameNames(t *testing.T, text string, v any) bool {
 	t.Helper()
 	printed, err := jsonLine(v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, want := decode(t, string(printed)).(map[string]any), decode(t, text).(map[string]any)
-	for name, value := range got {
-		if value == nil {
-			delete(got, name)
-		}
-	}
-	return reflect.DeepEqual(got, want)
+	return reflect.DeepEqual(decode(t, string(printed)), decode(t, text))
 }
 
 // docs/doctor-and-top.md has the keys of top as ? shows them.

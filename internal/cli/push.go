@@ -23,8 +23,8 @@ messages are read from standard input, one JSON object per line:
   {"topic"?, "id"?, "body" or "body_base64", "in"? or "due"?, "headers"?, "headers_base64"?,
    "max_attempts"?, "expire"?, "drop_expired"?, "remember"?, "timeout"?}
 
-A "body" that is text is the body; any other JSON value is kept as it is written. A line that
-list has printed is taken, too. "at" is the same as "due".
+These and the other members are those of the HTTP interface. A "body" that is text is the body; any
+other JSON value is kept as it is written. A line that list has printed is taken, too.
 For each message that was stored a JSON line is printed, in the order of the input. A line
 that is refused is reported on standard error with its number, and the others are stored. A
 flag, --expire 1h for instance, is for the lines that do not have the member themselves.`

@@ -3,23 +3,17 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/term"
-	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -31,34 +25,23 @@ const (
 	batchLines = 1000
 )
 
-// lineJSON is one line of input.
+// lineJSON is one line of input: an item as the HTTP interface takes it, or what list prints.
 type lineJSON struct {
-	Topic         *string         `json:"topic"`
-	ID            *string         `json:"id"`
-	Body          json.RawMessage `json:"body"` // text, or any other JSON value except null, which is kept as it is written
-	BodyBase64    []byte          `json:"body_base64,omitempty"`
-	In            *string         `json:"in"`
-	Due           *string         `json:"due"`
-	At            *string         `json:"at"` // the same as due
-	Headers       wire.HeaderMap  `json:"headers,omitempty"`
-	HeadersBase64 wire.HeaderMap  `json:"headers_base64,omitempty"` // those that are not UTF-8, as list prints them
-	MaxAttempts   *int            `json:"max_attempts"`
-	Expire        *string         `json:"expire"`
-	attributeMembers
-	Expires     *stamp `json:"expires,omitempty"`
-	DropExpired *bool  `json:"drop_expired,omitempty"`
+	wire.PushItem
+	DropExpired *bool `json:"drop_expired,omitzero"` // in the place of that of PushItem: false takes --drop-expired back
 	// The other members that list prints, so that its lines can be pushed. State has to be one that can be pushed; the members
 	// behind it are ignored.
-	State           string         `json:"state,omitempty"`
-	FirstDue        *stamp         `json:"first_due,omitempty"`
-	Created         *stamp         `json:"created,omitempty"`
-	Attempt         int            `json:"attempt,omitzero"`
-	LeaseUntil      *stamp         `json:"lease_until,omitempty"`
-	CancelRequested bool           `json:"cancel_requested,omitzero"`
-	Died            *stamp         `json:"died,omitempty"`
-	Reason          string         `json:"reason,omitempty"`
-	Failures        []wire.Failure `json:"failures,omitempty"`
-	Next            string         `json:"next,omitempty"`
+	Expires         wire.Time `json:"expires,omitzero"`
+	State           string    `json:"state,omitzero"`
+	FirstDue        any       `json:"first_due,omitzero"`
+	Created         any       `json:"created,omitzero"`
+	Attempt         any       `json:"attempt,omitzero"`
+	LeaseUntil      any       `json:"lease_until,omitzero"`
+	CancelRequested any       `json:"cancel_requested,omitzero"`
+	Died            any       `json:"died,omitzero"`
+	Reason          any       `json:"reason,omitzero"`
+	Failures        any       `json:"failures,omitzero"`
+	Next            any       `json:"next,omitzero"`
 }
 
 // inputLine is one line read: a message, or why it was refused.
@@ -293,119 +276,31 @@ func readLine(r *bufio.Reader) (line []byte, length int64, err error) {
 // parseLine makes a message of one line. What the line says takes precedence over topic and options.
 func parseLine(text []byte, topic string, options []punctual.PushOption) (m punctual.NewMessage, err error) {
 	var l lineJSON
-	if err := decodeLine(text, &l); err != nil {
+	if err := wire.DecodeRequest(text, &l); err != nil {
 		return m, err
 	}
-	if l.Topic != nil {
-		topic = *l.Topic
-	}
-	body, err := l.content()
+	said, err := l.Message()
 	if err != nil {
 		return m, err
 	}
-	own, err := l.options()
+	own, err := l.options(&said)
 	if err != nil {
 		return m, err
 	}
 	if slices.ContainsFunc(own, isWhen) { // the time of the line takes the place of --in or --at
 		options = slices.DeleteFunc(slices.Clone(options), isWhen)
 	}
-	m, err = punctual.Compose(topic, body, append(options[:len(options):len(options)], own...)...)
+	m, err = punctual.Compose(cmp.Or(said.Topic, topic), said.Body, append(options[:len(options):len(options)], own...)...)
 	if err != nil {
 		return m, err
 	}
 	if l.DropExpired != nil { // after Compose, because no option takes --drop-expired back
 		m.DropExpired = *l.DropExpired
 	}
+	if l.IfExists != "" {
+		m.IfExists, m.IfDue = said.IfExists, said.IfDue
+	}
 	return m, storekit.CheckPush(&m, punctual.DefaultMaxBody)
-}
-
-// decodeLine decodes a line. It refuses what encoding/json would accept silently: text that is not UTF-8, half surrogate pairs,
-// unknown names, and a second value behind the first.
-func decodeLine(text []byte, l *lineJSON) error {
-	if !utf8.Valid(text) {
-		return usagef("the line is not valid UTF-8: give bytes as body_base64")
-	}
-	if halfSurrogate(text) {
-		return usagef("the line has half a surrogate pair (\\ud800 to \\udfff), which is no text: give bytes as body_base64")
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(l); err != nil {
-		return usagef("%s", jsonProblem(err))
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return usagef("there is more behind the JSON object: write one object per line")
-	}
-	return nil
-}
-
-// halfSurrogate tells whether JSON text holds a \u escape of half a surrogate pair.
-func halfSurrogate(text []byte) bool {
-	for i := bytes.IndexByte(text, '\\'); i >= 0 && i+1 < len(text); {
-		if text[i] != '\\' {
-			i++
-			continue
-		}
-		high := escapedUnit(text[i:])
-		if !utf16.IsSurrogate(high) {
-			i += 2
-			continue
-		}
-		if i+12 > len(text) || utf16.DecodeRune(high, escapedUnit(text[i+6:])) == utf8.RuneError {
-			return true
-		}
-		i += 12
-	}
-	return false
-}
-
-// escapedUnit is the value of the \uXXXX that text begins with, 0 if it does not.
-func escapedUnit(text []byte) rune {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return 0
-	}
-	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
-	if err != nil {
-		return 0 // the decoder will refuse it
-	}
-	return rune(n)
-}
-
-// jsonProblem says what is wrong in terms of the line, not of Go.
-func jsonProblem(err error) string {
-	if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
-		if e.Field == "" {
-			return fmt.Sprintf("the line is a JSON %s: write an object", e.Value)
-		}
-		return fmt.Sprintf("%q is a JSON %s: see 'punctual push --help' for what it takes", e.Field, e.Value)
-	}
-	if e := base64.CorruptInputError(0); errors.As(err, &e) {
-		return "\"body_base64\" is not standard base64"
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return "the JSON object is not complete"
-	}
-	return "not a JSON object as expected: " + strings.TrimPrefix(err.Error(), "json: ")
-}
-
-func (l *lineJSON) content() ([]byte, error) {
-	if string(l.Body) == "null" {
-		l.Body = nil // as in the other fields: nothing is given
-	}
-	switch {
-	case l.Body != nil && l.BodyBase64 != nil:
-		return nil, usagef("\"body\" and \"body_base64\" are both given: use one")
-	case l.Body != nil && l.Body[0] == '"':
-		var text string
-		err := json.Unmarshal(l.Body, &text)
-		return []byte(text), err
-	case l.Body != nil:
-		return l.Body, nil
-	case l.BodyBase64 != nil:
-		return l.BodyBase64, nil
-	}
-	return nil, usagef("\"body\" is missing: give it, or \"body_base64\"; it may be empty")
 }
 
 func isWhen(o punctual.PushOption) bool {
@@ -413,71 +308,35 @@ func isWhen(o punctual.PushOption) bool {
 	return is
 }
 
-// options turns what the line says beside topic, body and drop_expired into what Compose takes.
-func (l *lineJSON) options() (o []punctual.PushOption, err error) {
+// options returns what the line gives beside topic and body as what Compose takes. said is the line as a message.
+func (l *lineJSON) options(said *punctual.NewMessage) (o []punctual.PushOption, err error) {
 	switch l.State {
 	case "", "scheduled", "ready":
 	default:
 		return nil, usagef("the message is %s where the line comes from: only scheduled and ready ones are pushed; leave \"state\" out to push it all the same", term.Printable(l.State))
 	}
-	due := l.Due
-	if l.At != nil {
-		if due != nil {
-			return nil, usagef("\"due\" and \"at\" are both given, which mean the same: use one")
-		}
-		due = l.At
-	}
-	if l.In != nil && due != nil {
-		return nil, usagef("\"in\" and \"due\" are both given: use one")
-	}
-	if l.In != nil {
-		d, err := typed(notation.ParseDuration(*l.In))
-		if err != nil {
-			return nil, fmt.Errorf("\"in\": %w", err)
-		}
-		o = append(o, punctual.In(d))
-	}
-	if due != nil {
-		t, err := typed(notation.ParseTime(*due))
-		if err != nil {
-			return nil, fmt.Errorf("\"due\": %w", err)
-		}
-		o = append(o, punctual.At(t))
-	}
-	if l.Expire != nil {
-		d, err := typed(notation.ParseDuration(*l.Expire))
-		if err != nil {
-			return nil, fmt.Errorf("\"expire\": %w", err)
-		}
-		o = append(o, punctual.Expire(d))
-	}
-	attributes, err := l.attributeMembers.options()
-	if err != nil {
-		return nil, err
-	}
-	o = append(o, attributes...)
-	if l.Expires != nil {
-		if l.Expire != nil || due == nil {
+	if !l.Expires.IsZero() {
+		if l.Expire != "" || said.Due.IsZero() {
 			return nil, usagef("\"expires\" goes with \"due\" or \"at\", and without \"expire\"")
 		}
-		at, err := typed(notation.ParseTime(*due))
-		if err != nil {
-			return nil, fmt.Errorf("\"due\": %w", err)
+		o = append(o, punctual.Expire(max(time.Millisecond, time.Time(l.Expires).Sub(said.Due))))
+	}
+	for _, member := range []struct {
+		given  bool
+		option punctual.PushOption
+	}{
+		{l.ID != "", punctual.ID(said.ID)},
+		{l.In != "", punctual.In(said.Delay)},
+		{!said.Due.IsZero(), punctual.At(said.Due)},
+		{l.Expire != "", punctual.Expire(said.ExpireAfter)},
+		{l.Remember != "", punctual.Remember(said.Remember)},
+		{l.Timeout != "", punctual.Timeout(said.Timeout)},
+		{said.Headers != nil, punctual.Headers(said.Headers)},
+		{l.MaxAttempts != 0, punctual.MaxAttempts(said.MaxAttempts)},
+	} {
+		if member.given {
+			o = append(o, member.option)
 		}
-		o = append(o, punctual.Expire(max(time.Millisecond, time.Time(*l.Expires).Sub(at))))
-	}
-	if l.ID != nil {
-		o = append(o, punctual.ID(*l.ID))
-	}
-	headers, err := typed(wire.Headers{Text: l.Headers, Base64: l.HeadersBase64}.Map())
-	if err != nil {
-		return nil, err
-	}
-	if headers != nil {
-		o = append(o, punctual.Headers(headers))
-	}
-	if l.MaxAttempts != nil {
-		o = append(o, punctual.MaxAttempts(*l.MaxAttempts))
 	}
 	return o, nil
 }

@@ -131,22 +131,22 @@ func TestPushLinesGoOnAfterABadOne(t *testing.T) {
 	lines := []struct{ text, says string }{
 		{`{"id":"1","body":"good"}`, ""},
 		{`{"body":"x","in":"-1s"}`, `line 2: "in": duration "-1s" is negative`},
-		{`not json`, "line 3: not a JSON object"},
-		{`{"body":"x","topc":"y"}`, `line 4: not a JSON object as expected: unknown field "topc"`},
+		{`not json`, "line 3: JSON at byte 1: invalid character"},
+		{`{"body":"x","topc":"y"}`, `line 4: JSON at "/topc", byte 12: the name is not known: use topic, id, body`},
 		{`{"id":"x"}`, `line 5: "body" is missing`},
 		{`{"body":"x","body_base64":"eA=="}`, "line 6: "},
-		{`{"body":"x","in":5}`, `line 7: "in" is a JSON number`},
+		{`{"body":"x","in":5}`, `line 7: JSON at "/in", byte 17: a number where a string is expected`},
 		{`{"body":"x","due":"10000-01-01T00:00:00Z"}`, `line 8: "due": time "10000-01-01T00:00:00Z" lies after`},
 		{`{"body":"x","in":"1s","due":"2026-11-21T00:00:00Z"}`, `line 9: "in" and "due" are both given`},
-		{"{\"body\":\"\xff\"}", "line 10: the line is not valid UTF-8"},
-		{`{"body":"\ud800"}`, "line 11: the line has half a surrogate pair"},
-		{`{"body":"x"} {"body":"y"}`, "line 12: there is more behind"},
-		{`{"body":"x"}}`, "line 13: there is more behind"},
+		{"{\"body\":\"\xff\"}", `line 10: JSON at "/body", byte 9: text that is not UTF-8: give bytes as body_base64`},
+		{`{"body":"\ud800"}`, `line 11: JSON at "/body", byte 9: invalid surrogate pair`},
+		{`{"body":"x"} {"body":"y"}`, "line 12: JSON at byte 13: invalid character '{' after top-level value"},
+		{`{"body":"x"}}`, "line 13: JSON at byte 12: invalid character '}' after top-level value"},
 		{`{"body":"x","topic":"a b"}`, `line 14: topic "a b"`},
-		{`{"body":"x","id":""}`, "line 15: ID is empty"},
-		{`{"body_base64":"!"}`, `line 16: "body_base64" is not standard base64`},
-		{`{"body":"x"`, "line 17: the JSON object is not complete"},
-		{`[1]`, "line 18: the line is a JSON array"},
+		{`{"body":"x","id":""}`, `line 15: JSON at "/id", byte 17: the text is empty`},
+		{`{"body_base64":"!"}`, `line 16: JSON at "/body_base64", byte 15: a string where a string of standard base64 is expected`},
+		{`{"body":"x"`, "line 17: JSON at byte 11: the value is not complete"},
+		{`[1]`, "line 18: JSON at byte 0: an array where an object is expected"},
 		{`{"body":"` + strings.Repeat("x", maxLine) + `"}`, "line 19: the line is longer"},
 		{`{"body":"` + strings.Repeat("x", punctual.DefaultMaxBody+1) + `"}`, "line 20: body has"},
 		{`{"body":"x","body_base64":null,"in":null,"id":"2"}`, ""},
@@ -249,6 +249,19 @@ func TestPushLinesTakeJSONValues(t *testing.T) {
 	r.runInput(`{"body":null}`, "push", "t", "--ndjson").exits(exitError, `"body" is missing`)
 	r.runInput(`{"body":null,"body_base64":"eA=="}`, "push", "t", "--ndjson").ok()
 	r.runInput(`{"body":{"a":"\ud800"}}`, "push", "t", "--ndjson").exits(exitError, "surrogate")
+}
+
+// A line may have the members that the HTTP interface takes. What it says of an ID in use takes the place of --if-exists.
+func TestPushLinesTakeTheMembersOfHTTP(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "first", "--id", "a").ok()
+	r.runInput(`{"id":"a","body":"x","if_exists":"replace","at_local":"2026-11-22 09:00","zone":"Europe/Berlin"}`, "push", "t", "--ndjson", "--if-exists", "fail").ok().
+		printsJSON(`{"id":"a","topic":"t","due":"2026-11-22T08:00:00.000Z","result":"replaced"}`)
+	r.runInput(`{"id":"a","body":"y","if_exists":"fail"}`, "push", "t", "--ndjson", "--replace").exits(exitUnwished, "ID is already in use")
+	r.runInput(`{"id":"a","body":"y","if_exists":"replace","if_due":"2026-11-22T08:00:00.001Z"}`, "push", "t", "--ndjson").exits(exitError, "line 1")
+	if m := r.get("t", "a"); string(m.Body) != "x" {
+		t.Errorf("the body is %q", m.Body)
+	}
 }
 
 // When the context ends, as at a signal, the batch under way is finished and its lines are printed. Then the run ends.
