@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -43,7 +42,7 @@ type bulkKind struct {
 	do             punctual.BulkChange
 	short          string
 	states         string // the values of --state, and what it means when it is left out
-	done, would    string // the words for what was done, and for what a dry run would do
+	done           string // the word for what was done
 	long, example  string
 	dead           bool // it can select dead messages, so it has --reason
 	removes, moves bool // removes: it asks before it removes messages; moves: it has --in, --at, --zone and --now
@@ -52,7 +51,7 @@ type bulkKind struct {
 var bulkKinds = []bulkKind{
 	{
 		do: punctual.BulkCancel, short: "Cancel all messages that match", states: "scheduled, ready or leased; left out: scheduled and ready",
-		done: "cancelled", would: "cancel", removes: true,
+		done: "cancelled", removes: true,
 		long: "Bulk cancel takes back all messages that match and nobody works on. With --state leased it has\nthose that somebody works on get no further attempt.",
 		example: `  punctual bulk cancel reminders --header campaign=autumn --dry-run
   punctual bulk cancel reminders --header campaign=autumn --yes
@@ -60,7 +59,7 @@ var bulkKinds = []bulkKind{
 	},
 	{
 		do: punctual.BulkDelete, short: "Delete all messages that match", states: "scheduled, ready, leased or dead; it has to be given",
-		done: "deleted", would: "delete", removes: true, dead: true,
+		done: "deleted", removes: true, dead: true,
 		long: "Bulk delete removes all messages that match without a trace. Whoever works on one loses its lease.",
 		example: `  punctual bulk delete payment.notice --state dead --error 'no such account' --yes
   punctual bulk delete payment.notice --state dead --reason expired --to 2026-11-01T00:00:00Z
@@ -68,7 +67,7 @@ var bulkKinds = []bulkKind{
 	},
 	{
 		do: punctual.BulkRequeue, short: "Requeue all dead messages that match", states: "dead",
-		done: "requeued", would: "requeue", dead: true, moves: true,
+		done: "requeued", dead: true, moves: true,
 		long: "Bulk requeue delivers all dead messages that match again, now unless --in or --at says when.\nTheir attempts count from 1.",
 		example: `  punctual bulk requeue payment.notice --error 'HTTP 503' --in 10m --rate 50
   punctual bulk requeue payment.notice --reason attempts-used-up
@@ -76,15 +75,15 @@ var bulkKinds = []bulkKind{
 	},
 	{
 		do: punctual.BulkReschedule, short: "Give all messages that match one due time", states: "scheduled or ready; left out: both",
-		done: "rescheduled", would: "reschedule", moves: true,
+		done: "rescheduled", moves: true,
 		long: "Bulk reschedule gives all messages that match the same due time.",
 		example: `  punctual bulk reschedule reminders --id-prefix visit- --at 'mon 9:00'
   punctual bulk reschedule reminders --state ready --in 1h
-  punctual bulk reschedule search.index --now --rate 200/s`,
+  punctual bulk reschedule search.index --now --rate 200`,
 	},
 	{
 		do: punctual.BulkShift, short: "Move the due times of all messages that match", states: "scheduled or ready; left out: both, or scheduled when --by leads earlier",
-		done: "moved", would: "move",
+		done: "moved",
 		long: "Bulk shift moves each message that matches from its own due time: --by +1h later, --by -30m earlier.",
 		example: `  punctual bulk shift reminders --by +1h --from 'tomorrow 9:00' --to 'tomorrow 12:00'
   punctual bulk shift reminders --by -30m --header campaign=autumn --dry-run
@@ -97,7 +96,7 @@ type bulkFlags struct {
 	state, reason, text, prefix, id string
 	from, to                        timeFlag
 	headers                         []string
-	rate                            rateFlag
+	rate                            int
 	dryRun, yes                     bool
 	move                            moveFlags
 	by                              shiftFlag
@@ -125,7 +124,7 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 				if _, err := topicStats(ctx, i, args[0]); err != nil {
 					return err
 				}
-				return a.bulk(ctx, s, b, k)
+				return a.bulk(ctx, s, b, k.done)
 			})
 		}),
 	}
@@ -137,7 +136,7 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 	flags.StringVar(&f.prefix, "id-prefix", "", "only messages whose ID begins with this `TEXT`")
 	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header, `NAME=VALUE` (repeatable)")
 	flags.StringVar(&f.text, "error", "", "only messages whose last failure has this `TEXT`")
-	flags.Var(&f.rate, "rate", "change at most so many messages a second: 200 or 200/s")
+	flags.IntVar(&f.rate, "rate", 0, "change at most `N` messages a second; 0 is no bound")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "count what would be changed, and change nothing")
 	if k.dead {
 		registerReason(cmd, &f.reason)
@@ -156,11 +155,11 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 	return cmd
 }
 
-// bulk returns the bulk that the flags describe.
+// bulk returns the bulk that the flags describe. It leaves most checks to Queue.Bulk.
 func (f *bulkFlags) bulk(k bulkKind, topic string) (b punctual.Bulk, err error) {
 	b = punctual.Bulk{
-		Do: k.do, By: time.Duration(f.by), ID: f.id, DryRun: f.dryRun, Rate: int(f.rate),
-		Select: punctual.Selection{Topic: topic, Error: f.text, IDPrefix: f.prefix, Headers: map[string]string{}},
+		Do: k.do, By: time.Duration(f.by), ID: f.id, DryRun: f.dryRun, Rate: f.rate,
+		Select: punctual.Selection{Topic: topic, From: f.from.orZero(), To: f.to.orZero(), Error: f.text, IDPrefix: f.prefix},
 	}
 	if f.state != "" {
 		if b.Select.State, err = typed(punctual.ParseState(f.state)); err != nil {
@@ -170,50 +169,38 @@ func (f *bulkFlags) bulk(k bulkKind, topic string) (b punctual.Bulk, err error) 
 	if b.Select.Reason, err = parseReason(f.reason); err != nil {
 		return b, err
 	}
-	if f.from.t != nil {
-		b.Select.From = *f.from.t
-	}
-	if f.to.t != nil {
-		b.Select.To = *f.to.t
-	}
-	for _, h := range f.headers {
-		name, value, ok := strings.Cut(h, "=")
-		if !ok || name == "" {
-			return b, usagef("header %q is not understood: write it like NAME=VALUE", h)
-		}
-		b.Select.Headers[name] = value
-	}
-	template, err := f.move.amendment(punctual.ChangeReschedule)
-	if err != nil {
+	if b.Select.Headers, err = readHeaders(f.headers); err != nil {
 		return b, err
 	}
+	template, err := f.move.amendment(punctual.ChangeReschedule)
 	if b.When = punctual.In(template.Delay); !template.Due.IsZero() {
 		b.When = punctual.At(template.Due)
 	}
-	switch {
-	case k.do == punctual.BulkShift && b.By == 0:
-		return b, usagef("no shift is given: say how far with --by, like +1h")
-	case k.do == punctual.BulkReschedule && !f.move.given():
-		return b, usagef("no new time is given: use --in, --at or --now")
-	case k.do == punctual.BulkDelete && b.Select.State == punctual.StateNone:
-		return b, usagef("say which messages to delete: --state scheduled, ready, leased or dead")
+	if err == nil && k.do == punctual.BulkReschedule && !f.move.given() {
+		err = usagef("no new time is given: use --in, --at or --now")
 	}
-	return b, nil
+	return b, err
 }
 
-// bulk carries out a bulk, with a bar of what it has done so far, and prints the report.
-func (a *app) bulk(ctx context.Context, s punctual.Store, b punctual.Bulk, k bulkKind) error {
-	bar := a.newBar("messages "+k.done, 0)
+// bulkJSON is what a bulk prints.
+type bulkJSON struct {
+	Topic string `json:"topic"`
+	wire.BulkReport
+}
+
+// bulk carries out a bulk, with a bar of what it has done so far, and prints the report. done is the word for what it does to a message.
+func (a *app) bulk(ctx context.Context, s punctual.Store, b punctual.Bulk, done string) error {
+	bar := a.newBar("messages "+done, 0)
 	b.Progress = func(r punctual.BulkReport) { bar.Set(r.Done) }
 	started := time.Now()
 	r, err := punctual.NewQueue(s, nil).Bulk(ctx, b)
 	bar.Stop(err)
 	if a.json {
-		if printed := a.out.writeJSON(wire.BulkEnd(r, err)); printed != nil {
+		if printed := a.out.writeJSON(bulkJSON{b.Select.Topic, wire.BulkEnd(r, err)}); printed != nil {
 			return printed
 		}
 	} else {
-		a.printBulk(&r, b.DryRun, k, time.Since(started))
+		a.printBulk(&r, &b, done, time.Since(started))
 	}
 	switch {
 	case err != nil && r.Looked > 0:
@@ -228,12 +215,13 @@ func (a *app) bulk(ctx context.Context, s punctual.Store, b punctual.Bulk, k bul
 }
 
 // printBulk prints a report in a line or two, and for a dry run the first messages.
-func (a *app) printBulk(r *punctual.BulkReport, dryRun bool, k bulkKind, took time.Duration) {
+func (a *app) printBulk(r *punctual.BulkReport, b *punctual.Bulk, done string, took time.Duration) {
+	a.printf("%s: ", b.Select.Topic)
 	if !r.Continued.IsZero() {
-		a.printf("continued what began at %s\n", when(r.Continued))
+		a.printf("continued what began at %s: ", when(r.Continued))
 	}
-	if dryRun {
-		a.printf("would %s %d of %d looked at\n", k.would, r.Matched, r.Looked)
+	if b.DryRun {
+		a.printf("would %s %d of %d looked at\n", b.Do, r.Matched, r.Looked)
 		for _, m := range r.First {
 			if m.NewDue.IsZero() {
 				a.printf("  %s  %s\n", m.ID, when(m.Due))
@@ -243,7 +231,7 @@ func (a *app) printBulk(r *punctual.BulkReport, dryRun bool, k bulkKind, took ti
 		}
 		return
 	}
-	parts := []string{fmt.Sprintf("%d %s", r.Done, k.done)}
+	parts := []string{fmt.Sprintf("%d %s", r.Done, done)}
 	for _, p := range []struct {
 		n    int64
 		text string
@@ -256,26 +244,3 @@ func (a *app) printBulk(r *punctual.BulkReport, dryRun bool, k bulkKind, took ti
 	}
 	a.printf("%s (%d looked at, %s)\n", strings.Join(parts, ", "), r.Looked, notation.FormatDuration(took.Round(time.Millisecond)))
 }
-
-// rateFlag is a flag that takes a number a second, with or without "/s"; 0 means that it was not given.
-type rateFlag int
-
-// Set, String and Type implement pflag.Value.
-func (f *rateFlag) Set(s string) error {
-	n, err := strconv.Atoi(strings.TrimSuffix(s, "/s"))
-	if err != nil || n < 1 {
-		return usagef("rate %q is not understood: write it like 200 or 200/s", s)
-	}
-	*f = rateFlag(n)
-	return nil
-}
-
-func (f *rateFlag) String() string {
-	if *f == 0 {
-		return ""
-	}
-	return strconv.Itoa(int(*f))
-}
-
-// Type is the word for the value in a command's help.
-func (f *rateFlag) Type() string { return "number" }

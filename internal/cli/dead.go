@@ -145,3 +145,229 @@ func deadParts(ctx context.Context, i punctual.Inspector, p part) ([]part, error
 	}
 	return parts, nil
 }
+
+const deadListHelp = `List shows the dead messages of a topic, or of all topics one after the other, with the reason and
+the last error, in the order in which they died. --on shows those that died on one day of the local
+time zone (TZ), or with --utc of UTC; --reason those with one reason. With --json each message is
+one object with all that is known about it. --json --limit 0 exports all dead messages, however many
+there are, in little memory.`
+
+const deadListExample = `  punctual dead list
+  punctual dead list order.cancel --on 2026-11-20
+  punctual dead list order.cancel --reason discarded
+  punctual dead list --on 2026-11-20 --json --limit 0 > dead-2026-11-20.ndjson`
+
+type deadListFlags struct {
+	topic, reason string
+	page          pageFlags
+	day           dayFlags
+}
+
+func newDeadList(a *app) *cobra.Command {
+	var f deadListFlags
+	cmd := &cobra.Command{
+		Use:     "list [TOPIC]",
+		Short:   "List dead messages",
+		Long:    deadListHelp,
+		Example: deadListExample,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			if len(args) > 0 && f.topic != "" {
+				return usagef("the topic is given twice: as %s, and by --topic", args[0])
+			}
+			p := part{topic: strings.Join(append(args, f.topic), "")}
+			var err error
+			if p.from, p.to, err = f.day.bounds(a.localZone()); err != nil {
+				return err
+			}
+			if p.reason, err = parseReason(f.reason); err != nil {
+				return err
+			}
+			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
+				parts, err := deadParts(ctx, i, p)
+				if err != nil {
+					return err
+				}
+				return a.listPage(ctx, i, parts, f.page)
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&f.topic, "topic", "", "the `TOPIC`, in place of the argument")
+	f.day.register(cmd)
+	registerReason(cmd, &f.reason)
+	f.page.register(cmd)
+	return cmd
+}
+
+const deadRequeueHelp = `Requeue schedules dead messages again, now or at the time of --in or --at. Their attempts are
+counted from 1 again, and the history of failures stays. Give IDs, or --all for every dead message
+of a topic, or of all topics when none is given. When the first argument is the name of a topic and
+IDs follow, only that topic is searched; --topic says the same without doubt. With --all, --on
+requeues only those that died on one day of the local time zone (TZ), or with --utc of UTC, and
+--reason only those with one reason; 'punctual bulk requeue' selects by more than that.
+
+` + ifDueHelp + `
+
+` + idsHelp
+
+const deadRequeueExample = `  punctual dead requeue order-42
+  punctual dead requeue order.cancel order-42 order-43 --in 10m
+  punctual dead requeue order.cancel --all --on 2026-11-20
+  punctual dead requeue order.cancel - < ids.txt
+  punctual dead requeue --all`
+
+type requeueFlags struct {
+	topic  string
+	all    bool
+	reason string
+	day    dayFlags
+	when   whenFlags
+	only   ifDueFlag
+}
+
+func newDeadRequeue(a *app) *cobra.Command {
+	var f requeueFlags
+	cmd := &cobra.Command{
+		Use:     "requeue [TOPIC] (ID...|-|--all)",
+		Short:   "Schedule dead messages again",
+		Long:    deadRequeueHelp,
+		Example: deadRequeueExample,
+		Args: func(_ *cobra.Command, args []string) error {
+			return f.checkArgs(args)
+		},
+	}
+	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
+		move := moveFlags{whenFlags: f.when}
+		template, err := move.amendment(punctual.ChangeRequeue)
+		if err != nil {
+			return err
+		}
+		c := change{template: template}
+		return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
+			if f.all {
+				return a.requeueAll(ctx, i, s, args, &f)
+			}
+			topic, ids, err := topicAndIDs(ctx, i, f.topic, args)
+			if err != nil {
+				return err
+			}
+			if c.template.IfDue, err = f.only.of(ids); err != nil {
+				return err
+			}
+			return a.changeIDs(ctx, i, s, topic, ids, c)
+		})
+	})
+	cmd.Flags().StringVar(&f.topic, "topic", "", topicFlagHelp)
+	cmd.Flags().BoolVar(&f.all, "all", false, "requeue all dead messages of the topic, or of every topic")
+	f.day.register(cmd)
+	registerReason(cmd, &f.reason)
+	f.when.register(a, cmd.Flags())
+	f.only.register(a, cmd.Flags())
+	return cmd
+}
+
+func (f *requeueFlags) checkArgs(args []string) error {
+	switch {
+	case !f.all && len(args) == 0:
+		return usagef("nothing to requeue is named: give IDs, or --all")
+	case !f.all && f.day.on != "":
+		return usagef("--on goes with --all: IDs name their messages already")
+	case f.all && f.only.given():
+		return usagef("--if-due goes with one ID, and not with --all")
+	case !f.all && f.reason != "":
+		return usagef("--reason goes with --all: IDs name their messages already")
+	case f.all && len(args) > 1, f.all && len(args) == 1 && f.topic != "":
+		return usagef("--all takes at most one TOPIC: name IDs, or --all, not both")
+	}
+	return nil
+}
+
+// topicAndIDs divides args into a topic and IDs. The topic is the one given by --topic, or else the first of several arguments if a topic
+// has that name. It is empty when none is named.
+func topicAndIDs(ctx context.Context, i punctual.Inspector, given string, args []string) (topic string, ids []string, err error) {
+	topic, ids = given, args
+	if topic == "" && len(args) > 1 {
+		topics, err := i.Topics(ctx)
+		if err != nil {
+			return "", nil, err
+		}
+		if slices.ContainsFunc(topics, func(s punctual.TopicStats) bool { return s.Topic == args[0] }) {
+			topic, ids = args[0], args[1:]
+		}
+	}
+	if len(ids) > 1 && slices.Contains(ids, stdinIDs) {
+		return "", nil, errStdinAlone()
+	}
+	return topic, ids, nil
+}
+
+// requeueAll requeues the dead messages of a topic, or of every topic but the audit log, each by a bulk.
+func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.Store, args []string, f *requeueFlags) error {
+	b := punctual.Bulk{Do: punctual.BulkRequeue}
+	w, given, err := f.when.when()
+	if err != nil {
+		return err
+	}
+	if b.When = punctual.In(0); given {
+		b.When = w
+	}
+	if b.Select.From, b.Select.To, err = f.day.bounds(a.localZone()); err != nil {
+		return err
+	}
+	if b.Select.Reason, err = parseReason(f.reason); err != nil {
+		return err
+	}
+	stats, err := statsOf(ctx, i, slices.DeleteFunc(append(args, f.topic), func(t string) bool { return t == "" }))
+	if err != nil {
+		return err
+	}
+	for _, t := range stats {
+		if b.Select.Topic = t.Topic; t.Dead > 0 {
+			if err := a.bulk(ctx, s, b, "requeued"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+const deadDeleteHelp = `Delete removes the dead messages whose IDs are given, for good. Each ID has a definite outcome:
+deleted, not_dead (the message is still to be delivered, and stays) or not_found. When the first
+argument is the name of a topic and IDs follow, only that topic is searched; --topic says the same
+without doubt. To remove many, use "dead purge".
+
+` + ifDueHelp + `
+
+` + idsHelp
+
+const deadDeleteExample = `  punctual dead delete order-42
+  punctual dead delete order.cancel order-42 order-43
+  punctual dead delete --topic order.cancel - < ids.txt`
+
+func newDeadDelete(a *app) *cobra.Command {
+	var topic string
+	var only ifDueFlag
+	cmd := &cobra.Command{
+		Use:     "delete [TOPIC] (ID...|-)",
+		Short:   "Remove single dead messages for good",
+		Long:    deadDeleteHelp,
+		Example: deadDeleteExample,
+		Args:    cobra.MinimumNArgs(1), // topicAndIDs checks that "-" stands alone behind the topic
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
+				topic, ids, err := topicAndIDs(ctx, i, topic, args)
+				if err != nil {
+					return err
+				}
+				due, err := only.of(ids)
+				if err != nil {
+					return err
+				}
+				return a.changeIDs(ctx, i, s, topic, ids, change{template: punctual.Amendment{Change: punctual.ChangeDelete, IfDue: due}})
+			})
+		}),
+	}
+	only.register(a, cmd.Flags())
+	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
+	return cmd
+}

@@ -198,7 +198,7 @@ func TestDocsHaveTheShapes(t *testing.T) {
 	examples := regexp.MustCompile("(?m)`(\\{\".*\\})`|^(\\{\".*\\})$").FindAllStringSubmatch(docs, -1)
 	shapes := []any{
 		&wire.PushResult{}, &wire.Delivery{}, &amendJSON{}, &messageJSON{}, &wire.Finished{}, &topicJSON{}, &settingsJSON{}, &wire.Purged{},
-		&forecastJSON{}, &wire.CheckReport{}, &wire.ClockState{}, &wire.Finding{}, &versionJSON{}, &errorJSON{}, &demo.Report{}, &lineJSON{}, &importJSON{}, &rejectJSON{}, &consumerJSON{}, &backupJSON{}, &copyJSON{}, &wire.BulkReport{},
+		&forecastJSON{}, &wire.CheckReport{}, &wire.ClockState{}, &wire.Finding{}, &versionJSON{}, &errorJSON{}, &demo.Report{}, &lineJSON{}, &importJSON{}, &rejectJSON{}, &consumerJSON{}, &backupJSON{}, &copyJSON{}, &bulkJSON{},
 	}
 	found := make([]bool, len(shapes))
 	for _, e := range examples {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,12 +122,12 @@ func (f *pushFlags) options() ([]punctual.PushOption, error) {
 	if f.id != "" {
 		o = append(o, punctual.ID(f.id))
 	}
-	for _, h := range f.headers {
-		name, value, ok := strings.Cut(h, "=")
-		if !ok || name == "" {
-			return nil, usagef("header %q is not understood: write it like NAME=VALUE", h)
-		}
-		o = append(o, punctual.Header(name, value))
+	headers, err := readHeaders(f.headers)
+	if err != nil {
+		return nil, err
+	}
+	if headers != nil {
+		o = append(o, punctual.Headers(headers))
 	}
 	if f.maxAttempts < 0 {
 		return nil, usagef("max attempts %d: use 1 to %d", f.maxAttempts, punctual.MaxAttemptsLimit)

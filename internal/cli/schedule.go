@@ -71,12 +71,7 @@ func (f *timingFlags) register(a *app, flags *pflag.FlagSet) {
 
 func (f *timingFlags) set(s *punctual.Schedule) {
 	s.Zone, s.Except, s.Spread = f.zone, f.except, f.spread.or(0)
-	if f.from.t != nil {
-		s.From = *f.from.t
-	}
-	if f.until.t != nil {
-		s.Until = *f.until.t
-	}
+	s.From, s.Until = f.from.orZero(), f.until.orZero()
 }
 
 // scheduleFlags are the flags of put.

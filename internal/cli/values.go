@@ -56,6 +56,13 @@ func (f *timeFlag) Set(s string) error {
 	return err
 }
 
+func (f *timeFlag) orZero() time.Time {
+	if f.t == nil {
+		return time.Time{}
+	}
+	return *f.t
+}
+
 func (f *timeFlag) String() string {
 	if f.t == nil {
 		return ""
