@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"regexp"
@@ -102,109 +104,86 @@ func (c *config) apply(cmd *cobra.Command, getenv func(string) string) error {
 
 // applyFile sets the flags that neither the command line nor the environment has.
 func (c *config) applyFile(cmd *cobra.Command, text []byte) error {
-	entries, err := readConfig(text)
-	if err != nil {
+	keys, err := readYAML(text)
+	switch {
+	case err != nil && colonAtEnd.Match(text):
+		return usagef("%s: %v; a value that ends with a colon needs quotes: store: \"mem:\"", c.path, err)
+	case err != nil:
 		return usagef("%s: %v", c.path, err)
 	}
-	for _, e := range entries {
-		flag := cmd.Flags().Lookup(e.key)
-		if flag == nil || flag.Hidden || slices.Contains(notConfigured, e.key) {
-			return usagef("%s:%d: unknown key %q: 'punctual %s --help' has those that there are", c.path, e.line, e.key, cmd.Name())
+	for _, key := range slices.SortedFunc(maps.Keys(keys), func(a, b string) int { return cmp.Compare(keys[a].Line, keys[b].Line) }) {
+		node := keys[key]
+		at := fmt.Sprintf("%s:%d", c.path, node.Line)
+		flag := cmd.Flags().Lookup(key)
+		if flag == nil || flag.Hidden || slices.Contains(notConfigured, key) {
+			return usagef("%s: unknown key %q: 'punctual %s --help' has those that there are", at, key, cmd.Name())
 		}
-		if c.of[e.key] != "" {
-			if e.key == "store" && c.of[e.key] == "PUNCTUAL_STORE" {
-				c.fileStore = fmt.Sprintf("%s:%d", c.path, e.line)
+		if c.of[key] != "" {
+			if key == "store" && c.of[key] == "PUNCTUAL_STORE" {
+				c.fileStore = at
 			}
 			continue
 		}
-		if slices.Contains(e.values, "") {
-			return usagef("%s:%d: %s is empty: give a value, or leave the key out", c.path, e.line, e.key)
-		}
-		c.of[e.key] = fmt.Sprintf("%s:%d", c.path, e.line)
-		if err := e.set(flag); err != nil {
-			return usagef("%s:%d: %s: %v", c.path, e.line, e.key, err)
+		c.of[key] = at
+		if err := setFromYAML(flag, &node); err != nil {
+			return usagef("%s: %s: %v", at, key, err)
 		}
 	}
 	return nil
 }
 
-// configEntry is one key of a file, with its value or its list of values.
-type configEntry struct {
-	key    string
-	line   int
-	values []string
-	list   bool
-}
-
-func (e configEntry) set(flag *pflag.Flag) error {
-	if !e.list {
-		return flag.Value.Set(e.values[0])
+// setFromYAML sets a flag to a value, or to a list of values.
+func setFromYAML(flag *pflag.Flag, node *yaml.Node) error {
+	items := []*yaml.Node{node}
+	if node.Kind == yaml.SequenceNode {
+		items = node.Content
 	}
-	many, ok := flag.Value.(pflag.SliceValue)
-	if !ok {
-		return errors.New("a list where one value belongs")
+	var values []string
+	for _, item := range items {
+		if item.Kind != yaml.ScalarNode || item.Value == "" || item.ShortTag() == "!!null" {
+			return errors.New("write one value, or a list of values, none of them empty; or leave the key out")
+		}
+		values = append(values, item.Value)
 	}
-	return many.Replace(e.values)
+	if node.Kind != yaml.SequenceNode {
+		return flag.Value.Set(values[0])
+	}
+	if many, ok := flag.Value.(pflag.SliceValue); ok {
+		return many.Replace(values)
+	}
+	return errors.New("a list where one value belongs")
 }
 
 // colonAtEnd matches a line whose value ends with a colon, which YAML takes for a key.
 var colonAtEnd = regexp.MustCompile(`(?m)^[a-z-]+:[ \t]+[^"'#\s]*:[ \t]*\r?$`)
 
-// readConfig reads a mapping of keys to values, or to lists of values.
-func readConfig(text []byte) ([]configEntry, error) {
+// readYAML reads the keys of the one document of a file, a mapping, with their values. A file that has none, or comments alone, has no keys.
+func readYAML(text []byte) (keys map[string]yaml.Node, err error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
-	var doc, another yaml.Node
+	var doc yaml.Node
 	switch err := loader.Load(&doc); {
 	case errors.Is(err, io.EOF):
-		return nil, nil // nothing, or comments alone
-	case err != nil && colonAtEnd.Match(text):
-		return nil, fmt.Errorf("%w; a value that ends with a colon needs quotes: store: \"mem:\"", err)
+		return nil, nil
 	case err != nil:
 		return nil, err
+	case len(doc.Content) == 1 && doc.Content[0].Kind != yaml.MappingNode && doc.Content[0].ShortTag() != "!!null":
+		return nil, fmt.Errorf("line %d: write keys and values, like key: value", doc.Content[0].Line)
 	}
-	if err := loader.Load(&another); !errors.Is(err, io.EOF) || len(doc.Content) != 1 {
-		return nil, errors.New("it is not one document of keys and values")
+	if err := doc.Decode(&keys); err != nil {
+		return nil, inYAML(err)
 	}
-	root := doc.Content[0]
-	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
-		return nil, nil
+	if err := loader.Load(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("a second document begins, or what follows the first one is no YAML: write one, without '---' in between")
 	}
-	if root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("line %d: write keys and values: listen: 127.0.0.1:7878", root.Line)
-	}
-	var entries []configEntry
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		e, err := entryOf(root.Content[i], root.Content[i+1])
-		if err != nil {
-			return nil, err
-		}
-		if j := slices.IndexFunc(entries, func(o configEntry) bool { return o.key == e.key }); j >= 0 {
-			return nil, fmt.Errorf("line %d: %s stands on line %d already", e.line, e.key, entries[j].line)
-		}
-		entries = append(entries, e)
-	}
-	return entries, nil
+	return keys, nil
 }
 
-func entryOf(key, value *yaml.Node) (configEntry, error) {
-	e := configEntry{key: key.Value, line: key.Line}
-	items := []*yaml.Node{value}
-	if value.Kind == yaml.SequenceNode {
-		e.list, items = true, value.Content
-	}
-	if key.Kind != yaml.ScalarNode {
-		return e, fmt.Errorf("line %d: a key is a word", key.Line)
-	}
-	for _, item := range items {
-		if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
-			return e, fmt.Errorf("line %d: %s: write one value, or a list of values", item.Line, e.key)
-		}
-		e.values = append(e.values, item.Value)
-	}
-	return e, nil
+// inYAML returns an error of YAML without the words that say nothing.
+func inYAML(err error) error {
+	return errors.New(strings.TrimPrefix(err.Error(), "yaml: construct errors: "))
 }
 
 // text returns the configuration in force as a YAML file that gives the same configuration, except that xxxxx stands in place of a

@@ -81,17 +81,17 @@ func TestConfigRefuses(t *testing.T) {
 	for file, want := range map[string]string{
 		"coutn: 1":                    `:1: unknown key "coutn"`,
 		"count: 1\nconfig: x":         `:2: unknown key "config"`,
-		"count: 1\n# c\ncount: 2":     "line 3: count stands on line 1 already",
+		"count: 1\n# c\ncount: 2":     `line 3: mapping key "count" already defined at line 1`,
 		"count: many":                 ":1: count:",
 		"count: [1]":                  ":1: count: a list where one value belongs",
-		"count:":                      "line 1: count: write one value",
-		"count: {a: 1}":               "line 1: count: write one value",
-		"hosts: [[a]]":                "line 1: hosts: write one value",
-		"hosts: [a, ~]":               "line 1: hosts: write one value",
+		"count:":                      ":1: count: write one value",
+		"count: {a: 1}":               ":1: count: write one value",
+		"hosts: [[a]]":                ":1: hosts: write one value",
+		"hosts: [a, ~]":               ":1: hosts: write one value",
 		"- count":                     "line 1: write keys and values",
 		"count: 1\n---\ncount: 2":     "punctual.yaml: ",
 		"count: 1\n  hosts: [":        "punctual.yaml: ",
-		"a: &x 1\ncount: *x":          "count: write one value",
+		"a: &x 1\ncount: *x":          `:1: unknown key "a"`,
 		"lasts: soon":                 ":1: lasts: ",
 		"\x00":                        "punctual.yaml: ",
 		"verbose: perhaps\ncount: 33": ":1: verbose:",
@@ -143,12 +143,15 @@ func FuzzConfig(f *testing.F) {
 	f.Add("tls-cert: |\n  a\n  b\n")
 	f.Add("a: &x [*x]")
 	f.Fuzz(func(t *testing.T, text string) {
-		entries, err := readConfig([]byte(text))
-		if err == nil {
-			for _, e := range entries {
-				if !e.list && len(e.values) != 1 {
-					t.Fatalf("%q: %+v", text, e)
-				}
+		keys, err := readYAML([]byte(text))
+		if err != nil && keys != nil {
+			t.Fatalf("%q: %v beside %v", text, err, keys)
+		}
+		for name, node := range keys {
+			c := newConfigured()
+			flag := c.cmd.Flags().Lookup("hosts")
+			if err := setFromYAML(flag, &node); err == nil && len(c.hosts) == 0 {
+				t.Fatalf("%q: %s sets no host", text, name)
 			}
 		}
 	})

@@ -144,7 +144,7 @@ func TestLinesStandAboveTheProgressBar(t *testing.T) {
 	if code != exitError {
 		t.Errorf("exit %d, want 1", code)
 	}
-	for _, text := range []string{`{"id":"a",`, `{"id":"b",`, "line 3: not a JSON object", "pushed"} {
+	for _, text := range []string{`{"id":"a",`, `{"id":"b",`, "line 3: JSON at byte 0", "pushed"} {
 		if !strings.Contains(screen(shown), text) {
 			t.Errorf("the screen does not show %q at the end:\n%s\nfrom %q", text, screen(shown), shown)
 		}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,189 +107,92 @@ type declaredItem struct {
 // readDeclared reads a file, and checks each of its schedules. What it would not read is an error (a second document, a key that comes
 // twice, a value of the wrong type), because --prune delete removes the schedules that the file seems not to declare.
 func readDeclared(text []byte, now time.Time) (d declared, err error) {
-	root, err := readMapping(text)
-	if err != nil {
+	keys, err := readYAML(text)
+	switch {
+	case err != nil && bytes.Contains(text, []byte("spec: *")):
+		return d, fmt.Errorf("%w; an expression that begins with * needs quotes: spec: \"*/5 * * * *\"", err)
+	case err != nil:
 		return d, err
+	case len(keys) == 0:
+		return d, errors.New("it is empty: declare schedules, or write 'schedules: []'")
 	}
-	topic := ""
-	var items *yaml.Node
-	topics := make(map[string]bool)
-	for i := 0; i+1 < len(root.Content) && err == nil; i += 2 {
-		key, value := root.Content[i], aliased(root.Content[i+1])
-		switch key.Value {
-		case "topic":
-			topic, err = topicIn(value)
-		case "topics":
-			err = addTopics(topics, value)
-		case "schedules":
-			items = value
-		default:
-			err = fmt.Errorf("line %d: unknown key %q: use topic, topics and schedules", key.Line, key.Value)
+	var topic string
+	var items []yaml.Node
+	for name, value := range keys {
+		into, known := map[string]any{"topic": &topic, "topics": &d.topics, "schedules": &items}[name]
+		if !known {
+			return d, fmt.Errorf("line %d: unknown key %q: use topic, topics and schedules", value.Line, name)
+		}
+		if name != "schedules" {
+			asWritten(&value)
+		}
+		if err := value.Decode(into); err != nil {
+			return d, fmt.Errorf("%s: %w", name, inYAML(err))
 		}
 	}
-	if err != nil {
-		return d, err
+	if _, given := keys["topic"]; given && topic == "" || slices.Contains(d.topics, "") {
+		return d, errors.New("a topic is empty: write it like topic: reports")
 	}
-	if items == nil || items.Kind != yaml.SequenceNode {
+	if items == nil {
 		return d, errors.New("there is no list of schedules: write 'schedules:' and a list, or 'schedules: []'")
 	}
 	lines := make(map[[2]string]int)
-	for _, item := range items.Content {
-		s, err := readDeclaredItem(item, topic)
+	for i := range items {
+		line := items[i].Line
+		s, err := readDeclaredItem(&items[i], topic)
 		if err == nil {
 			_, err = s.Preview(now, 0)
 		}
 		if err != nil {
-			return d, fmt.Errorf("line %d: %s", item.Line, strings.TrimSuffix(err.Error(), ": "+punctual.ErrInvalid.Error()))
+			return d, fmt.Errorf("line %d: %s", line, strings.TrimSuffix(err.Error(), ": "+punctual.ErrInvalid.Error()))
 		}
 		name := [2]string{s.Topic, s.Name}
 		if first := lines[name]; first != 0 {
-			return d, fmt.Errorf("line %d: %s in %s stands on line %d already", item.Line, s.Name, s.Topic, first)
+			return d, fmt.Errorf("line %d: %s in %s stands on line %d already", line, s.Name, s.Topic, first)
 		}
-		lines[name] = item.Line
-		topics[s.Topic] = true
+		lines[name] = line
+		d.topics = append(d.topics, s.Topic)
 		d.schedules = append(d.schedules, s)
 	}
-	d.topics = slices.Sorted(maps.Keys(topics))
+	slices.Sort(d.topics)
+	d.topics = slices.Compact(d.topics)
 	return d, nil
 }
 
-// readMapping reads the one document of a file, which is a mapping.
-func readMapping(text []byte) (*yaml.Node, error) {
-	var doc, next yaml.Node
-	loader, err := yaml.NewLoader(bytes.NewReader(text))
-	if err == nil {
-		err = loader.Load(&doc)
-	}
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil, errors.New("it is empty: declare schedules, or write 'schedules: []'")
-	case err != nil && bytes.Contains(text, []byte("spec: *")):
-		return nil, fmt.Errorf("%w; an expression that begins with * needs quotes: spec: \"*/5 * * * *\"", err)
-	case err != nil:
-		return nil, err
-	case len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode:
-		return nil, errors.New("it has no keys: write 'schedules:' and a list")
-	}
-	switch err := loader.Load(&next); {
-	case err == nil:
-		return nil, fmt.Errorf("line %d: a second document begins: put all schedules into one document, without '---' in between", next.Line)
-	case !errors.Is(err, io.EOF):
-		return nil, err
-	}
-	return doc.Content[0], repeatedKey(doc.Content[0])
-}
-
-// repeatedKey returns an error if a key comes twice in a mapping.
-func repeatedKey(mapping *yaml.Node) error {
-	lines := make(map[string]int)
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		key := mapping.Content[i]
-		if first := lines[key.Value]; first != 0 {
-			return fmt.Errorf("line %d: %q stands on line %d already: write it once", key.Line, key.Value, first)
-		}
-		lines[key.Value] = key.Line
-	}
-	return nil
-}
-
-// aliased returns the node that an alias stands for, and any other node as it is.
-func aliased(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.AliasNode {
-		return n.Alias
-	}
-	return n
-}
-
-// topicIn returns the topic that a node names.
-func topicIn(n *yaml.Node) (string, error) {
-	n = aliased(n)
-	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" || n.Value == "" {
-		return "", fmt.Errorf("line %d: a topic is a word, like topic: reports", n.Line)
-	}
-	return n.Value, nil
-}
-
-// addTopics adds the topics of a list.
-func addTopics(topics map[string]bool, list *yaml.Node) error {
-	if list.Kind != yaml.SequenceNode {
-		return fmt.Errorf("line %d: topics is no list: write topics: [reports, sync]", list.Line)
-	}
-	for _, item := range list.Content {
-		topic, err := topicIn(item)
-		if err != nil {
-			return err
-		}
-		topics[topic] = true
-	}
-	return nil
-}
-
-func readDeclaredItem(item *yaml.Node, topic string) (punctual.Schedule, error) {
-	text, err := jsonOf(item, true)
-	if err != nil {
-		return punctual.Schedule{}, err
-	}
+func readDeclaredItem(item *yaml.Node, topic string) (s punctual.Schedule, err error) {
+	var value any
 	var d declaredItem
+	asWritten(item)
+	if err := item.Decode(&value); err != nil {
+		return s, inYAML(err)
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return s, err
+	}
 	if err := wire.DecodeRequest(text, &d); err != nil {
-		return punctual.Schedule{}, err
+		return s, err
 	}
-	if d.Topic != "" {
-		topic = string(d.Topic)
-	}
-	return d.Schedule(topic, string(d.Name))
+	return d.Schedule(cmp.Or(string(d.Topic), topic), string(d.Name))
 }
 
-// jsonOf returns a node of YAML as JSON. With schedule each value becomes the text that stands there, unless it is a whole number or a
-// boolean as JSON writes them, because YAML would make a time of 2026-12-24. The value of body, and what an alias stands for, are what
-// YAML makes of them.
-func jsonOf(n *yaml.Node, schedule bool) ([]byte, error) {
-	if !schedule || n.Kind == yaml.AliasNode {
-		var v any
-		if err := n.Decode(&v); err != nil {
-			return nil, err
+// asWritten makes each value of a schedule the text that stands there, unless it is a whole number or a boolean as JSON writes them, because
+// YAML would make a time of 2026-12-24. The value of body, and what an alias stands for, stay what YAML makes of them.
+func asWritten(n *yaml.Node) {
+	switch tag := n.ShortTag(); {
+	case n.Kind == yaml.MappingNode:
+		for i := 1; i < len(n.Content); i += 2 {
+			if n.Content[i-1].Value != "body" {
+				asWritten(n.Content[i])
+			}
 		}
-		return json.Marshal(v)
+	case n.Kind == yaml.SequenceNode:
+		for _, item := range n.Content {
+			asWritten(item)
+		}
+	case n.Kind == yaml.ScalarNode && (tag != "!!int" && tag != "!!bool" || !json.Valid([]byte(n.Value))):
+		n.Tag = "!!str"
 	}
-	switch n.Kind {
-	case yaml.MappingNode:
-		if err := repeatedKey(n); err != nil {
-			return nil, err
-		}
-		out := []byte{'{'}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if i > 0 {
-				out = append(out, ',')
-			}
-			value, err := jsonOf(n.Content[i+1], n.Content[i].Value != "body")
-			if err != nil {
-				return nil, err
-			}
-			name, err := json.Marshal(n.Content[i].Value)
-			if err != nil {
-				return nil, err
-			}
-			out = append(append(append(out, name...), ':'), value...)
-		}
-		return append(out, '}'), nil
-	case yaml.SequenceNode:
-		out := []byte{'['}
-		for i, item := range n.Content {
-			if i > 0 {
-				out = append(out, ',')
-			}
-			value, err := jsonOf(item, true)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, value...)
-		}
-		return append(out, ']'), nil
-	}
-	if tag := n.ShortTag(); n.Style == 0 && (tag == "!!int" || tag == "!!bool") && json.Valid([]byte(n.Value)) {
-		return []byte(n.Value), nil
-	}
-	return json.Marshal(n.Value)
 }
 
 // sync makes the schedules of the store those that a file declares, or with dry only prints what it would do.
