@@ -141,7 +141,7 @@ func setFromYAML(flag *pflag.Flag, node *yaml.Node) error {
 	var values []string
 	for _, item := range items {
 		if item.Kind != yaml.ScalarNode || item.Value == "" || item.ShortTag() == "!!null" {
-			return errors.New("write one value, or a list of values, none of them empty; or leave the key out")
+			return errors.New("write one value, or a list of values; if one is empty, leave the key out")
 		}
 		values = append(values, item.Value)
 	}

@@ -85,7 +85,7 @@ func TestEmptyArguments(t *testing.T) {
 // made from a template, whose variables may be unset.
 func TestEmptyKeys(t *testing.T) {
 	for _, text := range []string{"tls-cert: ''\n", "hosts: ['']\n", "hosts: ''\n"} {
-		if err := newConfigured().apply(t, nil, nil, text); err == nil || !strings.Contains(err.Error(), "is empty") || !strings.Contains(err.Error(), ":1: ") {
+		if err := newConfigured().apply(t, nil, nil, text); err == nil || !strings.Contains(err.Error(), "if one is empty, leave the key out") || !strings.Contains(err.Error(), ":1: ") {
 			t.Errorf("%q: %v; want it refused with its line", text, err)
 		}
 	}
