@@ -3,6 +3,7 @@ package tokens
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -50,6 +51,39 @@ func TestRevokedOnAnIdleServer(t *testing.T) {
 			if err := <-entered; !errors.Is(err, punctual.ErrUnauthenticated) {
 				t.Errorf("a token that was revoked a minute ago: %v", err)
 			}
+		}
+	})
+}
+
+// TestChangedInPlace: a file that an editor or a copy has overwritten is read again, also if its time is the one of before.
+func TestChangedInPlace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	token := given(t, path)["good"]
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f, err := Open(path, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(`{"entries": []}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := os.Stat(path); err != nil || !now.ModTime().Equal(info.ModTime()) || !os.SameFile(now, info) {
+			t.Fatalf("this test shows nothing: %v, %v", now, err)
+		}
+		time.Sleep(time.Second)
+		es, err := f.Entries()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := es.Token(token, time.Now()); err == nil {
+			t.Errorf("%+v is let in, although its entry is not in the file any more", e)
 		}
 	})
 }

@@ -109,6 +109,42 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// An entry counts up to the instant before it expires, and not at that instant.
+func TestExpiresAtItsInstant(t *testing.T) {
+	end := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	token, subject := Entry{Name: "t", Actions: []string{"push"}, Topics: []string{"*"}, Expires: end}, Entry{Name: "s", Actions: []string{"push"}, Topics: []string{"*"}, Expires: end}
+	secret := NewToken(&token)
+	NewSubject(&subject, "CN=x")
+	es, err := newEntries([]Entry{token, subject})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[time.Time]bool{end.Add(-1): true, end: false, end.Add(1): false} {
+		_, err := es.Token(secret, at)
+		_, err2 := es.Certificate("CN=x", at)
+		if (err == nil) != want || (err2 == nil) != want {
+			t.Errorf("%v before its end: %v, %v; want it to count: %v", end.Sub(at), err, err2, want)
+		}
+	}
+}
+
+// A subject whose entry was revoked may get another entry, before or behind the revoked one in the file.
+func TestSubjectAgain(t *testing.T) {
+	revoked := Entry{Name: "old", Actions: []string{"push"}, Topics: []string{"*"}, Revoked: time.Now()}
+	live := Entry{Name: "new", Actions: []string{"push"}, Topics: []string{"*"}}
+	NewSubject(&revoked, "CN=x")
+	NewSubject(&live, "CN=x")
+	for _, list := range [][]Entry{{revoked, live}, {live, revoked}} {
+		es, err := newEntries(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := es.Certificate("CN=x", time.Now()); err != nil || e.Name != "new" {
+			t.Errorf("with %s first: %+v, %v; want the one that was not revoked", list[0].Name, e, err)
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	hash := strings.Repeat("ab", sha256.Size)
 	entry := func(change string) string {

@@ -82,6 +82,27 @@ func TestNamesStay(t *testing.T) {
 	}
 }
 
+// A line CRON_TZ holds for the lines behind it, up to the next one.
+func TestZones(t *testing.T) {
+	entries, problems := Read("0 1 * * * a\nCRON_TZ=Europe/Berlin\n0 2 * * * b\n0 3 * * * c\nCRON_TZ=\"UTC\"\n0 4 * * * d\n", false)
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Command+"="+e.Zone)
+	}
+	if want := "a= b=Europe/Berlin c=Europe/Berlin d=UTC"; strings.Join(got, " ") != want || len(problems) != 0 {
+		t.Errorf("got %q and %v, want %q", got, problems, want)
+	}
+}
+
+// The same command of two users is two schedules, each of which keeps its name when the line of the other one is removed.
+func TestNamesOfUsers(t *testing.T) {
+	both, _ := Read("0 9 * * * ann tidy\n0 9 * * * bob tidy\n", true)
+	alone, _ := Read("0 9 * * * bob tidy\n", true)
+	if len(both) != 2 || len(alone) != 1 || both[0].Name == both[1].Name || both[1].Name != alone[0].Name {
+		t.Errorf("%+v\n%+v", both, alone)
+	}
+}
+
 func TestWithUser(t *testing.T) {
 	entries, problems := Read("17 *\t* * *\troot\tcd / && run-parts --report /etc/cron.hourly\n@daily www-data tidy\n", true)
 	if len(entries) != 2 || len(problems) != 0 || entries[0].User != "root" || entries[0].Command != "cd / && run-parts --report /etc/cron.hourly" || entries[1].User != "www-data" {
