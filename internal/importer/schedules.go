@@ -140,29 +140,26 @@ func asynqSchedules(ctx context.Context, client redis.UniversalClient, o Schedul
 	if err != nil {
 		return nil, nil, fmt.Errorf("read asynq's schedulers: %w", err)
 	}
-	times := make(map[string]int) // how many schedulers have an entry
+	times := make(map[string]int) // how often an entry stands there, in one scheduler or several
 	entries := make(map[string]*asynqEntry)
 	for _, key := range keys {
 		list, err := client.LRange(ctx, key, 0, -1).Result()
 		if err != nil {
 			return nil, nil, fmt.Errorf("read asynq's scheduler %s: %w", key, err)
 		}
-		own := make(map[string]bool)
 		for _, text := range list {
 			e, err := parseAsynqEntry([]byte(text))
 			if err != nil {
 				return nil, nil, fmt.Errorf("read asynq's scheduler %s: an entry is none: %w", key, err)
 			}
-			if k := e.key(); !own[k] {
-				own[k], entries[k] = true, e
-				times[k]++
-			}
+			entries[e.key()] = e
+			times[e.key()]++
 		}
 	}
 	r := newSchedules(&o)
 	for _, k := range slices.Sorted(maps.Keys(entries)) {
 		if times[k] > 1 {
-			r.note(entries[k].typ, "%d schedulers have it, so asynq enqueues it %d times; here it is stored once", times[k], times[k])
+			r.note(entries[k].typ, "it was registered %d times, so asynq enqueues it %d times; here it is stored once", times[k], times[k])
 		}
 		r.asynq(entries[k])
 	}

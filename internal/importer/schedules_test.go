@@ -90,6 +90,26 @@ func TestBullSchedules(t *testing.T) {
 	if len(all) != 1 || all[0].Topic != "jobs" || all[0].Overlap != punctual.OverlapReplace || all[0].Missed != punctual.MissedAll {
 		t.Errorf("%+v", all)
 	}
+
+	// A schedule that names its zone keeps it beside --zone.
+	all, _, err = ReadSchedules(t.Context(), "redis://"+shared.Addr, BullMQ, ScheduleOptions{Now: scheduleDay, Zone: "Asia/Tokyo"})
+	r.must(err)
+	zones := make(map[string]string)
+	for _, s := range all {
+		zones[s.Name] = s.Zone
+	}
+	if zones["daily"] != "Europe/Berlin" || zones["notz"] != "Asia/Tokyo" {
+		t.Errorf("beside --zone Asia/Tokyo the zones are %q", zones)
+	}
+
+	// A prefix stands for itself also where Redis would read it as a pattern.
+	r.zadd("o*:mail:repeat", "y", 1)
+	r.must(r.client.HSet(t.Context(), "o*:mail:repeat:y", "name", "y", "every", "2000").Err())
+	all, _, err = ReadSchedules(t.Context(), "redis://"+shared.Addr, BullMQ, ScheduleOptions{Now: scheduleDay, Prefix: "o*"})
+	r.must(err)
+	if len(all) != 1 || all[0].Name != "y" {
+		t.Errorf("with the prefix o* there are %+v; want y alone", all)
+	}
 }
 
 // wantProblems fails the test unless the problems of each schedule are among others those of want, separated there by "; ", and no other
@@ -155,6 +175,8 @@ func TestAsynqSchedules(t *testing.T) {
 		asynqEntryOf("id-6", "0 0 * * *", "later", "", "ProcessIn(1m0s)"),
 		asynqEntryOf("id-7", "0 0 * * *", "strange", "", "Colour(red)"),
 		asynqEntryOf("id-8", "@reboot", "boot", ""),
+		asynqEntryOf("id-10", "0 1 * * *", "twice", ""),
+		asynqEntryOf("id-11", "0 1 * * *", "twice", ""), // the same in the same process
 	)
 	add("host:2:b", asynqEntryOf("id-9", daily[0], daily[1], daily[2], daily[3:]...)) // the same in a second process
 	all, problems, err := ReadSchedules(t.Context(), "redis://"+shared.Addr, Asynq, ScheduleOptions{Now: scheduleDay, Zone: "UTC", Overlap: punctual.OverlapAllow, Missed: punctual.MissedNone})
@@ -167,6 +189,7 @@ func TestAsynqSchedules(t *testing.T) {
 		},
 		{Topic: "default", Name: "sync", Spec: "*/5 * * * *", Zone: "Asia/Tokyo", Body: []byte("x"), Headers: map[string]string{asynqHeaderType: "sync"}},
 		{Topic: "default", Name: "sync-2", Spec: "0 9 ? * MON", Zone: "America/New_York", Body: []byte("y"), Headers: map[string]string{asynqHeaderType: "sync"}},
+		{Topic: "default", Name: "twice", Spec: "0 1 * * *", Zone: "UTC", Headers: map[string]string{asynqHeaderType: "twice"}},
 	}
 	if len(all) != len(want) {
 		t.Fatalf("%d schedules; want %d: %+v", len(all), len(want), all)
@@ -178,7 +201,8 @@ func TestAsynqSchedules(t *testing.T) {
 		}
 	}
 	wantProblems(t, problems, map[string]string{
-		"report:daily": "note: 2 schedulers have it, so asynq enqueues it 2 times",
+		"report:daily": "note: it was registered 2 times, so asynq enqueues it 2 times",
+		"twice":        "note: it was registered 2 times, so asynq enqueues it 2 times",
 		"ping":         "note: @every 30s counts from 1970 here",
 		"sync":         "note: Unique(1h0m0s) keeps; note: TaskID(\"only\") keeps; note: Retention(24h0m0s) is a setting; note: its name is sync-2 here",
 		"grouped":      "left: Group(\"g\")",
