@@ -243,6 +243,70 @@ func TestBulkRequeue(t *testing.T) {
 	})
 }
 
+// A requeue leaves alone what was requeued and has died again since it began, also where the Selection ends in the future.
+func TestBulkRequeueEnds(t *testing.T) {
+	for _, end := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &dyingStore{Store: memstore.New(nil)}
+			defer s.Close()
+			q := punctual.NewQueue(s, nil)
+			const n = 1001 // more than a page of the list
+			for i := range n {
+				pushAll(t, q, punctual.NewMessage{ID: fmt.Sprint(i), MaxAttempts: 1})
+			}
+			time.Sleep(time.Second)
+			s.die(t.Context(), n)
+			time.Sleep(time.Second)
+			b := punctual.Bulk{Do: punctual.BulkRequeue, Select: punctual.Selection{Topic: "visits"}}
+			if end > 0 {
+				b.Select.To = time.Now().Add(end)
+			}
+			r, err := q.Bulk(t.Context(), b)
+			if err != nil || s.again == 0 {
+				t.Fatalf("%v; %d messages died again, so this test shows nothing", err, s.again)
+			}
+			if r.Done != n {
+				t.Errorf("with an end in %v: %+v; want each of %d messages requeued once, and none of the %d that died again", end, r, n, s.again)
+			}
+		})
+	}
+}
+
+// dyingStore has what it requeues die again a second later.
+type dyingStore struct {
+	*memstore.Store
+	again int
+}
+
+// die claims up to n messages and discards them.
+func (s *dyingStore) die(ctx context.Context, n int) (died int, err error) {
+	for died < n {
+		ds, err := s.Store.Claim(ctx, punctual.Claim{Topics: []string{"visits"}, Max: 1000})
+		if err != nil || len(ds) == 0 {
+			return died, err
+		}
+		var ss []punctual.Settlement
+		for _, d := range ds {
+			ss = append(ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleDiscard, Error: "again"})
+		}
+		if _, err := s.Store.Settle(ctx, ss); err != nil {
+			return died, err
+		}
+		died += len(ds)
+	}
+	return died, nil
+}
+
+func (s *dyingStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	out, err := s.Store.Amend(ctx, as)
+	if err != nil || s.again > 0 { // once is enough, and without an end it would go on for ever
+		return out, err
+	}
+	time.Sleep(time.Second)
+	s.again, err = s.die(ctx, len(as))
+	return out, err
+}
+
 // All messages of a reschedule get one due time, and none is counted twice although the list meets some at their new place.
 func TestBulkReschedule(t *testing.T) {
 	for _, to := range []time.Duration{-time.Hour, 0, 90 * time.Minute, 100 * time.Hour} {

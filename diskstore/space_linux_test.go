@@ -298,3 +298,82 @@ func noDescriptors(t *testing.T) {
 		}
 	}
 }
+
+// With too few file descriptors Open says so, and never that somebody has the directory, whatever file it comes to. Nothing stays
+// locked, so Open succeeds once there are enough.
+func TestOpenWithoutDescriptors(t *testing.T) { alone(t, openWithoutDescriptors) }
+
+func openWithoutDescriptors(t *testing.T) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	few := limit
+	few.Cur = 1000
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "store")
+		if made {
+			s, err := Open(dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			push(t, s, unnamed(10)...)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		failed := 0
+		for left := 0; ; left++ {
+			taken := takeDescriptors(t, left)
+			s, err := Open(dir, &Options{Logger: slog.New(slog.DiscardHandler), CommitTimeout: time.Second})
+			for _, f := range taken {
+				f.Close()
+			}
+			if err == nil {
+				if err := s.Close(); err != nil {
+					t.Errorf("made before %v, %d descriptors: close: %v", made, left, err)
+				}
+				break
+			}
+			failed++
+			if errors.Is(err, punctual.ErrLocked) || !strings.Contains(err.Error(), "RLIMIT_NOFILE") {
+				t.Errorf("made before %v, %d descriptors: %v; want an error that names the limit", made, left, err)
+			}
+			if left == 50 {
+				t.Fatalf("made before %v: Open fails even with %d descriptors: %v", made, left, err)
+			}
+		}
+		if failed < 3 {
+			t.Fatalf("made before %v: this test shows nothing, because Open has failed %d times", made, failed)
+		}
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// takeDescriptors opens files until so many descriptors are left.
+func takeDescriptors(t *testing.T, left int) (taken []*os.File) {
+	t.Helper()
+	for {
+		f, err := os.Open(os.DevNull)
+		if errors.Is(err, syscall.EMFILE) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, f)
+	}
+	if len(taken) < left {
+		t.Fatalf("there are %d descriptors at all", len(taken))
+	}
+	for range left {
+		taken[len(taken)-1].Close()
+		taken = taken[:len(taken)-1]
+	}
+	return taken
+}

@@ -129,6 +129,31 @@ func TestEventsInCallersTransaction(t *testing.T) {
 	}
 }
 
+// Of two topics in one call of a caller's transaction one has its companion and the other has none yet. What happens is told of once in
+// each, although the events of the second one are stored by a further statement.
+func TestEventsOfTwoTopicsInCallersTransaction(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
+	emit(t, s, "orders", punctual.AllEvents)
+	emit(t, s, "bills", punctual.AllEvents)
+	if rs, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage("first")}); err != nil || rs[0].Err != nil {
+		t.Fatal(rs, err)
+	}
+	takeEvents(t, s, "orders")
+	if _, err := s.DeleteTopic(t.Context(), "bills@events"); err != nil && !errors.Is(err, punctual.ErrNotFound) {
+		t.Fatal(err)
+	}
+	bill := laterMessage("bill")
+	bill.Topic = "bills"
+	tx, _, end := pgxTx(t, s)
+	pushTx(t, s, tx, laterMessage("order"), bill)
+	if err := end(true); err != nil {
+		t.Fatal(err)
+	}
+	wantEvents(t, s, "orders", "behind the commit", "pushed order")
+	wantEvents(t, s, "bills", "behind the commit", "pushed bill")
+}
+
 // At repeatable read and serializable an event in a companion that was deleted or made since the snapshot is a serialization failure. In a
 // companion that was deleted it would otherwise be stored under a number that no topic has.
 func TestEventsBehindTheSnapshot(t *testing.T) {
