@@ -367,6 +367,91 @@ func TestForwardedOnceThoughAnswersGetLost(t *testing.T) {
 	}
 }
 
+// TestRunLeavesOtherTopics: with Topics, Run forwards the envelopes of these topics and none of another one, whether the other one has
+// envelopes before Run begins or gets them later.
+func TestRunLeavesOtherTopics(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			others := func() { r.follow("other", "b", punctual.NewMessage{Topic: "u", ID: "of-other"}) }
+			if before {
+				others()
+			}
+			defer r.runs(r.mem, duty.Config{Topics: []string{"t"}})()
+			time.Sleep(time.Second)
+			r.follow("t", "a", punctual.NewMessage{Topic: "u", ID: "of-t"})
+			if !before {
+				others()
+			}
+			time.Sleep(time.Minute)
+			if r.live("t@out") != 0 || r.live("u") != 1 {
+				t.Errorf("before %v: %d envelopes of t wait, and %d follow-ups are there; want that of t forwarded", before, r.live("t@out"), r.live("u"))
+			}
+			p, err := r.mem.List(t.Context(), punctual.ListQuery{Topic: "other@out", State: punctual.StateReady})
+			if err != nil || len(p.Messages) != 1 || p.Messages[0].Attempt != 0 || !p.Messages[0].Due.Equal(p.Messages[0].FirstDue) {
+				t.Errorf("before %v: %+v, %v; want the envelope of the other topic untouched", before, p, err)
+			}
+		})
+	}
+}
+
+// unread is a store in which the next readings of a topic's settings fail.
+type unread struct {
+	*memstore.Store
+	fail atomic.Int64
+}
+
+func (s *unread) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
+	if topic == "orders" && s.fail.Load() > 0 {
+		s.fail.Add(-1)
+		return punctual.Settings{}, punctual.ErrUnreachable
+	}
+	return s.Store.Settings(ctx, topic)
+}
+
+// TestUnreadSettings: when the settings of a topic could not be read, its messages are copied as soon as they can be read again, whoever read
+// them: the one who looks for topics when the topic is new, later, or the one who copies, also a message with a single attempt.
+func TestUnreadSettings(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   time.Duration // of the first reading that fails
+		fail int64
+		late time.Duration // how much later than a second before the message is copied
+	}{
+		"the first look":      {0, 1, 2 * time.Second},
+		"several first looks": {0, 5, 6 * time.Second},
+		"a later look":        {9 * time.Second, 1, 100 * time.Millisecond},
+		"the copying":         {15 * time.Second, 1, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				s := &unread{Store: r.mem}
+				r.configure("orders", punctual.SettingsPatch{Groups: ptr([]string{"billing"}), Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second}}})
+				if c.at == 0 {
+					s.fail.Store(c.fail)
+				}
+				defer r.runs(s, duty.Config{})()
+				time.Sleep(c.at)
+				s.fail.Store(c.fail)
+				if name == "a later look" {
+					for s.fail.Load() > 0 {
+						time.Sleep(time.Millisecond)
+					}
+				}
+				r.push(punctual.NewMessage{Topic: "orders", ID: "a", MaxAttempts: 1})
+				time.Sleep(c.late)
+				if s.fail.Load() != 0 {
+					t.Fatalf("%d readings are still to fail, so this test shows nothing", s.fail.Load())
+				}
+				if n := r.live("orders@g.billing"); n != 1 {
+					i, err := r.mem.Get(t.Context(), "orders", "a")
+					t.Errorf("P1: after %v the group has %d messages; the message is %+v, %v", c.late, n, i, err)
+				}
+			})
+		})
+	}
+}
+
 // TestObserverSeesCopies: the Observer of Run sees the handlers of duties finish, as those of any topic.
 func TestObserverSeesCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

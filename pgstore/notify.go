@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -145,9 +146,14 @@ func (n *notifier) payloads() func(yield func(string) bool) {
 var errPooler = errors.New("a pooler is in between")
 
 // listen receives notifications until close, or until it turns out that they cannot come through.
+// It logs one warning for each time without notifications at a server that answers. Of a server that does not, those who call it tell.
 func (n *notifier) listen() {
+	answers, warned := false, false
 	for {
-		err := n.listenOnce()
+		heard, err := n.listenOnce()
+		if heard {
+			warned = false
+		}
 		switch {
 		case n.ctx.Err() != nil:
 			return
@@ -158,18 +164,30 @@ func (n *notifier) listen() {
 			n.s.opt.Logger.Info("postgres store: a pooler is in between, so other processes are not notified of pushes; they poll once a second")
 			return
 		}
-		n.s.opt.Logger.Warn("postgres store: the connection that listens broke; it is made again", "error", err)
+		level := slog.LevelDebug
+		if answers && !heard && !warned {
+			level, warned = slog.LevelWarn, true
+		}
+		n.s.opt.Logger.Log(n.ctx, level, "postgres store: no connection that listens, so other processes' pushes are found once a second; it is made again", "error", err)
+		answers = n.answers()
 		if sleep(n.ctx, listenAgain) != nil {
 			return
 		}
 	}
 }
 
-// listenOnce receives notifications on a connection of its own until that breaks.
-func (n *notifier) listenOnce() error {
+// answers reports whether the server answers on a connection of the pool.
+func (n *notifier) answers() bool {
+	ctx, end := context.WithTimeout(n.ctx, n.s.opt.heartbeat)
+	defer end()
+	return n.s.pool.Ping(ctx) == nil
+}
+
+// listenOnce receives notifications on a connection of its own until that breaks. heard reports whether it could listen.
+func (n *notifier) listenOnce() (heard bool, err error) {
 	conn, err := n.connect()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() {
 		ctx, end := context.WithTimeout(context.Background(), time.Second)
@@ -177,18 +195,18 @@ func (n *notifier) listenOnce() error {
 		_ = conn.Close(ctx) // it may be broken
 	}()
 	if err := n.begin(conn); err != nil {
-		return err
+		return false, err
 	}
 	n.s.waits.pollNow() // notifications sent before are lost
 	for {
 		if err := n.hearUntil(conn, time.Now().Add(n.s.opt.heartbeat)); err != nil {
-			return err
+			return true, err
 		}
 		ctx, end := context.WithTimeout(n.ctx, n.s.opt.heartbeat)
 		err := conn.Ping(ctx)
 		end()
 		if err != nil {
-			return err
+			return true, err
 		}
 	}
 }

@@ -24,10 +24,3 @@ func (p *backoff) next() time.Duration {
 	p.tries++
 	return d - rand.N(d/2)
 }
-
-// reset begins with the first wait again, after a success, and reports whether there had been failures.
-func (p *backoff) reset() bool {
-	failed := p.tries > 0
-	p.tries = 0
-	return failed
-}

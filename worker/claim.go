@@ -159,7 +159,7 @@ func (p *poller) send(a *ask) {
 // quiet reports whether claims are to be long: the worker has one topic, no message was found for quietFor, and no claim hangs
 // or fails.
 func (p *poller) quiet(now time.Time) bool {
-	if len(p.polls) > 1 || p.failing > 0 || now.Sub(p.found) < quietFor {
+	if len(p.polls) > 1 || p.polls[0].tries.tries > 0 || now.Sub(p.found) < quietFor {
 		return false
 	}
 	late := p.polls[0].late

@@ -84,15 +84,16 @@ func (b *clockBound) observe(sent, received, shown time.Time) {
 	}
 }
 
-// readClock reads the store's clock to update the bound. When the store does not answer, the bound stays as it is. The error is
-// not reported, because a claim will get it, too.
-func (w *Worker) readClock(ctx context.Context) {
+// readClock reads the store's clock to update the bound. When the store does not answer, the bound stays as it is.
+func (w *Worker) readClock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()
 	sent := time.Now()
-	if shown, err := w.store.Now(ctx); err == nil {
+	shown, err := w.store.Now(ctx)
+	if err == nil {
 		w.inflight.observe(sent, time.Now(), shown)
 	}
+	return err
 }
 
 // boundAge returns how long ago an answer last changed the bound; the longest Duration if none has.

@@ -328,6 +328,55 @@ func TestWorkerForwardsFollowUps(t *testing.T) {
 	}
 }
 
+// TestWorkerForwardsItsOwn: a worker forwards the envelopes of its own topics, and none of another topic, whether the other one has
+// envelopes before the worker starts or gets them later. The same holds for Drain.
+func TestWorkerForwardsItsOwn(t *testing.T) {
+	for _, when := range []string{"before", "later", "drain"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			store := familyrig.New(r.mem, 1, false)
+			w := worker.New(store, r.config(worker.Config{}))
+			w.Handle("pay", follows(&record{}, "invoice"))
+			others := func() {
+				r.push("stock", "b")
+				time.Sleep(time.Millisecond)
+				ds, err := store.Claim(t.Context(), punctual.Claim{Topics: []string{"stock"}, Max: 1})
+				if err != nil || len(ds) != 1 {
+					t.Fatal(ds, err)
+				}
+				x := punctual.Settlement{Topic: "stock", ID: "b", Token: ds[0].Token, Verb: punctual.SettleAck, Then: []punctual.NewMessage{{Topic: "order", ID: "next"}}}
+				storekit.SetAfter(&x)
+				if errs, err := storekit.Settle(t.Context(), store, []punctual.Settlement{x}, nil); err != nil || errs[0] != nil {
+					t.Fatal(errs, err)
+				}
+			}
+			if when != "later" {
+				others()
+			}
+			r.push("pay", "a")
+			time.Sleep(time.Millisecond)
+			if when == "drain" {
+				if _, err := w.Drain(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				r.runs(w)
+				time.Sleep(time.Minute)
+				if when == "later" {
+					others()
+				}
+				time.Sleep(time.Minute)
+				r.stops(w)
+			}
+			r.get("invoice", "a~next")
+			p, err := r.mem.List(t.Context(), punctual.ListQuery{Topic: "stock@out", State: punctual.StateReady})
+			if err != nil || len(p.Messages) != 1 || p.Messages[0].Attempt != 0 || !p.Messages[0].Due.Equal(p.Messages[0].FirstDue) {
+				t.Errorf("%s: %+v, %v; want the envelope of the other topic untouched", when, p, err)
+			}
+		})
+	}
+}
+
 // TestWorkerShowsWhatCannotBeForwarded: a refusal that comes after the ack shows as a dead envelope.
 func TestWorkerShowsWhatCannotBeForwarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/duties"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -170,7 +171,11 @@ func (w *Worker) logOutcome(m *message, o outcome) {
 	case errors.As(o.Err, &p):
 		w.log(m, slog.LevelError, "handler panicked", "err", o.Err)
 	case o.Verb == punctual.SettleRetry:
-		w.log(m, slog.LevelWarn, "attempt failed", "err", o.Err)
+		level := slog.LevelWarn
+		if m.route.duty {
+			level = duties.LevelOf(o.Err)
+		}
+		w.log(m, level, "attempt failed", "err", o.Err)
 	case o.Verb == punctual.SettleDiscard:
 		w.log(m, slog.LevelWarn, "message discarded", "err", o.Err)
 	case o.why != "":

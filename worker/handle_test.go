@@ -343,7 +343,7 @@ func TestWorkerRetriesClaims(t *testing.T) {
 			t.Errorf("OnError was called %d times, want 20", failed.Load())
 		}
 		r.wantLog("claim failed", 1)
-		r.wantLog("claims succeed again", 1)
+		r.wantLog("calls of the store succeed again", 1)
 		r.stops(w)
 	})
 }

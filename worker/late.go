@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -53,7 +54,10 @@ func (p *poller) giveUp(a *ask) {
 }
 
 func (p *poller) warnLate(a *ask) {
-	p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for again, in other claims", "topics", someOf(a.claim.Topics), "after", a.mayTake())
+	for _, t := range a.polls {
+		p.w.outage.Failed(t, context.DeadlineExceeded, "a claim does not return; its topics are asked for again, in other claims",
+			"topics", someOf(a.claim.Topics), "after", a.mayTake())
+	}
 }
 
 // divide frees the topics of a from that claim and puts them into groups: of one topic each, unless topics outnumber the slots.

@@ -48,10 +48,4 @@ func TestPacingGrowsToItsBound(t *testing.T) {
 			t.Errorf("delay %d is %v, want it in (%v, %v]", i, d, most/2, most)
 		}
 	}
-	if !p.reset() || p.reset() {
-		t.Error("reset does not report whether there were failures")
-	}
-	if d := p.next(); d > shortestBackoff {
-		t.Errorf("after a success the delay is %v, want at most %v", d, shortestBackoff)
-	}
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 )
 
@@ -75,13 +76,13 @@ type poller struct {
 	// answers receives the claims that have returned. Its buffer has room for two claims of each topic.
 	answers  chan *ask
 	underWay int
-	// failing counts the topics whose latest claim failed.
-	failing int
 	// groups is the number of the newest group; numbers are not used again.
 	groups int
 	// backlog reports that the latest claim that was not given up brought as many messages as it asked for, the first of them
 	// with a lease of at least aheadLease.
 	backlog bool
+	// proving reports that the store's clock is being read for tellRecovery.
+	proving atomic.Bool
 	// clockRead is when the poller last had the store's clock read.
 	clockRead time.Time
 }
@@ -109,6 +110,12 @@ func (w *Worker) poll(s *session) error {
 	for _, t := range w.topics {
 		p.polls = append(p.polls, &polled{route: w.routes[t]})
 	}
+	defer func() {
+		for _, t := range p.polls {
+			w.outage.Left(t)
+		}
+		w.outage.Left(&w.inflight)
+	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for s.claims.Err() == nil {
@@ -161,7 +168,7 @@ func (p *poller) awaitClaims() {
 func (p *poller) refreshClock() {
 	if now := time.Now(); now.Sub(p.clockRead) >= clockEvery && p.w.inflight.boundAge(now) >= clockEvery {
 		p.clockRead = now
-		p.s.running.Go(func() { p.w.readClock(p.s.claims) })
+		p.s.running.Go(func() { _ = p.w.readClock(p.s.claims) }) // a claim will get the error, too
 	}
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -64,18 +65,18 @@ func (p *poller) conclude(a *ask) error {
 	}
 	inTime := took <= a.mayTake()
 	atOnce := len(a.got.deliveries) == 0 && took < shortestBackoff && a.claim.Wait > 0 // a store or proxy that does not wait
-	if !p.divided && p.failing == 0 && !atOnce {
+	troubled := p.w.outage.Told()
+	if !p.divided && !atOnce && !troubled {
 		return nil
+	}
+	if troubled && inTime {
+		p.tellRecovery(a)
 	}
 	for _, t := range a.polls {
 		if inTime {
 			t.group = 0
 		}
-		if t.tries.reset() {
-			if p.failing--; p.failing == 0 {
-				p.w.cfg.Logger.Info("claims succeed again")
-			}
-		}
+		t.tries = backoff{}
 		if atOnce { // found is set, because long claims would return at once, too
 			p.divided, t.rest, p.found = true, a.got.received.Add(shortestBackoff), a.got.received
 		}
@@ -83,17 +84,35 @@ func (p *poller) conclude(a *ask) error {
 	return nil
 }
 
+// tellRecovery notes that claims for the topics of a, which was in time, succeed again, once that is certain: a has brought messages, or
+// the store tells its clock afterwards. A claim that brings nothing proves nothing, because a store may have waited for messages without its server.
+func (p *poller) tellRecovery(a *ask) {
+	polls := slices.Clone(a.polls)
+	tell := func() {
+		for _, t := range polls {
+			p.w.outage.Answered(t)
+		}
+		p.w.outage.Answered(&p.w.inflight) // there may be no lease to renew any more
+	}
+	switch {
+	case len(a.got.deliveries) > 0:
+		tell()
+	case p.proving.CompareAndSwap(false, true):
+		p.s.running.Go(func() {
+			if p.w.readClock(p.s.claims) == nil {
+				tell()
+			}
+			p.proving.Store(false)
+		})
+	}
+}
+
 // failed delays the next claim for a topic that failed alone. Topics that failed together are asked for at once, each separately
 // or in groups (see divide).
 func (p *poller) failed(a *ask) {
 	p.w.observer.OnError(p.s.claims, "claim", a.err)
-	if p.failing == 0 {
-		p.w.cfg.Logger.Warn("claim failed; trying again until it succeeds", "err", a.err)
-	}
 	for _, t := range a.polls {
-		if t.tries.tries == 0 {
-			p.failing++
-		}
+		p.w.outage.Failed(t, a.err, "claim failed; trying again until it succeeds")
 		wait := t.tries.next()
 		if len(a.polls) == 1 {
 			t.rest = time.Now().Add(wait)

@@ -71,11 +71,13 @@ func (w *Worker) renew(ctx context.Context, batch []*message) {
 			failed = e
 		}
 	}
-	if failed != nil {
+	if failed == nil {
+		w.outage.Answered(&w.inflight)
+	} else {
 		w.observer.OnError(ctx, "extend", failed)
 	}
 	if w.inflight.concluded(batch, failed, time.Since(sent) < lateCall) && ctx.Err() == nil {
-		w.cfg.Logger.Warn("leases could not be renewed; trying again while they last", "leases", len(batch), "err", failed)
+		w.outage.Failed(&w.inflight, failed, "leases could not be renewed; trying again while they last", "leases", len(batch))
 	}
 }
 

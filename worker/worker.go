@@ -195,6 +195,8 @@ type Worker struct {
 	settleBy settleDeadline
 	// runner does the duties of the topics, and has what settling after a refusal needs of the store.
 	runner *duties.Runner
+	// outage is the log of outages of the runner, or of the one whose duty this worker does.
+	outage *duties.Outage
 }
 
 // route is what Handle registered for one topic. Only busy changes once the worker has started.
@@ -218,6 +220,7 @@ func New(s punctual.Store, c *Config) *Worker {
 	w.observer = observing(w.cfg.Observer)
 	w.inflight.init()
 	w.runner = duties.NewRunner(s, w.cfg.Logger, w.cfg.Observer)
+	w.outage = w.runner.LogOutage()
 	w.settler = batch.New(batch.Config[punctual.Settlement, error]{
 		Op: "settle", Run: w.settleBatch, Size: settlementBytes, Key: func(s punctual.Settlement) string { return s.Topic },
 		MaxItems: punctual.MaxBatch, MaxBytes: maxSettleBytes, MaxPending: math.MaxInt64, Late: lateCall,
@@ -306,7 +309,9 @@ func (w *Worker) register(topic string, h punctual.Handler, opts []HandleOption)
 		return invalidf("the topic has a handler already")
 	}
 	r := &route{topic: topic, handler: h, weight: 1, timeout: w.cfg.Timeout}
-	_, r.duty = h.(duties.Handler)
+	if d, ok := h.(duties.Handler); ok {
+		r.duty, w.outage = true, d.LogOutage()
+	}
 	for _, o := range opts {
 		if err := o.applyHandle(r); err != nil {
 			return err

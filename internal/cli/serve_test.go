@@ -9,11 +9,15 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
+
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // serve prints where it listens, and answers there. After SIGTERM the exit code is 0. A message that was pushed is there when serve runs
@@ -152,6 +156,55 @@ func call(t *testing.T, method, url, body string) string {
 		return answer.Status
 	}
 	return string(text)
+}
+
+// An outage of Redis is two lines in the log of a server whose clients go on sending requests: one when it begins, one when it is over.
+func TestServeLogsAnOutageOnce(t *testing.T) {
+	redis := redisrig.Start(t)
+	p := newShell(t).start("serve", "--store", "redis://"+redis.Addr, "--listen", "127.0.0.1:0")
+	url := listening(t, p)
+	push := func() bool {
+		r, err := http.Post(url+"/v1/topics/orders/messages", "text/plain", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		return r.StatusCode == http.StatusCreated
+	}
+	before := 0 // lines
+	lines := func() []string { return slices.Collect(strings.Lines(p.errs.String()))[before:] }
+	until := func(what string, holds func() bool) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("after 30 s not yet: %s; the log has %q", what, lines())
+			}
+		}
+	}
+	until("a push before the outage", push)
+	before = len(lines())
+	if err := redis.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	until("the log tells of the outage", func() bool { return !push() && len(lines()) > 0 })
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); { // to see that nothing else is logged
+		if push() {
+			t.Fatal("a push without Redis has succeeded")
+		}
+	}
+	if err := redis.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	until("a push after the outage", push)
+	until("the log tells that it is over", func() bool { return len(lines()) > 1 })
+	time.Sleep(time.Second) // to see that nothing else is logged
+	if all := lines(); len(all) != 2 || !strings.Contains(all[1], "succeed again") {
+		t.Errorf("the log has %d lines:\n%s", len(all), strings.Join(all, ""))
+	}
+	p.signal(syscall.SIGTERM)
+	p.wait()
 }
 
 // A server that was killed leaves its socket behind, and the next server replaces that. It does not replace the socket of a server that

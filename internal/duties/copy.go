@@ -37,19 +37,18 @@ func copying() Duty {
 // groupless is how long a message waits that was claimed although its topic has no groups any more.
 const groupless = time.Second
 
-type copier struct{ t *Tools }
-
-func (copier) IsDuty() {}
+type copier struct{ *Tools }
 
 // Handle returns the ack with the copies.
 func (c copier) Handle(ctx context.Context, d *punctual.Delivery) error {
 	// The settings are read now, so that a group which was added before the message fell due gets its copy.
-	set, err := c.t.Settings(ctx, d.Topic)
-	if err != nil {
-		return fmt.Errorf("not copied: %w", err)
+	set, err := c.Settings(ctx, d.Topic)
+	if err != nil { // no attempt is used up, because the message may have one alone
+		c.Logger.Log(ctx, LevelOf(err), "a message waits to be copied", "topic", d.Topic, "id", d.ID, "err", err)
+		return punctual.Snooze(Postponed(d, c.Backoff(ctx, d.Topic)))
 	}
 	if len(set.Groups) == 0 {
-		c.t.Look() // the topic does not need this duty any more, and its messages are for a handler of its own
+		c.Look() // the topic does not need this duty any more, and its messages are for a handler of its own
 		return punctual.Snooze(groupless)
 	}
 	return newCopies(d, set.Groups, 1)

@@ -38,10 +38,11 @@ func Table() []Duty {
 	return []Duty{copying(), forwarding(), scheduling()}
 }
 
-// Handler is the handler of a duty. The method IsDuty tells a Worker that the handler may have the messages of a topic with groups.
+// Handler is the handler of a duty. By this interface a Worker sees that the handler may have the messages of a topic with groups.
 type Handler interface {
 	punctual.Handler
-	IsDuty()
+	// LogOutage returns the log of outages that the worker of the duty shares with the Runner.
+	LogOutage() *Outage
 }
 
 // Refusable is an error of a handler, with follow-ups, that knows what to do when the store refuses one of them.
@@ -58,6 +59,8 @@ type Tools struct {
 	// Inspector is that of the store; nil if it has none.
 	Inspector punctual.Inspector
 	Logger    *slog.Logger
+	// Outage is the log of outages of the Runner, of the workers of its duties, and of the Worker that runs it.
+	Outage *Outage
 	// Observer is told what duties decide; nil is told nothing.
 	Observer *punctual.Observer
 	// Look makes the runner look for topics soon. It does not wait.
@@ -75,6 +78,7 @@ type setting struct {
 // NewTools returns the tools for a store. look may be nil.
 func NewTools(store punctual.Store, logger *slog.Logger, look func()) *Tools {
 	t := &Tools{Store: store, Logger: logger, Look: look}
+	t.Outage = &Outage{logger: logger, kinds: make(map[any]string), told: make(map[string]bool)}
 	if t.Look == nil {
 		t.Look = func() {}
 	}
@@ -107,7 +111,7 @@ func (t *Tools) Settings(ctx context.Context, topic string) (punctual.Settings, 
 func (t *Tools) Backoff(ctx context.Context, topic string) punctual.Backoff {
 	s, err := t.Settings(ctx, topic)
 	if err != nil {
-		t.Logger.Warn("the backoff of the topic is not known, so a message is put off by the default", "topic", topic, "err", err)
+		t.Logger.Log(ctx, LevelOf(err), "the backoff of the topic is not known, so a message is put off by the default", "topic", topic, "err", err)
 		s = punctual.DefaultSettings()
 	}
 	return s.Backoff
@@ -138,6 +142,9 @@ const (
 	// longestRead bounds the reading, so that a store that hangs does not keep the handlers waiting.
 	longestRead = 5 * time.Second
 )
+
+// LogOutage implements Handler for the duties that have Tools.
+func (t *Tools) LogOutage() *Outage { return t.Outage }
 
 // Close waits for the calls under way, at most until ctx ends. Further calls of Settings fail if they need the store.
 func (t *Tools) Close(ctx context.Context) error { return t.settings.Close(ctx) }

@@ -28,7 +28,7 @@ func forwarding() Duty {
 			}
 			return ""
 		},
-		New: func(t *Tools) Handler { return &forwarder{t: t, pushes: make(map[string]*pushes)} },
+		New: func(t *Tools) Handler { return &forwarder{Tools: t, pushes: make(map[string]*pushes)} },
 	}
 }
 
@@ -46,7 +46,7 @@ const (
 )
 
 type forwarder struct {
-	t *Tools
+	*Tools
 
 	mu sync.Mutex
 	// pushes has the topics with pushes under way. Guarded by mu.
@@ -59,8 +59,6 @@ type pushes struct {
 	// since is when the topic last answered, or when the first of these pushes began.
 	since time.Time
 }
-
-func (*forwarder) IsDuty() {}
 
 // Handle forwards the follow-up in an envelope.
 func (f *forwarder) Handle(ctx context.Context, d *punctual.Delivery) error {
@@ -82,8 +80,8 @@ func (f *forwarder) Handle(ctx context.Context, d *punctual.Delivery) error {
 	case refused(err):
 		return punctual.Discard(fmt.Errorf("not forwarded to %s: %w", m.Topic, err))
 	}
-	f.t.Logger.Warn("a follow-up waits to be forwarded", "topic", m.Topic, "id", m.ID, "envelope", d.ID, "err", err)
-	return punctual.Snooze(Postponed(d, f.t.Backoff(ctx, d.Topic)))
+	f.Logger.Log(ctx, LevelOf(err), "a follow-up waits to be forwarded", "topic", m.Topic, "id", m.ID, "envelope", d.ID, "err", err)
+	return punctual.Snooze(Postponed(d, f.Backoff(ctx, d.Topic)))
 }
 
 // forward pushes m, the follow-up in the envelope d, unless that has been done before.
@@ -95,7 +93,7 @@ func (f *forwarder) forward(ctx context.Context, longest time.Duration, d *punct
 			return err
 		}
 	}
-	set, err := f.t.Settings(ctx, m.Topic)
+	set, err := f.Settings(ctx, m.Topic)
 	if err != nil {
 		return err
 	}
@@ -103,7 +101,7 @@ func (f *forwarder) forward(ctx context.Context, longest time.Duration, d *punct
 		m.Remember = storekit.WholeMillis(min(set.DedupeWindow, punctual.MaxFinishedRetention))
 	}
 	m.Remember = max(m.Remember, remembered)
-	rs, err := f.t.Store.Push(ctx, []punctual.NewMessage{*m})
+	rs, err := f.Store.Push(ctx, []punctual.NewMessage{*m})
 	if err != nil {
 		return err
 	}
@@ -121,10 +119,10 @@ func isAgain(d *punctual.Delivery) bool {
 // a push that fails if its ID is in use would take an earlier push of its own for that of somebody else. One who may not read
 // never learns it, so that the push decides.
 func (f *forwarder) isStored(ctx context.Context, d *punctual.Delivery, m *punctual.NewMessage) (bool, error) {
-	if f.t.Inspector == nil || m.Headers[storekit.AfterHeader] == "" {
+	if f.Inspector == nil || m.Headers[storekit.AfterHeader] == "" {
 		return false, nil
 	}
-	i, err := f.t.Inspector.Get(ctx, m.Topic, m.ID)
+	i, err := f.Inspector.Get(ctx, m.Topic, m.ID)
 	switch {
 	case err == nil:
 		return !i.Created.Before(d.Created) && i.Headers[storekit.AfterHeader] == m.Headers[storekit.AfterHeader], nil

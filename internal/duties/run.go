@@ -91,6 +91,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	watching, end := context.WithCancel(ctx)
 	defer r.stopping.Wait()
 	defer end()
+	defer r.tools.Outage.Left(r)
 	r.stopping.Go(func() { r.watchSchedules(watching) })
 	var whole time.Time // when the runner last looked through all topics
 	for failing := false; ctx.Err() == nil; {
@@ -105,8 +106,11 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 		if errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) {
 			break
 		}
-		if err != nil && ctx.Err() == nil && !failing {
-			r.tools.Logger.Warn("topics that need a duty could not be looked for; trying again", "err", err)
+		switch {
+		case err == nil:
+			r.tools.Outage.Answered(r)
+		case ctx.Err() == nil:
+			r.tools.Outage.Failed(r, err, "topics that need a duty could not be looked for; trying again")
 		}
 		pause := lookPause
 		if failing, err = err != nil, nil; failing {
@@ -316,6 +320,9 @@ func (r *Runner) Once(ctx context.Context, do func(topics []string, h punctual.H
 	}
 	return nil
 }
+
+// LogOutage returns the log of outages of the duties.
+func (r *Runner) LogOutage() *Outage { return r.tools.Outage }
 
 // Backoff is Tools.Backoff of the store.
 func (r *Runner) Backoff(ctx context.Context, topic string) punctual.Backoff {

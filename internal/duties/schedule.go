@@ -25,13 +25,16 @@ func scheduling() Duty {
 		New: func(t *Tools) Handler {
 			s := punctual.NewScheduler(t.Store)
 			s.Observer = t.Observer
-			return scheduler{s}
+			return scheduler{s, t}
 		},
 	}
 }
 
 // scheduler is a punctual.Scheduler as the handler of a duty.
-type scheduler struct{ *punctual.Scheduler }
+type scheduler struct {
+	*punctual.Scheduler
+	t *Tools
+}
 
-// IsDuty implements Handler.
-func (scheduler) IsDuty() {}
+// LogOutage implements Handler.
+func (s scheduler) LogOutage() *Outage { return s.t.Outage }

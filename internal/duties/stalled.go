@@ -49,7 +49,7 @@ func (r *Runner) watchSchedules(ctx context.Context) {
 			err = r.tellStalled(ctx, watch, stalled.Topics(names), told)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.tools.Logger.Warn("schedules that do not come could not be looked for; trying again", "err", err)
+			r.tools.Logger.Log(ctx, LevelOf(err), "schedules that do not come could not be looked for; trying again", "err", err)
 		}
 	}
 }

@@ -36,6 +36,7 @@ func Run(t *testing.T, open storetest.Open) {
 		{"copies have all that was pushed", copiesWhole},
 		{"one message until it is due", oneUntilDue},
 		{"groups of the moment", groupsOfTheMoment},
+		{"a message that was put off", putOff},
 		{"a second life of an ID", secondLife},
 		{"an ID too long for a number", longID},
 		{"pauses", pauses},
@@ -46,6 +47,7 @@ func Run(t *testing.T, open storetest.Open) {
 		{"a process that stands still", standsStill},
 		{"follow-ups are forwarded", forwarded},
 		{"a follow-up that is refused", forwardRefused},
+		{"a dead envelope is requeued", forwardedBefore},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, store, strings.ReplaceAll(c.name, " ", "-"))
@@ -257,6 +259,28 @@ func groupsOfTheMoment(b *bench) {
 	b.copied("billing", "second")
 	if got := append(b.ids(b.group("mail")), b.ids(b.group("audit"))...); !slices.Equal(got, []string{"first", "second"}) {
 		b.Errorf("mail and audit have %q; want what fell due while each was a group", got)
+	}
+}
+
+// putOff: the copies of a message that was put off, as the duty does where copies are refused for a while, are due and expire when the
+// message was first due and expires.
+func putOff(b *bench) {
+	b.groups("billing")
+	b.push("a", punctual.Expire(2*time.Hour))
+	want := b.get(b.topic, "a")
+	ds, err := b.store.Claim(b.Context(), punctual.Claim{Topics: []string{b.topic}, Max: 1, Wait: patience})
+	if err != nil || len(ds) != 1 {
+		b.Fatal(ds, err)
+	}
+	b.settle(punctual.Settlement{Topic: b.topic, ID: "a", Token: ds[0].Token, Verb: punctual.SettleSnooze, Delay: 300 * time.Millisecond})
+	if i := b.get(b.topic, "a"); !i.Due.After(i.FirstDue) {
+		b.Fatalf("the message is %+v, which was not put off, so this test shows nothing", i)
+	}
+	b.duties()
+	b.copied("billing", "a")
+	if c := b.get(b.group("billing"), "a"); !c.Due.Equal(want.Due) || !c.FirstDue.Equal(want.FirstDue) || !c.Expires.Equal(want.Expires) {
+		b.Errorf("%s: the copy is due %v, first %v, and expires %v; want %v, %v and %v",
+			promise.P1, c.Due, c.FirstDue, c.Expires, want.Due, want.FirstDue, want.Expires)
 	}
 }
 
@@ -510,5 +534,42 @@ func forwardRefused(b *bench) {
 	})
 	if f := b.get(out, b.ids(out)[0]).Failures; len(f) != 1 || !strings.HasPrefix(f[0].Error, "not forwarded to "+to+": ") {
 		b.Errorf("its history is %+v", f)
+	}
+}
+
+// forwardedBefore: an envelope may be dead although its follow-up was stored, because the answer to that got lost. When somebody requeues
+// the envelope, the follow-up is not stored again, and does not count as refused because its ID is in use by itself.
+func forwardedBefore(b *bench) {
+	to, out := b.topic+"-to", storekit.OutTopic(b.topic)
+	b.follow("a", punctual.NewMessage{Topic: to, ID: "next", IfExists: punctual.IfExistsFail, Delay: time.Hour})
+	ds, err := b.store.Claim(b.Context(), punctual.Claim{Topics: []string{out}, Max: 1, Wait: patience})
+	if err != nil || len(ds) != 1 {
+		b.Fatal(ds, err)
+	}
+	m, err := storekit.Forwarded(&ds[0].Message)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if rs, err := b.store.Push(b.Context(), []punctual.NewMessage{m}); err != nil || rs[0].Err != nil {
+		b.Fatal(rs, err)
+	}
+	stored := b.get(to, "next")
+	b.settle(punctual.Settlement{Topic: out, ID: ds[0].ID, Token: ds[0].Token, Verb: punctual.SettleDiscard, Error: "no answer"})
+	if _, err := b.queue.Requeue(b.Context(), out, ds[0].ID, punctual.In(0)); err != nil {
+		b.Fatal(err)
+	}
+	if i := b.get(out, ds[0].ID); i.Attempt != 0 || !i.Due.Equal(i.FirstDue) || len(i.Failures) != 1 {
+		b.Fatalf("the envelope is %+v, so this test shows nothing of one whose failures alone tell of an earlier delivery", i)
+	}
+	b.duties()
+	b.until(promise.P1, "the envelope is acked or dead", func() bool {
+		s := b.state(out, ds[0].ID)
+		return s == punctual.StateNone || s == punctual.StateDead
+	})
+	if i, err := b.in.Get(b.Context(), out, ds[0].ID); err == nil {
+		b.Errorf("%s: the envelope of a follow-up that was stored is dead again: %+v", promise.P7, i.Failures)
+	}
+	if i := b.get(to, "next"); !i.Created.Equal(stored.Created) {
+		b.Errorf("%s: the follow-up was created %v and is now %+v", promise.P7, stored.Created, i)
 	}
 }

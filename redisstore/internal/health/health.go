@@ -276,7 +276,9 @@ func (h *Health) Check() {
 	switch {
 	case err == nil, errors.Is(err, punctual.ErrDurability), errors.Is(err, punctual.ErrUnsupported):
 		h.Refuse(err)
-	default: // nothing is known of a server that cannot be asked, so pushes pass or are refused as before
+	case errors.Is(err, punctual.ErrUnreachable): // nothing is known then, so pushes pass or are refused as before; those who call the server tell
+		h.o.Logger.Debug("redis store: check of the server", "error", err)
+	default:
 		h.o.Logger.Warn("redis store: check of the server", "error", err)
 	}
 }

@@ -107,7 +107,8 @@ func (l *Listener) wake() {
 	}
 }
 
-// listen makes one connection after the other, until Close. It logs one warning for each outage.
+// listen makes one connection after the other, until Close. It logs one warning for each time without notifications at a server that
+// answers. Of a server that does not, those who call it tell.
 func (l *Listener) listen() {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
@@ -115,7 +116,7 @@ func (l *Listener) listen() {
 		defer end()
 		<-l.quit
 	})
-	pause, warned := reconnectPause, false
+	pause, answers, warned := reconnectPause, false, false
 	for ctx.Err() == nil {
 		began := time.Now()
 		live, err := l.session(ctx)
@@ -124,12 +125,13 @@ func (l *Listener) listen() {
 		}
 		switch {
 		case err == nil || ctx.Err() != nil:
-		case warned:
-			l.o.Logger.Debug("still no notifications", "error", err)
+		case warned || live || !answers: // a session that was live is followed by the next one at once
+			l.o.Logger.Debug("no notifications", "error", err)
 		default:
 			l.o.Logger.Warn("no notifications for now; waiting claims poll once a second", "error", err)
 			warned = true
 		}
+		answers = err != nil && l.client.Ping(ctx).Err() == nil // so the next session begins at a server that answers
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

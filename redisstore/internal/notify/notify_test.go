@@ -161,8 +161,9 @@ func TestUnsubscribe(t *testing.T) {
 	waitUntil(t, "the other one is not", func() bool { return r.count(event{wait.Part{Topic: "stays"}, 7}) == 1 })
 }
 
-// An outage is logged as a warning once, however often the Listener tries to connect, and after the outage it subscribes again.
-func TestAnOutageIsToldOnce(t *testing.T) {
+// An outage is no warning of the Listener, because those who call the server tell of the outage. After the outage the Listener
+// subscribes again.
+func TestAnOutageIsNotToldHere(t *testing.T) {
 	server := redisrig.Start(t)
 	l, r, log := listen(t, server)
 	p := wait.Part{Topic: "orders"}
@@ -171,12 +172,27 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the listener has tried three times", func() bool { return log.count("DEBUG still no notifications") >= 2 })
-	if n := log.count("WARN no notifications for now"); n != 1 {
-		t.Errorf("an outage was told %d times, want once", n)
-	}
+	waitUntil(t, "the listener has tried three times", func() bool { return log.count("DEBUG no notifications") >= 3 })
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	waitUntil(t, "the listener is subscribed again", func() bool { return r.count(event{p, missed}) == 2 })
+	if n := log.count("WARN"); n != 0 {
+		t.Errorf("the listener warns of an outage %d times, want never", n)
+	}
+}
+
+// A server that answers but gives no notifications is one warning, however often the Listener tries.
+func TestRefusedNotificationsAreToldOnce(t *testing.T) {
+	server := redisrig.Start(t)
+	do(t, server, "ACL", "SETUSER", "default", "resetchannels")
+	l, r, log := listen(t, server)
+	p := wait.Part{Topic: "orders"}
+	l.Subscribe("refused", p)
+	waitUntil(t, "the listener has tried four times", func() bool { return log.count("WARN")+log.count("DEBUG no notifications") >= 4 })
+	if n := log.count("WARN no notifications for now"); n != 1 {
+		t.Errorf("the listener warns %d times, want once", n)
+	}
+	do(t, server, "ACL", "SETUSER", "default", "allchannels")
+	waitUntil(t, "the listener is subscribed", func() bool { return r.count(event{p, missed}) == 1 })
 }
