@@ -48,8 +48,11 @@ func TestIdempotencyKeyAfterItsMessage(t *testing.T) {
 		"ID alone":             {"PUT /v1/topics/t/messages/x", "b", nil, 0, `"result":"stored"`},
 		"many with a key":      {"POST /v1/push", `[{"topic":"t","body":"1"},{"topic":"t","id":"own","body":"2"}]`, []string{key}, day, `"result":"stored"`},
 		"lines with a key":     {"POST /v1/push?topic=t", "{\"body\":\"1\"}\n{\"body\":\"2\"}\n", []string{key, "Content-Type: application/x-ndjson"}, day, `"result":"stored"`},
-		"many with a key, and remember of their own": {"POST /v1/push", `[{"topic":"t","body":"1","remember":"90m"},{"topic":"t","id":"own","body":"2","remember":"90m"}]`,
-			[]string{key}, 90 * time.Minute, `"result":"stored"`},
+		"many with a key, and remember of their own": {
+			"POST /v1/push", `[{"topic":"t","body":"1","remember":"90m"},{"topic":"t","id":"own","body":"2","remember":"90m"}]`,
+			[]string{key},
+			90 * time.Minute, `"result":"stored"`,
+		},
 		"member remember": {"POST /v1/push", `[{"topic":"t","id":"own","body":"2","remember":"90m"}]`, nil, 90 * time.Minute, `"result":"stored"`},
 	} {
 		clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
