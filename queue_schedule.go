@@ -1,11 +1,15 @@
 package punctual
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual/internal/cron"
@@ -240,6 +244,8 @@ type ScheduleInfo struct {
 	// ProblemSince is the first time of the schedule that the Problem concerns: the one that is overdue, that of the occurrence on which
 	// nobody works, or one that lies ahead. Zero if that is not known.
 	ProblemSince time.Time
+	// After is set for the last schedule of a list with a Limit, unless the list ends there: ScheduleQuery.After of the next page.
+	After string
 }
 
 // ScheduleCounts say how many times of a schedule were decided how.
@@ -268,6 +274,10 @@ type ScheduleQuery struct {
 	// Select, if not nil, says which schedules to yield, by topic and name. It is called for each schedule in the order of the
 	// list, before the calls that Last costs, so that a page of a long list costs no more than a page of a short one.
 	Select func(topic, name string) bool
+	// Limit is how many schedules the list has at most; 0 sets no limit. After is the After of the last schedule of a
+	// former list, behind which the list begins; empty begins at the start. Both need a Topic.
+	Limit int
+	After string
 }
 
 // GetSchedule returns a schedule with its next 10 and its last 10 times, or ErrNotFound.
@@ -310,33 +320,85 @@ func (q *Queue) Schedules(ctx context.Context, sq ScheduleQuery) iter.Seq2[Sched
 		}
 		look := scheduleReading{now: now}
 		for _, topic := range topics {
-			seen := make(map[string]bool)
-			for _, state := range []State{StateDead, StateReady, StateLeased, StateScheduled} {
-				for info, err := range q.List(ctx, ListQuery{Topic: topic + ScheduleSuffix, State: state, Limit: 1000}) {
-					var s ScheduleInfo
-					if err == nil {
-						if seen[info.ID] {
-							continue
-						}
-						seen[info.ID] = true
-						if sq.Select != nil && !sq.Select(topic, info.ID) {
-							continue
-						}
-						s, err = q.scheduleInfo(ctx, topic, &info, sq, &look)
-					}
-					if !yield(s, err) || err != nil {
-						return
-					}
-				}
+			more, err := q.schedulesOf(ctx, topic, sq, &look, yield)
+			if err != nil {
+				yield(ScheduleInfo{}, err)
+			}
+			if err != nil || !more {
+				return
 			}
 		}
 	}
+}
+
+// scheduleStates are the states of the messages of schedules, in the order of a list.
+var scheduleStates = [...]State{StateDead, StateReady, StateLeased, StateScheduled}
+
+// schedulesOf yields the schedules of one topic and reports whether the list goes on behind them. It asks for no more messages than sq.Limit
+// leaves, so that the last schedule of the list is the last message of its page.
+func (q *Queue) schedulesOf(ctx context.Context, topic string, sq ScheduleQuery, look *scheduleReading, yield func(ScheduleInfo, error) bool) (more bool, err error) {
+	i, err := q.inspector()
+	if err != nil {
+		return false, err
+	}
+	state, after, err := parseSchedulePlace(sq.After)
+	if err != nil {
+		return false, err
+	}
+	left := cmp.Or(sq.Limit, math.MaxInt)
+	seen := make(map[string]bool)
+	for state < len(scheduleStates) {
+		lq := ListQuery{Topic: topic + ScheduleSuffix, State: scheduleStates[state], Limit: min(1000, left), After: after}
+		page, err := i.List(ctx, lq)
+		if err != nil {
+			return false, err
+		}
+		if after = page.Next; after == "" {
+			state++
+		}
+		for k := range page.Messages {
+			m := &page.Messages[k]
+			if seen[m.ID] {
+				continue
+			}
+			seen[m.ID] = true
+			if sq.Select != nil && !sq.Select(topic, m.ID) {
+				continue
+			}
+			s, err := q.scheduleInfo(ctx, topic, m, sq, look)
+			if err != nil {
+				return false, err
+			}
+			if left--; left == 0 && state < len(scheduleStates) {
+				s.After = fmt.Sprintf("%d:%s", state, after)
+			}
+			if !yield(s, nil) || left == 0 {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// parseSchedulePlace reads a ScheduleQuery.After: the number of a state, and the ListQuery.After within its list.
+func parseSchedulePlace(text string) (state int, after string, err error) {
+	if text == "" {
+		return 0, "", nil
+	}
+	number, after, ok := strings.Cut(text, ":")
+	if state, err = strconv.Atoi(number); err != nil || !ok || state < 0 || state >= len(scheduleStates) {
+		return 0, "", invalidf("after %q: use that of the page before", text)
+	}
+	return state, after, nil
 }
 
 // scheduleTopics returns sq.Topic, or all topics that have schedules if that is empty, and the store's clock.
 func (q *Queue) scheduleTopics(ctx context.Context, sq ScheduleQuery) (topics []string, now int64, err error) {
 	if sq.Next < 0 || sq.Next > MaxBackfill || sq.Last < 0 || sq.Last > 20 {
 		return nil, 0, invalidf("schedules with %d times ahead and %d of the latest: use 0 to %d and 0 to 20", sq.Next, sq.Last, MaxBackfill)
+	}
+	if sq.Limit < 0 || (sq.Limit > 0 || sq.After != "") && sq.Topic == "" {
+		return nil, 0, invalidf("a page of %d schedules: name a topic, and use 1 or more", sq.Limit)
 	}
 	if now, err = q.scheduleNow(ctx); err != nil {
 		return nil, 0, err

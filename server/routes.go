@@ -130,6 +130,7 @@ var (
 	whenParams = []param{paramIn, paramAt, paramDue, paramLocal, paramZone}
 	paramIfDue = param{name: "if_due", in: inQuery, text: "Only if the message is due at this time; otherwise nothing is changed, and the answer is 409.", schema: instant()}
 	paramToken = param{name: "token", in: inQuery, text: "The token of the lease, from the claim.", required: true, schema: tokenOfLease()}
+	paramAfter = param{name: "after", in: inQuery, text: "Continues a list: next of the page before; empty: the first page.", mayBeEmpty: true}
 	paramFrom  = param{name: "from", in: inQuery, text: "Only messages at this time or later.", schema: instant()}
 	paramTo    = param{name: "to", in: inQuery, text: "Only messages before this time.", schema: instant()}
 	pushParams = append(slices.Clone(whenParams), []param{
@@ -270,7 +271,7 @@ func messageRoutes() []*route {
 				param{name: "reason", in: inQuery, text: "Only dead messages that died of this.", values: reasons},
 				paramFrom, paramTo,
 				param{name: "limit", in: inQuery, text: "How many on a page, 1 to 10000. Default 100.", schema: count(1, 10_000)},
-				param{name: "after", in: inQuery, text: "Continues a list: next of the page before; empty: the first page.", mayBeEmpty: true},
+				paramAfter,
 				param{name: "descending", in: inQuery, text: "true: the latest first. Default false.", values: []string{"true", "false"}},
 				param{name: "bare", in: inQuery, text: "true: without the bodies. Default false.", values: []string{"true", "false"}},
 			),
@@ -290,7 +291,7 @@ func messageRoutes() []*route {
 				param{name: "from", in: inQuery, text: "Only messages that finished at this time or later.", schema: instant()},
 				param{name: "to", in: inQuery, text: "Only messages that finished before this time.", schema: instant()},
 				param{name: "limit", in: inQuery, text: "How many on a page, 1 to 10000; an answer has 1000 at most. Default 100.", schema: count(1, 10_000)},
-				param{name: "after", in: inQuery, text: "Continues a list: next of the page before; empty: the first page.", mayBeEmpty: true},
+				paramAfter,
 				param{name: "descending", in: inQuery, text: "true: the message that finished last comes first. Default false.", values: []string{"true", "false"}},
 			),
 			answer: wire.FinishedPage{}, statuses: []int{http.StatusOK}, errors: []string{"unsupported"},

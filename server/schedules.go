@@ -68,6 +68,7 @@ func scheduleRoutes() []*route {
 				param{name: "next", in: inQuery, text: "How many times ahead of each. Default 1.", schema: count(0, 1000)},
 				param{name: "last", in: inQuery, text: "How many of the latest times of each. Default 1.", schema: count(0, 20)},
 				param{name: "limit", in: inQuery, text: "How many schedules at most. Default 1000. With so many times ahead of each that the list takes too much memory it is 413 too_large: ask for fewer.", schema: count(1, mostSchedules)},
+				paramAfter,
 			),
 			answer: wire.Schedules{}, statuses: ok, errors: []string{"too_large"},
 			id: "listSchedules", summary: "List the schedules of a topic in the order in which they come", handle: (*call).listSchedules,
@@ -204,6 +205,9 @@ func (c *call) backfillSchedule() error {
 	if err != nil {
 		return err
 	}
+	if err := c.hold(scheduleTime * punctual.MaxBackfill); err != nil { // how many times there are is not known yet
+		return err
+	}
 	var b punctual.BackfillReport
 	fill := func(ctx context.Context) (err error) {
 		b, err = c.server.queue.Backfill(ctx, c.path["topic"], c.path["name"], from, to, dry)
@@ -248,7 +252,8 @@ func (c *call) listSchedules() error {
 	}
 	answer, err := storeCall(c, func(ctx context.Context) (wire.Schedules, error) {
 		out := wire.Schedules{Schedules: []wire.Schedule{}}
-		for s, err := range c.server.queue.Schedules(ctx, punctual.ScheduleQuery{Topic: c.path["topic"], Next: next, Last: last}) {
+		q := punctual.ScheduleQuery{Topic: c.path["topic"], Next: next, Last: last, Limit: limit, After: c.param("after")}
+		for s, err := range c.server.queue.Schedules(ctx, q) {
 			if err != nil {
 				return out, err
 			}
@@ -258,9 +263,7 @@ func (c *call) listSchedules() error {
 			if err := c.holdSchedule(&s); err != nil {
 				return out, err
 			}
-			if out.Schedules = append(out.Schedules, wire.ScheduleOf(&s)); len(out.Schedules) == limit {
-				break
-			}
+			out.Schedules, out.Next = append(out.Schedules, wire.ScheduleOf(&s)), s.After
 		}
 		return out, nil
 	})

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,5 +104,74 @@ func TestListOfSchedulesIsBounded(t *testing.T) {
 	}
 	if n := r.memory.total; n != 0 {
 		t.Errorf("%d bytes count still after the answers", n)
+	}
+}
+
+// A list of schedules has pages: each answer but the last has a next for the parameter after, and together they have each schedule once, in
+// the order of the whole list. A place that no page has named is refused.
+func TestPagesOfSchedules(t *testing.T) {
+	r := newRig(t, nil)
+	q := punctual.NewQueue(r.store, nil)
+	for i := range 7 {
+		if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: fmt.Sprint("s", i), Spec: fmt.Sprintf("%d 9 * * *", i%3)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	broken := punctual.NewMessage{Topic: "reports@cron", ID: "broken", Body: []byte("no schedule")}
+	if _, err := r.store.Push(t.Context(), []punctual.NewMessage{broken}); err != nil {
+		t.Fatal(err)
+	}
+	const path = "GET /v1/topics/reports/schedules"
+	page := func(query string) (names []string, next string) {
+		var list struct {
+			Schedules []struct{ Name string }
+			Next      string
+		}
+		if err := json.Unmarshal([]byte(r.ask(path+query, "").want(t, http.StatusOK).body), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list.Schedules {
+			names = append(names, s.Name)
+		}
+		return names, list.Next
+	}
+	whole, next := page("")
+	if len(whole) != 8 || whole[0] != "broken" || next != "" {
+		t.Fatalf("the whole list has %v and next %q; want 8 schedules, the one that is ready first", whole, next)
+	}
+	for _, limit := range []int{1, 3, 4, 7, 8} {
+		var names []string
+		after, pages := "", 0
+		for {
+			part, next := page(fmt.Sprintf("?limit=%d&after=%s", limit, url.QueryEscape(after)))
+			names = append(names, part...)
+			if pages++; len(part) > limit || pages > 10 {
+				t.Fatalf("page %d of %d at most has %v", pages, limit, part)
+			}
+			if after = next; after == "" {
+				break
+			}
+		}
+		if !slices.Equal(names, whole) || pages < (8+limit-1)/limit {
+			t.Errorf("%d pages of %d at most have %v; want %v", pages, limit, names, whole)
+		}
+	}
+	for _, after := range []string{"x", "9:", "-1:", "3:x", "0"} {
+		r.ask(path+"?after="+after, "").problem(t, http.StatusBadRequest, "invalid")
+	}
+}
+
+// The times of a backfill count in the server's memory before they are worked out.
+func TestBackfillCountsItsTimes(t *testing.T) {
+	const path, span = "/v1/topics/reports/schedules/s", "?from=2020-01-01T00:00:00Z&to=2020-01-07T00:00:00Z&dry_run=true"
+	for memory, status := range map[int64]int{4 << 20: http.StatusServiceUnavailable, 64 << 20: http.StatusOK} {
+		r := newRig(t, &Options{Limits: Limits{MaxMemory: memory}})
+		r.ask("PUT "+path, `{"spec":"* * * * *"}`).want(t, http.StatusCreated)
+		if a := r.ask("POST "+path+"/backfill"+span, "").want(t, status); status == http.StatusOK && strings.Count(a.body, `"at"`) < 8000 {
+			t.Errorf("%d times: this test shows nothing", strings.Count(a.body, `"at"`))
+		}
+		if n := r.memory.held(); n != 0 {
+			t.Errorf("%d bytes count still after the answer", n)
+		}
 	}
 }

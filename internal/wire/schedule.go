@@ -166,6 +166,8 @@ func OccurrencesOf(times []punctual.Occurrence) []Occurrence {
 // Schedules is the answer of GET /v1/topics/T/schedules.
 type Schedules struct {
 	Schedules []Schedule `json:"schedules"`
+	// Next is the value of the parameter "after" for the next page. It is left out on the last page.
+	Next string `json:"next,omitzero"`
 }
 
 // Occurrences is the answer to a skip and a backfill: the times that are skipped, or that the backfill has found.
