@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -309,7 +310,7 @@ func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Ent
 		if from.Before(oldest) {
 			from = oldest
 		}
-		part, whole, err := l.between(ctx, from, to)
+		part, whole, err := between(ctx, l.inspector, from, to)
 		if err != nil {
 			return nil, next, err
 		}
@@ -335,19 +336,61 @@ func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Ent
 	return found, next, nil
 }
 
-// Of returns the entry of a change that somebody made of a message at an instant, such as the cancel of a message that finished then, or
-// nil if there is none. An amendment of a program that makes many may be missing, because an entry has room for some IDs alone. The store
-// must be a punctual.Inspector.
-func (l *Log) Of(ctx context.Context, topic, id string, at time.Time) (*Entry, error) {
+// Canceller returns the entry of the cancel that ended a message, or nil if the message ended in another way, if the log has no such entry, or
+// if the log may not be read (ErrForbidden). An entry has room for some IDs alone, so the cancel of a program that makes many may be missing.
+// A cancel of all messages that match has no IDs.
+func Canceller(ctx context.Context, i punctual.Inspector, f *punctual.Finished) (*Entry, error) {
+	if f.Outcome != punctual.OutcomeCancelled {
+		return nil, nil
+	}
 	// A change is entered before it is made, and amendments afterwards, within coalesceTime.
-	all, _, err := l.between(ctx, at.Add(-recordTime), at.Add(coalesceTime+recordTime))
+	from, to := f.At.Add(-recordTime), f.At.Add(coalesceTime+recordTime)
+	if !f.Delivered.IsZero() && f.Delivered.Before(from) {
+		from = f.Delivered // the message was cancelled at some time during its last lease, and ended with the lease
+	}
+	all, whole, err := between(ctx, i, from, to)
+	if err == nil && !whole {
+		all, _, err = between(ctx, i, f.At.Add(-recordTime), to)
+	}
+	if errors.Is(err, punctual.ErrForbidden) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	for i := range all {
-		e := &all[i]
-		if e.Topic == topic && (e.ID == id || slices.Contains(e.IDs, id)) || e.Topic == "" && slices.Contains(e.IDs, topic+" "+id) {
-			return e, nil
+	for _, e := range slices.Backward(all) {
+		if e.Result != Refused && (e.Verb == "cancel" || e.Verb == "amend") && e.names(f.Topic, f.ID) {
+			return &e, nil
+		}
+	}
+	return nil, nil
+}
+
+// names reports whether the entry has the ID of a message.
+func (e *Entry) names(topic, id string) bool {
+	return e.Topic == topic && (e.ID == id || slices.Contains(e.IDs, id)) || e.Topic == "" && slices.Contains(e.IDs, topic+" "+id)
+}
+
+// Pauser returns the entry of the change that has paused the delivery of a topic which is paused, or nil if the newest maxWindow entries
+// have none. now is the time of the store's clock. The store must be a punctual.Inspector.
+func (l *Log) Pauser(ctx context.Context, topic string, now time.Time) (*Entry, error) {
+	all, _, err := l.Before(ctx, now.Add(Grain), now, maxWindow)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range all {
+		if e.Topic != topic || e.Verb != "configure" || e.Result == Refused {
+			continue
+		}
+		for _, on := range []string{"delivery paused: true", `"delivery_paused":true`} {
+			if strings.Contains(e.Detail, on) {
+				return &e, nil
+			}
+		}
+		for _, off := range []string{"delivery paused: false", `"delivery_paused":false`} {
+			if strings.Contains(e.Detail, off) {
+				return nil, nil // whoever paused the topic since then has left no entry
+			}
 		}
 	}
 	return nil, nil
@@ -356,17 +399,17 @@ func (l *Log) Of(ctx context.Context, topic, id string, at time.Time) (*Entry, e
 // between returns the entries from one instant until before another one, the oldest first. whole is false if the store says that there are
 // more than it has returned, at most maxWindow. Entries that differ by less than a Grain have one instant and are always whole, because
 // there is no narrower window to read them in.
-func (l *Log) between(ctx context.Context, from, to time.Time) (found []Entry, whole bool, err error) {
+func between(ctx context.Context, i punctual.Inspector, from, to time.Time) (found []Entry, whole bool, err error) {
 	q := punctual.ListQuery{
 		Topic: access.AuditTopic, State: punctual.StateScheduled, From: from.Add(Retention), To: to.Add(Retention), Limit: maxWindow,
 	}
 	for {
-		page, err := l.inspector.List(ctx, q)
+		page, err := i.List(ctx, q)
 		if err != nil {
 			return nil, false, fmt.Errorf("read the audit log: %w", err)
 		}
-		for i := range page.Messages {
-			m := &page.Messages[i]
+		for k := range page.Messages {
+			m := &page.Messages[k]
 			var e Entry
 			if err := json.Unmarshal(m.Body, &e); err != nil {
 				e.Error = fmt.Sprintf("this entry cannot be read: %v", err)

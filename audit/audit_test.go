@@ -254,3 +254,49 @@ func TestBefore(t *testing.T) {
 		t.Errorf("%d different entries, the oldest %s", len(seen), got[len(got)-1])
 	}
 }
+
+// Canceller finds the cancel that ended a message, also one that was asked for early in a long lease, and no push of the same message. It finds
+// none where the message ended in another way, nobody has entered the cancel, or the log may not be read.
+func TestCanceller(t *testing.T) {
+	l, store, clock := newLog(t, nil)
+	record := func(who, verb, topic, id string, failed error) {
+		t.Helper()
+		_, err := l.Record(t.Context(), Change{Who: who, Verb: verb, Topic: topic, ID: id}, func(context.Context) (int64, error) {
+			if failed != nil {
+				return 0, failed
+			}
+			return 1, nil
+		})
+		if !errors.Is(err, failed) {
+			t.Fatal(err)
+		}
+		clock.Advance(time.Second)
+	}
+	record("ann", "push", "orders", "a", nil)
+	record("bob", "cancel", "orders", "a", nil)
+	record("cid", "cancel", "other", "a", nil)
+	record("dan", "push", "orders", "a", nil)
+	record("eva", "cancel", "orders", "a", punctual.ErrNotFound)
+	ended := punctual.Finished{Topic: "orders", ID: "a", Outcome: punctual.OutcomeCancelled, At: noon.Add(time.Second)}
+	leased, acked, another := ended, ended, ended
+	leased.Delivered, leased.At = noon, noon.Add(2*time.Hour)
+	acked.Outcome, another.ID = punctual.OutcomeAcked, "b"
+	for what, c := range map[string]struct {
+		f    punctual.Finished
+		want string
+	}{"waiting": {ended, "bob"}, "leased for long": {leased, "bob"}, "acked": {acked, ""}, "another message": {another, ""}} {
+		e, err := Canceller(t.Context(), store, &c.f)
+		if err != nil || (e != nil) != (c.want != "") || e != nil && e.Who != c.want {
+			t.Errorf("%s: %+v, %v; want %q", what, e, err, c.want)
+		}
+	}
+	if e, err := Canceller(t.Context(), unreadable{store}, &ended); e != nil || err != nil {
+		t.Errorf("the log may not be read: %+v, %v", e, err)
+	}
+}
+
+type unreadable struct{ *memstore.Store }
+
+func (unreadable) List(context.Context, punctual.ListQuery) (punctual.Page, error) {
+	return punctual.Page{}, fmt.Errorf("the token may not inspect: %w", punctual.ErrForbidden)
+}

@@ -63,7 +63,8 @@ func TestAmendmentsAreCoalesced(t *testing.T) {
 		}
 		now := storekit.FromMillis(storekit.Millis(clock.Now()))
 		for id, want := range map[string]bool{"a-2": true, "a-0": true, "b-6": true, "c-1": false} {
-			if e, err := l.Of(t.Context(), "orders", id, now); err != nil || (e != nil) != want || want && e.Who != "shop" {
+			f := punctual.Finished{Topic: "orders", ID: id, Outcome: punctual.OutcomeCancelled, At: now}
+			if e, err := Canceller(t.Context(), l.inspector, &f); err != nil || (e != nil) != want || want && e.Who != "shop" {
 				t.Errorf("who amended %s: %+v, %v", id, e, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
 )
 
 // finishedPage shows the finished record of a message that is no longer stored.
@@ -59,8 +60,8 @@ func (c *call) finishedRecord(f *frame, topic, id string) (*finishedRecord, erro
 		t.End = x.At.Sub(x.Delivered)
 	}
 	t.Axis = axisOf(f, t.History)
-	if _, err := c.inspector(); x.Outcome == punctual.OutcomeCancelled && err == nil && c.may(access.Inspect, access.AuditTopic) == nil {
-		e, err := c.console.audit.Of(c.r.Context(), topic, id, x.At)
+	if i, err := c.inspector(); err == nil && c.may(access.Inspect, access.AuditTopic) == nil {
+		e, err := audit.Canceller(c.r.Context(), i, &x)
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -207,13 +209,21 @@ func (c *call) finished() error {
 	if c.server.keeper == nil {
 		return errKeepsNone
 	}
-	f, err := storeCall(c, func(ctx context.Context) (punctual.Finished, error) {
-		return c.server.keeper.Finished(ctx, c.path["topic"], c.path["id"])
+	answer, err := storeCall(c, func(ctx context.Context) (answer wire.Finished, err error) {
+		f, err := c.server.keeper.Finished(ctx, c.path["topic"], c.path["id"])
+		if answer = wire.FinishedOf(&f); err != nil || c.server.inspector == nil || !c.principal.Allows(access.Inspect, access.AuditTopic) {
+			return answer, err
+		}
+		e, err := audit.Canceller(ctx, c.server.inspector, &f)
+		if e != nil {
+			answer.By = e.Who
+		}
+		return answer, err
 	})
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, wire.FinishedOf(&f))
+	return c.json(http.StatusOK, answer)
 }
 
 // finishedStep is how many finished records an answer has at most. During the call finishedHeld bytes count for them, because their

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/memstore"
 )
 
 // Every route that is no GET and needs the action amend or admin makes its change within Options.Record, which may refuse it.
@@ -153,5 +155,30 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 	if len(recorded) == 0 || recorded[0].Detail != `{"max_attempts":3}` {
 		t.Errorf("recorded %.200v", recorded)
+	}
+}
+
+// The record of a cancelled message says by whom, to a client that may inspect the audit log.
+func TestFinishedSaysByWhom(t *testing.T) {
+	store := memstore.New(nil)
+	log := audit.New(store, slog.New(slog.DiscardHandler))
+	t.Cleanup(log.Close)
+	o := Options{Authenticator: roles{"a": role("ann", access.All, "*"), "b": role("bob", access.All, "t")}, Record: log.Record}
+	r := &rig{t, store, newServer(t, store, &o)}
+	const ann, bob = "Authorization: Bearer a", "Authorization: Bearer b"
+	r.ask("PATCH /v1/topics/t/settings", `{"finished_retention":"1d"}`, ann).want(t, http.StatusOK)
+	for _, id := range []string{"x", "y"} {
+		r.ask("PUT /v1/topics/t/messages/"+id+"?in=1h", "", ann).want(t, http.StatusCreated)
+	}
+	r.ask("DELETE /v1/topics/t/messages/x", "", bob).want(t, http.StatusOK)
+	r.ask("GET /v1/topics/t/finished/x", "", ann).want(t, http.StatusOK, `"outcome":"cancelled"`, `"by":"bob"`)
+	if a := r.ask("GET /v1/topics/t/finished/x", "", bob).want(t, http.StatusOK, `"outcome":"cancelled"`); strings.Contains(a.body, "bob") {
+		t.Errorf("a client that may not inspect the audit log reads %s", a.body)
+	}
+	if _, err := store.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "t", ID: "y"}}); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.ask("GET /v1/topics/t/finished/y", "", ann).want(t, http.StatusOK, `"outcome":"cancelled"`); strings.Contains(a.body, `"by"`) {
+		t.Errorf("a cancel that nobody entered: %s", a.body)
 	}
 }

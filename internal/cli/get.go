@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/notation"
@@ -20,8 +21,9 @@ import (
 const getHelp = `Get shows messages with all that the store knows about them: state, times, attempts, the history
 of failures, headers and body. A message that was acked, cancelled or dropped is gone, but a topic
 with a finished retention keeps a record of it ('punctual topic set --finished-retention 30d'). Get
-shows that record too: how the message ended, when, and how late it was delivered. When an ID was
-used again, both are shown: the message, and the record of the earlier one.`
+shows that record too: how the message ended, when, how late it was delivered, and who cancelled
+it if the audit log of a console says so. When an ID was used again, both are shown: the message,
+and the record of the earlier one.`
 
 const getExample = `  punctual get order-42
   punctual get visit-7 --topic reminder
@@ -68,7 +70,15 @@ func (a *app) get(ctx context.Context, i punctual.Inspector, k finishedRecords, 
 			missing = append(missing, p.id)
 		}
 		for _, f := range records {
-			if err := a.showFinished(f); err != nil {
+			e, err := audit.Canceller(ctx, i, &f)
+			if err != nil {
+				return err
+			}
+			by := ""
+			if e != nil {
+				by = e.Who
+			}
+			if err := a.showFinished(f, by); err != nil {
 				return err
 			}
 		}
@@ -113,14 +123,20 @@ func (k finishedRecords) of(ctx context.Context, i punctual.Inspector, p found) 
 	return records, nil
 }
 
-func (a *app) showFinished(f punctual.Finished) error {
+// showFinished shows the record of a message that was cancelled by by, if that is not "".
+func (a *app) showFinished(f punctual.Finished, by string) error {
 	if a.json {
-		return a.out.writeJSON(wire.FinishedOf(&f))
+		line := wire.FinishedOf(&f)
+		line.By = by
+		return a.out.writeJSON(line)
 	}
 	row := a.row
 	row("id", "%s", f.ID)
 	row("topic", "%s", f.Topic)
 	row("finished", "%s at %s", f.Outcome, stamp(f.At))
+	if by != "" {
+		row("by", "%s", by)
+	}
 	row("due", "%s", stamp(f.Due))
 	if !f.FirstDue.Equal(f.Due) {
 		row("first due", "%s", stamp(f.FirstDue))

@@ -8,6 +8,7 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,6 +117,8 @@ func TestServeConsole(t *testing.T) {
 		t.Errorf("the audit log for who may not look at it: %d", status)
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	t.Setenv("PUNCTUAL_TOKEN", admin)
+	s.run("topic", "set", "pay", "--finished-retention", "1d", "--store", base).ok()
 	for _, line := range []string{"POST /v1/topics/pay/pause", "POST /v1/topics/pay/purge?state=live", "PUT /v1/topics/pay/messages/m2?in=1h", "DELETE /v1/topics/pay/messages/m2"} {
 		method, path, _ := strings.Cut(line, " ")
 		if status, body := ask(t, client, method, base+path, admin); status/100 != 2 {
@@ -124,6 +127,12 @@ func TestServeConsole(t *testing.T) {
 	}
 	if _, _, text := ann.looks("/audit"); !strings.Contains(text, "delivery paused: true") || !strings.Contains(text, ">purge<") || !strings.Contains(text, ">m2<") {
 		t.Errorf("what a program changed is not in the audit log: %s", text)
+	}
+	if got := s.run("get", "m2", "--topic", "pay", "--store", base).ok().out; !regexp.MustCompile(`finished +cancelled at .*\nby +ann\n`).MatchString(got) {
+		t.Errorf("the record of a message that ann cancelled: %s", got)
+	}
+	if got := s.run("get", "m2", "--topic", "pay", "--store", base, "--json").ok().out; !strings.Contains(got, `"by":"ann"`) {
+		t.Errorf("the record of a message that ann cancelled: %s", got)
 	}
 	if status, body := ask(t, client, "DELETE", base+"/v1/topics/punctual.audit", admin); status != 403 {
 		t.Errorf("an admin deletes the audit log: %d %s", status, body)

@@ -22,6 +22,8 @@ type Finished struct {
 	Delivered Time      `json:"delivered,omitzero"`
 	Failures  []Failure `json:"failures,omitzero"`
 	KeptUntil Time      `json:"kept_until"`
+	// By is who cancelled the message, in the answer about one record, if the audit log says so and the client may inspect that.
+	By string `json:"by,omitzero"`
 }
 
 // FinishedOf returns f for an answer.
