@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/consumers"
 )
 
@@ -75,7 +76,9 @@ func (c *call) whyItWaits(topic string, s *punctual.Settings) (string, error) {
 	text := c.look.language.text
 	switch {
 	case s.DeliveryPaused:
-		return text("waits.paused"), nil
+		return c.whoPaused(topic)
+	case len(s.Groups) > 0:
+		return text("waits.groups", strings.Join(s.Groups, ", ")), nil
 	case c.console.options.Consumers == nil && c.console.reporter == nil:
 		return "", nil
 	}
@@ -91,6 +94,23 @@ func (c *call) whyItWaits(topic string, s *punctual.Settings) (string, error) {
 		return "", nil
 	}
 	return text("waits.busy", len(all.All), stamp(all.First(0).Others.NextEnd, c.look.zone)), nil
+}
+
+// whoPaused returns the sentence about a paused topic, with who paused it and when if the audit log says so and the reader may read that.
+func (c *call) whoPaused(topic string) (string, error) {
+	text := c.look.language.text
+	if c.may(access.Inspect, access.AuditTopic) != nil {
+		return text("waits.paused"), nil
+	}
+	now, err := c.now()
+	if err != nil {
+		return "", err
+	}
+	e, err := c.console.audit.Pauser(c.r.Context(), topic, now)
+	if err != nil || e == nil {
+		return text("waits.paused"), err
+	}
+	return text("waits.paused.by", visible(e.Who), stamp(e.At, c.look.zone)), nil
 }
 
 // consumersOf asks who works on a topic. known is false after an error, and where nobody can report consumers: a store or server may be too

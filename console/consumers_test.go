@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,18 @@ func TestWhyItWaits(t *testing.T) {
 	says("nobody knows", "")
 	r.configure("t", func(s *punctual.Settings) { s.DeliveryPaused = true })
 	says("paused", "Why it waits: deliveries from this topic are paused.")
+	for _, pause := range []string{"false", "true"} {
+		r.clock.Advance(time.Minute)
+		r.sent("/topics/t/pause", url.Values{"what": {"delivery"}, "pause": {pause}})
+	}
+	r.clock.Advance(time.Minute)
+	r.sent("/topics/other/pause", url.Values{"what": {"delivery"}, "pause": {"true"}})
+	says("paused in the console", "Why it waits: this machine has paused deliveries from this topic since 2026-11-22 12:02:00 UTC.")
+	r.sent("/topics/t/pause", url.Values{"what": {"delivery"}, "pause": {"false"}})
+	r.configure("t", func(s *punctual.Settings) { s.DeliveryPaused = true })
+	says("paused by somebody whom the audit log does not know", "Why it waits: deliveries from this topic are paused.")
+	r.configure("t", func(s *punctual.Settings) { s.DeliveryPaused, s.Groups = false, []string{"mail", "billing"} })
+	says("copied first", "Why it waits: it is copied to the groups of the topic (mail, billing) first, which a process that does the duties has not done yet.")
 }
 
 // A console that is mounted in a program shows how many leases the program's own handlers hold, once its Observer is told of their deliveries.

@@ -16,12 +16,14 @@ import (
 
 // editForm is the form that puts another body and other headers into a scheduled or dead message.
 type editForm struct {
-	Body, Headers string
+	Body, Headers, In string
 	// Due is the due time that the message had when the page was made, and Was a hash of its body and headers. The form is refused once
 	// they are others, so that it does not overwrite what somebody else has written since.
 	Due, Was string
 	// KeepHeaders is true if the headers cannot be written in lines. The form then leaves them as they are.
 	KeepHeaders bool
+	// Open is true if the form was refused. Body, Headers and In are then what was typed.
+	Open bool
 }
 
 // editForm returns the form for a message, or nil if the message cannot be changed with a form. That is so if the message is neither
@@ -83,7 +85,7 @@ func (c *call) editMessage() error {
 	}
 	if headers := c.field("headers"); !form.KeepHeaders && headers != form.Headers {
 		if next.Headers, err = parseHeaders(headers); err != nil {
-			return err
+			return inField("headers", err)
 		}
 	}
 	if m.State == punctual.StateDead {
@@ -99,22 +101,33 @@ func (c *call) editMessage() error {
 	return c.redirect(c.frame("").MessagePath(topic, id), notice{Key: "notice.edited", Args: []string{id, stamp(r.Due, c.look.zone)}})
 }
 
+// keepTyped puts what was typed into the form that was refused back into it. A form that was refused because the message had changed is
+// accepted when it is sent again, because the page shows the message as it is now.
+func (e *editForm) keepTyped(c *call) {
+	if e != nil && c.problem != nil && c.form.Has("was") {
+		e.Body, e.Headers, e.In, e.Open = c.field("body"), c.field("headers"), c.get("in"), true
+	}
+}
+
 // pushToTopic stores the message of the form on the page of a topic.
 func (c *call) pushToTopic() error {
 	m := punctual.NewMessage{Topic: c.path["topic"], ID: c.get("id"), Body: []byte(c.field("body"))}
-	var err error
+	err := checkTypedID(m.ID)
+	if err != nil {
+		return err
+	}
 	if m.Due, m.Delay, err = c.when(); err != nil {
 		return err
 	}
 	if m.Headers, err = parseHeaders(c.field("headers")); err != nil {
-		return err
+		return inField("headers", err)
 	}
 	for _, set := range []struct {
 		name string
 		into func(string) error
 	}{{"expire", durationInto(&m.ExpireAfter)}, {"max_attempts", countInto(&m.MaxAttempts)}} {
 		if err := set.into(c.get(set.name)); err != nil {
-			return fmt.Errorf("%s: %w", set.name, err)
+			return inField(set.name, err)
 		}
 	}
 	r, err := c.pushRecorded(m, "")
@@ -126,6 +139,14 @@ func (c *call) pushToTopic() error {
 		to = c.frame("").TopicPath(m.Topic)
 	}
 	return c.redirect(to, notice{Key: "notice.push." + r.Status.String(), Args: []string{r.ID}})
+}
+
+// checkTypedID checks the ID of a form, which may be empty.
+func checkTypedID(id string) error {
+	if id == "" {
+		return nil
+	}
+	return inField("id", storekit.CheckID(id))
 }
 
 // pushRecorded pushes a message and enters the push into the audit log, with the detail.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -262,4 +263,58 @@ func TestLeftovers(t *testing.T) {
 			t.Errorf("%d entries of the audit log tell of a cancel, want that of the one message", n)
 		}
 	})
+}
+
+// A form that pushes or edits a message and is refused is shown again, open and with all that was typed, and says at the wrong field what is
+// wrong. What no field is the reason for stands above the page alone. A link to the page Try it fills in the form without an error.
+func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "later", time.Hour)
+	r.kill("t", "bad", "d")
+	form := r.editFormOf("/topics/t/messages/d")
+	change := func(with url.Values) url.Values {
+		all := maps.Clone(form)
+		maps.Copy(all, with)
+		return all
+	}
+	wrong := func(field string) string { return `aria-invalid="true" aria-describedby="e-` + field + `"` }
+	for _, c := range []struct {
+		what, path string
+		form       url.Values
+		field      string
+		want       []string
+	}{
+		{"edit, headers", "/topics/t/messages/d/edit", change(url.Values{"body": {"<typed>"}, "headers": {"no colon"}, "in": {"7m"}}), "headers", []string{">&lt;typed&gt;</textarea>", ">no colon</textarea>", `name="in" value="7m"`, `class="edit" open`}},
+		{"edit, delay", "/topics/t/messages/d/edit", change(url.Values{"body": {"typed"}, "headers": {"a: b"}, "in": {"soon"}}), "in", []string{">typed</textarea>", ">a: b</textarea>", `name="in" value="soon"`}},
+		{"edit, changed meanwhile", "/topics/t/messages/d/edit", change(url.Values{"body": {"typed"}, "was": {"other"}, "in": {"1m"}}), "", []string{">typed</textarea>", `name="was" value="` + form.Get("was") + `"`, `name="in" value="1m"`}},
+		{"try, delay", "/try", url.Values{"topic": {"t"}, "id": {"own"}, "in": {"soon"}, "body": {"typed"}, "header": {"tenant"}, "header_value": {"shop"}}, "in", []string{`name="in" value="soon"`, `name="id" value="own"`, ">typed</textarea>", `name="header" value="tenant"`, `name="header_value" value="shop"`}},
+		{"try, time", "/try", url.Values{"topic": {"t"}, "in": {""}, "at": {"never"}, "body": {""}}, "at", []string{`name="at" value="never"`, `name="in" value=""`, `spellcheck="false"></textarea>`}},
+		{"try, topic", "/try", url.Values{"topic": {"a b"}, "in": {"1m"}, "body": {"typed"}}, "topic", []string{`name="topic" value="a b"`, ">typed</textarea>"}},
+		{"try, ID", "/try", url.Values{"topic": {"t"}, "id": {strings.Repeat("i", 200)}, "in": {"1m"}, "body": {"typed"}}, "id", []string{strings.Repeat("i", 200), ">typed</textarea>"}},
+		{"push, expiry", "/topics/t/push", url.Values{"in": {"1m"}, "expire": {"soon"}, "body": {"typed"}}, "expire", []string{`name="expire" value="soon"`, ">typed</textarea>"}},
+		{"push, attempts", "/topics/t/push", url.Values{"in": {"1m"}, "max_attempts": {"many"}, "body": {"typed"}}, "max_attempts", []string{`name="max_attempts" value="many"`}},
+		{"push, headers", "/topics/t/push", url.Values{"headers": {"no colon"}, "body": {"typed"}}, "headers", []string{">no colon</textarea>"}},
+	} {
+		a := r.post(c.path, c.form)
+		if a.Code/100 != 4 || !strings.Contains(a.text, `role="alert"`) {
+			t.Errorf("%s: the form is not refused: %d", c.what, a.Code)
+		}
+		if c.field != "" {
+			c.want = append(c.want, wrong(c.field), `<p id="e-`+c.field+`" class="wrong">`)
+		}
+		if n := strings.Count(a.text, `class="wrong"`); n > 1 || n > 0 && c.field == "" {
+			t.Errorf("%s: %d fields are marked", c.what, n)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(a.text, want) {
+				t.Errorf("%s: the refused form lacks %s", c.what, want)
+			}
+		}
+	}
+	if text := r.page("/try?topic=t&in=soon&body=x"); !strings.Contains(text, `name="in" value="soon"`) || strings.Contains(text, `class="wrong"`) {
+		t.Error("a link to the page Try it")
+	}
+	if m := r.message("t", "d"); string(m.Body) != "body of d" {
+		t.Errorf("%s", m.Body)
+	}
 }

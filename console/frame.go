@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -173,6 +174,32 @@ func (f *frame) Problem() *problem {
 		Code: punctual.ErrorCode(f.call.problem), Status: f.call.status(), Detail: visible(f.call.problem.Error()),
 		Definite: punctual.Definite(f.call.problem),
 	}
+}
+
+// fieldError says what is wrong with one field of a form.
+type fieldError struct {
+	field string
+	error
+}
+
+func (e *fieldError) Unwrap() error { return e.error }
+
+// inField returns err as what is wrong with a field, nil for nil.
+func inField(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fieldError{field, err}
+}
+
+// Wrong returns what is wrong with a field of the form that pushes or edits a message, if that form was refused because of the field,
+// otherwise "". The form has a body, and the other forms of the same pages have none.
+func (f *frame) Wrong(field string) string {
+	var e *fieldError
+	if !f.call.form.Has("body") || !errors.As(f.call.problem, &e) || e.field != field {
+		return ""
+	}
+	return visible(e.Error())
 }
 
 // problem is an error as a page shows it.

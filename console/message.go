@@ -97,6 +97,7 @@ func (c *call) showMessage() error {
 	}
 	p.Curl = c.curl(&p.Info)
 	p.Edit = c.editForm(&p.Info)
+	p.Edit.keepTyped(c)
 	if p.Relations, err = c.relationsOf(p.frame, topic, id, p.Info.Headers, p.Info.Created); err != nil {
 		return err
 	}

@@ -81,15 +81,15 @@ var errNoTime = fmt.Errorf("neither a time nor a delay is given: use one, such a
 // when reads the fields "in" and "at" of a form, the delay and the due time of a message. At most one of them may be given.
 func (c *call) when() (due time.Time, delay time.Duration, err error) {
 	if due, err = c.instant("at"); err != nil {
-		return due, 0, err
+		return due, 0, inField("at", err)
 	}
 	text := c.get("in")
 	if text == "" {
 		return due, 0, nil
 	}
 	if !due.IsZero() {
-		return due, 0, fmt.Errorf("both a time and a delay are given: use one: %w", punctual.ErrInvalid)
+		return due, 0, inField("in", fmt.Errorf("both a time and a delay are given: use one: %w", punctual.ErrInvalid))
 	}
 	delay, err = notation.ParseDuration(text)
-	return due, delay, err
+	return due, delay, inField("in", err)
 }

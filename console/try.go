@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"time"
 
@@ -16,7 +17,9 @@ import (
 // tryPage has a form that pushes a message, and shows what became of the message.
 type tryPage struct {
 	*frame
-	Topic, ID, In, Body, Header string
+	Topic string
+	// Typed has the values of the form's fields: those of the form that was refused, or those that a link has given.
+	Typed url.Values
 	// Pushed is the message that was pushed, in its present state, nil before a push. Gone is true if the store no longer has the message.
 	Pushed *messageRow
 	Gone   bool
@@ -28,9 +31,11 @@ type tryPage struct {
 }
 
 func (c *call) showTry() error {
-	p := &tryPage{
-		frame: c.frame("try"), Topic: cmp.Or(c.get("topic"), tryTopic), ID: c.get("id"), In: cmp.Or(c.get("in"), "10s"),
-		Body: cmp.Or(c.form.Get("body"), `{"hello": "world"}`), Header: c.get("header"),
+	p := &tryPage{frame: c.frame("try"), Topic: cmp.Or(c.get("topic"), tryTopic), Typed: maps.Clone(c.form)}
+	for name, value := range map[string]string{"topic": tryTopic, "in": "10s", "body": `{"hello": "world"}`} {
+		if c.problem == nil && c.get(name) == "" {
+			p.Typed.Set(name, value)
+		}
 	}
 	topics, err := c.visibleTopics(p.frame)
 	if err != nil {
@@ -83,17 +88,20 @@ func (c *call) showArrival(p *tryPage, id string) error {
 func (c *call) push() error {
 	m := punctual.NewMessage{Topic: c.get("topic"), ID: c.get("id"), Body: []byte(c.form.Get("body"))}
 	if err := storekit.CheckTopic(m.Topic); err != nil {
-		return err
+		return inField("topic", err)
 	}
 	if err := c.may(access.Push, m.Topic); err != nil {
 		return err
 	}
-	var err error
+	err := checkTypedID(m.ID)
+	if err != nil {
+		return err
+	}
 	if m.Due, m.Delay, err = c.when(); err != nil {
 		return err
 	}
 	if m.Due.IsZero() && c.get("in") == "" {
-		return errNoTime
+		return inField("in", errNoTime)
 	}
 	if name := c.get("header"); name != "" {
 		m.Headers = map[string]string{name: c.get("header_value")}

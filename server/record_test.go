@@ -182,3 +182,25 @@ func TestFinishedSaysByWhom(t *testing.T) {
 		t.Errorf("a cancel that nobody entered: %s", a.body)
 	}
 }
+
+// However delivery was paused over this interface, the audit log knows by whom.
+func TestPauserOfEachForm(t *testing.T) {
+	store := memstore.New(nil)
+	log := audit.New(store, slog.New(slog.DiscardHandler))
+	t.Cleanup(log.Close)
+	r := &rig{t, store, newServer(t, store, &Options{Authenticator: roles{"a": role("ann", access.All, "*")}, Record: log.Record})}
+	for topic, ask := range map[string][2]string{
+		"one":   {"POST /v1/topics/one/pause", ""},
+		"both":  {"POST /v1/topics/both/pause?push=true&delivery=true", ""},
+		"patch": {"PATCH /v1/topics/patch/settings", `{"delivery_paused":true,"lease":"1m"}`},
+	} {
+		r.ask(ask[0], ask[1], "Authorization: Bearer a").want(t, http.StatusOK)
+		now, err := store.Now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := log.Pauser(t.Context(), topic, now); err != nil || e == nil || e.Who != "ann" {
+			t.Errorf("%s: paused by %+v, %v; want ann", topic, e, err)
+		}
+	}
+}
