@@ -232,6 +232,9 @@ type ScheduleInfo struct {
 	Ended bool
 	// Overdue is the time that has come and is not decided yet; zero when there is none.
 	Overdue time.Time
+	// LastMissed is the latest of the last times that no duty got to in time and that Schedule.Missed did not make up for. Zero when there
+	// is none.
+	LastMissed time.Time
 	// Ahead is the latest time that is decided, or at which the schedule was changed, while that lies ahead because the store's clock has
 	// stepped back since. A duty then has the schedule begin again after the step. Zero otherwise.
 	Ahead time.Time
@@ -444,6 +447,11 @@ func (q *Queue) scheduleInfo(ctx context.Context, topic string, m *Info, sq Sche
 		Created: timeOf(st.Created), Changed: timeOf(st.Changed), Ended: st.Next.At == 0,
 	}
 	out.Ahead = timeOf(r.Ahead(look.now))
+	for _, l := range st.Left {
+		if l.Why == schedule.WhyMissed && l.At > out.LastMissed.UnixMilli() {
+			out.LastMissed = timeOf(l.At)
+		}
+	}
 	if p := st.Paused; p != nil {
 		out.Paused = &SchedulePause{At: timeOf(p.At), By: p.By, Note: p.Note}
 	}

@@ -1,8 +1,10 @@
 package console
 
 import (
+	"html"
 	"maps"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -316,5 +318,38 @@ func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
 	}
 	if m := r.message("t", "d"); string(m.Body) != "body of d" {
 		t.Errorf("%s", m.Body)
+	}
+}
+
+// A finding about very many messages names the span in which they are due, and leads to the picture of that span with the topics by number.
+func TestBurstNamesItsSpan(t *testing.T) {
+	for _, c := range []struct {
+		in              time.Duration
+		sentence, query string
+	}{
+		{30 * time.Minute, "11,000 messages are due within the minute from 2026-11-22 12:30 on.", "span=60m&amp;to=2026-11-22T12%3A31%3A00.000Z"},
+		{5*time.Hour + 10*time.Minute, "10,989 messages are due within the minute from 2026-11-22 17:10 on.", "span=48h&amp;to=2026-11-22T18%3A00%3A00.000Z"},
+		{60 * 24 * time.Hour, "11,000 messages are due on 2027-01-21, over the whole day.", "span=90d&amp;to=2027-01-22T00%3A00%3A00.000Z"},
+	} {
+		r := newRig(t, nil)
+		for range 11 {
+			ms := make([]punctual.NewMessage, 1000)
+			for i := range ms {
+				ms[i] = punctual.NewMessage{Topic: "many", Delay: c.in}
+			}
+			ms[0].Topic = "few"
+			if _, err := r.store.Push(t.Context(), ms); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text := r.page("/")
+		link := regexp.MustCompile(`<a href="(/ahead[^"]*)">many</a> ` + regexp.QuoteMeta(c.sentence)).FindStringSubmatch(text)
+		if link == nil || !strings.Contains(link[1], c.query) {
+			t.Errorf("the page does not say %q with a link to %s: %q", c.sentence, c.query, regexp.MustCompile(`<li class="warning">.*`).FindAllString(text, -1))
+			continue
+		}
+		if page := wordsOf(r.page(html.UnescapeString(link[1]))); !strings.Contains(page, "many 10,989") || !strings.Contains(page, "few 11") {
+			t.Errorf("%s does not have the topics by number: %s", link[1], page)
+		}
 	}
 }

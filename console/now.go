@@ -3,6 +3,7 @@ package console
 import (
 	"html/template"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,7 +72,7 @@ func (c *call) showNow() error {
 		}
 	}
 	for _, f := range p.Over.Attention {
-		p.Findings = append(p.Findings, c.finding(p.frame, f))
+		p.Findings = append(p.Findings, c.finding(p.frame, p.Over, f))
 	}
 	return c.show("now", p)
 }
@@ -134,13 +135,17 @@ func sum(counts []int64) (n int64) {
 
 // finding returns a finding as a sentence, with the path of the page that shows more. The sentence is in the language of the page, except
 // for what the store's Examiner has found, which is in English.
-func (c *call) finding(f *frame, o overview.Finding) finding {
+func (c *call) finding(f *frame, over *overview.Overview, o overview.Finding) finding {
 	out := finding{Finding: o, Severity: o.Severity.String()}
 	text := c.look.language.text
 	at := o.At.In(c.look.zone).Format("2006-01-02 15:04")
 	key := "finding." + string(o.Kind)
 	if o.Kind == overview.KindSchedule {
 		out.Sentence, out.Path = text(key, visible(o.Name), visible(o.Value)), f.Path("/schedules")
+		if o.Value == "" && !o.At.IsZero() {
+			key += ".missed"
+			out.Sentence = text(key, visible(o.Name), at)
+		}
 		if o.Others > 0 {
 			out.Sentence = text(key+".others", o.Others)
 		} else {
@@ -174,20 +179,41 @@ func (c *call) finding(f *frame, o overview.Finding) finding {
 		out.Sentence = text(key, o.Count, f.Span(o.Late))
 	case overview.KindPushPaused:
 		out.Sentence = text(key)
-	case overview.KindBurst, overview.KindFar, overview.KindDead:
+	case overview.KindBurst:
+		if key += "." + o.Step.String(); o.Step == overview.Day {
+			at = o.At.In(c.look.zone).Format(time.DateOnly)
+		}
+		out.Sentence = text(key, o.Count, at)
+	case overview.KindFar, overview.KindDead:
 		out.Sentence = text(key, o.Count, at)
 	default:
 		out.Sentence = visible(o.Text)
 	}
 	switch {
+	case o.Kind == overview.KindBurst:
+		out.Path = f.burstPath(over, o)
 	case o.Kind == overview.KindDead:
 		out.Path = f.Path("/dead") + "?topic=" + url.QueryEscape(o.Topic)
 	case o.Topic != "" && o.State != punctual.StateNone:
 		out.Path = f.listBetween(o.Topic, o.State.String(), o.From, o.To)
 	case o.Topic != "":
 		out.Path = f.TopicPath(o.Topic)
-	case !o.From.IsZero():
-		out.Path = f.dueBetween(o.From, o.To, spans()[0])
 	}
 	return out
+}
+
+// burstPath returns the path of the finest picture that has the burst, with the topics of the bar that the burst is in.
+func (f *frame) burstPath(over *overview.Overview, o overview.Finding) string {
+	for i, picture := range []overview.Picture{over.Minutes, over.Hours, over.Days} {
+		if picture.All == nil {
+			continue
+		}
+		edges := picture.All.Edges
+		if k, exact := slices.BinarySearchFunc(edges, o.From, time.Time.Compare); exact && k+1 < len(edges) {
+			return f.dueBetween(edges[k], edges[k+1], spans()[i])
+		} else if 0 < k && k < len(edges) {
+			return f.dueBetween(edges[k-1], edges[k], spans()[i])
+		}
+	}
+	return f.dueBetween(o.From, o.To, spans()[0])
 }

@@ -62,15 +62,16 @@ type Finding struct {
 	// Count is how many messages it is about: the ready ones of a topic that is late or whose delivery is paused, those of a burst,
 	// the dead ones, or the far ones up to mostFar.
 	Count int64
-	// At is when a burst, or the first far message, is due. For an unreachable store it is the AsOf of what is shown.
+	// At is when a burst, or the first far message, is due, or the last time that a schedule has missed. For an unreachable store it is
+	// the AsOf of what is shown.
 	At time.Time
 	// Step is how exact At is for a burst.
 	Step Step
-	// Late is for how long the first message has been ready.
+	// Late is for how long the first message has been ready, or a schedule has not come.
 	Late time.Duration
 	// Others, if not 0, is how many more topics have what the findings of this kind before it say.
 	Others int
-	// Name, Value and Remedy are those of a punctual.Finding. For a schedule Name is its name and Value its problem. For an unreachable store Value is the error, and Remedy says what to do.
+	// Name, Value and Remedy are those of a punctual.Finding. For a schedule Name is its name and Value its problem, "" if it has only missed times. For an unreachable store Value is the error, and Remedy says what to do.
 	Name, Value, Remedy string
 }
 
@@ -88,7 +89,7 @@ const (
 	year       = 365 * 24 * time.Hour
 )
 
-// attention returns what somebody should see to, the worst first.
+// attention returns what somebody should see to: first that the topic of o.Oldest is late, then the worst and of these the oldest.
 func attention(o *Overview, examined []Finding) []Finding {
 	var all []Finding
 	if o.Err != nil {
@@ -113,10 +114,25 @@ func attention(o *Overview, examined []Finding) []Finding {
 		}
 	}
 	order := Kinds()
+	rank := func(f *Finding) int { return slices.Index(order, f.Kind) }
+	lacking := slices.Index(order, KindLacking) // up to this kind, findings are about the whole store, and have no age
 	slices.SortStableFunc(all, func(a, b Finding) int {
-		return cmp.Or(-cmp.Compare(a.Severity, b.Severity), cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)))
+		return cmp.Or(
+			o.compareFirst(&a, &b), -cmp.Compare(a.Severity, b.Severity), cmp.Compare(min(rank(&a), lacking+1), min(rank(&b), lacking+1)),
+			-cmp.Compare(a.Late, b.Late), cmp.Compare(rank(&a), rank(&b)))
 	})
 	return all
+}
+
+// compareFirst puts that the topic of o.Oldest is late before any other finding, because a page says first for how long that message waits.
+func (o *Overview) compareFirst(a, b *Finding) int {
+	first := func(f *Finding) int {
+		if f.Kind == KindLate && f.Others == 0 && o.Err == nil && o.Oldest != nil && f.Topic == o.Oldest.Topic {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Compare(first(a), first(b))
 }
 
 // examine begins to ask the store's Examiner, unless the last answer is still fresh.
@@ -156,28 +172,47 @@ func (r *Reader) lookAtSchedules(topics []punctual.TopicStats) (running <-chan s
 	}
 	with := stalled.Topics(names)
 	p := policy{timeout: r.o.Timeout, fresh: func(time.Duration) time.Duration { return stalledEach }}
-	return r.stalled.begin(r, p, func(ctx context.Context) ([]stalled.Schedule, error) { return r.watch.Look(ctx, with) })
+	return r.stalled.begin(r, p, func(ctx context.Context) ([]stalled.Schedule, error) {
+		found, err := r.watch.Look(ctx, with)
+		return append(found, r.watch.Missed()...), err
+	})
 }
 
-// schedulesOf returns the findings about schedules that do not come: of the first ones one each, and one that sums up the others.
-func schedulesOf(found []stalled.Schedule) []Finding {
-	var out []Finding
-	for i, s := range found {
-		if i == mostOfKind && len(found) > mostOfKind+1 {
-			others := len(found) - mostOfKind
-			return append(out, Finding{
-				Kind: KindSchedule, Severity: punctual.SeverityBad, Others: others, Text: fmt.Sprintf("%s more schedules do not come", Grouped(int64(others))),
-			})
+// schedulesOf returns the findings about schedules that do not come, and about those that have missed times within the last day: of the first
+// ones one each, and one that sums up the others.
+func schedulesOf(found []stalled.Schedule, now time.Time) []Finding {
+	var bad, missed []Finding
+	for _, s := range found {
+		f := Finding{Kind: KindSchedule, Severity: punctual.SeverityBad, Topic: s.Topic, Name: s.Name, Value: s.Problem}
+		switch {
+		case s.Problem != "":
+			f.Text = fmt.Sprintf("%s: schedule %s: %s", s.Topic, s.Name, s.Problem)
+			if !s.Since.IsZero() {
+				f.Late = max(0, now.Sub(s.Since))
+			}
+			bad = append(bad, f)
+		case now.Sub(s.Since) < 24*time.Hour:
+			f.Severity, f.At, f.Late = punctual.SeverityWarning, s.Since, now.Sub(s.Since)
+			f.Text = fmt.Sprintf("%s: schedule %s has missed times, the last at %s UTC: nobody did the duties then", s.Topic, s.Name, s.Since.UTC().Format(time.DateTime))
+			missed = append(missed, f)
 		}
-		out = append(out, Finding{
-			Kind: KindSchedule, Severity: punctual.SeverityBad, Topic: s.Topic, Name: s.Name, Value: s.Problem, Text: fmt.Sprintf("%s: schedule %s: %s", s.Topic, s.Name, s.Problem),
-		})
 	}
-	return out
+	return append(first(bad, "%s more schedules do not come"), first(missed, "%s more schedules have missed times")...)
 }
 
-// fewest returns the findings of one kind: one for each of the topics whose findings are the most severe or are about most messages,
-// and one that sums up the others.
+// first returns the oldest findings, and one that sums up the others with a text that has their number.
+func first(all []Finding, text string) []Finding {
+	slices.SortStableFunc(all, func(a, b Finding) int { return -cmp.Compare(a.Late, b.Late) })
+	if len(all) <= mostOfKind+1 {
+		return all
+	}
+	others := Finding{Kind: all[0].Kind, Severity: all[0].Severity, At: all[mostOfKind].At, Late: all[mostOfKind].Late, Others: len(all) - mostOfKind}
+	others.Text = fmt.Sprintf(text, Grouped(int64(others.Others)))
+	return append(all[:mostOfKind], others)
+}
+
+// fewest returns the findings of one kind: one for each of the topics whose findings are the most severe, the oldest, or about most messages, in
+// this order, after that of o.Oldest, and one that sums up the others.
 func fewest(o *Overview, of func(punctual.TopicStats, time.Time) (Finding, bool)) []Finding {
 	var out []Finding
 	for _, t := range o.Topics {
@@ -186,12 +221,12 @@ func fewest(o *Overview, of func(punctual.TopicStats, time.Time) (Finding, bool)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Finding) int {
-		return cmp.Or(-cmp.Compare(a.Severity, b.Severity), -cmp.Compare(a.Count, b.Count))
+		return cmp.Or(o.compareFirst(&a, &b), -cmp.Compare(a.Severity, b.Severity), -cmp.Compare(a.Late, b.Late), -cmp.Compare(a.Count, b.Count))
 	})
 	if len(out) <= mostOfKind+1 {
 		return out
 	}
-	others := Finding{Kind: out[0].Kind, Severity: out[mostOfKind].Severity, Others: len(out) - mostOfKind}
+	others := Finding{Kind: out[0].Kind, Severity: out[mostOfKind].Severity, Late: out[mostOfKind].Late, Others: len(out) - mostOfKind}
 	for _, f := range out[mostOfKind:] {
 		others.Count += f.Count
 	}

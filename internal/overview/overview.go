@@ -267,7 +267,7 @@ func (r *Reader) ReadIn(ctx context.Context, zone *time.Location) (*Overview, er
 	if len(out.Topics) > 0 && !out.Partial {
 		r.addPictures(patient, out, counts, zone)
 	}
-	found := append(r.examined(patient, examining), schedulesOf(r.stalled.await(patient, looking).value)...)
+	found := append(r.examined(patient, examining), schedulesOf(r.stalled.await(patient, looking).value, out.AsOf)...)
 	out.Attention = attention(out, found)
 	return out, nil
 }

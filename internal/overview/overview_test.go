@@ -586,7 +586,7 @@ func TestAttention(t *testing.T) {
 			}
 		})
 		o := s.readAnew()
-		const want = "store, schedule reports, late late, late verylate, late shop@events, delivery paused paused, push paused paused, far far, dead dead"
+		const want = "late verylate, store, late late, schedule reports, late shop@events, delivery paused paused, push paused paused, far far, dead dead"
 		if got := kinds(o); got != want {
 			t.Errorf("findings: %s\nwant      %s", got, want)
 		}
@@ -599,7 +599,7 @@ func TestAttention(t *testing.T) {
 		if f := o.finding(t, KindFar); f.At.Year() != 2019 || !strings.Contains(f.Text, "is this meant?") || f.Count != 1 {
 			t.Errorf("%+v", f)
 		}
-		if f := o.finding(t, KindLate); f.Late != time.Hour-time.Second || f.State != punctual.StateReady {
+		if f := o.finding(t, KindLate); f.Late != time.Hour || f.State != punctual.StateReady {
 			t.Errorf("%+v", f)
 		}
 		if i := slices.IndexFunc(o.Attention, func(f Finding) bool { return f.Topic == "shop@events" }); i < 0 || o.Attention[i].Severity != punctual.SeverityWarning || !strings.Contains(o.Attention[i].Text, "nobody reads them") {
@@ -817,6 +817,79 @@ func TestRecountDuringACount(t *testing.T) {
 		synctest.Wait()
 		if n := s.count("topics"); n != 1 {
 			t.Errorf("%d counts after a change during the last one, want 1", n)
+		}
+	})
+}
+
+// Findings of the same severity are in the order of their age, and those of one kind that are shown are the oldest. The topic of the message
+// that has been ready for longest comes first, also if its messages may wait for longer than others.
+func TestAttentionByAge(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		long := 24 * time.Hour
+		for _, topic := range []string{"patient", "other"} {
+			if _, err := s.Configure(t.Context(), topic, punctual.SettingsPatch{LateAfter: &long}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.push("patient", "1", 0)
+		time.Sleep(time.Hour)
+		s.push("paused", "1", 0)
+		s.pause("paused", false, true)
+		s.push("other", "1", 0)
+		time.Sleep(47 * time.Hour)
+		for i := range 8 {
+			s.pushMany(fmt.Sprint("t", i), 10-i, 0) // the topics with most messages are the youngest
+			time.Sleep(time.Second)
+		}
+		for i := range 8 {
+			topic := fmt.Sprint("t", 7-i)
+			if _, err := s.Purge(t.Context(), punctual.PurgeQuery{Topic: topic, State: punctual.StateReady}); err != nil {
+				t.Fatal(err)
+			}
+			s.pushMany(topic, 10-i, 0)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Second)
+		o := s.readAnew()
+		if o.Oldest == nil || o.Oldest.Topic != "patient" {
+			t.Fatalf("this test shows nothing: %+v", o.Oldest)
+		}
+		const want = "late patient, late t7, late t6, late t5, late t4, late, delivery paused paused"
+		if got := kinds(o); got != want {
+			t.Errorf("findings: %s\nwant      %s", got, want)
+		}
+	})
+}
+
+// A schedule that has missed times within the last day is a finding, and one that has a problem is a worse one.
+func TestMissedSchedules(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		q := punctual.NewQueue(s, nil)
+		for name, missed := range map[string]punctual.Missed{"hourly": punctual.MissedLatest, "made-up": punctual.MissedAll} {
+			if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: name, Spec: "@hourly", Missed: missed}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(5*time.Hour + time.Minute) // nobody does the duties
+		h := punctual.NewScheduler(s)
+		for range 2 {
+			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"reports@cron"}, Max: 1})
+			if err != nil || len(ds) != 1 {
+				t.Fatal(ds, err)
+			}
+			how := punctual.DecisionOf(h.Handle(t.Context(), &ds[0]))
+			done := punctual.Settlement{Topic: ds[0].Topic, ID: ds[0].ID, Token: ds[0].Token, Verb: how.Verb, Delay: how.Delay, Then: how.Then}
+			if errs, err := s.Settle(t.Context(), []punctual.Settlement{done}); err != nil || errs[0] != nil || how.Verb != punctual.SettleAck {
+				t.Fatal(how.Verb, errs, err)
+			}
+		}
+		o := s.read()
+		f := o.finding(t, KindSchedule)
+		if f.Name != "hourly" || f.Severity != punctual.SeverityWarning || f.At.Hour() != 4 || f.Value != "" || !strings.Contains(f.Text, "missed") {
+			t.Errorf("%+v", f)
+		}
+		if n := strings.Count(kinds(o), "schedule"); n != 1 {
+			t.Errorf("%d findings about schedules: %s", n, kinds(o))
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,10 +23,10 @@ const (
 	share = 50
 )
 
-// Schedule is a schedule with a problem.
+// Schedule is a schedule with a problem, or one that has missed times.
 type Schedule struct {
 	Topic, Name string
-	// Problem and Since are ScheduleInfo.Problem and ScheduleInfo.ProblemSince.
+	// Problem and Since are ScheduleInfo.Problem and ScheduleInfo.ProblemSince. Without a Problem Since is ScheduleInfo.LastMissed.
 	Problem string
 	Since   time.Time
 	// Ahead tells that ScheduleInfo.Ahead is set.
@@ -35,14 +36,15 @@ type Schedule struct {
 // Watch goes through the schedules of a store again and again. It is not for concurrent use.
 type Watch struct {
 	queue *punctual.Queue
-	found map[string][]Schedule // by topic, as it was read last
-	left  []string              // the topics that the round under way has not read yet
-	rests time.Time             // until when Look reads nothing
+	// found has the schedules with a problem, missed those without one that have missed times: by topic, as it was read last.
+	found, missed map[string][]Schedule
+	left          []string  // the topics that the round under way has not read yet
+	rests         time.Time // until when Look reads nothing
 }
 
 // New returns a Watch of a store, which is read by the caller of Look alone.
 func New(store punctual.Store) *Watch {
-	return &Watch{queue: punctual.NewQueue(store, nil), found: make(map[string][]Schedule)}
+	return &Watch{queue: punctual.NewQueue(store, nil), found: make(map[string][]Schedule), missed: make(map[string][]Schedule)}
 }
 
 // Topics returns the topics that have schedules, given the names of all topics.
@@ -69,24 +71,27 @@ func (w *Watch) Look(ctx context.Context, topics []string) ([]Schedule, error) {
 			return nil, err
 		}
 	}
-	for topic := range w.found {
-		if !slices.Contains(topics, topic) {
-			delete(w.found, topic)
-		}
+	for _, read := range []map[string][]Schedule{w.found, w.missed} {
+		maps.DeleteFunc(read, func(topic string, _ []Schedule) bool { return !slices.Contains(topics, topic) })
 	}
-	var all []Schedule
-	for _, found := range w.found {
-		all = append(all, found...)
+	return inOrder(w.found), nil
+}
+
+// Missed returns the schedules without a problem that have missed times, sorted by topic, as the last Look has read them.
+func (w *Watch) Missed() []Schedule { return inOrder(w.missed) }
+
+func inOrder(read map[string][]Schedule) (all []Schedule) {
+	for _, topic := range slices.Sorted(maps.Keys(read)) {
+		all = append(all, read[topic]...)
 	}
-	slices.SortStableFunc(all, func(a, b Schedule) int { return strings.Compare(a.Topic, b.Topic) })
-	return all, nil
+	return all
 }
 
 // read reads topics of w.left until an instant, at least one of them.
 func (w *Watch) read(ctx context.Context, until time.Time) error {
 	for len(w.left) > 0 {
 		topic := w.left[0]
-		var found []Schedule
+		var found, missed []Schedule
 		for s, err := range w.queue.Schedules(ctx, punctual.ScheduleQuery{Topic: topic}) {
 			switch {
 			case errors.Is(err, punctual.ErrUnsupported):
@@ -94,13 +99,12 @@ func (w *Watch) read(ctx context.Context, until time.Time) error {
 				return fmt.Errorf("look for schedules of %s that do not come: %w", topic, err)
 			case s.Problem != "":
 				found = append(found, Schedule{Topic: topic, Name: s.Name, Problem: s.Problem, Since: s.ProblemSince, Ahead: !s.Ahead.IsZero()})
+			case !s.LastMissed.IsZero():
+				missed = append(missed, Schedule{Topic: topic, Name: s.Name, Since: s.LastMissed})
 			}
 		}
-		if w.left = w.left[1:]; len(found) > 0 {
-			w.found[topic] = found
-		} else {
-			delete(w.found, topic)
-		}
+		w.left = w.left[1:]
+		w.found[topic], w.missed[topic] = found, missed
 		if !time.Now().Before(until) {
 			return nil
 		}
