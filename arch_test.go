@@ -79,7 +79,7 @@ var architecture = map[string]rule{
 	"internal/cli": {
 		ours: []string{
 			".", "storekit", "worker", "duty", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/cron", "internal/crontab", "internal/importer", "internal/notation", "internal/settings", "internal/stalled", "remotestore",
-			"server", "access", "access/tokens", "sharedstore",
+			"server", "access", "access/tokens", "audit", "sharedstore",
 			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "internal/wire", "console",
 		},
 		outside: []string{

@@ -342,13 +342,13 @@ func TestBurstNamesItsSpan(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		text := r.page("/")
+		text := r.counted("/")
 		link := regexp.MustCompile(`<a href="(/ahead[^"]*)">many</a> ` + regexp.QuoteMeta(c.sentence)).FindStringSubmatch(text)
 		if link == nil || !strings.Contains(link[1], c.query) {
 			t.Errorf("the page does not say %q with a link to %s: %q", c.sentence, c.query, regexp.MustCompile(`<li class="warning">.*`).FindAllString(text, -1))
 			continue
 		}
-		if page := wordsOf(r.page(html.UnescapeString(link[1]))); !strings.Contains(page, "many 10,989") || !strings.Contains(page, "few 11") {
+		if page := wordsOf(r.counted(html.UnescapeString(link[1]))); !strings.Contains(page, "many 10,989") || !strings.Contains(page, "few 11") {
 			t.Errorf("%s does not have the topics by number: %s", link[1], page)
 		}
 	}

@@ -180,8 +180,8 @@ func (c *call) finding(f *frame, over *overview.Overview, o overview.Finding) fi
 	case overview.KindPushPaused:
 		out.Sentence = text(key)
 	case overview.KindBurst:
-		if key += "." + o.Step.String(); o.Step == overview.Day {
-			at = o.At.In(c.look.zone).Format(time.DateOnly)
+		if o.Step == overview.Day {
+			key, at = key+".day", o.At.In(c.look.zone).Format(time.DateOnly)
 		}
 		out.Sentence = text(key, o.Count, at)
 	case overview.KindFar, overview.KindDead:
