@@ -191,7 +191,7 @@ func TestTopShowsNow(t *testing.T) {
 	r.clock.Advance(11 * time.Minute)
 	s.reread()
 	s.shows("Late: the oldest ready message, of order.cancel, waits for 1m", "! order.cancel: the first of 2 ready messages")
-	s.typed("enter").shows(" Now").typed("j", "enter").shows("Topic order.cancel", "[ready 2]", "a ", "b ").typed("esc").shows(" Now")
+	s.typed("j", "enter").shows(" Now").typed("k", "enter").shows("Topic order.cancel", "[ready 2]", "a ", "b ").typed("esc").shows(" Now")
 }
 
 func TestTopShowsAhead(t *testing.T) {
