@@ -273,6 +273,32 @@ func TestSettlementAtTheNextOwner(t *testing.T) {
 	}
 }
 
+// TestChangeAtTheNextOwner: a change that is neither a claim nor a settlement, and whose answer is lost, is not made again at the next owner,
+// because a push without an ID would then be stored twice. It may have happened (P13).
+func TestChangeAtTheNextOwner(t *testing.T) {
+	l := newLosing(t)
+	s, all := l.open(t, time.Minute), l.changes(t)
+	for i, err := range l.errsOf(t, t.Context(), s, all, func() { close(l.lose) }) {
+		if !errors.Is(err, punctual.ErrIndeterminate) {
+			t.Errorf("P13: the %s whose answer was lost: %v; want ErrIndeterminate", all[i].name, err)
+		}
+	}
+	if n := len(l.again); n != 0 {
+		t.Errorf("%d changes were sent again", n)
+	}
+}
+
+// TestLostLeaseIsCertain: a settlement that the owner has refused, and answered, certainly changed nothing (P13).
+func TestLostLeaseIsCertain(t *testing.T) {
+	l := newLosing(t)
+	close(l.lose)
+	s := l.open(t, time.Minute)
+	errs, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "t", ID: "nobody", Token: 7, Verb: punctual.SettleAck}})
+	if err != nil || !errors.Is(errs[0], punctual.ErrLeaseLost) || !punctual.Definite(errs[0]) {
+		t.Errorf("P13: %v, %v; want ErrLeaseLost, which is definite", errs, err)
+	}
+}
+
 // TestClaimIsGivenUp: a claim whose answer is lost, and that no owner answers after that, returns ErrIndeterminate, because the owner may
 // have leased messages. If its context ends, it returns the error of the context, as a claim of any store does.
 func TestClaimIsGivenUp(t *testing.T) {
