@@ -103,12 +103,12 @@ func TestBullSchedules(t *testing.T) {
 	}
 
 	// A prefix stands for itself also where Redis would read it as a pattern.
-	r.zadd("o*:mail:repeat", "y", 1)
-	r.must(r.client.HSet(t.Context(), "o*:mail:repeat:y", "name", "y", "every", "2000").Err())
-	all, _, err = ReadSchedules(t.Context(), "redis://"+shared.Addr, BullMQ, ScheduleOptions{Now: scheduleDay, Prefix: "o*"})
+	r.zadd("o[1]:mail:repeat", "y", 1)
+	r.must(r.client.HSet(t.Context(), "o[1]:mail:repeat:y", "name", "y", "every", "2000").Err())
+	all, _, err = ReadSchedules(t.Context(), "redis://"+shared.Addr, BullMQ, ScheduleOptions{Now: scheduleDay, Prefix: "o[1]"})
 	r.must(err)
 	if len(all) != 1 || all[0].Name != "y" {
-		t.Errorf("with the prefix o* there are %+v; want y alone", all)
+		t.Errorf("with the prefix o[1] there are %+v; want y alone", all)
 	}
 }
 
