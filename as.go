@@ -8,7 +8,7 @@ import "reflect"
 //
 //	Unwrap() Store
 //
-// As asks that store in the same way. When no store has the methods, the error is an ErrUnsupported that says what the store
+// As asks that store in the same way. A nil Store, as Queue.Store returns of the zero Queue, is an ErrInvalid. When no store has the methods, the error is an ErrUnsupported that says what the store
 // cannot do.
 //
 // A wrapper without Unwrap hides the interfaces that it does not have itself, so that no call goes past a wrapper which has to
@@ -16,6 +16,10 @@ import "reflect"
 // done to the calls of T as well, and if it hands those four on unchanged, with their context. Otherwise the promises of the
 // store below, such as storekit.Repeater, do not hold above the wrapper.
 func As[T any](s Store) (T, error) {
+	var none T
+	if s == nil {
+		return none, invalidf("queue was not made by NewQueue with a store: use that")
+	}
 	for s != nil {
 		if t, ok := s.(T); ok {
 			return t, nil
@@ -26,7 +30,6 @@ func As[T any](s Store) (T, error) {
 		}
 		s = w.Unwrap()
 	}
-	var none T
 	return none, errorf(ErrUnsupported, "this store %s", lacking[T]())
 }
 

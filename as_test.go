@@ -35,10 +35,13 @@ func TestAs(t *testing.T) {
 	if r, err := punctual.As[storekit.Repeater](shown{repeater{shown{mem}}}); err != nil || r != storekit.Repeater(repeater{shown{mem}}) {
 		t.Errorf("a Repeater between two wrappers: %v, %v", r, err)
 	}
-	for name, s := range map[string]punctual.Store{"opaque": opaque{mem}, "opaque below": shown{opaque{mem}}, "nothing below": shown{}, "nil": nil} {
+	for name, s := range map[string]punctual.Store{"opaque": opaque{mem}, "opaque below": shown{opaque{mem}}, "nothing below": shown{}} {
 		if i, err := punctual.As[punctual.Inspector](s); i != nil || !errors.Is(err, punctual.ErrUnsupported) || !strings.Contains(err.Error(), "cannot be inspected") {
 			t.Errorf("%s: %v, %v; want an ErrUnsupported that says what the store cannot do", name, i, err)
 		}
+	}
+	if i, err := punctual.As[punctual.Inspector](nil); i != nil || !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "NewQueue") {
+		t.Errorf("nil: %v, %v; want an ErrInvalid that says what to do", i, err)
 	}
 	if _, err := punctual.As[storekit.Repeater](mem); err == nil || !strings.Contains(err.Error(), "is no storekit.Repeater") {
 		t.Errorf("a store that is no Repeater: %v", err)

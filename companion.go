@@ -1,15 +1,7 @@
 package punctual
 
-// The ends of the names of companions that Punctual itself makes, behind the name of their topic. GroupTopic names the companions of
-// groups, and storekit.OutTopic those with follow-ups to forward.
-const (
-	// ScheduleSuffix: reports@cron has the recurring schedules of reports, each of them a message.
-	ScheduleSuffix = "@cron"
-	// EventSuffix: orders@events has what orders tells of its messages (Settings.Emit).
-	EventSuffix = "@events"
-	// BulkSuffix: orders@bulk has the places of the shifts of orders (BulkShift), so that one that was stopped can go on.
-	BulkSuffix = "@bulk"
-)
+// EventSuffix ends the name of a companion: orders@events has what orders tells of its messages (Settings.Emit).
+const EventSuffix = "@events"
 
 // GroupTopic returns the name of the topic in which a group has its copies of the messages of a topic (Settings.Groups). For
 // example, the group billing of the topic orders has its copies in orders@g.billing.

@@ -102,8 +102,8 @@ type Event struct {
 	// Count, beside EventMissed and EventSkipped alone, is how many times of a schedule the event tells of. FirstDue is the first
 	// of these times and Due the last one, to which ID would have belonged.
 	Count int64
-	// Why, beside EventSkipped alone, is OccurrenceOverlap, OccurrenceSkipped or OccurrencePaused.
-	Why OccurrenceStatus
+	// Why, beside EventSkipped alone, is overlap, skipped or paused: the schedule.OccurrenceStatus of the times.
+	Why string
 }
 
 // eventBody is an Event as the body of a message. Package storekit writes the same.
@@ -119,8 +119,8 @@ type eventBody struct {
 	Due       *int64      `json:"due"`
 	Delivered *int64      `json:"delivered"`
 	// Count and Why are members of the events of schedules, which a Scheduler writes and no store.
-	Count int64            `json:"count"`
-	Why   OccurrenceStatus `json:"why"`
+	Count int64  `json:"count"`
+	Why   string `json:"why"`
 }
 
 // ParseEvent returns the event that the body of a message of a companion events tells of: the object

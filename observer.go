@@ -50,6 +50,16 @@ type Observer struct {
 	OnSchedule func(ctx context.Context, s ScheduleStep)
 }
 
+// ScheduleCounts say how many times of a schedule were decided how.
+type ScheduleCounts struct {
+	// Stored are those whose occurrence was stored.
+	Stored int64
+	// Missed are those that no duty got to in time, and that Schedule.Missed did not make up for.
+	Missed int64
+	// Skipped are those that were left out on purpose: by Overlap, a pause or schedule.Skip.
+	Skipped int64
+}
+
 // ScheduleStep says how many times of a schedule a duty has decided about at once, and how.
 type ScheduleStep struct {
 	// Topic and Name are those of the schedule.

@@ -57,6 +57,25 @@ type When struct {
 	err   error
 }
 
+// From returns the instant that w means when the store's clock is now, rounded up to whole milliseconds. It is ErrInvalid if w cannot
+// be a due time.
+func (w When) From(now time.Time) (time.Time, error) {
+	due := w.due
+	if due.IsZero() {
+		due = now.Add(w.delay)
+	}
+	switch {
+	case w.err != nil:
+		return time.Time{}, w.err
+	case w.delay < 0 || due.After(MaxDue):
+		return time.Time{}, invalidf("the due time is negative or lies after %s", MaxDue.Format(time.RFC3339))
+	}
+	if ms := due.Truncate(time.Millisecond); ms.Before(due) {
+		due = ms.Add(time.Millisecond)
+	}
+	return due, nil
+}
+
 // In returns the due time that is d after the store's clock at the moment of storing (P8), rounded up to whole milliseconds.
 // A negative d is ErrInvalid.
 func In(d time.Duration) When { return When{delay: d} }

@@ -369,15 +369,25 @@ func (q *Queue) amendMany(ctx context.Context, c Change, topic string, ids []str
 	for i, id := range ids {
 		as[i] = Amendment{Change: c, Topic: topic, ID: id, Due: w.due, Delay: w.delay}
 	}
+	rs, err := q.AmendMany(ctx, as)
+	if err != nil {
+		err = operation(c.String(), err)
+	}
+	return rs, err
+}
+
+// AmendMany makes changes of any kind, each as Store.Amend does, in calls of the store within the bounds of the Queue. It returns an
+// answer for each change, and a BatchError if any of them failed.
+func (q *Queue) AmendMany(ctx context.Context, as []Amendment) ([]Amended, error) {
+	if err := q.refused(); err != nil {
+		return nil, err
+	}
 	start := time.Now()
-	rs, err := inParts(ctx, c.String(), q.amends, as,
+	rs, err := inParts(ctx, "amend", q.amends, as,
 		func(_ Amendment, err error) Amended { return Amended{Err: err} }, func(r Amended) error { return r.Err })
 	took := time.Since(start)
 	for i, r := range rs {
 		q.observer.amended(ctx, as[i], r, took)
-	}
-	if err != nil {
-		err = operation(c.String(), err)
 	}
 	return rs, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -572,4 +573,41 @@ func BenchmarkQueuePush(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A BatchError is definite only if every item certainly was not done (P13), whichever items came first.
+func TestBatchErrorsAreHonest(t *testing.T) {
+	outcomes := []error{nil, punctual.ErrNoSpace, punctual.ErrIndeterminate, errors.New("an error that nobody knows")}
+	for n := range len(outcomes) * len(outcomes) * len(outcomes) {
+		errs := []error{outcomes[n%4], outcomes[n/4%4], outcomes[n/16]}
+		s := &fakeStore{
+			push: func(_ context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+				rs := make([]punctual.PushResult, len(ms))
+				for i := range ms {
+					if rs[i].Err = errs[i]; errs[i] == nil {
+						rs[i].Status = punctual.PushStored
+					}
+				}
+				return rs, nil
+			},
+			amend: func(_ context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+				out := make([]punctual.Amended, len(as))
+				for i := range as {
+					out[i].Err = errs[i]
+				}
+				return out, nil
+			},
+		}
+		q := punctual.NewQueue(s, nil)
+		_, pushed := q.PushMany(t.Context(), make([]punctual.NewMessage, len(errs)))
+		_, moved := q.RescheduleMany(t.Context(), "t", []string{"a", "b", "c"}, punctual.In(time.Hour))
+		_, cancelled := q.CancelMany(t.Context(), "t", []string{"a", "b", "c"})
+		failed := slices.ContainsFunc(errs, func(err error) bool { return err != nil })
+		untouched := !slices.ContainsFunc(errs, func(err error) bool { return err == nil || !punctual.Definite(err) })
+		for name, err := range map[string]error{"push": pushed, "reschedule": moved, "cancel": cancelled} {
+			if (err != nil) != failed || failed && punctual.Definite(err) != untouched {
+				t.Errorf("P13: %s whose items ended with %v: %v, definite %v; want %v", name, errs, err, punctual.Definite(err), untouched)
+			}
+		}
+	}
 }

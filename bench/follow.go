@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/duty"
 	"github.com/punctualmq/punctual/pgstore"
 )
@@ -263,7 +264,7 @@ func runShift(ctx context.Context, e *env) error {
 		}
 		e.say("moving %d messages", e.sizes.Burst)
 		began := time.Now()
-		report, err := punctual.NewQueue(store, nil).Bulk(ctx, punctual.Bulk{Do: punctual.BulkShift, By: time.Hour, Select: punctual.Selection{Topic: topic}})
+		report, err := bulk.Run(ctx, punctual.NewQueue(store, nil), bulk.Job{Do: bulk.Shift, By: time.Hour, Select: bulk.Selection{Topic: topic}})
 		if err != nil {
 			return err
 		}

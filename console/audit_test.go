@@ -9,6 +9,8 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/bulk"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // entries returns the entries of the audit log, the newest first.
@@ -39,8 +41,8 @@ func TestEveryChangeIsInTheAuditLog(t *testing.T) {
 		if rt.path == pathMessage+"/delete" {
 			id = "dead-1"
 		}
-		r.schedule(punctual.Schedule{Topic: "order.close", Name: "daily", Spec: "@hourly"})
-		job := r.countedBulk("order.close", punctual.BulkCancel)
+		r.schedule(schedule.Schedule{Topic: "order.close", Name: "daily", Spec: "@hourly"})
+		job := r.countedBulk("order.close", bulk.Cancel)
 		path := strings.NewReplacer("{topic}", "order.close", "{id}", id, "{name}", "daily", "{job}", job.ID).Replace(rt.path)
 		a := r.post(path, fields()[rt.path])
 		if a.Code != 303 {

@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 )
@@ -41,7 +42,7 @@ type bulkJobPage struct {
 
 // bulkChange is a bulk change of the console.
 type bulkChange struct {
-	punctual.Bulk
+	bulk.Job
 	// Due is the instant of Bulk.When, which pages and the audit log show; zero unless the change is a requeue or a reschedule.
 	Due time.Time
 }
@@ -90,8 +91,8 @@ func (c *call) deathReasons() (all []choice) {
 // readBulk reads a bulk change from the form. A delay becomes the instant that it means now, so that a change which is stopped and
 // continued later still gives all messages the same due time.
 func (c *call) readBulk(topic string) (b bulkChange, err error) {
-	b.Select = punctual.Selection{Topic: topic, Reason: punctual.DeathReason(c.get("reason")), Error: c.get("error"), IDPrefix: c.get("prefix")}
-	if b.Do, err = punctual.ParseBulkChange(c.get("change")); err != nil {
+	b.Select = bulk.Selection{Topic: topic, Reason: punctual.DeathReason(c.get("reason")), Error: c.get("error"), IDPrefix: c.get("prefix")}
+	if b.Do, err = bulk.ParseChange(c.get("change")); err != nil {
 		return b, err
 	}
 	if state := c.get("state"); state != "" {
@@ -116,9 +117,9 @@ func (c *call) readBulk(topic string) (b bulkChange, err error) {
 		return b, err
 	}
 	switch b.Do {
-	case punctual.BulkShift:
+	case bulk.Shift:
 		b.By, err = wire.ParseShift("by", c.get("by"))
-	case punctual.BulkRequeue, punctual.BulkReschedule:
+	case bulk.Requeue, bulk.Reschedule:
 		b.Due, err = c.bulkDue(b.Do)
 		b.When = punctual.At(b.Due)
 	}
@@ -134,12 +135,12 @@ func rateOf(text string) (int, error) {
 }
 
 // bulkDue reads the new due time of a requeue or reschedule. A requeue without one is due now.
-func (c *call) bulkDue(do punctual.BulkChange) (time.Time, error) {
+func (c *call) bulkDue(do bulk.Change) (time.Time, error) {
 	due, delay, err := c.when()
 	switch {
 	case err != nil || !due.IsZero():
 		return due, err
-	case delay == 0 && do == punctual.BulkReschedule && c.get("in") == "":
+	case delay == 0 && do == bulk.Reschedule && c.get("in") == "":
 		return due, errNoTime
 	}
 	now, err := c.now()
@@ -149,7 +150,7 @@ func (c *call) bulkDue(do punctual.BulkChange) (time.Time, error) {
 // mayBulk returns an ErrForbidden unless the reader may make a bulk change: a delete needs access.Admin as a purge does, every other change
 // access.Amend.
 func (c *call) mayBulk(b *bulkChange) error {
-	if b.Do == punctual.BulkDelete {
+	if b.Do == bulk.Delete {
 		return c.may(access.Admin, b.Select.Topic)
 	}
 	return c.may(access.Amend, b.Select.Topic)

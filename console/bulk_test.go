@@ -14,6 +14,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -177,8 +178,8 @@ func TestRightsOfBulk(t *testing.T) {
 	if a := r.post("/topics/t/bulk", url.Values{"change": {"delete"}, "state": {"scheduled"}}); a.Code != 403 {
 		t.Errorf("count of a delete: %d", a.Code)
 	}
-	job := r.countedBulk("t", punctual.BulkCancel)
-	del, err := r.console.bulks.start(bulkChange{Bulk: punctual.Bulk{Do: punctual.BulkDelete, Select: punctual.Selection{Topic: "t", State: punctual.StateScheduled}, DryRun: true}}, nil, "root", (&call{}).recordBulk(&bulkChange{Bulk: punctual.Bulk{DryRun: true}}))
+	job := r.countedBulk("t", bulk.Cancel)
+	del, err := r.console.bulks.start(bulkChange{Job: bulk.Job{Do: bulk.Delete, Select: bulk.Selection{Topic: "t", State: punctual.StateScheduled}, DryRun: true}}, nil, "root", (&call{}).recordBulk(&bulkChange{Job: bulk.Job{DryRun: true}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,8 +277,8 @@ func TestBulksAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	below.push("t", "a", time.Hour)
-	record := (&call{}).recordBulk(&bulkChange{Bulk: punctual.Bulk{DryRun: true}})
-	cancel := bulkChange{Bulk: punctual.Bulk{Do: punctual.BulkCancel, Select: punctual.Selection{Topic: "t"}}}
+	record := (&call{}).recordBulk(&bulkChange{Job: bulk.Job{DryRun: true}})
+	cancel := bulkChange{Job: bulk.Job{Do: bulk.Cancel, Select: bulk.Selection{Topic: "t"}}}
 	var jobs []*bulkJob
 	for range mostBulks {
 		job, err := c.bulks.start(cancel, nil, "ann", record)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
 )
 
 const (
@@ -46,7 +47,7 @@ type bulkJob struct {
 	stop    context.CancelCauseFunc
 
 	// The fields from here on are guarded by bulks.mu.
-	report    punctual.BulkReport
+	report    bulk.Report
 	began, at time.Time // when the job began, and when it ended, by the clock of this process
 	err       error
 	done      bool
@@ -58,7 +59,7 @@ type bulkView struct {
 	ID, Who string
 	Bulk    bulkChange
 	Counted int64
-	Report  punctual.BulkReport
+	Report  bulk.Report
 	// State is "running", "done", "stopped" or "failed".
 	State string
 	Error string
@@ -85,7 +86,7 @@ func (b *bulks) close() {
 // start begins a bulk change, which record makes and enters into the audit log. before is the count that is carried out or the change
 // that is continued, or nil. If two people do that at the same time, the second gets the job of the first. While before itself is
 // under way, start returns before.
-func (b *bulks) start(bulk bulkChange, before *bulkJob, who string, record recorder) (*bulkJob, error) {
+func (b *bulks) start(change bulkChange, before *bulkJob, who string, record recorder) (*bulkJob, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -98,7 +99,7 @@ func (b *bulks) start(bulk bulkChange, before *bulkJob, who string, record recor
 	case b.running >= mostBulks:
 		return nil, fmt.Errorf("%d bulk changes are under way already: wait for one of them: %w", mostBulks, punctual.ErrOverloaded)
 	}
-	job := &bulkJob{ID: rand.Text()[:12], Who: who, Bulk: bulk, ended: make(chan struct{}), began: time.Now()}
+	job := &bulkJob{ID: rand.Text()[:12], Who: who, Bulk: change, ended: make(chan struct{}), began: time.Now()}
 	if before != nil {
 		before.next = job
 		if job.Counted = before.Counted; before.Bulk.DryRun {
@@ -112,16 +113,16 @@ func (b *bulks) start(bulk bulkChange, before *bulkJob, who string, record recor
 		b.all = b.all[1:]
 	}
 	b.running++
-	bulk.Progress = func(r punctual.BulkReport) {
+	change.Progress = func(r bulk.Report) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		job.report = r
 	}
 	b.under.Go(func() {
 		defer stop(nil)
-		var report punctual.BulkReport
+		var report bulk.Report
 		_, err := record(ctx, func(ctx context.Context) (n int64, err error) {
-			report, err = b.make(ctx, bulk.Bulk)
+			report, err = b.make(ctx, change.Job)
 			if ctx.Err() != nil && err != nil {
 				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 			}
@@ -133,17 +134,17 @@ func (b *bulks) start(bulk bulkChange, before *bulkJob, who string, record recor
 }
 
 // make carries out the change. A panic of the store becomes an error, so that it does not end the program.
-func (b *bulks) make(ctx context.Context, bulk punctual.Bulk) (r punctual.BulkReport, err error) {
+func (b *bulks) make(ctx context.Context, job bulk.Job) (r bulk.Report, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			b.log.Error("a bulk change made the store panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			err = errors.New("the console failed on this change")
 		}
 	}()
-	return b.queue.Bulk(ctx, bulk)
+	return bulk.Run(ctx, b.queue, job)
 }
 
-func (b *bulks) finish(job *bulkJob, r punctual.BulkReport, err error) {
+func (b *bulks) finish(job *bulkJob, r bulk.Report, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	job.report, job.err, job.at, job.done = r, err, time.Now(), true

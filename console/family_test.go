@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -127,7 +128,7 @@ func TestRelations(t *testing.T) {
 	if errs, err := r.store.Settle(t.Context(), []punctual.Settlement{x}); err != nil || errs[0] != nil {
 		t.Fatal(errs, err)
 	}
-	r.schedule(punctual.Schedule{Topic: "invoice", Name: "daily", Spec: "@daily"})
+	r.schedule(schedule.Schedule{Topic: "invoice", Name: "daily", Spec: "@daily"})
 	r.sent("/topics/invoice/schedules/daily/run", nil)
 
 	r.wantText("/topics/invoice/messages/pay-1~invoice", "Follows", `href="/topics/a%2Fb/messages/pay-1"`)

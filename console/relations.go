@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -51,7 +52,7 @@ func (c *call) relationsOf(f *frame, topic, id string, headers map[string]string
 			r.Follows.Path = f.MessagePath(t, i)
 		}
 	}
-	if name := shown(punctual.HeaderSchedule); name != "" {
+	if name := shown(schedule.HeaderSchedule); name != "" {
 		family, _ := storekit.Companion(topic)
 		r.Schedule = &relative{Topic: family, ID: visible(name)}
 		if c.may(access.Inspect, family) == nil {

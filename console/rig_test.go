@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -145,9 +147,9 @@ func (r *rig) configure(topic string, change func(*punctual.Settings)) {
 }
 
 // countedBulk counts a bulk change of a topic that selects by nothing else, and returns the job of the count, which can be carried out.
-func (r *rig) countedBulk(topic string, do punctual.BulkChange) *bulkJob {
+func (r *rig) countedBulk(topic string, do bulk.Change) *bulkJob {
 	r.t.Helper()
-	job, err := r.console.bulks.start(bulkChange{Bulk: punctual.Bulk{Do: do, Select: punctual.Selection{Topic: topic}, DryRun: true}}, nil, "ann", (&call{}).recordBulk(&bulkChange{Bulk: punctual.Bulk{DryRun: true}}))
+	job, err := r.console.bulks.start(bulkChange{Job: bulk.Job{Do: do, Select: bulk.Selection{Topic: topic}, DryRun: true}}, nil, "ann", (&call{}).recordBulk(&bulkChange{Job: bulk.Job{DryRun: true}}))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -156,9 +158,9 @@ func (r *rig) countedBulk(topic string, do punctual.BulkChange) *bulkJob {
 }
 
 // schedule stores a schedule.
-func (r *rig) schedule(s punctual.Schedule) {
+func (r *rig) schedule(s schedule.Schedule) {
 	r.t.Helper()
-	if _, err := punctual.NewQueue(r.store, nil).PutSchedule(r.t.Context(), s); err != nil {
+	if _, err := schedule.Put(r.t.Context(), punctual.NewQueue(r.store, nil), s); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -203,7 +205,7 @@ func (r *rig) fill() {
 	r.push("late", "late-1", 0)
 	r.configure("order.close", func(s *punctual.Settings) { s.Emit = punctual.EventDead | punctual.EventAcked })
 	r.configure("fan", func(s *punctual.Settings) { s.Groups = []string{"mail", "billing"} })
-	r.schedule(punctual.Schedule{Topic: "order.close", Name: "closing", Spec: "0 18 * * MON-FRI", Zone: "Europe/Berlin", Body: []byte("close")})
+	r.schedule(schedule.Schedule{Topic: "order.close", Name: "closing", Spec: "0 18 * * MON-FRI", Zone: "Europe/Berlin", Body: []byte("close")})
 	r.kill("order.close", "no such order", "gone-1")
 	r.kill("pay", "card declined", "dead-1", "dead-2", "dead-3")
 	r.clock.Advance(time.Minute - time.Second)

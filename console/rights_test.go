@@ -13,6 +13,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/rigs/rights"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -75,7 +76,7 @@ func (r *rig) refill() {
 	for _, topic := range []string{rights.Mine, rights.Theirs, rights.Audit} {
 		r.kill(topic, "declined", "dead")
 		r.push(topic, "m", time.Hour)
-		r.schedule(punctual.Schedule{Topic: topic, Name: "daily", Spec: "@hourly"})
+		r.schedule(schedule.Schedule{Topic: topic, Name: "daily", Spec: "@hourly"})
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // comingRuns are the times at which schedules come, for a picture of what falls due.
@@ -25,7 +25,7 @@ type run struct {
 }
 
 const (
-	// runSchedules is how many schedules of a topic are read for a picture, in the order of Queue.Schedules. runTimes is how many times of
+	// runSchedules is how many schedules of a topic are read for a picture, in the order of schedule.List. runTimes is how many times of
 	// each schedule are read.
 	runSchedules, runTimes = 20, 1000
 	// runNames is how many schedules the text of a mark names at most.
@@ -35,7 +35,7 @@ const (
 // comingRuns returns when the schedules of a topic that are not paused come before end.
 func (c *call) comingRuns(topic string, end time.Time) (r comingRuns, err error) {
 	n := 0
-	for s, err := range c.console.queue.Schedules(c.r.Context(), punctual.ScheduleQuery{Topic: topic, Next: runTimes}) {
+	for s, err := range schedule.List(c.r.Context(), c.console.queue, schedule.Query{Topic: topic, Next: runTimes}) {
 		if err != nil {
 			return r, fmt.Errorf("look when the schedules of %s come: %w", topic, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
-	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // schedulePage shows one schedule: its definition, when it comes next, and what became of its last times.
@@ -32,7 +32,7 @@ type schedulePage struct {
 // backfill is what a backfill would store.
 type backfill struct {
 	// Times are the first times that would be stored, at most shownTimes.
-	Times []punctual.Occurrence
+	Times []schedule.Occurrence
 	// More is how many further times would be stored.
 	More int
 	// From and To are the bounds for the form that makes the backfill.
@@ -58,7 +58,7 @@ func (c *call) schedulePage() (*schedulePage, error) {
 	if _, err := c.inspector(); err != nil {
 		return nil, err
 	}
-	s, err := c.console.queue.GetSchedule(c.r.Context(), topic, name)
+	s, err := schedule.Get(c.r.Context(), c.console.queue, topic, name)
 	if err != nil {
 		return nil, fmt.Errorf("look at schedule %s of %s: %w", name, topic, err)
 	}
@@ -82,7 +82,7 @@ func (c *call) schedulePage() (*schedulePage, error) {
 
 // scheduleFields returns the fields that are set in a schedule, except for its expression, zone, body and headers. DropExpired stands with
 // the expiry.
-func (c *call) scheduleFields(s *punctual.Schedule) (f facts) {
+func (c *call) scheduleFields(s *schedule.Schedule) (f facts) {
 	text := scheduleTexts(s, c.look.zone)
 	f.add("overlap", c.look.language.text("overlap."+text["overlap"]))
 	f.add("missed", c.look.language.text("missed."+text["missed"]))
@@ -92,7 +92,7 @@ func (c *call) scheduleFields(s *punctual.Schedule) (f facts) {
 	for _, name := range []string{"grace", "spread", "except", "limit", "max_dead", "max_attempts", "expire"} {
 		f.add(name, text[name])
 	}
-	for _, attribute := range wire.AttributesToShow(storekit.ScheduleAttributes(s)) {
+	for _, attribute := range wire.AttributesToShow(s.Attributes()) {
 		f.add(attribute.Name, attribute.Value)
 	}
 	f.addTime("from", s.From, c.look.zone)
@@ -101,7 +101,7 @@ func (c *call) scheduleFields(s *punctual.Schedule) (f facts) {
 }
 
 // Status returns the text for what became of an occurrence.
-func (f *frame) Status(s punctual.OccurrenceStatus) string {
+func (f *frame) Status(s schedule.OccurrenceStatus) string {
 	return f.call.look.language.text("occurrence." + string(s))
 }
 
@@ -126,14 +126,14 @@ func (c *call) changedSchedule(verb, detail string, do func(ctx context.Context,
 func (c *call) pauseSchedule() error {
 	note := c.get("note")
 	return c.changedSchedule("pause", note, func(ctx context.Context, q *punctual.Queue, topic, name string) error {
-		return q.PauseSchedule(ctx, topic, name, c.user(), note)
+		return schedule.Pause(ctx, q, topic, name, c.user(), note)
 	})
 }
 
 func (c *call) resumeSchedule() error {
 	catchUp := c.get("catch_up") != ""
 	return c.changedSchedule("resume", fmt.Sprintf("catch up: %t", catchUp), func(ctx context.Context, q *punctual.Queue, topic, name string) error {
-		return q.ResumeSchedule(ctx, topic, name, catchUp)
+		return schedule.Resume(ctx, q, topic, name, catchUp)
 	})
 }
 
@@ -141,7 +141,7 @@ func (c *call) resumeSchedule() error {
 func (c *call) runSchedule() error {
 	var r punctual.PushResult
 	err := c.recordSchedule("run", "", func(ctx context.Context, q *punctual.Queue, topic, name string) (err error) {
-		r, err = q.RunSchedule(ctx, topic, name)
+		r, err = schedule.Run(ctx, q, topic, name)
 		return err
 	})
 	if err != nil {
@@ -153,9 +153,9 @@ func (c *call) runSchedule() error {
 
 func (c *call) skipSchedule() error {
 	n := cmp.Or(c.number("n"), 1)
-	var skipped []punctual.Occurrence
+	var skipped []schedule.Occurrence
 	err := c.recordSchedule("skip", fmt.Sprintf("times: %d", n), func(ctx context.Context, q *punctual.Queue, topic, name string) (err error) {
-		skipped, err = q.SkipSchedule(ctx, topic, name, n)
+		skipped, err = schedule.Skip(ctx, q, topic, name, n)
 		return err
 	})
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *call) backfillSchedule() error {
 	}
 	topic, name := c.path["topic"], c.path["name"]
 	if c.get("do") == "dry" {
-		r, err := c.console.queue.Backfill(c.r.Context(), topic, name, from, to, true)
+		r, err := schedule.Backfill(c.r.Context(), c.console.queue, topic, name, from, to, true)
 		if err != nil {
 			return err
 		}
@@ -194,10 +194,10 @@ func (c *call) backfillSchedule() error {
 		p.Fill = &backfill{Times: r.Times[:n], More: len(r.Times) - n, From: exact(from), To: exact(to)}
 		return c.show("schedule", p)
 	}
-	var r punctual.BackfillReport
+	var r schedule.BackfillReport
 	detail := fmt.Sprintf("from %s, to %s", notation.FormatTime(from), notation.FormatTime(to))
 	err = c.recordSchedule("backfill", detail, func(ctx context.Context, q *punctual.Queue, topic, name string) (err error) {
-		r, err = q.Backfill(ctx, topic, name, from, to, false)
+		r, err = schedule.Backfill(ctx, q, topic, name, from, to, false)
 		return err
 	})
 	if err != nil {
@@ -208,7 +208,7 @@ func (c *call) backfillSchedule() error {
 
 func (c *call) deleteSchedule() error {
 	err := c.recordSchedule("delete", "", func(ctx context.Context, q *punctual.Queue, topic, name string) error {
-		return q.DeleteSchedule(ctx, topic, name)
+		return schedule.Delete(ctx, q, topic, name)
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -35,7 +36,7 @@ type scheduleFormPage struct {
 	Topics     []string
 	// Preview says when the schedule comes, Wrong what is wrong with the fields. At most one of them is set; without an expression and
 	// with sound fields neither is.
-	Preview *punctual.ScheduleTimes
+	Preview *schedule.Times
 	Wrong   string
 	// Able is false if the store can have no schedules.
 	Able bool
@@ -47,7 +48,7 @@ type scheduleFormPage struct {
 const previewTimes = 10
 
 // scheduleTexts returns the values of the form's fields for a schedule, by the names of the fields.
-func scheduleTexts(s *punctual.Schedule, zone *time.Location) map[string]string {
+func scheduleTexts(s *schedule.Schedule, zone *time.Location) map[string]string {
 	duration := func(d time.Duration) string {
 		if d == 0 {
 			return ""
@@ -85,15 +86,15 @@ func (c *call) field(name string) string {
 
 // changeSchedule changes those fields of a schedule that differ in the form from what the page showed, so that a field which
 // somebody has changed elsewhere since then is not set back. An error names the field.
-func (c *call) changeSchedule(s *punctual.Schedule) (err error) {
+func (c *call) changeSchedule(s *schedule.Schedule) (err error) {
 	for _, f := range []struct {
 		name string
 		set  func(text string) error
 	}{
 		{"spec", func(v string) error { s.Spec = v; return nil }},
 		{"zone_name", func(v string) error { s.Zone = v; return nil }},
-		{"overlap", func(v string) (err error) { s.Overlap, err = punctual.ParseOverlap(v); return err }},
-		{"missed", func(v string) (err error) { s.Missed, err = punctual.ParseMissed(v); return err }},
+		{"overlap", func(v string) (err error) { s.Overlap, err = schedule.ParseOverlap(v); return err }},
+		{"missed", func(v string) (err error) { s.Missed, err = schedule.ParseMissed(v); return err }},
 		{"grace", durationInto(&s.Grace)},
 		{"spread", durationInto(&s.Spread)},
 		{"from", func(string) (err error) { s.From, err = c.instant("from"); return err }},
@@ -179,11 +180,11 @@ func parseHeaders(text string) (map[string]string, error) {
 }
 
 // storedSchedule returns the schedule that the path names.
-func (c *call) storedSchedule() (punctual.Schedule, error) {
+func (c *call) storedSchedule() (schedule.Schedule, error) {
 	topic, name := c.path["topic"], c.path["name"]
-	s, err := c.console.queue.GetSchedule(c.r.Context(), topic, name)
+	s, err := schedule.Get(c.r.Context(), c.console.queue, topic, name)
 	if err != nil {
-		return punctual.Schedule{}, fmt.Errorf("look at schedule %s of %s: %w", name, topic, err)
+		return schedule.Schedule{}, fmt.Errorf("look at schedule %s of %s: %w", name, topic, err)
 	}
 	return s.Schedule, nil
 }
@@ -192,7 +193,7 @@ func (c *call) storedSchedule() (punctual.Schedule, error) {
 // asks for a preview, and have an expression, the page also says when the schedule comes.
 func (c *call) showScheduleForm() error {
 	p := &scheduleFormPage{frame: c.frame("schedule-form"), New: true, Topic: c.get("topic"), Name: c.get("name")}
-	p.Was, p.MayPush = scheduleTexts(&punctual.Schedule{Zone: "UTC"}, c.look.zone), c.who.AllowsSomewhere(access.Push)
+	p.Was, p.MayPush = scheduleTexts(&schedule.Schedule{Zone: "UTC"}, c.look.zone), c.who.AllowsSomewhere(access.Push)
 	able, err := c.canSchedule()
 	if err != nil {
 		return err
@@ -208,7 +209,7 @@ func (c *call) showScheduleForm() error {
 			}
 		}
 	}
-	return c.showFormOf(p, punctual.Schedule{Topic: p.Topic, Name: p.Name, Zone: "UTC"})
+	return c.showFormOf(p, schedule.Schedule{Topic: p.Topic, Name: p.Name, Zone: "UTC"})
 }
 
 // showScheduleEdit shows the form that changes a schedule.
@@ -224,7 +225,7 @@ func (c *call) showScheduleEdit() error {
 }
 
 // showFormOf fills in the values and the preview of a form for a schedule, and shows it.
-func (c *call) showFormOf(p *scheduleFormPage, s punctual.Schedule) error {
+func (c *call) showFormOf(p *scheduleFormPage, s schedule.Schedule) error {
 	p.Subject, p.Still, p.Fields = visible(p.Name), true, maps.Clone(p.Was)
 	var err error
 	if p.Now, err = c.now(); err != nil {
@@ -258,7 +259,7 @@ func (c *call) showFormOf(p *scheduleFormPage, s punctual.Schedule) error {
 
 // preview sets p.Preview, or p.Wrong if the definition of the schedule would be refused. It also previews a schedule that has no topic or no
 // name yet.
-func (c *call) preview(p *scheduleFormPage, s punctual.Schedule) {
+func (c *call) preview(p *scheduleFormPage, s schedule.Schedule) {
 	if s.Topic == "" || s.Name == "" {
 		s.Topic, s.Name = "", ""
 	}
@@ -275,7 +276,7 @@ func (c *call) newSchedule() error {
 	if c.get("do") == "preview" {
 		return c.showScheduleForm()
 	}
-	s := punctual.Schedule{Topic: c.get("topic"), Name: c.get("name"), Zone: "UTC"}
+	s := schedule.Schedule{Topic: c.get("topic"), Name: c.get("name"), Zone: "UTC"}
 	if err := storekit.CheckTopic(s.Topic); err != nil {
 		return err
 	}
@@ -285,7 +286,7 @@ func (c *call) newSchedule() error {
 	if err := c.changeSchedule(&s); err != nil {
 		return err
 	}
-	_, err := c.console.queue.NextOccurrences(c.r.Context(), s.Topic, s.Name, 0)
+	_, err := schedule.Next(c.r.Context(), c.console.queue, s.Topic, s.Name, 0)
 	if err == nil {
 		return fmt.Errorf("schedule %s of %s is there already: change it on its page, or choose another name: %w", s.Name, s.Topic, punctual.ErrDuplicate)
 	}
@@ -311,11 +312,11 @@ func (c *call) editSchedule() error {
 }
 
 // putSchedule stores a schedule and leads to its page, or to the form of a new schedule if the reader may not inspect the topic.
-func (c *call) putSchedule(s punctual.Schedule) error {
+func (c *call) putSchedule(s schedule.Schedule) error {
 	var status punctual.PushStatus
 	detail := fmt.Sprintf("%s (%s)", s.Spec, s.Zone)
 	_, err := c.record(audit.Change{Verb: "put schedule", Topic: s.Topic, ID: s.Name, Detail: detail}, func(ctx context.Context) (n int64, err error) {
-		status, err = c.console.queue.PutSchedule(ctx, s)
+		status, err = schedule.Put(ctx, c.console.queue, s)
 		return 1, err
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // scheduleList is one page of a list of schedules, of one topic or of several.
@@ -31,14 +32,14 @@ type scheduleList struct {
 
 // scheduleRow is one schedule in a list.
 type scheduleRow struct {
-	punctual.ScheduleInfo
+	schedule.Info
 	Path string
 	// State is "active", "paused", "ended", "overdue" or "broken".
 	State string
 	// Coming is when an active schedule comes next, otherwise zero.
 	Coming time.Time
 	// Recent is the last time of the schedule, nil if none has come. Message is the path of its message, "" if there was no message.
-	Recent  *punctual.Occurrence
+	Recent  *schedule.Occurrence
 	Message string
 	// Day are the times within the next 24 hours, none for a schedule that is paused or has ended.
 	Day marks
@@ -140,7 +141,7 @@ func (c *call) topicsWithSchedules() ([]string, error) {
 	var names []string
 	err := error(punctual.ErrUnsupported)
 	if c.console.namer != nil {
-		names, err = c.console.namer.TopicNames(c.r.Context(), punctual.NameQuery{Suffix: punctual.ScheduleSuffix})
+		names, err = c.console.namer.TopicNames(c.r.Context(), punctual.NameQuery{Suffix: schedule.Suffix})
 	}
 	if errors.Is(err, punctual.ErrUnsupported) {
 		all, countErr := c.counted()
@@ -154,7 +155,7 @@ func (c *call) topicsWithSchedules() ([]string, error) {
 	}
 	var topics []string
 	for _, name := range names {
-		if topic, ok := strings.CutSuffix(name, punctual.ScheduleSuffix); ok && c.may(access.Inspect, topic) == nil {
+		if topic, ok := strings.CutSuffix(name, schedule.Suffix); ok && c.may(access.Inspect, topic) == nil {
 			topics = append(topics, topic)
 		}
 	}
@@ -170,7 +171,7 @@ func (c *call) scheduleList(f *frame, topics []string) (*scheduleList, error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), schedulesTime)
 	defer cancel()
 	seen := 0
-	q := punctual.ScheduleQuery{Next: mostMarks + 1, Last: 1, Select: func(_, name string) bool {
+	q := schedule.Query{Next: mostMarks + 1, Last: 1, Select: func(_, name string) bool {
 		if !strings.Contains(name, l.Filter) {
 			return false
 		}
@@ -181,7 +182,7 @@ func (c *call) scheduleList(f *frame, topics []string) (*scheduleList, error) {
 		l.Previous = c.withQuery("start", numberOf(start-pageRows))
 	}
 	for _, q.Topic = range topics {
-		for s, err := range c.console.queue.Schedules(ctx, q) {
+		for s, err := range schedule.List(ctx, c.console.queue, q) {
 			switch {
 			case err != nil && ctx.Err() != nil && c.r.Context().Err() == nil:
 				l.Cut = true
@@ -229,8 +230,8 @@ func numberOf(n int) string {
 }
 
 // scheduleRow returns a schedule as a list shows it.
-func (c *call) scheduleRow(f *frame, s *punctual.ScheduleInfo) scheduleRow {
-	row := scheduleRow{ScheduleInfo: *s, Path: f.SchedulePath(s.Topic, s.Name), State: stateOfSchedule(s), Day: marksOf(s.Next, f.Now)}
+func (c *call) scheduleRow(f *frame, s *schedule.Info) scheduleRow {
+	row := scheduleRow{Info: *s, Path: f.SchedulePath(s.Topic, s.Name), State: stateOfSchedule(s), Day: marksOf(s.Next, f.Now)}
 	if row.State == "active" && len(s.Next) > 0 {
 		row.Coming = s.Next[0].Due
 	}
@@ -247,7 +248,7 @@ func (c *call) scheduleRow(f *frame, s *punctual.ScheduleInfo) scheduleRow {
 }
 
 // stateOfSchedule returns the value of scheduleRow.State for a schedule.
-func stateOfSchedule(s *punctual.ScheduleInfo) string {
+func stateOfSchedule(s *schedule.Info) string {
 	switch {
 	case !s.Overdue.IsZero() && s.Words != "":
 		return "overdue"
@@ -262,16 +263,16 @@ func stateOfSchedule(s *punctual.ScheduleInfo) string {
 }
 
 // wasStored reports whether an occurrence with this status was stored as a message.
-func wasStored(s punctual.OccurrenceStatus) bool {
+func wasStored(s schedule.OccurrenceStatus) bool {
 	switch s {
-	case punctual.OccurrenceMissed, punctual.OccurrenceOverlap, punctual.OccurrenceSkipped, punctual.OccurrencePaused:
+	case schedule.OccurrenceMissed, schedule.OccurrenceOverlap, schedule.OccurrenceSkipped, schedule.OccurrencePaused:
 		return false
 	}
 	return true
 }
 
 // marksOf returns the marks of the times in next that are less than 24 hours after now. Times before now are marked at the beginning.
-func marksOf(next []punctual.Occurrence, now time.Time) (m marks) {
+func marksOf(next []schedule.Occurrence, now time.Time) (m marks) {
 	const day = 24 * time.Hour
 	var b strings.Builder
 	for _, o := range next {

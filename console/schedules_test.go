@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	attributesrig "github.com/punctualmq/punctual/internal/rigs/attributes"
 	"github.com/punctualmq/punctual/internal/wire"
-	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // tick has a scheduler do what is due for the schedules of a topic, as a duty does.
@@ -22,7 +22,7 @@ func (r *rig) tick(topic string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	duty := punctual.NewScheduler(r.store)
+	duty := schedule.NewScheduler(r.store)
 	for i := range ds {
 		how := punctual.DecisionOf(duty.Handle(r.t.Context(), &ds[i]))
 		errs, err := r.store.Settle(r.t.Context(), []punctual.Settlement{{Topic: ds[i].Topic, ID: ds[i].ID, Token: ds[i].Token, Verb: how.Verb, Delay: how.Delay, Then: how.Then}})
@@ -33,9 +33,9 @@ func (r *rig) tick(topic string) {
 }
 
 // found returns a schedule that must be stored.
-func (r *rig) found(topic, name string) punctual.ScheduleInfo {
+func (r *rig) found(topic, name string) schedule.Info {
 	r.t.Helper()
-	s, err := punctual.NewQueue(r.store, nil).GetSchedule(r.t.Context(), topic, name)
+	s, err := schedule.Get(r.t.Context(), punctual.NewQueue(r.store, nil), topic, name)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -47,13 +47,13 @@ func (r *rig) found(topic, name string) punctual.ScheduleInfo {
 func TestScheduleList(t *testing.T) {
 	r := newRig(t, nil)
 	q := punctual.NewQueue(r.store, nil)
-	r.schedule(punctual.Schedule{Topic: "reports", Name: "hourly", Spec: "@hourly"})
-	r.schedule(punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin"})
-	r.schedule(punctual.Schedule{Topic: "mail", Name: "once", Spec: "@hourly", Limit: 1})
-	r.schedule(punctual.Schedule{Topic: "mail", Name: "idle", Spec: "@hourly"})
+	r.schedule(schedule.Schedule{Topic: "reports", Name: "hourly", Spec: "@hourly"})
+	r.schedule(schedule.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin"})
+	r.schedule(schedule.Schedule{Topic: "mail", Name: "once", Spec: "@hourly", Limit: 1})
+	r.schedule(schedule.Schedule{Topic: "mail", Name: "idle", Spec: "@hourly"})
 	r.clock.Advance(time.Hour)
 	r.tick("reports")
-	if err := q.PauseSchedule(t.Context(), "reports", "daily", "anna", "until the <API> is back"); err != nil {
+	if err := schedule.Pause(t.Context(), q, "reports", "daily", "anna", "until the <API> is back"); err != nil {
 		t.Fatal(err)
 	}
 	text := wordsOf(r.page("/schedules"))
@@ -96,7 +96,7 @@ func TestManySchedules(t *testing.T) {
 	r, s := newCounted(t)
 	follows := rigOver(t, following{s, r.store}, r.store, r.clock, nil)
 	for i := range 120 {
-		r.schedule(punctual.Schedule{Topic: "t", Name: fmt.Sprintf("s%03d", i), Spec: "@hourly"})
+		r.schedule(schedule.Schedule{Topic: "t", Name: fmt.Sprintf("s%03d", i), Spec: "@hourly"})
 	}
 	seen := make(map[string]bool)
 	path := "/schedules"
@@ -129,7 +129,7 @@ func TestManySchedules(t *testing.T) {
 // a second page keeps the order of topics, and no column is then marked as sorted.
 func TestSchedulesByNextTime(t *testing.T) {
 	r := newRig(t, nil) // noon, a Sunday
-	for _, s := range []punctual.Schedule{
+	for _, s := range []schedule.Schedule{
 		{Topic: "a", Name: "evening", Spec: "0 18 * * *"},
 		{Topic: "a", Name: "rest", Spec: "0 13 * * *"},
 		{Topic: "b", Name: "soon", Spec: "0 14 * * *", Zone: "Europe/Berlin"},
@@ -137,7 +137,7 @@ func TestSchedulesByNextTime(t *testing.T) {
 	} {
 		r.schedule(s)
 	}
-	if err := punctual.NewQueue(r.store, nil).PauseSchedule(t.Context(), "a", "rest", "ann", ""); err != nil {
+	if err := schedule.Pause(t.Context(), punctual.NewQueue(r.store, nil), "a", "rest", "ann", ""); err != nil {
 		t.Fatal(err)
 	}
 	text, at := r.page("/schedules"), 0
@@ -155,7 +155,7 @@ func TestSchedulesByNextTime(t *testing.T) {
 		t.Errorf("expression and zone may take several lines: %q", rule)
 	}
 	for i := range pageRows {
-		r.schedule(punctual.Schedule{Topic: "a", Name: fmt.Sprintf("early%03d", i), Spec: "0 16 * * *"})
+		r.schedule(schedule.Schedule{Topic: "a", Name: fmt.Sprintf("early%03d", i), Spec: "0 16 * * *"})
 	}
 	if text := r.page("/schedules"); !strings.Contains(text, "start=") || strings.Contains(text, "aria-sort") {
 		t.Error("one of several pages is marked as sorted by the next time")
@@ -171,8 +171,8 @@ type following struct {
 // The page of a schedule says when its messages expire, and if they are dropped then, that they vanish.
 func TestExpiryOfASchedule(t *testing.T) {
 	r := newRig(t, nil)
-	r.schedule(punctual.Schedule{Topic: "reports", Name: "kept", Spec: "@daily", ExpireAfter: 90 * time.Minute})
-	r.schedule(punctual.Schedule{Topic: "reports", Name: "dropped", Spec: "@daily", ExpireAfter: 90 * time.Minute, DropExpired: true})
+	r.schedule(schedule.Schedule{Topic: "reports", Name: "kept", Spec: "@daily", ExpireAfter: 90 * time.Minute})
+	r.schedule(schedule.Schedule{Topic: "reports", Name: "dropped", Spec: "@daily", ExpireAfter: 90 * time.Minute, DropExpired: true})
 	for path, want := range map[string]string{"kept": "<dd>1h30m</dd>", "dropped": "<dd>1h30m, then it vanishes</dd>", "dropped?lang=zh-CN": "<dd>1h30m，届时消失</dd>"} {
 		if text := r.page("/topics/reports/schedules/" + path); !strings.Contains(text, want) {
 			t.Errorf("%s: the page lacks %q: %s", path, want, wordsOf(text))
@@ -184,7 +184,7 @@ func TestExpiryOfASchedule(t *testing.T) {
 // page. Bad input is refused with the page of the form.
 func TestScheduleActions(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Everything())})
-	r.schedule(punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *", Body: []byte("report")})
+	r.schedule(schedule.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *", Body: []byte("report")})
 	const page = "/topics/reports/schedules/daily"
 	if text := wordsOf(r.page(page)); !strings.Contains(text, "at 09:00 every day (UTC)") || !strings.Contains(text, "Mon 2026-11-23 09:00:00 UTC") || !strings.Contains(text, "It has not come yet") {
 		t.Errorf("the page: %s", text)
@@ -264,7 +264,7 @@ func TestScheduleHandsAttributesOn(t *testing.T) {
 		t.Error(n)
 	}
 	s := r.found("reports", "daily")
-	if got := storekit.ScheduleAttributes(&s.Schedule); got != full {
+	if got := s.Schedule.Attributes(); got != full {
 		t.Errorf("stored with %+v, want %+v", got, full)
 	}
 	languages, err := readLanguages()
@@ -315,7 +315,7 @@ func TestScheduleForm(t *testing.T) {
 	}
 	s := r.found("reports", "daily")
 	if s.Zone != "Europe/Berlin" || s.Spread != 5*time.Minute || string(s.Body) != "a\nb" || s.Headers["tenant"] != "shop-1" || s.Headers["kind"] != "x" || len(s.Except) != 2 ||
-		s.MaxDead != 3 || s.Missed != punctual.MissedAll || s.Overlap != punctual.OverlapAllow {
+		s.MaxDead != 3 || s.Missed != schedule.MissedAll || s.Overlap != schedule.OverlapAllow {
 		t.Errorf("stored %+v", s.Schedule)
 	}
 	if a := r.post("/schedules/new", form); a.Code != 409 {
@@ -345,7 +345,7 @@ func TestScheduleForm(t *testing.T) {
 // Where bodies are hidden, the pages of a schedule show neither its body nor its headers, and a change keeps both.
 func TestScheduleWithHiddenBody(t *testing.T) {
 	r := newRig(t, &Options{HideBodies: true, Authenticate: who(access.Everything())})
-	r.schedule(punctual.Schedule{Topic: "reports", Name: "daily", Spec: "@daily", Body: []byte("a secret"), Headers: map[string]string{"key": "a secret"}})
+	r.schedule(schedule.Schedule{Topic: "reports", Name: "daily", Spec: "@daily", Body: []byte("a secret"), Headers: map[string]string{"key": "a secret"}})
 	const page = "/topics/reports/schedules/daily"
 	for _, path := range []string{page, page + "/edit", "/schedules"} {
 		if strings.Contains(r.page(path), "secret") {
@@ -383,10 +383,10 @@ func TestStoreWithoutSchedules(t *testing.T) {
 func TestSchedulesInThePicture(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "m", 30*time.Minute)
-	r.schedule(punctual.Schedule{Topic: "t", Name: "quarterly", Spec: "*/15 * * * *"})
-	r.schedule(punctual.Schedule{Topic: "t", Name: "paused", Spec: "* * * * *"})
-	r.schedule(punctual.Schedule{Topic: "t", Name: "half", Spec: "30 * * * *"})
-	if err := punctual.NewQueue(r.store, nil).PauseSchedule(t.Context(), "t", "paused", "", ""); err != nil {
+	r.schedule(schedule.Schedule{Topic: "t", Name: "quarterly", Spec: "*/15 * * * *"})
+	r.schedule(schedule.Schedule{Topic: "t", Name: "paused", Spec: "* * * * *"})
+	r.schedule(schedule.Schedule{Topic: "t", Name: "half", Spec: "30 * * * *"})
+	if err := schedule.Pause(t.Context(), punctual.NewQueue(r.store, nil), "t", "paused", "", ""); err != nil {
 		t.Fatal(err)
 	}
 	r.page("/topics/t")
@@ -402,7 +402,7 @@ func TestSchedulesInThePicture(t *testing.T) {
 	if row := `<td class="n">1</td><td class="n">2</td>`; !strings.Contains(text, row) {
 		t.Error("the table does not say that a message and two schedules come at 12:30")
 	}
-	r.schedule(punctual.Schedule{Topic: "t", Name: "seconds", Spec: "* * * * * *"})
+	r.schedule(schedule.Schedule{Topic: "t", Name: "seconds", Spec: "* * * * * *"})
 	if text := r.counted("/topics/t"); !strings.Contains(text, "Marked up to 12:16:40") {
 		t.Error("a picture that does not know all times does not say so")
 	}

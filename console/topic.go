@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // topicPage shows the messages of one topic in one state, and what falls due.
@@ -62,7 +63,7 @@ func (c *call) showTopic() error {
 		}
 	}
 	p.Chosen = spanCalled(c.get("span")).name
-	scheduled := v.has(punctual.ScheduleSuffix)
+	scheduled := v.has(schedule.Suffix)
 	if p.Drawn = v.Stats.Scheduled > 0 || scheduled || p.Partial; p.Drawn {
 		p.Ahead, err = c.topicAhead(p.frame, topic, scheduled)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
@@ -139,7 +140,7 @@ func (p *player) configure(topic string, patch punctual.SettingsPatch) {
 // tick settles the last delivery, which must be that of a schedule, as the duty of schedules decides.
 func (p *player) tick() {
 	d := p.leases[len(p.leases)-1]
-	how := punctual.DecisionOf(punctual.NewScheduler(p.store).Handle(p.t.Context(), &d))
+	how := punctual.DecisionOf(schedule.NewScheduler(p.store).Handle(p.t.Context(), &d))
 	p.answer("decided %v, %d follow-ups", how.Verb, len(how.Then))
 	p.settle(punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: how.Verb, Delay: how.Delay, Then: how.Then})
 }
@@ -420,7 +421,7 @@ var killSteps = []killStep{
 		p.configure("c", punctual.SettingsPatch{Emit: ptr(punctual.EventMissed | punctual.EventSkipped)})
 	}},
 	{name: "put a schedule of c", do: func(p *player) {
-		status, err := punctual.NewQueue(p.store, nil).PutSchedule(p.t.Context(), punctual.Schedule{Topic: "c", Name: "often", Spec: "*/10 * * * *", Body: []byte("b")})
+		status, err := schedule.Put(p.t.Context(), punctual.NewQueue(p.store, nil), schedule.Schedule{Topic: "c", Name: "often", Spec: "*/10 * * * *", Body: []byte("b")})
 		p.answer("put %v %v", status, err)
 	}},
 	{name: "claim the schedule when it comes, for too short a time", after: time.Hour, do: claims("c@cron", 1, 10*time.Millisecond)},
@@ -429,7 +430,7 @@ var killSteps = []killStep{
 	{name: "claim the schedule, whose last occurrence waits", after: 10 * time.Minute, do: claims("c@cron", 1, 5*time.Second)},
 	{name: "a tick that skips, and tells of that", do: (*player).tick},
 	{name: "pause the schedule", do: func(p *player) {
-		p.answer("pause %v", punctual.NewQueue(p.store, nil).PauseSchedule(p.t.Context(), "c", "often", "anna", "a while"))
+		p.answer("pause %v", schedule.Pause(p.t.Context(), punctual.NewQueue(p.store, nil), "c", "often", "anna", "a while"))
 	}},
 
 	{name: "delete u and its companion", do: func(p *player) {

@@ -18,6 +18,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/duty"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/worker"
 )
 
@@ -51,8 +52,8 @@ func eachStore(b *testing.B, f func(b *testing.B, store punctual.Store, q *punct
 // schedules stores n schedules that come each hour, for the first time at due.
 func schedules(b *testing.B, store punctual.Store, q *punctual.Queue, topic string, n int, due time.Time) {
 	b.Helper()
-	s := punctual.Schedule{Topic: topic, Name: "s", Spec: "@every 1h", Missed: punctual.MissedLatest, Overlap: punctual.OverlapAllow, Body: []byte("a body of some thirty bytes ...")}
-	if _, err := q.PutSchedule(b.Context(), s); err != nil {
+	s := schedule.Schedule{Topic: topic, Name: "s", Spec: "@every 1h", Missed: schedule.MissedLatest, Overlap: schedule.OverlapAllow, Body: []byte("a body of some thirty bytes ...")}
+	if _, err := schedule.Put(b.Context(), q, s); err != nil {
 		b.Fatal(err)
 	}
 	in, err := punctual.As[punctual.Inspector](store)
@@ -77,7 +78,7 @@ func schedules(b *testing.B, store punctual.Store, q *punctual.Queue, topic stri
 			b.Fatal(err)
 		}
 	}
-	if err := q.DeleteSchedule(b.Context(), topic, "s"); err != nil {
+	if err := schedule.Delete(b.Context(), q, topic, "s"); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -190,8 +191,8 @@ func BenchmarkLateness(b *testing.B) {
 		for c := range 32 {
 			all.Go(func() {
 				for i := c; i < n; i += 32 {
-					s := punctual.Schedule{Topic: "t", Name: fmt.Sprint("s", i), Spec: "* * * * *", Spread: time.Minute, Overlap: punctual.OverlapAllow}
-					if _, err := q.PutSchedule(b.Context(), s); err != nil {
+					s := schedule.Schedule{Topic: "t", Name: fmt.Sprint("s", i), Spec: "* * * * *", Spread: time.Minute, Overlap: schedule.OverlapAllow}
+					if _, err := schedule.Put(b.Context(), q, s); err != nil {
 						b.Error(err)
 					}
 				}

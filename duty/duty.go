@@ -1,6 +1,6 @@
 // Package duty does the work of a store that somebody has to do and any process may do. It copies the messages of topics
 // with groups (punctual.Settings.Groups), forwards follow-ups to topics that their store could not reach in one step
-// (punctual.ReachFamily), and stores the occurrences of schedules (punctual.Schedule).
+// (punctual.ReachFamily), and stores the occurrences of schedules (schedule.Schedule).
 //
 //	err := duty.Run(ctx, store, nil)
 //
@@ -20,6 +20,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/duties"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -85,7 +86,7 @@ func Run(ctx context.Context, store punctual.Store, c *Config) error {
 	r.Namer = namer
 	r.Owns = func(name string) bool {
 		parent, _ := storekit.Companion(name)
-		return (len(c.Topics) == 0 || slices.Contains(c.Topics, parent)) && !(c.WithoutSchedules && strings.HasSuffix(name, punctual.ScheduleSuffix))
+		return (len(c.Topics) == 0 || slices.Contains(c.Topics, parent)) && !(c.WithoutSchedules && strings.HasSuffix(name, schedule.Suffix))
 	}
 	r.Names = func(ctx context.Context) ([]string, error) {
 		names, err := namer.TopicNames(ctx, punctual.NameQuery{})

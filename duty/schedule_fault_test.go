@@ -11,19 +11,20 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/duty"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // put stores a schedule.
-func (r *rig) put(s punctual.Schedule) {
+func (r *rig) put(s schedule.Schedule) {
 	r.Helper()
-	if _, err := r.q.PutSchedule(r.Context(), s); err != nil {
+	if _, err := schedule.Put(r.Context(), r.q, s); err != nil {
 		r.Fatal(err)
 	}
 }
 
 func (r *rig) counts(topic, name string) punctual.ScheduleCounts {
 	r.Helper()
-	i, err := r.q.GetSchedule(r.Context(), topic, name)
+	i, err := schedule.Get(r.Context(), r.q, topic, name)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -37,9 +38,9 @@ func TestFullTopicDelaysNoOtherSchedule(t *testing.T) {
 		r := newRig(t)
 		s := &refusing{Store: r.mem, topic: "full@cron", err: punctual.ErrNoSpace}
 		for i := range 30 {
-			r.put(punctual.Schedule{Topic: "full", Name: fmt.Sprint("s", i), Spec: "* * * * *"})
+			r.put(schedule.Schedule{Topic: "full", Name: fmt.Sprint("s", i), Spec: "* * * * *"})
 		}
-		r.put(punctual.Schedule{Topic: "good", Name: "s", Spec: "* * * * *", Overlap: punctual.OverlapAllow})
+		r.put(schedule.Schedule{Topic: "good", Name: "s", Spec: "* * * * *", Overlap: schedule.OverlapAllow})
 		stop := r.runs(s, duty.Config{})
 		defer stop()
 		for i := range 10 {
@@ -80,7 +81,7 @@ func TestManySchedulesDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		const n = 100_000
-		r.put(punctual.Schedule{Topic: "busy", Name: "s", Spec: "0 * * * *"})
+		r.put(schedule.Schedule{Topic: "busy", Name: "s", Spec: "0 * * * *"})
 		first, err := r.mem.Get(t.Context(), "busy@cron", "s")
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +93,7 @@ func TestManySchedulesDelayNoOther(t *testing.T) {
 			}
 			r.push(ms...)
 		}
-		r.put(punctual.Schedule{Topic: "quiet", Name: "s", Spec: "0 * * * *"})
+		r.put(schedule.Schedule{Topic: "quiet", Name: "s", Spec: "0 * * * *"})
 		time.Sleep(time.Until(first.Due) - 30*time.Second) // before the first look for schedules that do not come, which reads all of them
 		defer r.runs(&slow{Store: r.mem, takes: 20 * time.Millisecond}, duty.Config{})()
 		time.Sleep(time.Until(first.Due) + time.Second)
@@ -147,7 +148,7 @@ func (d *dying) Settle(context.Context, []punctual.Settlement) ([]error, error) 
 func TestDeadDutyDelaysFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.put(punctual.Schedule{Topic: "reports", Name: "s", Spec: "0 * * * *"})
+		r.put(schedule.Schedule{Topic: "reports", Name: "s", Spec: "0 * * * *"})
 		dead := &dying{Store: r.mem, buried: make(chan struct{})}
 		dead.over, dead.die = context.WithCancel(t.Context())
 		defer r.runs(dead, duty.Config{})()

@@ -11,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/duty"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // TestRunStoresOccurrences: two processes run the duties of a store, and each minute of a schedule has one occurrence.
@@ -27,7 +28,7 @@ func TestRunStoresOccurrences(t *testing.T) {
 				}
 			})
 		}
-		_, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: "often", Spec: "* * * * *", Overlap: punctual.OverlapAllow})
+		_, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: "reports", Name: "often", Spec: "* * * * *", Overlap: schedule.OverlapAllow})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +37,7 @@ func TestRunStoresOccurrences(t *testing.T) {
 		if err != nil || s.Ready != 10 {
 			t.Errorf("%+v, %v; want 10 occurrences", s, err)
 		}
-		info, err := q.GetSchedule(t.Context(), "reports", "often")
+		info, err := schedule.Get(t.Context(), q, "reports", "often")
 		if err != nil || info.Counts != (punctual.ScheduleCounts{Stored: 10}) {
 			t.Errorf("%+v, %v", info.Counts, err)
 		}

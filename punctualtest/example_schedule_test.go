@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/punctualtest"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // A year of a schedule passes in milliseconds.
@@ -21,7 +22,7 @@ func Example_schedule() {
 		hours[d.Delivered.In(berlin).Format("15:04")]++
 		return nil
 	}))
-	_, err = kit.Queue.PutSchedule(context.Background(), punctual.Schedule{
+	_, err = schedule.Put(context.Background(), kit.Queue, schedule.Schedule{
 		Topic: "reports", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin", Except: []string{"12-24", "12-31"},
 	})
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -127,7 +128,7 @@ func (k *Kit) close() {
 // Handle registers the handler of a topic. A second call for the topic replaces the handler, for instance by one that succeeds, to test
 // what happens after an outage. When a handler calls Handle, the change counts from the next due time on.
 //
-// The kit also stores the messages of the topic's schedules when their times come (Queue.PutSchedule), so that a year of a daily
+// The kit also stores the messages of the topic's schedules when their times come (schedule.Put), so that a year of a daily
 // schedule takes milliseconds.
 //
 // A topic that has the default backoff gets that backoff without jitter, so that retries come after exactly 1 s, 2 s, 4 s and so on.
@@ -201,7 +202,7 @@ func (k *Kit) AdvanceTo(t time.Time) (handled int) {
 // a drain only those whose deliveries are paused have any.
 func (k *Kit) next() (next time.Time, ok bool) {
 	for _, r := range k.routes {
-		topics := []string{r.topic, r.topic + punctual.ScheduleSuffix}
+		topics := []string{r.topic, r.topic + schedule.Suffix}
 		if parent, companion := storekit.Companion(r.topic); storekit.IsGroup(companion) {
 			topics = append(topics, parent)
 		}
@@ -224,11 +225,11 @@ func (k *Kit) drain() (handled int) {
 	if k.worker == nil {
 		k.worker = worker.New(k.Store, &k.config)
 		k.duty = worker.New(k.Store, &worker.Config{Logger: k.config.Logger})
-		scheduler := punctual.NewScheduler(k.Store)
+		scheduler := schedule.NewScheduler(k.Store)
 		for _, r := range k.routes {
 			k.worker.Handle(r.topic, r.handler, r.opts...)
 			if !strings.Contains(r.topic, "@") {
-				k.duty.Handle(r.topic+punctual.ScheduleSuffix, scheduler)
+				k.duty.Handle(r.topic+schedule.Suffix, scheduler)
 				k.scheduled = true
 			}
 		}

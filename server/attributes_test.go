@@ -34,7 +34,7 @@ func TestAttributesAreHandedOn(t *testing.T) {
 		t.Errorf("pushed with %s: %+v, want %+v", query, got, full)
 	}
 	stored := decode[wire.Schedule](t, r.ask("PUT /v1/topics/a/schedules/b", members+"}").want(t, http.StatusCreated))
-	if s, err := stored.ScheduleItem.Schedule("a", "b"); err != nil || storekit.ScheduleAttributes(&s) != full {
+	if s, err := stored.ScheduleItem.Schedule("a", "b"); err != nil || s.Attributes() != full {
 		t.Errorf("%s}: %+v, %v; want %+v", members, s, err, full)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -47,7 +48,7 @@ func (c *call) bulk() error {
 		return err
 	}
 	action := access.Amend
-	if b.Do == punctual.BulkDelete {
+	if b.Do == bulk.Delete {
 		action = access.Admin // the right that a purge needs
 	}
 	if err := c.allows(action, topic); err != nil {
@@ -69,10 +70,10 @@ func (c *call) bulk() error {
 	if c.wants(wire.TypeNDJSON) {
 		b.Progress = stream.progress
 	}
-	var report punctual.BulkReport
+	var report bulk.Report
 	run := func() (int64, error) {
 		var err error
-		report, err = c.server.queue.Bulk(ctx, b)
+		report, err = bulk.Run(ctx, c.server.queue, b)
 		return report.Done, causeOf(ctx, err)
 	}
 	if b.DryRun {
@@ -132,7 +133,7 @@ type bulkLines struct {
 }
 
 // progress is the Bulk.Progress. A line that cannot be sent ends the bulk.
-func (l *bulkLines) progress(r punctual.BulkReport) {
+func (l *bulkLines) progress(r bulk.Report) {
 	now := time.Now()
 	if now.Sub(l.last) < bulkInterval {
 		return

@@ -21,6 +21,7 @@ import (
 	"github.com/punctualmq/punctual/internal/rigs/rights"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/server"
 )
 
@@ -121,8 +122,8 @@ func (s *shop) fill() {
 		if topic == rights.Mine+"@events" {
 			continue
 		}
-		schedule := punctual.Schedule{Topic: topic, Name: "m", Spec: "@daily"}
-		if _, e := punctual.NewQueue(s.store, nil).PutSchedule(s.Context(), schedule); e != nil {
+		daily := schedule.Schedule{Topic: topic, Name: "m", Spec: "@daily"}
+		if _, e := schedule.Put(s.Context(), punctual.NewQueue(s.store, nil), daily); e != nil {
 			err = e
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 // scheduleRoutes are the routes of recurring schedules. A schedule is a message of a companion topic, so the rest of the interface
 // reaches it, too; these routes say what its message means.
 func scheduleRoutes() []*route {
-	paramName := param{name: "name", in: inPath, text: "The schedule's name within its topic.", required: true, schema: name(punctual.MaxScheduleName)}
+	paramName := param{name: "name", in: inPath, text: "The schedule's name within its topic.", required: true, schema: name(schedule.MaxName)}
 	ok := []int{http.StatusOK}
 	change := func(verb, summary string, extra ...any) *route {
 		return &route{
@@ -36,7 +37,7 @@ func scheduleRoutes() []*route {
 	run := change("run", "Store an occurrence for now, beside those of the schedule")
 	run.again = "look at the schedule's last times before you send it again"
 	run.answer, run.statuses, run.errors, run.handle = wire.PushResult{}, []int{http.StatusCreated}, []string{"not_found", "paused", "no_space"}, (*call).runSchedule
-	skip := change("skip", "Leave out the next times", param{name: "n", in: inQuery, text: "How many. Default 1.", schema: count(1, punctual.MaxSkip)})
+	skip := change("skip", "Leave out the next times", param{name: "n", in: inQuery, text: "How many. Default 1.", schema: count(1, schedule.MaxSkip)})
 	skip.again = "look at the schedule's next times before you send it again"
 	skip.answer, skip.handle = wire.Occurrences{}, (*call).skipSchedule
 	backfill := change("backfill", "Store the occurrences between two instants of the past",
@@ -93,12 +94,12 @@ func (c *call) putSchedule() error {
 	if err != nil {
 		return err
 	}
-	if err := c.mayMake(s.Topic + punctual.ScheduleSuffix); err != nil {
+	if err := c.mayMake(s.Topic + schedule.Suffix); err != nil {
 		return err
 	}
 	var status punctual.PushStatus
 	err = c.changeSchedule("put schedule", "", func(ctx context.Context) (err error) {
-		status, err = c.server.queue.PutSchedule(ctx, s)
+		status, err = schedule.Put(ctx, c.server.queue, s)
 		return err
 	})
 	if err != nil {
@@ -119,7 +120,7 @@ func (c *call) putSchedule() error {
 // body, the headers, the latest occurrences, a pause and the counts.
 func (c *call) scheduleOf() (wire.Schedule, error) {
 	return storeCall(c, func(ctx context.Context) (wire.Schedule, error) {
-		i, err := c.server.queue.GetSchedule(ctx, c.path["topic"], c.path["name"])
+		i, err := schedule.Get(ctx, c.server.queue, c.path["topic"], c.path["name"])
 		if !c.principal.Allows(access.Inspect, c.path["topic"]) {
 			i.Body, i.Headers, i.Last, i.Paused, i.Counts = nil, nil, nil, nil, punctual.ScheduleCounts{}
 		}
@@ -154,7 +155,7 @@ func (c *call) getSchedule() error {
 func (c *call) pauseSchedule() error {
 	note := c.param("note")
 	return c.changedSchedule("pause schedule", note, func(ctx context.Context) error {
-		return c.server.queue.PauseSchedule(ctx, c.path["topic"], c.path["name"], c.principal.Name, note)
+		return schedule.Pause(ctx, c.server.queue, c.path["topic"], c.path["name"], c.principal.Name, note)
 	})
 }
 
@@ -164,14 +165,14 @@ func (c *call) resumeSchedule() error {
 		return err
 	}
 	return c.changedSchedule("resume schedule", fmt.Sprintf("catch up: %t", catchUp), func(ctx context.Context) error {
-		return c.server.queue.ResumeSchedule(ctx, c.path["topic"], c.path["name"], catchUp)
+		return schedule.Resume(ctx, c.server.queue, c.path["topic"], c.path["name"], catchUp)
 	})
 }
 
 func (c *call) runSchedule() error {
 	var r punctual.PushResult
 	err := c.changeSchedule("run schedule", "", func(ctx context.Context) (err error) {
-		r, err = c.server.queue.RunSchedule(ctx, c.path["topic"], c.path["name"])
+		r, err = schedule.Run(ctx, c.server.queue, c.path["topic"], c.path["name"])
 		return err
 	})
 	if err != nil {
@@ -185,9 +186,9 @@ func (c *call) skipSchedule() error {
 	if err != nil {
 		return err
 	}
-	var skipped []punctual.Occurrence
+	var skipped []schedule.Occurrence
 	err = c.changeSchedule("skip schedule", fmt.Sprintf("times: %d", n), func(ctx context.Context) (err error) {
-		skipped, err = c.server.queue.SkipSchedule(ctx, c.path["topic"], c.path["name"], n)
+		skipped, err = schedule.Skip(ctx, c.server.queue, c.path["topic"], c.path["name"], n)
 		return err
 	})
 	if err != nil {
@@ -205,12 +206,12 @@ func (c *call) backfillSchedule() error {
 	if err != nil {
 		return err
 	}
-	if err := c.hold(scheduleTime * punctual.MaxBackfill); err != nil { // how many times there are is not known yet
+	if err := c.hold(scheduleTime * schedule.MaxBackfill); err != nil { // how many times there are is not known yet
 		return err
 	}
-	var b punctual.BackfillReport
+	var b schedule.BackfillReport
 	fill := func(ctx context.Context) (err error) {
-		b, err = c.server.queue.Backfill(ctx, c.path["topic"], c.path["name"], from, to, dry)
+		b, err = schedule.Backfill(ctx, c.server.queue, c.path["topic"], c.path["name"], from, to, dry)
 		return err
 	}
 	if dry {
@@ -226,7 +227,7 @@ func (c *call) backfillSchedule() error {
 
 func (c *call) deleteSchedule() error {
 	err := c.changeSchedule("delete schedule", "", func(ctx context.Context) error {
-		return c.server.queue.DeleteSchedule(ctx, c.path["topic"], c.path["name"])
+		return schedule.Delete(ctx, c.server.queue, c.path["topic"], c.path["name"])
 	})
 	if err != nil {
 		return err
@@ -252,8 +253,8 @@ func (c *call) listSchedules() error {
 	}
 	answer, err := storeCall(c, func(ctx context.Context) (wire.Schedules, error) {
 		out := wire.Schedules{Schedules: []wire.Schedule{}}
-		q := punctual.ScheduleQuery{Topic: c.path["topic"], Next: next, Last: last, Limit: limit, After: c.param("after")}
-		for s, err := range c.server.queue.Schedules(ctx, q) {
+		q := schedule.Query{Topic: c.path["topic"], Next: next, Last: last, Limit: limit, After: c.param("after")}
+		for s, err := range schedule.List(ctx, c.server.queue, q) {
 			if err != nil {
 				return out, err
 			}
@@ -279,7 +280,7 @@ const scheduleTime = 500
 
 // holdSchedule counts the memory of one schedule of a list before the next one is worked out. It returns an ErrTooLarge if the list
 // takes more than one request may.
-func (c *call) holdSchedule(s *punctual.ScheduleInfo) error {
+func (c *call) holdSchedule(s *schedule.Info) error {
 	n := 2000 + 3*int64(len(s.Body)) + scheduleTime*int64(len(s.Next)+len(s.Last))
 	for name, value := range s.Headers {
 		n += 200 + 3*int64(len(name)+len(value))
@@ -297,8 +298,8 @@ func scheduleMembers() map[string]object {
 		"ScheduleItem.until":        instant(),
 		"ScheduleItem.except":       {"maxItems": wire.MaxExcept},
 		"ScheduleItem.spread":       length(),
-		"ScheduleItem.overlap":      named(punctual.OverlapSkip, punctual.OverlapReplace),
-		"ScheduleItem.missed":       named(punctual.MissedLatest, punctual.MissedNone),
+		"ScheduleItem.overlap":      named(schedule.OverlapSkip, schedule.OverlapReplace),
+		"ScheduleItem.missed":       named(schedule.MissedLatest, schedule.MissedNone),
 		"ScheduleItem.grace":        length(),
 		"ScheduleItem.max_dead":     count(0, 10),
 		"ScheduleItem.max_attempts": count(0, punctual.MaxAttemptsLimit),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 func TestSchedules(t *testing.T) {
@@ -26,7 +27,7 @@ func TestSchedules(t *testing.T) {
 	}
 	r.ask("PUT "+path, item).want(t, http.StatusOK)
 	back := decode[wire.ScheduleItem](t, answer{body: item})
-	if s, err := back.Schedule("reports", "daily"); err != nil || s.Overlap != punctual.OverlapAllow || s.Missed != punctual.MissedAll {
+	if s, err := back.Schedule("reports", "daily"); err != nil || s.Overlap != schedule.OverlapAllow || s.Missed != schedule.MissedAll {
 		t.Errorf("%+v, %v", s, err)
 	}
 
@@ -88,7 +89,7 @@ func TestListOfSchedulesIsBounded(t *testing.T) {
 	r := newRig(t, &Options{Limits: Limits{MaxRequest: 1 << 20, MaxBody: 1 << 20, MaxBatch: 1}})
 	q := punctual.NewQueue(r.store, nil)
 	for i := range 20 {
-		if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: fmt.Sprint("s", i), Spec: "* * * * *"}); err != nil {
+		if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: "reports", Name: fmt.Sprint("s", i), Spec: "* * * * *"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +114,7 @@ func TestPagesOfSchedules(t *testing.T) {
 	r := newRig(t, nil)
 	q := punctual.NewQueue(r.store, nil)
 	for i := range 7 {
-		if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: fmt.Sprint("s", i), Spec: fmt.Sprintf("%d 9 * * *", i%3)}); err != nil {
+		if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: "reports", Name: fmt.Sprint("s", i), Spec: fmt.Sprintf("%d 9 * * *", i%3)}); err != nil {
 			t.Fatal(err)
 		}
 	}

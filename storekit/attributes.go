@@ -43,11 +43,6 @@ func AttributesOf(m *punctual.Message) Attributes {
 	return Attributes{Remember: m.Remember, Timeout: m.Timeout}
 }
 
-// ScheduleAttributes returns the attributes that the messages of a schedule get.
-func ScheduleAttributes(s *punctual.Schedule) Attributes {
-	return Attributes{Remember: s.Remember, Timeout: s.Timeout}
-}
-
 // Whole returns the attributes as a block has them, in whole milliseconds. None may be negative.
 func (a Attributes) Whole() Attributes {
 	return Attributes{Remember: WholeMillis(a.Remember), Timeout: WholeMillis(a.Timeout)}
@@ -59,16 +54,13 @@ func (a Attributes) SetNew(m *punctual.NewMessage) { m.Remember, m.Timeout = a.R
 // Set gives m the attributes a.
 func (a Attributes) Set(m *punctual.Message) { m.Remember, m.Timeout = a.Remember, a.Timeout }
 
-// SetSchedule has the messages of s get the attributes a.
-func (a Attributes) SetSchedule(s *punctual.Schedule) { s.Remember, s.Timeout = a.Remember, a.Timeout }
-
 // check returns an ErrInvalid that says which attribute no push may have, or nil.
 func (a Attributes) check() error {
 	if a.Remember < 0 || a.Remember > punctual.MaxFinishedRetention {
-		return invalidf("ID remembered for %v: use at most %v, or 0 for the topic's window", a.Remember, punctual.MaxFinishedRetention)
+		return Invalidf("ID remembered for %v: use at most %v, or 0 for the topic's window", a.Remember, punctual.MaxFinishedRetention)
 	}
 	if a.Timeout < 0 || a.Timeout > punctual.MaxTimeout {
-		return invalidf("timeout %v: use at most %v, or 0 for that of the worker", a.Timeout, punctual.MaxTimeout)
+		return Invalidf("timeout %v: use at most %v, or 0 for that of the worker", a.Timeout, punctual.MaxTimeout)
 	}
 	return nil
 }

@@ -10,14 +10,14 @@ import (
 // CheckID returns an ErrInvalid unless id is 1 to 128 printable ASCII bytes.
 func CheckID(id string) error {
 	if id == "" {
-		return invalidf("ID is empty")
+		return Invalidf("ID is empty")
 	}
 	if len(id) > punctual.MaxIDBytes {
-		return invalidf("ID has %d bytes: use at most %d", len(id), punctual.MaxIDBytes)
+		return Invalidf("ID has %d bytes: use at most %d", len(id), punctual.MaxIDBytes)
 	}
 	for i := range len(id) {
 		if id[i] < ' ' || id[i] > '~' {
-			return invalidf("ID %q: byte %d is not printable ASCII", id, i+1)
+			return Invalidf("ID %q: byte %d is not printable ASCII", id, i+1)
 		}
 	}
 	return nil
@@ -35,25 +35,25 @@ func CheckPush(m *punctual.NewMessage, maxBody int) error {
 		}
 	}
 	if len(m.Body) > maxBody {
-		return errorf(punctual.ErrTooLarge, "body has %d bytes: at most %d are allowed", len(m.Body), maxBody)
+		return Errorf(punctual.ErrTooLarge, "body has %d bytes: at most %d are allowed", len(m.Body), maxBody)
 	}
 	if n := sizeOfHeaders(m.Headers); n > punctual.MaxHeaderBytes {
-		return errorf(punctual.ErrTooLarge, "headers have %d bytes: at most %d are allowed", n, punctual.MaxHeaderBytes)
+		return Errorf(punctual.ErrTooLarge, "headers have %d bytes: at most %d are allowed", n, punctual.MaxHeaderBytes)
 	}
 	if m.MaxAttempts < 0 || m.MaxAttempts > punctual.MaxAttemptsLimit {
-		return invalidf("max attempts %d: use 1 to %d, or 0 for the topic's", m.MaxAttempts, punctual.MaxAttemptsLimit)
+		return Invalidf("max attempts %d: use 1 to %d, or 0 for the topic's", m.MaxAttempts, punctual.MaxAttemptsLimit)
 	}
 	if m.ExpireAfter < 0 {
-		return invalidf("expiry %v lies before the due time: use a positive duration, or 0 for never", m.ExpireAfter)
+		return Invalidf("expiry %v lies before the due time: use a positive duration, or 0 for never", m.ExpireAfter)
 	}
 	if err := NewAttributes(m).check(); err != nil {
 		return err
 	}
 	if m.IfExists > punctual.IfExistsReplaceDead {
-		return invalidf("unknown IfExists %d", m.IfExists)
+		return Invalidf("unknown IfExists %d", m.IfExists)
 	}
 	if !m.IfDue.IsZero() && m.IfExists != punctual.IfExistsReplace {
-		return invalidf("a due time that the stored message must have, but the push does not replace it: use IfExistsReplace")
+		return Invalidf("a due time that the stored message must have, but the push does not replace it: use IfExistsReplace")
 	}
 	return checkWhen(m.Due, m.Delay)
 }
@@ -61,11 +61,11 @@ func CheckPush(m *punctual.NewMessage, maxBody int) error {
 func checkWhen(due time.Time, delay time.Duration) error {
 	switch {
 	case delay < 0:
-		return invalidf("delay %v is negative: use 0 for now, or a due time, which may lie in the past", delay)
+		return Invalidf("delay %v is negative: use 0 for now, or a due time, which may lie in the past", delay)
 	case !due.IsZero() && delay != 0:
-		return invalidf("both a due time and a delay are given: use one")
+		return Invalidf("both a due time and a delay are given: use one")
 	case due.After(punctual.MaxDue):
-		return invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
+		return Invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -73,10 +73,10 @@ func checkWhen(due time.Time, delay time.Duration) error {
 // CheckClaim returns an ErrInvalid that says what is wrong with the claim, or nil.
 func CheckClaim(c *punctual.Claim) error {
 	if len(c.Topics) == 0 {
-		return invalidf("claim names no topic")
+		return Invalidf("claim names no topic")
 	}
 	if len(c.Topics) > punctual.MaxClaimTopics {
-		return invalidf("claim names %d topics: use at most %d, and several claims for more", len(c.Topics), punctual.MaxClaimTopics)
+		return Invalidf("claim names %d topics: use at most %d, and several claims for more", len(c.Topics), punctual.MaxClaimTopics)
 	}
 	for _, t := range c.Topics {
 		if err := CheckTopic(t); err != nil {
@@ -85,13 +85,13 @@ func CheckClaim(c *punctual.Claim) error {
 	}
 	switch {
 	case c.Max < 1 || c.Max > punctual.MaxClaim:
-		return invalidf("claim of %d messages: use 1 to %d", c.Max, punctual.MaxClaim)
+		return Invalidf("claim of %d messages: use 1 to %d", c.Max, punctual.MaxClaim)
 	case c.PerTopic < 0:
-		return invalidf("claim of %d messages of a topic: use 1 or more, or 0 for as many as in all", c.PerTopic)
+		return Invalidf("claim of %d messages of a topic: use 1 or more, or 0 for as many as in all", c.PerTopic)
 	case c.Wait < 0:
-		return invalidf("claim waits %v: use a positive duration, or 0 not to wait", c.Wait)
+		return Invalidf("claim waits %v: use a positive duration, or 0 not to wait", c.Wait)
 	case c.Lease != 0 && (c.Lease < punctual.MinLease || c.Lease > punctual.MaxLease):
-		return invalidf("lease %v: use %v to %v, or 0 for the topic's", c.Lease, punctual.MinLease, punctual.MaxLease)
+		return Invalidf("lease %v: use %v to %v, or 0 for the topic's", c.Lease, punctual.MinLease, punctual.MaxLease)
 	}
 	return nil
 }
@@ -107,19 +107,19 @@ func CheckSettlement(s *punctual.Settlement, maxBody int) error {
 	}
 	switch {
 	case s.Verb < punctual.SettleAck || s.Verb > punctual.SettleExtend:
-		return invalidf("unknown verb %d", s.Verb)
+		return Invalidf("unknown verb %d", s.Verb)
 	case !s.Due.IsZero() && s.Verb != punctual.SettleRetry && s.Verb != punctual.SettleSnooze:
-		return invalidf("%s with a due time: only a retry and a snooze have one", s.Verb)
+		return Invalidf("%s with a due time: only a retry and a snooze have one", s.Verb)
 	case !s.Due.IsZero() && s.Delay != 0:
-		return invalidf("both a due time and a delay are given: use one")
+		return Invalidf("both a due time and a delay are given: use one")
 	case s.Due.After(punctual.MaxDue):
-		return invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
+		return Invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
 	case s.Delay < 0 && (s.Verb != punctual.SettleRetry || s.Delay != punctual.UseBackoff):
-		return invalidf("%s after %v: the delay is negative", s.Verb, s.Delay)
+		return Invalidf("%s after %v: the delay is negative", s.Verb, s.Delay)
 	case s.Delay != 0 && !delays(s.Verb):
-		return invalidf("%s with a delay of %v: only a retry, a snooze and an extension have one", s.Verb, s.Delay)
+		return Invalidf("%s with a delay of %v: only a retry, a snooze and an extension have one", s.Verb, s.Delay)
 	case s.Verb == punctual.SettleExtend && s.Delay != 0 && (s.Delay < punctual.MinLease || s.Delay > punctual.MaxLease):
-		return invalidf("lease %v: use %v to %v, or 0 for the topic's", s.Delay, punctual.MinLease, punctual.MaxLease)
+		return Invalidf("lease %v: use %v to %v, or 0 for the topic's", s.Delay, punctual.MinLease, punctual.MaxLease)
 	}
 	return CheckThen(s, maxBody)
 }
@@ -140,13 +140,13 @@ func CheckAmendment(a *punctual.Amendment) error {
 	switch a.Change {
 	case punctual.ChangeCancel, punctual.ChangeDelete:
 		if !a.Due.IsZero() || a.Delay != 0 {
-			return invalidf("%s at a time: only a reschedule and a requeue have a due time or a delay", a.Change)
+			return Invalidf("%s at a time: only a reschedule and a requeue have a due time or a delay", a.Change)
 		}
 		return nil
 	case punctual.ChangeReschedule, punctual.ChangeRequeue:
 		return checkWhen(a.Due, a.Delay)
 	}
-	return invalidf("unknown change %d", a.Change)
+	return Invalidf("unknown change %d", a.Change)
 }
 
 // Moves reports whether a change gives the message a new due time, so that a due time after MaxDue is an ErrInvalid.
@@ -157,7 +157,7 @@ func Moves(c punctual.Change) bool {
 // CheckBatch returns an ErrTooLarge when a call has more than punctual.MaxBatch items, or nil. n is the number of items.
 func CheckBatch(n int) error {
 	if n > punctual.MaxBatch {
-		return errorf(punctual.ErrTooLarge, "%d items in one call: at most %d are allowed", n, punctual.MaxBatch)
+		return Errorf(punctual.ErrTooLarge, "%d items in one call: at most %d are allowed", n, punctual.MaxBatch)
 	}
 	return nil
 }
@@ -173,22 +173,22 @@ func CheckList(q punctual.ListQuery) (punctual.ListQuery, error) {
 		return q, err
 	}
 	if q.State == punctual.StateNone || q.State > punctual.StateDead {
-		return q, invalidf("list needs a state: scheduled, ready, leased or dead")
+		return q, Invalidf("list needs a state: scheduled, ready, leased or dead")
 	}
 	switch q.Reason {
 	case "":
 	case punctual.ReasonDiscarded, punctual.ReasonAttemptsUsedUp, punctual.ReasonExpired:
 		if q.State != punctual.StateDead {
-			return q, invalidf("list of %s messages by reason: only dead ones have one", q.State)
+			return q, Invalidf("list of %s messages by reason: only dead ones have one", q.State)
 		}
 	default:
-		return q, invalidf("reason %q: use %q, %q or %q", q.Reason, punctual.ReasonDiscarded, punctual.ReasonAttemptsUsedUp, punctual.ReasonExpired)
+		return q, Invalidf("reason %q: use %q, %q or %q", q.Reason, punctual.ReasonDiscarded, punctual.ReasonAttemptsUsedUp, punctual.ReasonExpired)
 	}
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
 	if q.Limit < 1 || q.Limit > 10_000 {
-		return q, invalidf("limit %d: use 1 to 10000", q.Limit)
+		return q, Invalidf("limit %d: use 1 to 10000", q.Limit)
 	}
 	return q, nil
 }
@@ -208,10 +208,10 @@ func CheckForecast(q punctual.ForecastQuery) error {
 		}
 	}
 	if q.Step < time.Millisecond {
-		return invalidf("forecast step %v: use at least 1ms", q.Step)
+		return Invalidf("forecast step %v: use at least 1ms", q.Step)
 	}
 	if q.Buckets < 1 || q.Buckets > 10_000 {
-		return invalidf("forecast of %d buckets: use 1 to 10000", q.Buckets)
+		return Invalidf("forecast of %d buckets: use 1 to 10000", q.Buckets)
 	}
 	return nil
 }
@@ -219,15 +219,15 @@ func CheckForecast(q punctual.ForecastQuery) error {
 // CheckSurvey returns an ErrInvalid that says what is wrong with the query, or nil.
 func CheckSurvey(q punctual.SurveyQuery) error {
 	if n := len(q.Edges); n < 2 || n > punctual.MaxEdges {
-		return invalidf("survey with %d edges: use 2 to %d", n, punctual.MaxEdges)
+		return Invalidf("survey with %d edges: use 2 to %d", n, punctual.MaxEdges)
 	}
 	for i, e := range q.Edges[1:] {
 		if e.Sub(q.Edges[i]) < time.Millisecond {
-			return invalidf("survey whose edge %v is followed by %v: each is at least 1ms behind the one before", q.Edges[i], e)
+			return Invalidf("survey whose edge %v is followed by %v: each is at least 1ms behind the one before", q.Edges[i], e)
 		}
 	}
 	if q.Largest < 0 || q.Largest > punctual.MaxLargest {
-		return invalidf("survey of the %d largest topics: use 0 to %d", q.Largest, punctual.MaxLargest)
+		return Invalidf("survey of the %d largest topics: use 0 to %d", q.Largest, punctual.MaxLargest)
 	}
 	for _, t := range q.Without {
 		if err := CheckTopic(t); err != nil {
@@ -246,12 +246,14 @@ func ForecastStart(q punctual.ForecastQuery, now int64) (int64, error) {
 	if from := Millis(q.From); from <= now {
 		return from, nil
 	}
-	return 0, invalidf("forecast from %v: it begins at the store's clock, %v, or before", q.From, FromMillis(now))
+	return 0, Invalidf("forecast from %v: it begins at the store's clock, %v, or before", q.From, FromMillis(now))
 }
 
-// errorf returns an error that wraps kind and begins with the formatted sentence.
-func errorf(kind error, format string, args ...any) error {
+// Errorf returns an error that wraps kind and begins with the formatted sentence.
+// Errorf returns an error that wraps kind and begins with the formatted sentence.
+func Errorf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), kind)
 }
 
-func invalidf(format string, args ...any) error { return errorf(punctual.ErrInvalid, format, args...) }
+// Invalidf is Errorf of punctual.ErrInvalid.
+func Invalidf(format string, args ...any) error { return Errorf(punctual.ErrInvalid, format, args...) }

@@ -31,7 +31,7 @@ func Stem(id string) string {
 // to 64 bytes of [A-Za-z0-9._-].
 func CheckTopic(name string) error {
 	if name == "" {
-		return invalidf("topic is empty: name it with 1 to %d of A-Z a-z 0-9 . _ : / -", punctual.MaxTopicBytes)
+		return Invalidf("topic is empty: name it with 1 to %d of A-Z a-z 0-9 . _ : / -", punctual.MaxTopicBytes)
 	}
 	for i := range len(name) {
 		// The bytes from - to : are - . / the digits and : which are all allowed, so that one comparison does for them.
@@ -39,16 +39,16 @@ func CheckTopic(name string) error {
 		c := name[i]
 		if c == '@' && i > 0 {
 			if i > punctual.MaxTopicBytes {
-				return invalidf("topic name has %d bytes before the @: use at most %d", i, punctual.MaxTopicBytes)
+				return Invalidf("topic name has %d bytes before the @: use at most %d", i, punctual.MaxTopicBytes)
 			}
 			return checkCompanion(name, name[i+1:])
 		}
 		if (c < 'a' || c > 'z') && (c < '-' || c > ':') && (c < 'A' || c > 'Z') && c != '_' {
-			return invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ : / -", name, i+1)
+			return Invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ : / -", name, i+1)
 		}
 	}
 	if len(name) > punctual.MaxTopicBytes {
-		return invalidf("topic name has %d bytes: use at most %d", len(name), punctual.MaxTopicBytes)
+		return Invalidf("topic name has %d bytes: use at most %d", len(name), punctual.MaxTopicBytes)
 	}
 	return nil
 }
@@ -56,11 +56,11 @@ func CheckTopic(name string) error {
 // checkCompanion checks what follows the "@" of a topic.
 func checkCompanion(topic, name string) error {
 	if name == "" || len(name) > punctual.MaxCompanionBytes {
-		return invalidf("topic %q: name its companion with 1 to %d bytes behind the @", topic, punctual.MaxCompanionBytes)
+		return Invalidf("topic %q: name its companion with 1 to %d bytes behind the @", topic, punctual.MaxCompanionBytes)
 	}
 	for i := range len(name) {
 		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && c != '.' && c != '_' && c != '-' {
-			return invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ -", topic, len(topic)-len(name)+i+1)
+			return Invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ -", topic, len(topic)-len(name)+i+1)
 		}
 	}
 	return nil
@@ -74,13 +74,13 @@ func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 	case name == "":
 		return nil
 	case p.Partitions != nil:
-		return invalidf("%s: a companion has the partitions of its topic: set those of %s", topic, parent)
+		return Invalidf("%s: a companion has the partitions of its topic: set those of %s", topic, parent)
 	case p.Groups != nil:
-		return invalidf("%s: a companion has no groups: set those of %s", topic, parent)
+		return Invalidf("%s: a companion has no groups: set those of %s", topic, parent)
 	case p.PushPaused != nil:
-		return invalidf("%s: pushes to a companion cannot be paused: pause those to %s", topic, parent)
+		return Invalidf("%s: pushes to a companion cannot be paused: pause those to %s", topic, parent)
 	case p.Emit != nil && !IsGroup(name):
-		return invalidf("%s: a companion that is no group tells of no events: set those of %s", topic, parent)
+		return Invalidf("%s: a companion that is no group tells of no events: set those of %s", topic, parent)
 	}
 	return nil
 }
@@ -104,9 +104,9 @@ func CheckDelete(topic string, parent *punctual.Settings, waiting int64) error {
 	group, isGroup := strings.CutPrefix(name, "g.")
 	switch {
 	case isGroup && slices.Contains(parent.Groups, group):
-		return invalidf("%s has the group %s, and its messages would wait for ever without this topic: take %s out of the groups of %s first", of, group, group, of)
+		return Invalidf("%s has the group %s, and its messages would wait for ever without this topic: take %s out of the groups of %s first", of, group, group, of)
 	case name == "" && waiting > 0:
-		return invalidf("%d follow-ups for other topics wait in %s: have a worker of %s, \"punctual serve\" or duty.Run forward them, or purge %s, first", waiting, OutTopic(topic), of, OutTopic(topic))
+		return Invalidf("%d follow-ups for other topics wait in %s: have a worker of %s, \"punctual serve\" or duty.Run forward them, or purge %s, first", waiting, OutTopic(topic), of, OutTopic(topic))
 	}
 	return nil
 }

@@ -23,16 +23,16 @@ func CheckFinished(q punctual.FinishedQuery) (punctual.FinishedQuery, error) {
 		return q, err
 	}
 	if q.Outcome != "" && !slices.Contains(Outcomes(), q.Outcome) {
-		return q, invalidf("outcome %q: use %q, %q or %q", q.Outcome, punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired)
+		return q, Invalidf("outcome %q: use %q, %q or %q", q.Outcome, punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired)
 	}
 	if !q.From.IsZero() && !q.To.IsZero() && q.From.After(q.To) {
-		return q, invalidf("from is later than to: give the earlier time as from")
+		return q, Invalidf("from is later than to: give the earlier time as from")
 	}
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
 	if q.Limit < 1 || q.Limit > 10_000 {
-		return q, invalidf("limit %d: use 1 to 10000", q.Limit)
+		return q, Invalidf("limit %d: use 1 to 10000", q.Limit)
 	}
 	return q, nil
 }
@@ -107,7 +107,7 @@ func ParseFinishedPlace(text string) (FinishedPlace, error) {
 	until, id, found := strings.Cut(string(raw), " ")
 	ms, err2 := strconv.ParseInt(until, 10, 64)
 	if err != nil || err2 != nil || !found || id != "" && CheckID(id) != nil {
-		return FinishedPlace{}, invalidf("finished records after %q: use the Next of a former page", text)
+		return FinishedPlace{}, Invalidf("finished records after %q: use the Next of a former page", text)
 	}
 	return FinishedPlace{Until: ms, ID: id}, nil
 }

@@ -201,7 +201,7 @@ func (p *postman) envelope(x *punctual.Settlement, m *punctual.NewMessage) (punc
 	}
 	text, err := json.Marshal(f)
 	if err != nil {
-		return punctual.NewMessage{}, invalidf("a time lies outside the years 0 to 9999: %v", err)
+		return punctual.NewMessage{}, Invalidf("a time lies outside the years 0 to 9999: %v", err)
 	}
 	e := punctual.NewMessage{Topic: OutTopic(x.Topic), ID: Stem(x.ID) + "~" + p.ids.next(), Body: m.Body, Headers: maps.Clone(m.Headers)}
 	if len(e.ID) > punctual.MaxIDBytes {
@@ -226,7 +226,7 @@ func ceilTime(t time.Time) time.Time {
 func Forwarded(m *punctual.Message) (punctual.NewMessage, error) {
 	var f forward
 	if err := json.Unmarshal([]byte(m.Headers[ForwardHeader]), &f); err != nil {
-		return punctual.NewMessage{}, invalidf("%s of %s is no follow-up to forward, its header %s is not as it should be: %v", m.ID, m.Topic, ForwardHeader, err)
+		return punctual.NewMessage{}, Invalidf("%s of %s is no follow-up to forward, its header %s is not as it should be: %v", m.ID, m.Topic, ForwardHeader, err)
 	}
 	n := punctual.NewMessage{
 		Topic: f.Topic, ID: f.ID, Body: m.Body, Due: f.Due, MaxAttempts: f.MaxAttempts, ExpireAfter: f.ExpireAfter,
@@ -234,7 +234,7 @@ func Forwarded(m *punctual.Message) (punctual.NewMessage, error) {
 	}
 	a, err := ReadAttributes(f.Attributes)
 	if err != nil {
-		return n, invalidf("%s of %s is no follow-up to forward: %v", m.ID, m.Topic, err)
+		return n, Invalidf("%s of %s is no follow-up to forward: %v", m.ID, m.Topic, err)
 	}
 	a.SetNew(&n)
 	if n.Due.IsZero() {

@@ -63,16 +63,16 @@ func RequestOf(ctx context.Context) (Request, bool) {
 func CheckRequest(r Request, now time.Time, repeats time.Duration) error {
 	switch {
 	case r.Key == "":
-		return invalidf("the request has no key")
+		return Invalidf("the request has no key")
 	case len(r.Key) > maxKeyBytes:
-		return invalidf("the key of the request has %d bytes: use at most %d", len(r.Key), maxKeyBytes)
+		return Invalidf("the key of the request has %d bytes: use at most %d", len(r.Key), maxKeyBytes)
 	case r.NotAfter.Sub(now) > repeats:
-		return invalidf("the request may be carried out until %s, which is more than %v ahead: the answer is not kept that long",
+		return Invalidf("the request may be carried out until %s, which is more than %v ahead: the answer is not kept that long",
 			r.NotAfter.UTC().Format(time.RFC3339Nano), repeats)
 	}
 	for i := range len(r.Key) {
 		if r.Key[i] <= ' ' || r.Key[i] > '~' {
-			return invalidf("the key of the request: byte %d is not printable ASCII", i+1)
+			return Invalidf("the key of the request: byte %d is not printable ASCII", i+1)
 		}
 	}
 	return nil

@@ -38,7 +38,7 @@ func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can Abilities)
 	}
 	for _, row := range settings.Table {
 		if lack := can.lack(row, &s); lack != "" {
-			return s, errorf(punctual.ErrUnsupported, "%s %s: %s", row.Words(), row.Text(&s), lack)
+			return s, Errorf(punctual.ErrUnsupported, "%s %s: %s", row.Words(), row.Text(&s), lack)
 		}
 	}
 	if p.If == nil {
@@ -47,7 +47,7 @@ func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can Abilities)
 	is := was
 	for _, row := range settings.Table {
 		if row.Apply(&is, p.If); !bytes.Equal(row.JSON(&is), row.JSON(&was)) {
-			return s, errorf(punctual.ErrChanged, "%s is %s by now", row.Words(), row.Text(&was))
+			return s, Errorf(punctual.ErrChanged, "%s is %s by now", row.Words(), row.Text(&was))
 		}
 	}
 	return s, nil

@@ -16,10 +16,10 @@ func CheckThen(x *punctual.Settlement, maxBody int) error {
 		return nil
 	}
 	if x.Verb != punctual.SettleAck && x.Verb != punctual.SettleSnooze && x.Verb != punctual.SettleDiscard {
-		return invalidf("%s with follow-ups: only an ack, a snooze and a discard have them", x.Verb)
+		return Invalidf("%s with follow-ups: only an ack, a snooze and a discard have them", x.Verb)
 	}
 	if len(x.Then) > punctual.MaxThen {
-		return invalidf("%d follow-ups: use at most %d", len(x.Then), punctual.MaxThen)
+		return Invalidf("%d follow-ups: use at most %d", len(x.Then), punctual.MaxThen)
 	}
 	type name struct{ topic, id string }
 	var named map[name]int // nil for a single follow-up, which needs no comparison
@@ -34,14 +34,14 @@ func CheckThen(x *punctual.Settlement, maxBody int) error {
 		}
 		if n := (name{m.Topic, m.ID}); m.ID != "" && named != nil {
 			if first := named[n]; first != 0 {
-				return FollowUpError(i, invalidf("%s in %s is also follow-up %d", m.ID, m.Topic, first))
+				return FollowUpError(i, Invalidf("%s in %s is also follow-up %d", m.ID, m.Topic, first))
 			}
 			named[n] = i + 1
 		}
 		size += sizeOfFollowUp(m)
 	}
 	if size > punctual.MaxThenBytes {
-		return errorf(punctual.ErrTooLarge, "follow-ups have %d bytes: at most %d are allowed", size, punctual.MaxThenBytes)
+		return Errorf(punctual.ErrTooLarge, "follow-ups have %d bytes: at most %d are allowed", size, punctual.MaxThenBytes)
 	}
 	return nil
 }

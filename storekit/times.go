@@ -47,10 +47,10 @@ func DueAt(now, due time.Time, delay time.Duration) (time.Time, error) {
 		ms = CeilMillis(due)
 	}
 	if ms > punctual.MaxDue.UnixMilli() {
-		return time.Time{}, invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
+		return time.Time{}, Invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
 	}
 	if ms < minDue {
-		return time.Time{}, invalidf("due time lies before the year 1")
+		return time.Time{}, Invalidf("due time lies before the year 1")
 	}
 	return FromMillis(ms), nil
 }

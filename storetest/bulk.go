@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
 )
 
 // bulkCases: does a bulk shift, which Queue makes of List and Amend, move each message once although time passes meanwhile?
@@ -57,19 +58,19 @@ func (s *harness) shift(topic string, state punctual.State, by time.Duration, st
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	parts := 0
-	b := punctual.Bulk{Do: punctual.BulkShift, By: by, Select: punctual.Selection{Topic: topic, State: state}, ID: "once"}
-	b.Progress = func(punctual.BulkReport) {
+	b := bulk.Job{Do: bulk.Shift, By: by, Select: bulk.Selection{Topic: topic, State: state}, ID: "once"}
+	b.Progress = func(bulk.Report) {
 		if parts++; stop && parts == 2 {
 			cancel()
 		}
 		s.advance(7 * time.Second)
 	}
 	q := punctual.NewQueue(s.store, nil)
-	r, err := q.Bulk(ctx, b)
+	r, err := bulk.Run(ctx, q, b)
 	done := r.Done
 	if stopped = errors.Is(err, context.Canceled); stopped {
 		s.advance(2 * time.Minute)
-		r, err = q.Bulk(s.ctx, b)
+		r, err = bulk.Run(s.ctx, q, b)
 		done += r.Done
 	}
 	if err != nil || done != int64(selected) {

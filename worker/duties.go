@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -131,7 +132,7 @@ func (w *Worker) ownDuties(ctx context.Context) (own ownDuties, err error) {
 		if storekit.IsGroup(companion) {
 			mine, groups = append(mine, topic), true
 		}
-		if cron := parent + punctual.ScheduleSuffix; w.cfg.Schedules && w.routes[cron] == nil && !slices.Contains(mine, cron) {
+		if cron := parent + schedule.Suffix; w.cfg.Schedules && w.routes[cron] == nil && !slices.Contains(mine, cron) {
 			mine = append(mine, cron)
 		}
 		outs = append(outs, storekit.OutTopic(topic))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/worker"
 )
 
@@ -20,7 +21,7 @@ func TestSchedulesOption(t *testing.T) {
 			store := memstore.New(nil)
 			q := punctual.NewQueue(store, nil)
 			for _, topic := range []string{"reports", "other"} {
-				if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: topic, Name: "often", Spec: "* * * * *"}); err != nil {
+				if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: topic, Name: "often", Spec: "* * * * *"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -62,7 +63,7 @@ func TestSchedulesOption(t *testing.T) {
 			if len(seen) != want || counts.Stored != int64(want) {
 				t.Errorf("told %v: %d occurrences were handled, %d observed; want %d", told, len(seen), counts.Stored, want)
 			}
-			info, err := q.GetSchedule(t.Context(), "other", "often")
+			info, err := schedule.Get(t.Context(), q, "other", "often")
 			if err != nil || info.Counts.Stored != 0 {
 				t.Errorf("the schedule of a topic without a handler: %+v, %v", info.Counts, err)
 			}
@@ -78,7 +79,7 @@ func TestSchedulesDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(nil)
 		q := punctual.NewQueue(store, nil)
-		if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: "often", Spec: "* * * * *"}); err != nil {
+		if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: "reports", Name: "often", Spec: "* * * * *"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

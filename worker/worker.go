@@ -99,7 +99,7 @@ type Config struct {
 	// ShutdownTimeout is how long Run waits for running handlers at its end, before it ends their contexts. Default 25 s,
 	// within the 30 s that container platforms usually leave.
 	ShutdownTimeout time.Duration
-	// Schedules has the worker also store the occurrences of the schedules of its topics (punctual.Schedule). That takes no
+	// Schedules has the worker also store the occurrences of the schedules of its topics (schedule.Schedule). That takes no
 	// slots from the handlers. Any number of workers may store the occurrences of the same topics, and 'punctual serve' stores
 	// those of all topics. Over a server that does the duties of its store the worker leaves them to the server. Default false.
 	Schedules bool

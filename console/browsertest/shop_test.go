@@ -14,6 +14,7 @@ import (
 	"github.com/punctualmq/punctual/console"
 	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -53,7 +54,7 @@ func newShop(t *testing.T) *shop {
 	s.attempts()
 	s.ahead()
 	s.runSchedules(s.now, s.now.Add(time.Second))
-	if err := punctual.NewQueue(s.store, nil).PauseSchedule(t.Context(), "sync", "prices", "anna", "until the API is back"); err != nil {
+	if err := schedule.Pause(t.Context(), punctual.NewQueue(s.store, nil), "sync", "prices", "anna", "until the API is back"); err != nil {
 		t.Fatal(err)
 	}
 	s.groups()
@@ -90,14 +91,14 @@ func (s *shop) settings() {
 func (s *shop) schedules() {
 	s.t.Helper()
 	q := punctual.NewQueue(s.store, nil)
-	for _, x := range []punctual.Schedule{
+	for _, x := range []schedule.Schedule{
 		{Topic: "report", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin", Spread: 5 * time.Minute, Body: []byte(`{"report": "daily"}`), Headers: map[string]string{"tenant": "shop"}},
-		{Topic: "report", Name: "month-end", Spec: "0 6 L * *", Zone: "Europe/Berlin", Overlap: punctual.OverlapAllow},
+		{Topic: "report", Name: "month-end", Spec: "0 6 L * *", Zone: "Europe/Berlin", Overlap: schedule.OverlapAllow},
 		{Topic: "sync", Name: "stock", Spec: "0 */2 * * *"},
 		{Topic: "sync", Name: "prices", Spec: "30 8-18 * * MON-FRI", Zone: "Europe/Berlin"},
 		{Topic: "order.cancel", Name: "sweep", Spec: "7 * * * *", Body: []byte("sweep")},
 	} {
-		if _, err := q.PutSchedule(s.t.Context(), x); err != nil {
+		if _, err := schedule.Put(s.t.Context(), q, x); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -106,7 +107,7 @@ func (s *shop) schedules() {
 // runSchedules moves the clock hour by hour. At each hour it has a scheduler do what is due, as a duty does, and acks the occurrences that the
 // schedules have stored.
 func (s *shop) runSchedules(from, to time.Time) {
-	duty := punctual.NewScheduler(s.store)
+	duty := schedule.NewScheduler(s.store)
 	for at := from; at.Before(to); at = at.Add(time.Hour) {
 		s.clock.Set(at)
 		for _, topic := range []string{"report@cron", "sync@cron", "order.cancel@cron"} {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 )
@@ -39,7 +40,7 @@ func newBulk(a *app) *cobra.Command {
 
 // bulkKind is one subcommand of bulk.
 type bulkKind struct {
-	do             punctual.BulkChange
+	do             bulk.Change
 	short          string
 	states         string // the values of --state, and what it means when it is left out
 	done           string // the word for what was done
@@ -50,7 +51,7 @@ type bulkKind struct {
 
 var bulkKinds = []bulkKind{
 	{
-		do: punctual.BulkCancel, short: "Cancel all messages that match", states: "scheduled, ready or leased; left out: scheduled and ready",
+		do: bulk.Cancel, short: "Cancel all messages that match", states: "scheduled, ready or leased; left out: scheduled and ready",
 		done: "cancelled", removes: true,
 		long: "Bulk cancel takes back all messages that match and nobody works on. With --state leased it has\nthose that somebody works on get no further attempt.",
 		example: `  punctual bulk cancel reminders --header campaign=autumn --dry-run
@@ -58,7 +59,7 @@ var bulkKinds = []bulkKind{
   punctual bulk cancel order.close --id-prefix shop-7- --rate 500 --yes`,
 	},
 	{
-		do: punctual.BulkDelete, short: "Delete all messages that match", states: "scheduled, ready, leased or dead; it has to be given",
+		do: bulk.Delete, short: "Delete all messages that match", states: "scheduled, ready, leased or dead; it has to be given",
 		done: "deleted", removes: true, dead: true,
 		long: "Bulk delete removes all messages that match without a trace. Whoever works on one loses its lease.",
 		example: `  punctual bulk delete payment.notice --state dead --error 'no such account' --yes
@@ -66,7 +67,7 @@ var bulkKinds = []bulkKind{
   punctual bulk delete trial --state scheduled --dry-run`,
 	},
 	{
-		do: punctual.BulkRequeue, short: "Requeue all dead messages that match", states: "dead",
+		do: bulk.Requeue, short: "Requeue all dead messages that match", states: "dead",
 		done: "requeued", dead: true, moves: true,
 		long: "Bulk requeue delivers all dead messages that match again, now unless --in or --at says when.\nTheir attempts count from 1.",
 		example: `  punctual bulk requeue payment.notice --error 'HTTP 503' --in 10m --rate 50
@@ -74,7 +75,7 @@ var bulkKinds = []bulkKind{
   punctual bulk requeue payment.notice --from 'today 9:00' --dry-run`,
 	},
 	{
-		do: punctual.BulkReschedule, short: "Give all messages that match one due time", states: "scheduled or ready; left out: both",
+		do: bulk.Reschedule, short: "Give all messages that match one due time", states: "scheduled or ready; left out: both",
 		done: "rescheduled", moves: true,
 		long: "Bulk reschedule gives all messages that match the same due time.",
 		example: `  punctual bulk reschedule reminders --id-prefix visit- --at 'mon 9:00'
@@ -82,7 +83,7 @@ var bulkKinds = []bulkKind{
   punctual bulk reschedule search.index --now --rate 200`,
 	},
 	{
-		do: punctual.BulkShift, short: "Move the due times of all messages that match", states: "scheduled or ready; left out: both, or scheduled when --by leads earlier",
+		do: bulk.Shift, short: "Move the due times of all messages that match", states: "scheduled or ready; left out: both, or scheduled when --by leads earlier",
 		done: "moved",
 		long: "Bulk shift moves each message that matches from its own due time: --by +1h later, --by -30m earlier.",
 		example: `  punctual bulk shift reminders --by +1h --from 'tomorrow 9:00' --to 'tomorrow 12:00'
@@ -147,7 +148,7 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 	if k.moves {
 		f.move.register(a, flags)
 	}
-	if k.do == punctual.BulkShift {
+	if k.do == bulk.Shift {
 		flags.Var(&f.by, "by", "move the due time by this much: +1d, 90m, -2h")
 		flags.StringVar(&f.id, "id", "", "name the shift, so that it is made once for a day however often the command is given")
 	}
@@ -155,11 +156,11 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 	return cmd
 }
 
-// bulk returns the bulk that the flags describe. It leaves most checks to Queue.Bulk.
-func (f *bulkFlags) bulk(k bulkKind, topic string) (b punctual.Bulk, err error) {
-	b = punctual.Bulk{
+// bulk returns the bulk that the flags describe. It leaves most checks to bulk.Run.
+func (f *bulkFlags) bulk(k bulkKind, topic string) (b bulk.Job, err error) {
+	b = bulk.Job{
 		Do: k.do, By: time.Duration(f.by), ID: f.id, DryRun: f.dryRun, Rate: f.rate,
-		Select: punctual.Selection{Topic: topic, From: f.from.orZero(), To: f.to.orZero(), Error: f.text, IDPrefix: f.prefix},
+		Select: bulk.Selection{Topic: topic, From: f.from.orZero(), To: f.to.orZero(), Error: f.text, IDPrefix: f.prefix},
 	}
 	if f.state != "" {
 		if b.Select.State, err = typed(punctual.ParseState(f.state)); err != nil {
@@ -176,7 +177,7 @@ func (f *bulkFlags) bulk(k bulkKind, topic string) (b punctual.Bulk, err error) 
 	if b.When = punctual.In(template.Delay); !template.Due.IsZero() {
 		b.When = punctual.At(template.Due)
 	}
-	if err == nil && k.do == punctual.BulkReschedule && !f.move.given() {
+	if err == nil && k.do == bulk.Reschedule && !f.move.given() {
 		err = usagef("no new time is given: use --in, --at or --now")
 	}
 	return b, err
@@ -189,11 +190,11 @@ type bulkJSON struct {
 }
 
 // bulk carries out a bulk, with a bar of what it has done so far, and prints the report. done is the word for what it does to a message.
-func (a *app) bulk(ctx context.Context, s punctual.Store, b punctual.Bulk, done string) error {
+func (a *app) bulk(ctx context.Context, s punctual.Store, b bulk.Job, done string) error {
 	bar := a.newBar("messages "+done, 0)
-	b.Progress = func(r punctual.BulkReport) { bar.Set(r.Done) }
+	b.Progress = func(r bulk.Report) { bar.Set(r.Done) }
 	started := time.Now()
-	r, err := punctual.NewQueue(s, nil).Bulk(ctx, b)
+	r, err := bulk.Run(ctx, punctual.NewQueue(s, nil), b)
 	bar.Stop(err)
 	if a.json {
 		if printed := a.out.writeJSON(bulkJSON{b.Select.Topic, wire.BulkEnd(r, err)}); printed != nil {
@@ -215,7 +216,7 @@ func (a *app) bulk(ctx context.Context, s punctual.Store, b punctual.Bulk, done 
 }
 
 // printBulk prints a report in a line or two, and for a dry run the first messages.
-func (a *app) printBulk(r *punctual.BulkReport, b *punctual.Bulk, done string, took time.Duration) {
+func (a *app) printBulk(r *bulk.Report, b *bulk.Job, done string, took time.Duration) {
 	a.printf("%s: ", b.Select.Topic)
 	if !r.Continued.IsZero() {
 		a.printf("continued what began at %s: ", when(r.Continued))

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/overview"
 )
@@ -303,7 +304,7 @@ func topicAndIDs(ctx context.Context, i punctual.Inspector, given string, args [
 
 // requeueAll requeues the dead messages of a topic, or of every topic but the audit log, each by a bulk.
 func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.Store, args []string, f *requeueFlags) error {
-	b := punctual.Bulk{Do: punctual.BulkRequeue}
+	b := bulk.Job{Do: bulk.Requeue}
 	w, given, err := f.when.when()
 	if err != nil {
 		return err

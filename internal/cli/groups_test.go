@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -122,7 +123,7 @@ func TestConsumeStoresSchedulesWhenAsked(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "orders", Name: "often", Spec: "@every 10s"}); err != nil {
+				if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: "orders", Name: "often", Spec: "@every 10s"}); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := q.Push(t.Context(), "orders", []byte("x"), punctual.ID("pushed")); err != nil {

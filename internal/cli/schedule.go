@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 const scheduleHelp = `A schedule pushes a message to a topic at the times of a cron expression. Each time is stored once,
@@ -69,7 +70,7 @@ func (f *timingFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.Var(&f.spread, "spread", "come later by a part of this that topic and name decide, the same each time")
 }
 
-func (f *timingFlags) set(s *punctual.Schedule) {
+func (f *timingFlags) set(s *schedule.Schedule) {
 	s.Zone, s.Except, s.Spread = f.zone, f.except, f.spread.or(0)
 	s.From, s.Until = f.from.orZero(), f.until.orZero()
 }
@@ -106,17 +107,17 @@ func (f *scheduleFlags) register(a *app, cmd *cobra.Command) {
 }
 
 // schedule returns the schedule that the flags describe.
-func (f *scheduleFlags) schedule(a *app, topic, name, spec string) (s punctual.Schedule, err error) {
-	s = punctual.Schedule{
+func (f *scheduleFlags) schedule(a *app, topic, name, spec string) (s schedule.Schedule, err error) {
+	s = schedule.Schedule{
 		Topic: topic, Name: name, Spec: spec, Grace: f.grace.or(0), Limit: f.limit, MaxDead: f.maxDead, MaxAttempts: f.maxAttempts,
 		ExpireAfter: f.expire.or(0), DropExpired: f.dropExpired,
 	}
-	f.attributes.attributes().SetSchedule(&s)
+	s.SetAttributes(f.attributes.attributes())
 	f.set(&s)
-	if s.Overlap, err = punctual.ParseOverlap(f.overlap); err != nil {
+	if s.Overlap, err = schedule.ParseOverlap(f.overlap); err != nil {
 		return s, err
 	}
-	if s.Missed, err = punctual.ParseMissed(f.missed); err != nil {
+	if s.Missed, err = schedule.ParseMissed(f.missed); err != nil {
 		return s, err
 	}
 	if s.Headers, err = readHeaders(f.headers); err != nil {
@@ -162,7 +163,7 @@ func (a *app) bodyOf(text string) ([]byte, error) {
 const timesShown = 3
 
 // whenItComes says when a schedule comes, in words and with its next times.
-func whenItComes(t *punctual.ScheduleTimes, zone string, now time.Time) string {
+func whenItComes(t *schedule.Times, zone string, now time.Time) string {
 	text := t.Words
 	if len(t.Next) == 0 {
 		return text + ". It does not come any more."
@@ -250,7 +251,7 @@ func newSchedulePut(a *app) *cobra.Command {
 			return err // before a store is made for it
 		}
 		return a.withSchedules(ctx, orCreate, func(q *punctual.Queue) error {
-			status, err := q.PutSchedule(ctx, s)
+			status, err := schedule.Put(ctx, q, s)
 			if err != nil {
 				return err
 			}
@@ -263,7 +264,7 @@ func newSchedulePut(a *app) *cobra.Command {
 
 // showPut shows a schedule that was put.
 func (a *app) showPut(ctx context.Context, q *punctual.Queue, topic, name string, status punctual.PushStatus) error {
-	info, err := q.GetSchedule(ctx, topic, name)
+	info, err := schedule.Get(ctx, q, topic, name)
 	if err != nil {
 		return err
 	}
@@ -276,7 +277,7 @@ func (a *app) showPut(ctx context.Context, q *punctual.Queue, topic, name string
 	if err != nil {
 		return err
 	}
-	a.printf("%s in %s, %s\n", name, topic, whenItComes(&info.ScheduleTimes, info.Zone, now))
+	a.printf("%s in %s, %s\n", name, topic, whenItComes(&info.Times, info.Zone, now))
 	if status == punctual.PushDuplicate {
 		fmt.Fprintf(a.errs, "punctual: %sunchanged\n", a.prefix())
 	}
@@ -288,7 +289,7 @@ func (a *app) showPut(ctx context.Context, q *punctual.Queue, topic, name string
 }
 
 // pauseWords says that a schedule is paused, by whom and why: "paused by anna: until the API is back".
-func pauseWords(p *punctual.SchedulePause) string {
+func pauseWords(p *schedule.Paused) string {
 	text := "paused"
 	if p.By != "" {
 		text += " by " + term.Printable(p.By)
@@ -318,7 +319,7 @@ func newSchedulePreview(a *app) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 	}
 	cmd.RunE = a.action(func(_ context.Context, args []string) error {
-		s := punctual.Schedule{Spec: args[0]}
+		s := schedule.Schedule{Spec: args[0]}
 		f.set(&s)
 		now := a.now()
 		start := now

@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // newScheduleChange completes cmd, a command for one schedule. The command calls change, and then shows the schedule.
@@ -19,7 +20,7 @@ func newScheduleChange(a *app, cmd *cobra.Command, change func(ctx context.Conte
 			if err := change(ctx, q, args[0], args[1], args[2:]); err != nil {
 				return err
 			}
-			info, err := q.GetSchedule(ctx, args[0], args[1])
+			info, err := schedule.Get(ctx, q, args[0], args[1])
 			if err != nil {
 				return err
 			}
@@ -34,7 +35,7 @@ func newScheduleChange(a *app, cmd *cobra.Command, change func(ctx context.Conte
 				a.printf("%s in %s, %s\n", info.Name, info.Topic, pauseWords(info.Paused))
 				return nil
 			}
-			a.printf("%s in %s, %s\n", info.Name, info.Topic, whenItComes(&info.ScheduleTimes, info.Zone, now))
+			a.printf("%s in %s, %s\n", info.Name, info.Topic, whenItComes(&info.Times, info.Zone, now))
 			return nil
 		})
 	})
@@ -52,7 +53,7 @@ is delivered. NOTE says why, for those who list schedules; the name of the user 
   punctual schedule pause reports daily --json`,
 		Args: cobra.RangeArgs(2, 3),
 	}, func(ctx context.Context, q *punctual.Queue, topic, name string, args []string) error {
-		return q.PauseSchedule(ctx, topic, name, a.whoAmI(), strings.Join(args, ""))
+		return schedule.Pause(ctx, q, topic, name, a.whoAmI(), strings.Join(args, ""))
 	})
 }
 
@@ -77,7 +78,7 @@ them.`,
   punctual schedule resume reports daily --json`,
 		Args: cobra.ExactArgs(2),
 	}, func(ctx context.Context, q *punctual.Queue, topic, name string, _ []string) error {
-		return q.ResumeSchedule(ctx, topic, name, catchUp)
+		return schedule.Resume(ctx, q, topic, name, catchUp)
 	})
 	cmd.Flags().BoolVar(&catchUp, "catch-up", false, "make up for the times of the pause as for missed ones")
 	return cmd
@@ -95,7 +96,7 @@ schedule is paused, and whether the message before is finished or not. It prints
 		Args: cobra.ExactArgs(2),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
-				r, err := q.RunSchedule(ctx, args[0], args[1])
+				r, err := schedule.Run(ctx, q, args[0], args[1])
 				if err != nil {
 					return err
 				}
@@ -117,10 +118,10 @@ when they come. What comes then is printed.`,
   punctual schedule skip reports daily --json`,
 		Args: cobra.ExactArgs(2),
 	}, func(ctx context.Context, q *punctual.Queue, topic, name string, _ []string) error {
-		_, err := q.SkipSchedule(ctx, topic, name, n)
+		_, err := schedule.Skip(ctx, q, topic, name, n)
 		return err
 	})
-	cmd.Flags().IntVar(&n, "times", 1, fmt.Sprintf("how many times, 1 to %d", punctual.MaxSkip))
+	cmd.Flags().IntVar(&n, "times", 1, fmt.Sprintf("how many times, 1 to %d", schedule.MaxSkip))
 	return cmd
 }
 
@@ -148,7 +149,7 @@ func newScheduleBackfill(a *app) *cobra.Command {
 			return usagef("say from when to when with --from and --to")
 		}
 		return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
-			b, err := q.Backfill(ctx, args[0], args[1], *from.t, *to.t, dry)
+			b, err := schedule.Backfill(ctx, q, args[0], args[1], *from.t, *to.t, dry)
 			if err != nil {
 				return err
 			}
@@ -186,7 +187,7 @@ delivered. To keep a schedule from coming for a while, use "schedule pause".`,
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
 				for _, name := range args[1:] {
-					if err := q.DeleteSchedule(ctx, args[0], name); err != nil {
+					if err := schedule.Delete(ctx, q, args[0], name); err != nil {
 						return err
 					}
 					if err := a.printScheduleResult(args[0], name, "removed", ""); err != nil {

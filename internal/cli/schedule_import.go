@@ -10,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/crontab"
 	"github.com/punctualmq/punctual/internal/importer"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 func newScheduleImport(a *app) *cobra.Command {
@@ -62,12 +63,12 @@ func newScheduleImportCrontab(a *app) *cobra.Command {
 		if topic == "" {
 			return usagef("name the topic of the messages with --topic")
 		}
-		template := punctual.Schedule{Topic: topic, Zone: zone, Spread: spread.or(0)}
+		template := schedule.Schedule{Topic: topic, Zone: zone, Spread: spread.or(0)}
 		var err error
-		if template.Overlap, err = punctual.ParseOverlap(overlap); err != nil {
+		if template.Overlap, err = schedule.ParseOverlap(overlap); err != nil {
 			return err
 		}
-		if template.Missed, err = punctual.ParseMissed(missed); err != nil {
+		if template.Missed, err = schedule.ParseMissed(missed); err != nil {
 			return err
 		}
 		text, err := a.readFile(args[0])
@@ -75,7 +76,7 @@ func newScheduleImportCrontab(a *app) *cobra.Command {
 			return err
 		}
 		entries, problems := crontab.Read(string(text), system)
-		var all []punctual.Schedule
+		var all []schedule.Schedule
 		for _, e := range entries {
 			s := template
 			s.Name, s.Spec, s.Body = e.Name, e.Spec, []byte(e.Command)
@@ -108,8 +109,8 @@ func newScheduleImportCrontab(a *app) *cobra.Command {
 
 // importSchedules puts schedules, or says what would be put. problems tells at the end what was left out; changed says whether a schedule
 // was put.
-func (a *app) importSchedules(ctx context.Context, all []punctual.Schedule, problems func(changed bool) error, yes bool) error {
-	show := func(s *punctual.Schedule, result string) error {
+func (a *app) importSchedules(ctx context.Context, all []schedule.Schedule, problems func(changed bool) error, yes bool) error {
+	show := func(s *schedule.Schedule, result string) error {
 		p, err := s.Preview(a.now(), 0)
 		if err != nil {
 			return err
@@ -130,7 +131,7 @@ func (a *app) importSchedules(ctx context.Context, all []punctual.Schedule, prob
 	put := 0
 	err := a.withSchedules(ctx, orCreate, func(q *punctual.Queue) error {
 		for i := range all {
-			status, err := q.PutSchedule(ctx, all[i])
+			status, err := schedule.Put(ctx, q, all[i])
 			if err != nil {
 				return err
 			}
@@ -261,10 +262,10 @@ func (f *scheduleImportFlags) action(a *app, what string, kind importer.Kind) fu
 	return a.action(func(ctx context.Context, args []string) (err error) {
 		o := f.opt
 		o.Queues, o.Now = args, a.now()
-		if o.Overlap, err = punctual.ParseOverlap(f.overlap); err != nil {
+		if o.Overlap, err = schedule.ParseOverlap(f.overlap); err != nil {
 			return err
 		}
-		if o.Missed, err = punctual.ParseMissed(f.missed); err != nil {
+		if o.Missed, err = schedule.ParseMissed(f.missed); err != nil {
 			return err
 		}
 		if o.ByType && o.Topic != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
-	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 const scheduleListHelp = `List shows the schedules of a topic, or of all, in the order in which they come next. Times are by
@@ -53,16 +53,16 @@ func (a *app) listSchedules(ctx context.Context, q *punctual.Queue, topic string
 	if err != nil {
 		return err
 	}
-	show := lister[punctual.ScheduleInfo]{
+	show := lister[schedule.Info]{
 		app: a, columns: []any{"TOPIC", "NAME", "SPEC", "ZONE", "NEXT", "LAST", "MISSED", "SKIPPED"}, numbers: []int{7, 8},
-		row: func(s *punctual.ScheduleInfo) []any {
+		row: func(s *schedule.Info) []any {
 			return []any{s.Topic, s.Name, term.OneLine(s.Spec, 40), cmp.Or(s.Zone, "UTC"), nextOf(s, now), lastOf(s, now), s.Counts.Missed, s.Counts.Skipped}
 		},
-		line: func(s *punctual.ScheduleInfo, _ string) any { return wire.ScheduleOf(s) },
+		line: func(s *schedule.Info, _ string) any { return wire.ScheduleOf(s) },
 	}
 	defer show.end()
 	n := 0
-	for s, err := range q.Schedules(ctx, punctual.ScheduleQuery{Topic: topic, Next: 1, Last: 1}) {
+	for s, err := range schedule.List(ctx, q, schedule.Query{Topic: topic, Next: 1, Last: 1}) {
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (a *app) listSchedules(ctx context.Context, q *punctual.Queue, topic string
 			return nil
 		}
 		n++
-		if err := show.page([]punctual.ScheduleInfo{s}, "", false); err != nil {
+		if err := show.page([]schedule.Info{s}, "", false); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (a *app) listSchedules(ctx context.Context, q *punctual.Queue, topic string
 }
 
 // nextOf says when a schedule comes next, or why it does not come.
-func nextOf(s *punctual.ScheduleInfo, now time.Time) string {
+func nextOf(s *schedule.Info, now time.Time) string {
 	switch {
 	case s.Problem != "":
 		return "! " + term.OneLine(s.Problem, 60)
@@ -94,7 +94,7 @@ func nextOf(s *punctual.ScheduleInfo, now time.Time) string {
 	return nearClockOf(s.Next[0].Due, now, zoneOf(s.Zone))
 }
 
-func lastOf(s *punctual.ScheduleInfo, now time.Time) string {
+func lastOf(s *schedule.Info, now time.Time) string {
 	if len(s.Last) == 0 {
 		return "-"
 	}
@@ -119,7 +119,7 @@ func newScheduleShow(a *app) *cobra.Command {
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
-			info, err := q.GetSchedule(ctx, args[0], args[1])
+			info, err := schedule.Get(ctx, q, args[0], args[1])
 			if err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func newScheduleShow(a *app) *cobra.Command {
 				return err
 			}
 			if info.Words != "" {
-				if info.Next, err = q.NextOccurrences(ctx, args[0], args[1], next); err != nil {
+				if info.Next, err = schedule.Next(ctx, q, args[0], args[1], next); err != nil {
 					return err
 				}
 			}
@@ -139,7 +139,7 @@ func newScheduleShow(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) showSchedule(s *punctual.ScheduleInfo, now time.Time) error {
+func (a *app) showSchedule(s *schedule.Info, now time.Time) error {
 	if a.json {
 		return a.out.writeJSON(wire.ScheduleOf(s))
 	}
@@ -179,7 +179,7 @@ func (a *app) showSchedule(s *punctual.ScheduleInfo, now time.Time) error {
 	optional("max attempts", fmt.Sprint(s.MaxAttempts), s.MaxAttempts > 0)
 	optional("expire", notation.FormatDuration(s.ExpireAfter), s.ExpireAfter > 0)
 	optional("drop expired", "yes", s.DropExpired)
-	for _, attribute := range wire.AttributesToShow(storekit.ScheduleAttributes(&s.Schedule)) {
+	for _, attribute := range wire.AttributesToShow(s.Schedule.Attributes()) {
 		a.row(attribute.Name, "%s", attribute.Value)
 	}
 	a.row("body", "%s", term.OneLine(string(s.Body), 200))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 const scheduleSyncHelp = `Sync makes the schedules of a store those that a file declares. The file is YAML, or JSON:
@@ -93,7 +94,7 @@ func (a *app) readFile(name string) ([]byte, error) {
 
 // declared is what a file declares.
 type declared struct {
-	schedules []punctual.Schedule
+	schedules []schedule.Schedule
 	topics    []string // where schedules are looked for that are not declared; sorted
 }
 
@@ -159,7 +160,7 @@ func readDeclared(text []byte, now time.Time) (d declared, err error) {
 	return d, nil
 }
 
-func readDeclaredItem(item *yaml.Node, topic string) (s punctual.Schedule, err error) {
+func readDeclaredItem(item *yaml.Node, topic string) (s schedule.Schedule, err error) {
 	var value any
 	var d declaredItem
 	asWritten(item)
@@ -197,9 +198,9 @@ func asWritten(n *yaml.Node) {
 
 // sync makes the schedules of the store those that a file declares, or with dry only prints what it would do.
 func (a *app) sync(ctx context.Context, q *punctual.Queue, d declared, prune string, dry bool) error {
-	there := make(map[[2]string]punctual.ScheduleInfo)
+	there := make(map[[2]string]schedule.Info)
 	for _, topic := range d.topics {
-		for s, err := range q.Schedules(ctx, punctual.ScheduleQuery{Topic: topic}) {
+		for s, err := range schedule.List(ctx, q, schedule.Query{Topic: topic}) {
 			if err != nil {
 				return err
 			}
@@ -225,7 +226,7 @@ func (a *app) sync(ctx context.Context, q *punctual.Queue, d declared, prune str
 }
 
 // syncOne puts one schedule, and resumes it if an earlier sync has paused it.
-func (a *app) syncOne(ctx context.Context, q *punctual.Queue, s *punctual.Schedule, old *punctual.ScheduleInfo, known, dry bool) error {
+func (a *app) syncOne(ctx context.Context, q *punctual.Queue, s *schedule.Schedule, old *schedule.Info, known, dry bool) error {
 	result := "new"
 	switch {
 	case known && s.Same(old.Schedule):
@@ -238,12 +239,12 @@ func (a *app) syncOne(ctx context.Context, q *punctual.Queue, s *punctual.Schedu
 		result = "resumed"
 	}
 	if !dry {
-		status, err := q.PutSchedule(ctx, *s)
+		status, err := schedule.Put(ctx, q, *s)
 		if err != nil {
 			return err
 		}
 		if resume {
-			err = q.ResumeSchedule(ctx, s.Topic, s.Name, false)
+			err = schedule.Resume(ctx, q, s.Topic, s.Name, false)
 		} else {
 			result = map[punctual.PushStatus]string{punctual.PushStored: "new", punctual.PushReplaced: "changed", punctual.PushDuplicate: "unchanged"}[status]
 		}
@@ -259,13 +260,13 @@ func (a *app) syncOne(ctx context.Context, q *punctual.Queue, s *punctual.Schedu
 }
 
 // prune does what --prune asks for with a schedule that is no longer declared.
-func (a *app) prune(ctx context.Context, q *punctual.Queue, s *punctual.ScheduleInfo, prune string, dry bool) error {
+func (a *app) prune(ctx context.Context, q *punctual.Queue, s *schedule.Info, prune string, dry bool) error {
 	result, do := "kept", func() error { return nil }
 	switch {
 	case prune == "pause" && s.Paused == nil:
-		result, do = "paused", func() error { return q.PauseSchedule(ctx, s.Topic, s.Name, syncedBy, "no longer declared") }
+		result, do = "paused", func() error { return schedule.Pause(ctx, q, s.Topic, s.Name, syncedBy, "no longer declared") }
 	case prune == "delete":
-		result, do = "removed", func() error { return q.DeleteSchedule(ctx, s.Topic, s.Name) }
+		result, do = "removed", func() error { return schedule.Delete(ctx, q, s.Topic, s.Name) }
 	}
 	if !dry {
 		if err := do(); err != nil && !errors.Is(err, punctual.ErrNotFound) {

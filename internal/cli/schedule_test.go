@@ -9,12 +9,13 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // tick has the schedules of a topic that are due store their messages.
 func (r *rig) tick(topic string) {
 	r.t.Helper()
-	duty := punctual.NewScheduler(r.store)
+	duty := schedule.NewScheduler(r.store)
 	ds, err := r.store.Claim(r.t.Context(), punctual.Claim{Topics: []string{topic + "@cron"}, Max: 100})
 	if err != nil {
 		r.t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // tickLease is the lease under which the times of a schedule are decided. Deciding takes milliseconds, and a process that dies
@@ -16,23 +16,23 @@ func scheduling() Duty {
 	return Duty{
 		Name: "schedule",
 		Topic: func(name string) string {
-			if strings.HasSuffix(name, punctual.ScheduleSuffix) {
+			if strings.HasSuffix(name, schedule.Suffix) {
 				return name
 			}
 			return ""
 		},
 		Lease: tickLease,
 		New: func(t *Tools) Handler {
-			s := punctual.NewScheduler(t.Store)
+			s := schedule.NewScheduler(t.Store)
 			s.Observer = t.Observer
 			return scheduler{s, t}
 		},
 	}
 }
 
-// scheduler is a punctual.Scheduler as the handler of a duty.
+// scheduler is a schedule.Scheduler as the handler of a duty.
 type scheduler struct {
-	*punctual.Scheduler
+	*schedule.Scheduler
 	t *Tools
 }
 

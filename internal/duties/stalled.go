@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/stalled"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // watchEvery is how often the log is told of schedules that have got a problem, unless the store's clock has stepped back: then it is told
@@ -65,7 +66,7 @@ func (r *Runner) tellStalled(ctx context.Context, watch *stalled.Watch, topics [
 	var wake []punctual.Amendment
 	for _, s := range found {
 		if s.Ahead && len(wake) < punctual.MaxBatch {
-			wake = append(wake, punctual.Amendment{Change: punctual.ChangeReschedule, Topic: s.Topic + punctual.ScheduleSuffix, ID: s.Name})
+			wake = append(wake, punctual.Amendment{Change: punctual.ChangeReschedule, Topic: s.Topic + schedule.Suffix, ID: s.Name})
 		}
 		since := s.Since
 		s.Since = time.Time{}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -20,7 +21,7 @@ func TestStalledSchedulesAreLogged(t *testing.T) {
 		store := memstore.New(nil)
 		q := punctual.NewQueue(store, nil)
 		put := func() {
-			if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: "daily", Spec: "@daily"}); err != nil {
+			if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: "reports", Name: "daily", Spec: "@daily"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -75,7 +76,7 @@ func TestSchedulesBeginAgain(t *testing.T) {
 				done := make(chan error, 1)
 				step := func() {
 					clock.by = 365 * 24 * time.Hour
-					if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: "daily", Spec: "@daily"}); err != nil {
+					if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: "reports", Name: "daily", Spec: "@daily"}); err != nil {
 						t.Fatal(err)
 					}
 					time.Sleep(time.Minute) // the Runner reads the clock

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -32,8 +33,8 @@ type ScheduleOptions struct {
 	// clocks of its servers. Neither system stores it.
 	Zone string
 	// Overlap and Missed are those of all schedules.
-	Overlap punctual.Overlap
-	Missed  punctual.Missed
+	Overlap schedule.Overlap
+	Missed  schedule.Missed
 	// Queues are BullMQ's queues; none means all that are found. Prefix is that of its keys: "bull" by default.
 	Queues []string
 	Prefix string
@@ -55,7 +56,7 @@ func (p ScheduleProblem) String() string { return p.Name + ": " + p.Text }
 // schedules collects what is read.
 type schedules struct {
 	opt      *ScheduleOptions
-	all      []punctual.Schedule
+	all      []schedule.Schedule
 	problems []ScheduleProblem
 	// taken has the names of the schedules, with their topics, and for each the last number that was tried behind it, from 1.
 	taken map[string]int
@@ -74,7 +75,7 @@ func (r *schedules) leave(name, format string, args ...any) {
 }
 
 // add takes a schedule, under a name that no other one of its topic has, if it can be one here.
-func (r *schedules) add(where, name string, s punctual.Schedule) {
+func (r *schedules) add(where, name string, s schedule.Schedule) {
 	if r.opt.Topic != "" {
 		s.Topic = r.opt.Topic
 	}
@@ -102,7 +103,7 @@ func (r *schedules) add(where, name string, s punctual.Schedule) {
 // scheduleName returns text as the name of a schedule: "-" stands for each character that such a name cannot have, and a text that
 // is too long is cut.
 func scheduleName(text string) string {
-	const longest = punctual.MaxScheduleName - len("-9999")
+	const longest = schedule.MaxName - len("-9999")
 	name := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= ':' || c == '.' || c == '_' || c == '-' {
 			return c
@@ -117,7 +118,7 @@ const BullMQ Kind = "bullmq"
 
 // ReadSchedules reads the schedules that a system, Asynq or BullMQ, has in the Redis that a URL names (Dial). problems says what a
 // user should know of them, and why others were left out.
-func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions) (all []punctual.Schedule, problems []ScheduleProblem, err error) {
+func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions) (all []schedule.Schedule, problems []ScheduleProblem, err error) {
 	client, err := Dial(url)
 	if err != nil {
 		return nil, nil, err
@@ -135,7 +136,7 @@ func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions
 
 // asynqSchedules reads the periodic tasks that asynq's schedulers have registered. Each running scheduler writes down its own
 // every five seconds and they expire, so a scheduler has to run meanwhile.
-func asynqSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]punctual.Schedule, []ScheduleProblem, error) {
+func asynqSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]schedule.Schedule, []ScheduleProblem, error) {
 	keys, err := client.ZRange(ctx, "asynq:schedulers", 0, -1).Result()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read asynq's schedulers: %w", err)
@@ -200,7 +201,7 @@ func parseAsynqEntry(b []byte) (*asynqEntry, error) {
 }
 
 func (r *schedules) asynq(e *asynqEntry) {
-	s := punctual.Schedule{Topic: "default", Body: e.payload, Headers: map[string]string{asynqHeaderType: e.typ}, Zone: r.opt.Zone}
+	s := schedule.Schedule{Topic: "default", Body: e.payload, Headers: map[string]string{asynqHeaderType: e.typ}, Zone: r.opt.Zone}
 	s.Spec = e.spec
 	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
 		if rest, ok := strings.CutPrefix(e.spec, prefix); ok {
@@ -240,7 +241,7 @@ func queueFirst(options []string) []string {
 }
 
 // asynqOption applies an option that the tasks are enqueued with. It returns false where the task cannot be taken.
-func (r *schedules) asynqOption(typ string, s *punctual.Schedule, name, value string) bool {
+func (r *schedules) asynqOption(typ string, s *schedule.Schedule, name, value string) bool {
 	bad := func(err error) bool {
 		r.leave(typ, "option %s(%s) cannot be read: %v", name, value, err)
 		return false
@@ -285,7 +286,7 @@ func (r *schedules) asynqOption(typ string, s *punctual.Schedule, name, value st
 const headerBullName = "bullmq-name"
 
 // bullSchedules reads BullMQ's job schedulers, and the repeatable jobs of its versions before 5.16 that name their times.
-func bullSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]punctual.Schedule, []ScheduleProblem, error) {
+func bullSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]schedule.Schedule, []ScheduleProblem, error) {
 	o.Prefix = cmp.Or(o.Prefix, "bull")
 	queues := o.Queues
 	if len(queues) == 0 {
@@ -347,7 +348,7 @@ func globEscape(text string) string {
 
 func (r *schedules) bull(queue, id string, f map[string]string) {
 	where := queue + "/" + id
-	s := punctual.Schedule{Topic: queue, Body: []byte(f["data"]), Headers: map[string]string{headerBullName: cmp.Or(f["name"], id)}}
+	s := schedule.Schedule{Topic: queue, Body: []byte(f["data"]), Headers: map[string]string{headerBullName: cmp.Or(f["name"], id)}}
 	if len(s.Body) == 0 {
 		s.Body = []byte("{}") // which BullMQ leaves out
 	}
@@ -376,7 +377,7 @@ func (r *schedules) bull(queue, id string, f map[string]string) {
 	r.add(where, id, s)
 }
 
-func (r *schedules) bullTimes(where string, s *punctual.Schedule, f map[string]string) bool {
+func (r *schedules) bullTimes(where string, s *schedule.Schedule, f map[string]string) bool {
 	switch {
 	case f["every"] != "":
 		every, err := strconv.ParseInt(f["every"], 10, 64)
@@ -402,7 +403,7 @@ func (r *schedules) bullTimes(where string, s *punctual.Schedule, f map[string]s
 }
 
 // bullLimit takes the number of jobs that are left, the one that BullMQ has added ahead among them.
-func (r *schedules) bullLimit(where string, s *punctual.Schedule, f map[string]string) bool {
+func (r *schedules) bullLimit(where string, s *schedule.Schedule, f map[string]string) bool {
 	if f["limit"] == "" {
 		return true
 	}
@@ -417,7 +418,7 @@ func (r *schedules) bullLimit(where string, s *punctual.Schedule, f map[string]s
 }
 
 // bullOptions takes the options of the jobs.
-func (r *schedules) bullOptions(where string, s *punctual.Schedule, text string) bool {
+func (r *schedules) bullOptions(where string, s *schedule.Schedule, text string) bool {
 	if text == "" {
 		return true
 	}

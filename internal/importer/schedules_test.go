@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // scheduleDay is when the schedules of these tests are read.
@@ -45,11 +45,11 @@ func TestBullSchedules(t *testing.T) {
 
 	all, problems, err := ReadSchedules(t.Context(), "redis://"+shared.Addr, BullMQ, ScheduleOptions{Now: scheduleDay})
 	r.must(err)
-	got := make(map[string]punctual.Schedule)
+	got := make(map[string]schedule.Schedule)
 	for _, s := range all {
 		got[s.Name] = s
 	}
-	want := map[string]punctual.Schedule{
+	want := map[string]schedule.Schedule{
 		"daily": {Spec: "0 9 * * 1-5", Zone: "Europe/Berlin", Body: []byte(`{"report":"daily"}`), Headers: map[string]string{headerBullName: "make"}, MaxAttempts: 3},
 		"often": {Spec: "@every 1m30s", Body: []byte("{}"), Headers: map[string]string{headerBullName: "often"}},
 		"bounded": {
@@ -84,10 +84,10 @@ func TestBullSchedules(t *testing.T) {
 	}
 
 	all, _, err = ReadSchedules(t.Context(), "redis://"+shared.Addr, BullMQ, ScheduleOptions{
-		Now: scheduleDay, Zone: "Asia/Tokyo", Topic: "jobs", Queues: []string{"mail"}, Prefix: "other", Overlap: punctual.OverlapReplace, Missed: punctual.MissedAll,
+		Now: scheduleDay, Zone: "Asia/Tokyo", Topic: "jobs", Queues: []string{"mail"}, Prefix: "other", Overlap: schedule.OverlapReplace, Missed: schedule.MissedAll,
 	})
 	r.must(err)
-	if len(all) != 1 || all[0].Topic != "jobs" || all[0].Overlap != punctual.OverlapReplace || all[0].Missed != punctual.MissedAll {
+	if len(all) != 1 || all[0].Topic != "jobs" || all[0].Overlap != schedule.OverlapReplace || all[0].Missed != schedule.MissedAll {
 		t.Errorf("%+v", all)
 	}
 
@@ -179,9 +179,9 @@ func TestAsynqSchedules(t *testing.T) {
 		asynqEntryOf("id-11", "0 1 * * *", "twice", ""), // the same in the same process
 	)
 	add("host:2:b", asynqEntryOf("id-9", daily[0], daily[1], daily[2], daily[3:]...)) // the same in a second process
-	all, problems, err := ReadSchedules(t.Context(), "redis://"+shared.Addr, Asynq, ScheduleOptions{Now: scheduleDay, Zone: "UTC", Overlap: punctual.OverlapAllow, Missed: punctual.MissedNone})
+	all, problems, err := ReadSchedules(t.Context(), "redis://"+shared.Addr, Asynq, ScheduleOptions{Now: scheduleDay, Zone: "UTC", Overlap: schedule.OverlapAllow, Missed: schedule.MissedNone})
 	r.must(err)
-	want := []punctual.Schedule{
+	want := []schedule.Schedule{
 		{Topic: "default", Name: "ping", Spec: "@every 30s", Zone: "UTC", Headers: map[string]string{asynqHeaderType: "ping"}},
 		{
 			Topic: "critical", Name: "report:daily", Spec: "0 9 * * *", Zone: "UTC", Body: []byte(`{"a":1}`), MaxAttempts: 5,
@@ -195,7 +195,7 @@ func TestAsynqSchedules(t *testing.T) {
 		t.Fatalf("%d schedules; want %d: %+v", len(all), len(want), all)
 	}
 	for i, w := range want {
-		w.Overlap, w.Missed = punctual.OverlapAllow, punctual.MissedNone
+		w.Overlap, w.Missed = schedule.OverlapAllow, schedule.MissedNone
 		if !all[i].Same(w) {
 			t.Errorf("schedule %d is %+v\nwant %+v", i+1, all[i], w)
 		}
@@ -240,7 +240,7 @@ func TestAsynqEntryAsWritten(t *testing.T) {
 func TestScheduleNamesDiffer(t *testing.T) {
 	r := newSchedules(&ScheduleOptions{Now: scheduleDay, Topic: "t"})
 	for i, name := range []string{"sync", "sync", "sync-2", "sync", "sync-2"} {
-		r.add(fmt.Sprint(i), name, punctual.Schedule{Spec: "@every 1h"})
+		r.add(fmt.Sprint(i), name, schedule.Schedule{Spec: "@every 1h"})
 	}
 	var names []string
 	for _, s := range r.all {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // forecaster counts ahead: Reader.forecast, or the answer of a survey that has been made.
@@ -96,7 +97,7 @@ func (r *Reader) burst(ctx context.Context, p *Picture, n int, forecast forecast
 func (r *Reader) findFar(ctx context.Context, p *Picture, topics []punctual.TopicStats) error {
 	from := p.All.AsOf.Add(year)
 	for _, t := range largest(topics, mostLooked) {
-		if t.Scheduled == 0 || strings.HasSuffix(t.Topic, punctual.ScheduleSuffix) { // a paused schedule is due at the end of time
+		if t.Scheduled == 0 || strings.HasSuffix(t.Topic, schedule.Suffix) { // a paused schedule is due at the end of time
 			continue
 		}
 		page, err := r.inspector.List(ctx, punctual.ListQuery{Topic: t.Topic, State: punctual.StateScheduled, From: from, Limit: mostFar})

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/internal/stalled"
 )
 
@@ -316,5 +317,5 @@ func (o *Overview) add() {
 // lateness returns for how long the first ready message of a topic has been ready; ok is false when none is, and for the messages
 // that say how far a bulk change is, because nobody claims them.
 func lateness(t punctual.TopicStats, now time.Time) (late time.Duration, ok bool) {
-	return max(0, now.Sub(t.NextDue)), t.Ready > 0 && !t.NextDue.IsZero() && !strings.HasSuffix(t.Topic, punctual.BulkSuffix)
+	return max(0, now.Sub(t.NextDue)), t.Ready > 0 && !t.NextDue.IsZero() && !strings.HasSuffix(t.Topic, bulk.Suffix)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -567,11 +568,11 @@ func TestAttention(t *testing.T) {
 		s.push("far", "1", 20*365*24*time.Hour)
 		q := punctual.NewQueue(s, nil)
 		for _, name := range []string{"paused", "moved"} {
-			if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: name, Spec: "@daily"}); err != nil {
+			if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: "reports", Name: name, Spec: "@daily"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := q.PauseSchedule(t.Context(), "reports", "paused", "", ""); err != nil { // its message is due in the far future
+		if err := schedule.Pause(t.Context(), q, "reports", "paused", "", ""); err != nil { // its message is due in the far future
 			t.Fatal(err)
 		}
 		if _, err := q.Reschedule(t.Context(), "reports@cron", "moved", punctual.In(300*24*time.Hour)); err != nil {
@@ -865,13 +866,13 @@ func TestAttentionByAge(t *testing.T) {
 func TestMissedSchedules(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		q := punctual.NewQueue(s, nil)
-		for name, missed := range map[string]punctual.Missed{"hourly": punctual.MissedLatest, "made-up": punctual.MissedAll} {
-			if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: name, Spec: "@hourly", Missed: missed}); err != nil {
+		for name, missed := range map[string]schedule.Missed{"hourly": schedule.MissedLatest, "made-up": schedule.MissedAll} {
+			if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: "reports", Name: name, Spec: "@hourly", Missed: missed}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(5*time.Hour + time.Minute) // nobody does the duties
-		h := punctual.NewScheduler(s)
+		h := schedule.NewScheduler(s)
 		for range 2 {
 			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"reports@cron"}, Max: 1})
 			if err != nil || len(ds) != 1 {

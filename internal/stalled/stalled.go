@@ -1,4 +1,4 @@
-// Package stalled goes through the schedules of a store and finds those with a problem (punctual.ScheduleInfo.Problem), for
+// Package stalled goes through the schedules of a store and finds those with a problem (schedule.Info.Problem), for
 // metrics, the log of the duties, the console, "punctual top" and doctor. What is a problem is decided in the root package. Here
 // stands what finding them may cost.
 package stalled
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 const (
@@ -26,10 +27,10 @@ const (
 // Schedule is a schedule with a problem, or one that has missed times.
 type Schedule struct {
 	Topic, Name string
-	// Problem and Since are ScheduleInfo.Problem and ScheduleInfo.ProblemSince. Without a Problem Since is ScheduleInfo.LastMissed.
+	// Problem and Since are schedule.Info.Problem and schedule.Info.ProblemSince. Without a Problem Since is schedule.Info.LastMissed.
 	Problem string
 	Since   time.Time
-	// Ahead tells that ScheduleInfo.Ahead is set.
+	// Ahead tells that schedule.Info.Ahead is set.
 	Ahead bool
 }
 
@@ -50,7 +51,7 @@ func New(store punctual.Store) *Watch {
 // Topics returns the topics that have schedules, given the names of all topics.
 func Topics(names []string) (topics []string) {
 	for _, name := range names {
-		if topic, ok := strings.CutSuffix(name, punctual.ScheduleSuffix); ok {
+		if topic, ok := strings.CutSuffix(name, schedule.Suffix); ok {
 			topics = append(topics, topic)
 		}
 	}
@@ -92,7 +93,7 @@ func (w *Watch) read(ctx context.Context, until time.Time) error {
 	for len(w.left) > 0 {
 		topic := w.left[0]
 		var found, missed []Schedule
-		for s, err := range w.queue.Schedules(ctx, punctual.ScheduleQuery{Topic: topic}) {
+		for s, err := range schedule.List(ctx, w.queue, schedule.Query{Topic: topic}) {
 			switch {
 			case errors.Is(err, punctual.ErrUnsupported):
 			case err != nil:
@@ -122,7 +123,7 @@ func Examine(ctx context.Context, store punctual.Store) ([]punctual.Finding, err
 	if err != nil {
 		return nil, nil // it cannot have schedules that a duty finds
 	}
-	names, err := namer.TopicNames(ctx, punctual.NameQuery{Suffix: punctual.ScheduleSuffix})
+	names, err := namer.TopicNames(ctx, punctual.NameQuery{Suffix: schedule.Suffix})
 	if errors.Is(err, punctual.ErrUnsupported) {
 		return nil, nil
 	}

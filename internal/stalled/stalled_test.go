@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // slow is a store in memory whose lists take time, and fail while broken is set.
@@ -35,7 +36,7 @@ func (s *slow) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, e
 func stall(t *testing.T, s punctual.Store, topic string) {
 	t.Helper()
 	q := punctual.NewQueue(s, nil)
-	if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: topic, Name: "daily", Spec: "@daily"}); err != nil {
+	if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: topic, Name: "daily", Spec: "@daily"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := q.Reschedule(t.Context(), topic+"@cron", "daily", punctual.In(365*24*time.Hour)); err != nil {
@@ -81,7 +82,7 @@ func TestLookIsBounded(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		look(topics, topics...)
 		time.Sleep(time.Minute)
-		if _, err := punctual.NewQueue(s.Store, nil).PutSchedule(t.Context(), punctual.Schedule{Topic: "b", Name: "daily", Spec: "@daily"}); err != nil {
+		if _, err := schedule.Put(t.Context(), punctual.NewQueue(s.Store, nil), schedule.Schedule{Topic: "b", Name: "daily", Spec: "@daily"}); err != nil {
 			t.Fatal(err)
 		}
 		look(topics[:4], "a", "c", "d") // b is mended, e is gone
@@ -111,7 +112,7 @@ func TestExamine(t *testing.T) {
 		if got, _ := examine(); len(got) != 0 {
 			t.Errorf("a store without schedules: %q", got)
 		}
-		if _, err := punctual.NewQueue(s.Store, nil).PutSchedule(t.Context(), punctual.Schedule{Topic: "fine", Name: "daily", Spec: "@daily"}); err != nil {
+		if _, err := schedule.Put(t.Context(), punctual.NewQueue(s.Store, nil), schedule.Schedule{Topic: "fine", Name: "daily", Spec: "@daily"}); err != nil {
 			t.Fatal(err)
 		}
 		if got, worst := examine(); len(got) != 1 || worst != punctual.SeverityGood {

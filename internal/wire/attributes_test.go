@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	attributesrig "github.com/punctualmq/punctual/internal/rigs/attributes"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -41,10 +42,10 @@ func TestAttributesAreHandedOn(t *testing.T) {
 	if shown := AttributesToShow(full); len(shown) != reflect.TypeFor[storekit.Attributes]().NumField() {
 		t.Errorf("shown: %v, of %+v", shown, full)
 	}
-	s := punctual.Schedule{Spec: "@daily"}
-	full.SetSchedule(&s)
+	s := schedule.Schedule{Spec: "@daily"}
+	s.SetAttributes(full)
 	item := ScheduleItemOf(&s)
-	if back, err := item.Schedule("a", "b"); err != nil || storekit.ScheduleAttributes(&back) != full {
+	if back, err := item.Schedule("a", "b"); err != nil || back.Attributes() != full {
 		t.Errorf("a schedule: %+v, %v; want %+v", back, err, full)
 	}
 	d := punctual.Delivery{Message: punctual.Message{ID: "1", Topic: "a"}}

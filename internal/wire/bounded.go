@@ -174,7 +174,7 @@ func (m *HeaderMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // Days are the days on which a schedule does not come. Decoding more than MaxExcept of them is a punctual.ErrTooLarge.
 type Days []string
 
-// MaxExcept is how many days punctual.Schedule.Except has at most.
+// MaxExcept is how many days schedule.Schedule.Except has at most.
 const MaxExcept = 400
 
 // UnmarshalJSONFrom reads an array.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
 )
 
 // BulkRequest is the body of POST /v1/topics/TOPIC/bulk: one change of all messages that the other members select.
@@ -13,7 +14,7 @@ type BulkRequest struct {
 	Do string `json:"do"`
 	// By is how far a shift moves each message: "1h" later, "-1h" earlier.
 	By Given `json:"by,omitzero"`
-	// ID names a shift, so that within a day (punctual.BulkMemory) it is made once, however often the request is sent.
+	// ID names a shift, so that within a day (bulk.Memory) it is made once, however often the request is sent.
 	ID Given `json:"id,omitzero"`
 	// When is the new due time of a requeue or reschedule. Left out, the messages are due now.
 	When
@@ -35,15 +36,15 @@ func (r *BulkRequest) Size() int64 {
 	return itemBytes + int64(len(r.ID)+len(r.Error)+len(r.Prefix)) + sizeInMemory(r.Header)
 }
 
-// Bulk returns the request as a punctual.Bulk for the topic. A malformed member is an ErrInvalid that names it.
-func (r *BulkRequest) Bulk(topic string) (b punctual.Bulk, err error) {
-	b = punctual.Bulk{
-		Select: punctual.Selection{
+// Bulk returns the request as a bulk.Job for the topic. A malformed member is an ErrInvalid that names it.
+func (r *BulkRequest) Bulk(topic string) (b bulk.Job, err error) {
+	b = bulk.Job{
+		Select: bulk.Selection{
 			Topic: topic, Reason: punctual.DeathReason(r.Reason), Error: string(r.Error), IDPrefix: string(r.Prefix), Headers: r.Header,
 		},
 		ID: string(r.ID), DryRun: r.DryRun, Rate: r.Rate,
 	}
-	if b.Do, err = punctual.ParseBulkChange(r.Do); err != nil {
+	if b.Do, err = bulk.ParseChange(r.Do); err != nil {
 		return b, err
 	}
 	if b.By, err = ParseShift("by", string(r.By)); err != nil {
@@ -84,7 +85,7 @@ func ParseShift(field, text string) (time.Duration, error) {
 	return d, err
 }
 
-// BulkReport says what a bulk has done so far, or at its end.
+// bulk.Report says what a bulk has done so far, or at its end.
 type BulkReport struct {
 	// Looked is how many messages were read, Matched how many of them the bulk is to change.
 	Looked  int64 `json:"looked"`
@@ -107,7 +108,7 @@ type BulkReport struct {
 	Error    *Problem `json:"error,omitzero"`
 }
 
-// BulkItem is one of the first messages that a bulk selects.
+// bulk.Item is one of the first messages that a bulk selects.
 type BulkItem struct {
 	ID     string `json:"id"`
 	Due    Time   `json:"due"`
@@ -115,7 +116,7 @@ type BulkItem struct {
 }
 
 // BulkReportOf returns r for an answer while the bulk is under way.
-func BulkReportOf(r punctual.BulkReport) BulkReport {
+func BulkReportOf(r bulk.Report) BulkReport {
 	out := BulkReport{
 		Looked: r.Looked, Matched: r.Matched, Done: r.Done, Leased: r.Leased, Changed: r.Changed, Gone: r.Gone,
 		Failed: r.Failed, Failure: ItemProblem(r.Failure), Continued: Time(r.Continued),
@@ -127,7 +128,7 @@ func BulkReportOf(r punctual.BulkReport) BulkReport {
 }
 
 // BulkEnd returns r for the answer at the end of the bulk, with the error that ended it early or nil.
-func BulkEnd(r punctual.BulkReport, err error) BulkReport {
+func BulkEnd(r bulk.Report, err error) BulkReport {
 	out := BulkReportOf(r)
 	out.Complete, out.Error = err == nil, ItemProblem(err)
 	return out

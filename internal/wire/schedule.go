@@ -3,12 +3,11 @@ package wire
 import (
 	"time"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // ScheduleItem is what a schedule says, as PUT /v1/topics/T/schedules/NAME takes it. Only Spec is required. A member that is left out has
-// the default of punctual.Schedule.
+// the default of schedule.Schedule.
 type ScheduleItem struct {
 	Spec   Given `json:"spec"`
 	Zone   Given `json:"zone,omitzero"`
@@ -36,20 +35,20 @@ func (i *ScheduleItem) Size() int64 {
 }
 
 // ScheduleItemOf returns s for a request or an answer. The item may share the body and headers of s.
-func ScheduleItemOf(s *punctual.Schedule) ScheduleItem {
+func ScheduleItemOf(s *schedule.Schedule) ScheduleItem {
 	return ScheduleItem{
 		Spec: Given(s.Spec), Zone: Given(s.Zone), From: Given(TimeText(s.From)), Until: Given(TimeText(s.Until)), Except: s.Except,
 		Spread: Given(DurationText(s.Spread)), Overlap: Given(s.Overlap.String()), Missed: Given(s.Missed.String()), Grace: Given(DurationText(s.Grace)),
 		Limit: s.Limit, MaxDead: s.MaxDead, Body: BodyOf(s.Body), Headers: HeadersOf(s.Headers),
 		MaxAttempts: s.MaxAttempts, Expire: Given(DurationText(s.ExpireAfter)), DropExpired: s.DropExpired,
-		Attributes: attributesOf(storekit.ScheduleAttributes(s)),
+		Attributes: attributesOf(s.Attributes()),
 	}
 }
 
-// Schedule returns the item as a punctual.Schedule, which may share the item's body and headers. A malformed member is an ErrInvalid
+// Schedule returns the item as a schedule.Schedule, which may share the item's body and headers. A malformed member is an ErrInvalid
 // that names it.
-func (i *ScheduleItem) Schedule(topic, name string) (s punctual.Schedule, err error) {
-	s = punctual.Schedule{
+func (i *ScheduleItem) Schedule(topic, name string) (s schedule.Schedule, err error) {
+	s = schedule.Schedule{
 		Topic: topic, Name: name, Spec: string(i.Spec), Zone: string(i.Zone), Except: i.Except,
 		Limit: i.Limit, MaxDead: i.MaxDead, MaxAttempts: i.MaxAttempts, DropExpired: i.DropExpired,
 	}
@@ -79,14 +78,14 @@ func (i *ScheduleItem) Schedule(topic, name string) (s punctual.Schedule, err er
 			return s, err
 		}
 	}
-	if s.Overlap, err = punctual.ParseOverlap(string(i.Overlap)); err != nil {
+	if s.Overlap, err = schedule.ParseOverlap(string(i.Overlap)); err != nil {
 		return s, inField("overlap", err)
 	}
-	if s.Missed, err = punctual.ParseMissed(string(i.Missed)); err != nil {
+	if s.Missed, err = schedule.ParseMissed(string(i.Missed)); err != nil {
 		return s, inField("missed", err)
 	}
 	a, err := i.read()
-	a.SetSchedule(&s)
+	s.SetAttributes(a)
 	return s, err
 }
 
@@ -134,7 +133,7 @@ type ScheduleCounts struct {
 	Skipped int64 `json:"skipped"`
 }
 
-// SchedulePause says since when, by whom and why a schedule is paused.
+// schedule.Paused says since when, by whom and why a schedule is paused.
 type SchedulePause struct {
 	At   Time   `json:"at"`
 	By   string `json:"by,omitzero"`
@@ -142,7 +141,7 @@ type SchedulePause struct {
 }
 
 // ScheduleOf returns i for an answer.
-func ScheduleOf(i *punctual.ScheduleInfo) Schedule {
+func ScheduleOf(i *schedule.Info) Schedule {
 	out := Schedule{
 		Topic: i.Topic, Name: i.Name, ScheduleItem: ScheduleItemOf(&i.Schedule), Words: i.Words, Warnings: i.Warnings,
 		Next: OccurrencesOf(i.Next), Last: OccurrencesOf(i.Last), Counts: ScheduleCounts(i.Counts),
@@ -155,7 +154,7 @@ func ScheduleOf(i *punctual.ScheduleInfo) Schedule {
 }
 
 // OccurrencesOf returns times for an answer.
-func OccurrencesOf(times []punctual.Occurrence) []Occurrence {
+func OccurrencesOf(times []schedule.Occurrence) []Occurrence {
 	out := make([]Occurrence, len(times))
 	for i, o := range times {
 		out[i] = Occurrence{ID: o.ID, At: Time(o.At), Due: Time(o.Due), Status: string(o.Status)}

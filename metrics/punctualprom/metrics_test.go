@@ -27,6 +27,7 @@ import (
 	"github.com/punctualmq/punctual/duty"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/metrics/punctualprom"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -472,7 +473,7 @@ func TestSchedules(t *testing.T) {
 		}
 		q := punctual.NewQueue(store, nil)
 		for name, spec := range map[string]string{"often": "* * * * *", "daily": "0 9 * * *"} {
-			if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "reports", Name: name, Spec: spec}); err != nil {
+			if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: "reports", Name: name, Spec: spec}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/duty"
 	familyrig "github.com/punctualmq/punctual/internal/rigs/family"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storetest/promise"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -95,7 +97,7 @@ func measureFirst(t *testing.T, does, stores punctual.Store, n int) {
 					topic, id, due := kind.use(b, 1)
 					late[i] = b.lateness(topic, id, due)
 					// A schedule that goes on would only make those of the others later.
-					if err := b.queue.DeleteSchedule(b.Context(), b.topic, "s"); err != nil && !errors.Is(err, punctual.ErrNotFound) {
+					if err := schedule.Delete(b.Context(), b.queue, b.topic, "s"); err != nil && !errors.Is(err, punctual.ErrNotFound) {
 						t.Error(err)
 					}
 				})
@@ -249,8 +251,8 @@ func useSchedule(b *firstBench, n int) (topic, id string, due time.Time) {
 	const name = "s"
 	from := b.now().Add(300 * time.Millisecond).Truncate(time.Second).Add(time.Second)
 	if n == 1 {
-		s := punctual.Schedule{Topic: b.topic, Name: name, Spec: "* * * * * *", From: from, Overlap: punctual.OverlapAllow, Missed: punctual.MissedAll}
-		if _, err := b.queue.PutSchedule(b.Context(), s); err != nil {
+		s := schedule.Schedule{Topic: b.topic, Name: name, Spec: "* * * * * *", From: from, Overlap: schedule.OverlapAllow, Missed: schedule.MissedAll}
+		if _, err := schedule.Put(b.Context(), b.queue, s); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -271,7 +273,7 @@ func (b *firstBench) shifts(n int) time.Duration {
 		got <- claimed{ds, err}
 	}()
 	due := b.now()
-	if r, err := b.queue.Bulk(b.Context(), punctual.Bulk{Do: punctual.BulkShift, Select: punctual.Selection{Topic: b.topic}, By: -time.Hour}); err != nil || r.Done != 1 {
+	if r, err := bulk.Run(b.Context(), b.queue, bulk.Job{Do: bulk.Shift, Select: bulk.Selection{Topic: b.topic}, By: -time.Hour}); err != nil || r.Done != 1 {
 		b.Fatalf("the shift: %+v, %v", r, err)
 	}
 	c := <-got

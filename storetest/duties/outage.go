@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/duty"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storetest/promise"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -29,7 +30,7 @@ func RunOutage(t *testing.T, open func(t *testing.T, logger *slog.Logger) (store
 			store, away, back := open(t, logger)
 			b := newBench(t, store, "orders")
 			b.groups("billing")
-			if _, err := b.queue.PutSchedule(t.Context(), punctual.Schedule{Topic: "mail", Name: "each-second", Spec: "@every 1s"}); err != nil {
+			if _, err := schedule.Put(t.Context(), b.queue, schedule.Schedule{Topic: "mail", Name: "each-second", Spec: "@every 1s"}); err != nil {
 				t.Fatal(err)
 			}
 			run(t, store, logger)

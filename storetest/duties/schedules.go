@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/duty"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 	"github.com/punctualmq/punctual/storetest/ledger"
@@ -88,7 +89,7 @@ func hasFollowUps(t *testing.T, store punctual.Store) bool {
 type cronBench struct {
 	*bench
 	clock *storekit.ManualClock
-	duty  *punctual.Scheduler
+	duty  *schedule.Scheduler
 	// hour is the full hour before the case began. Times of a case are given in hours from there.
 	hour time.Time
 }
@@ -96,26 +97,26 @@ type cronBench struct {
 func newCronBench(t *testing.T, store punctual.Store, clock *storekit.ManualClock, topic string) *cronBench {
 	hour := clock.Now().Truncate(time.Hour).Add(time.Hour)
 	clock.Set(hour.Add(30 * time.Minute))
-	return &cronBench{bench: newBench(t, store, topic), clock: clock, duty: punctual.NewScheduler(store), hour: hour}
+	return &cronBench{bench: newBench(t, store, topic), clock: clock, duty: schedule.NewScheduler(store), hour: hour}
 }
 
 const hourly = "hourly"
 
 // put stores the schedule "hourly" of the case's topic, which comes each hour unless s says otherwise.
-func (b *cronBench) put(s punctual.Schedule) {
+func (b *cronBench) put(s schedule.Schedule) {
 	b.Helper()
 	s.Topic, s.Name = b.topic, hourly
 	if s.Spec == "" {
 		s.Spec = "0 * * * *"
 	}
-	if _, err := b.queue.PutSchedule(b.Context(), s); err != nil {
+	if _, err := schedule.Put(b.Context(), b.queue, s); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *cronBench) info() punctual.ScheduleInfo {
+func (b *cronBench) info() schedule.Info {
 	b.Helper()
-	s, err := b.queue.GetSchedule(b.Context(), b.topic, hourly)
+	s, err := schedule.Get(b.Context(), b.queue, b.topic, hourly)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -207,7 +208,7 @@ func (b *cronBench) takes(verb punctual.Verb) {
 }
 
 func putAndTick(b *cronBench) {
-	b.put(punctual.Schedule{
+	b.put(schedule.Schedule{
 		Body: []byte("make it \x00\xff"), Headers: map[string]string{"tenant": "acme"}, MaxAttempts: 3,
 		ExpireAfter: time.Hour, DropExpired: true, Remember: time.Minute, Timeout: 90 * time.Second, Spread: 5 * time.Minute,
 	})
@@ -226,8 +227,8 @@ func putAndTick(b *cronBench) {
 	b.tick()
 	b.wantStored(1)
 	m := b.get(b.topic, b.id(1))
-	if string(m.Body) != "make it \x00\xff" || m.Headers["tenant"] != "acme" || m.Headers[punctual.HeaderSchedule] != hourly ||
-		m.Headers[punctual.HeaderOccurrence] != b.hour.Add(time.Hour).UTC().Format(time.RFC3339) || m.Headers[punctual.HeaderManual] != "" {
+	if string(m.Body) != "make it \x00\xff" || m.Headers["tenant"] != "acme" || m.Headers[schedule.HeaderSchedule] != hourly ||
+		m.Headers[schedule.HeaderOccurrence] != b.hour.Add(time.Hour).UTC().Format(time.RFC3339) || m.Headers[schedule.HeaderManual] != "" {
 		b.Errorf("%q %v", m.Body, m.Headers)
 	}
 	if !m.Due.Equal(next[0].Due) || m.MaxAttempts != 3 || !m.Expires.Equal(m.Due.Add(time.Hour)) || !m.DropExpired || m.Remember != time.Minute || m.Timeout != 90*time.Second {
@@ -238,22 +239,22 @@ func putAndTick(b *cronBench) {
 	b.wantStored(2)
 	b.wantCounts(2, 0, 0)
 	last := b.info().Last
-	if len(last) != 2 || last[0].Status != "ready" || last[1].Status != punctual.OccurrenceFinished {
+	if len(last) != 2 || last[0].Status != "ready" || last[1].Status != schedule.OccurrenceFinished {
 		b.Errorf("last %+v", last)
 	}
 }
 
 func putAgain(b *cronBench) {
-	s := punctual.Schedule{Topic: b.topic, Name: hourly, Spec: "0 * * * *", Body: []byte("a")}
+	s := schedule.Schedule{Topic: b.topic, Name: hourly, Spec: "0 * * * *", Body: []byte("a")}
 	for i, want := range []punctual.PushStatus{punctual.PushStored, punctual.PushDuplicate, punctual.PushReplaced, punctual.PushDuplicate} {
 		if i == 2 {
 			s.Body = []byte("b")
 		}
-		if got, err := b.queue.PutSchedule(b.Context(), s); err != nil || got != want {
+		if got, err := schedule.Put(b.Context(), b.queue, s); err != nil || got != want {
 			b.Errorf("put %d: %v, %v; want %v", i+1, got, err, want)
 		}
 	}
-	if _, err := b.queue.PutSchedule(b.Context(), punctual.Schedule{Topic: b.topic, Name: hourly, Spec: "0 25 * * *"}); !errors.Is(err, punctual.ErrInvalid) {
+	if _, err := schedule.Put(b.Context(), b.queue, schedule.Schedule{Topic: b.topic, Name: hourly, Spec: "0 25 * * *"}); !errors.Is(err, punctual.ErrInvalid) {
 		b.Errorf("%s: a malformed schedule: %v", promise.P13, err)
 	}
 	b.at(1)
@@ -265,7 +266,7 @@ func putAgain(b *cronBench) {
 	b.sets(2, 10*time.Minute)
 	b.takes(punctual.SettleAck)
 	s.Spec = "30 * * * *"
-	if got, err := b.queue.PutSchedule(b.Context(), s); err != nil || got != punctual.PushReplaced {
+	if got, err := schedule.Put(b.Context(), b.queue, s); err != nil || got != punctual.PushReplaced {
 		b.Fatal(got, err)
 	}
 	b.tick()
@@ -276,7 +277,7 @@ func putAgain(b *cronBench) {
 }
 
 func overlapSkip(b *cronBench) {
-	b.put(punctual.Schedule{})
+	b.put(schedule.Schedule{})
 	b.at(1)
 	b.at(2)
 	b.wantStored(1)
@@ -291,17 +292,17 @@ func overlapSkip(b *cronBench) {
 	b.at(4) // a dead occurrence does not count as an overlap
 	b.wantStored(1, 4)
 	b.wantCounts(2, 0, 2)
-	var last []punctual.OccurrenceStatus
+	var last []schedule.OccurrenceStatus
 	for _, o := range b.info().Last {
 		last = append(last, o.Status)
 	}
-	if want := []punctual.OccurrenceStatus{"ready", punctual.OccurrenceOverlap, punctual.OccurrenceOverlap, "dead"}; !slices.Equal(last, want) {
+	if want := []schedule.OccurrenceStatus{"ready", schedule.OccurrenceOverlap, schedule.OccurrenceOverlap, "dead"}; !slices.Equal(last, want) {
 		b.Errorf("last %q, want %q", last, want)
 	}
 }
 
 func overlapAllow(b *cronBench) {
-	b.put(punctual.Schedule{Overlap: punctual.OverlapAllow})
+	b.put(schedule.Schedule{Overlap: schedule.OverlapAllow})
 	for h := 1; h <= 3; h++ {
 		b.at(h)
 	}
@@ -310,7 +311,7 @@ func overlapAllow(b *cronBench) {
 }
 
 func overlapReplace(b *cronBench) {
-	b.put(punctual.Schedule{Overlap: punctual.OverlapReplace})
+	b.put(schedule.Schedule{Overlap: schedule.OverlapReplace})
 	b.at(1)
 	b.at(2)
 	b.wantStored(2)
@@ -329,7 +330,7 @@ func overlapReplace(b *cronBench) {
 }
 
 func missedLatest(b *cronBench) {
-	b.put(punctual.Schedule{})
+	b.put(schedule.Schedule{})
 	b.at(5, 30*time.Minute)
 	b.wantStored(5)
 	b.wantCounts(1, 4, 0)
@@ -343,7 +344,7 @@ func missedLatest(b *cronBench) {
 }
 
 func missedAll(b *cronBench) {
-	b.put(punctual.Schedule{Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow})
+	b.put(schedule.Schedule{Missed: schedule.MissedAll, Overlap: schedule.OverlapAllow})
 	const days = 5
 	b.sets(days*24, 30*time.Minute)
 	ds := b.ticks()
@@ -366,7 +367,7 @@ func missedAll(b *cronBench) {
 }
 
 func missedNone(b *cronBench) {
-	b.put(punctual.Schedule{Missed: punctual.MissedNone, Grace: 10 * time.Minute, Overlap: punctual.OverlapAllow})
+	b.put(schedule.Schedule{Missed: schedule.MissedNone, Grace: 10 * time.Minute, Overlap: schedule.OverlapAllow})
 	b.at(3, 11*time.Minute)
 	b.wantStored()
 	b.wantCounts(0, 3, 0)
@@ -376,8 +377,8 @@ func missedNone(b *cronBench) {
 }
 
 func pauseAndResume(b *cronBench) {
-	b.put(punctual.Schedule{})
-	if err := b.queue.PauseSchedule(b.Context(), b.topic, hourly, "anna", "until the API is back"); err != nil {
+	b.put(schedule.Schedule{})
+	if err := schedule.Pause(b.Context(), b.queue, b.topic, hourly, "anna", "until the API is back"); err != nil {
 		b.Fatal(err)
 	}
 	b.at(3)
@@ -385,7 +386,7 @@ func pauseAndResume(b *cronBench) {
 	if p := b.info().Paused; p == nil || p.By != "anna" || p.Note != "until the API is back" {
 		b.Errorf("paused %+v", p)
 	}
-	if err := b.queue.ResumeSchedule(b.Context(), b.topic, hourly, false); err != nil {
+	if err := schedule.Resume(b.Context(), b.queue, b.topic, hourly, false); err != nil {
 		b.Fatal(err)
 	}
 	b.tick()
@@ -394,11 +395,11 @@ func pauseAndResume(b *cronBench) {
 	b.wantStored(4)
 	b.wantCounts(1, 0, 3)
 	b.takes(punctual.SettleAck)
-	if err := b.queue.PauseSchedule(b.Context(), b.topic, hourly, "", ""); err != nil {
+	if err := schedule.Pause(b.Context(), b.queue, b.topic, hourly, "", ""); err != nil {
 		b.Fatal(err)
 	}
 	b.at(7, 30*time.Minute)
-	if err := b.queue.ResumeSchedule(b.Context(), b.topic, hourly, true); err != nil {
+	if err := schedule.Resume(b.Context(), b.queue, b.topic, hourly, true); err != nil {
 		b.Fatal(err)
 	}
 	b.tick()
@@ -407,16 +408,16 @@ func pauseAndResume(b *cronBench) {
 }
 
 func skipAndRunNow(b *cronBench) {
-	b.put(punctual.Schedule{Overlap: punctual.OverlapAllow})
-	skipped, err := b.queue.SkipSchedule(b.Context(), b.topic, hourly, 2)
+	b.put(schedule.Schedule{Overlap: schedule.OverlapAllow})
+	skipped, err := schedule.Skip(b.Context(), b.queue, b.topic, hourly, 2)
 	if err != nil || len(skipped) != 2 || skipped[0].ID != b.id(1) || skipped[1].ID != b.id(2) {
 		b.Fatalf("%+v, %v", skipped, err)
 	}
-	run, err := b.queue.RunSchedule(b.Context(), b.topic, hourly)
+	run, err := schedule.Run(b.Context(), b.queue, b.topic, hourly)
 	if err != nil || run.Status != punctual.PushStored {
 		b.Fatalf("%+v, %v", run, err)
 	}
-	if m := b.get(b.topic, run.ID); m.Headers[punctual.HeaderManual] != "run" {
+	if m := b.get(b.topic, run.ID); m.Headers[schedule.HeaderManual] != "run" {
 		b.Errorf("%+v", m)
 	}
 	b.takes(punctual.SettleAck)
@@ -425,29 +426,29 @@ func skipAndRunNow(b *cronBench) {
 	b.at(3)
 	b.wantStored(3)
 	b.wantCounts(1, 0, 2)
-	if err := b.queue.DeleteSchedule(b.Context(), b.topic, hourly); err != nil {
+	if err := schedule.Delete(b.Context(), b.queue, b.topic, hourly); err != nil {
 		b.Fatal(err)
 	}
 	b.at(5)
 	b.wantStored(3)
-	if _, err := b.queue.GetSchedule(b.Context(), b.topic, hourly); !errors.Is(err, punctual.ErrNotFound) {
+	if _, err := schedule.Get(b.Context(), b.queue, b.topic, hourly); !errors.Is(err, punctual.ErrNotFound) {
 		b.Errorf("a deleted schedule: %v", err)
 	}
 }
 
 func backfill(b *cronBench) {
-	b.put(punctual.Schedule{})
+	b.put(schedule.Schedule{})
 	b.at(1)
 	b.takes(punctual.SettleDiscard)
 	b.sets(1, 30*time.Minute)
 	from, to := b.hour.Add(-3*time.Hour), b.hour.Add(time.Hour)
-	r, err := b.queue.Backfill(b.Context(), b.topic, hourly, from, to, true)
+	r, err := schedule.Backfill(b.Context(), b.queue, b.topic, hourly, from, to, true)
 	if err != nil || len(r.Times) != 5 || r.Stored+r.Kept != 0 {
 		b.Fatalf("%+v, %v", r, err)
 	}
 	b.wantStored(1)
-	for i, want := range []punctual.BackfillReport{{Stored: 4, Kept: 1}, {Kept: 5}} {
-		if r, err = b.queue.Backfill(b.Context(), b.topic, hourly, from, to, false); err != nil || r.Stored != want.Stored || r.Kept != want.Kept {
+	for i, want := range []schedule.BackfillReport{{Stored: 4, Kept: 1}, {Kept: 5}} {
+		if r, err = schedule.Backfill(b.Context(), b.queue, b.topic, hourly, from, to, false); err != nil || r.Stored != want.Stored || r.Kept != want.Kept {
 			b.Errorf("backfill %d: %+v, %v", i+1, r, err)
 		}
 	}
@@ -456,7 +457,7 @@ func backfill(b *cronBench) {
 }
 
 func pauseAfterDead(b *cronBench) {
-	b.put(punctual.Schedule{MaxDead: 2})
+	b.put(schedule.Schedule{MaxDead: 2})
 	for h := 1; h <= 2; h++ {
 		b.at(h)
 		b.takes(punctual.SettleDiscard)
@@ -466,7 +467,7 @@ func pauseAfterDead(b *cronBench) {
 	if p := b.info().Paused; p == nil || p.Note != "the last 2 occurrences are dead" {
 		b.Errorf("paused %+v", p)
 	}
-	if err := b.queue.ResumeSchedule(b.Context(), b.topic, hourly, false); err != nil {
+	if err := schedule.Resume(b.Context(), b.queue, b.topic, hourly, false); err != nil {
 		b.Fatal(err)
 	}
 	b.at(4)
@@ -474,7 +475,7 @@ func pauseAfterDead(b *cronBench) {
 }
 
 func oneOfTwoDuties(b *cronBench) {
-	b.put(punctual.Schedule{Overlap: punctual.OverlapAllow})
+	b.put(schedule.Schedule{Overlap: schedule.OverlapAllow})
 	b.sets(1)
 	slow := b.ticks()
 	if len(slow) != 1 || !slow[0].LeaseUntil.Equal(slow[0].Delivered.Add(5*time.Second)) {
@@ -492,7 +493,7 @@ func oneOfTwoDuties(b *cronBench) {
 	b.wantStored()
 	b.sets(2)
 	slow = b.ticks()
-	b.put(punctual.Schedule{Overlap: punctual.OverlapAllow, Body: []byte("changed under the lease")})
+	b.put(schedule.Schedule{Overlap: schedule.OverlapAllow, Body: []byte("changed under the lease")})
 	b.tick()
 	b.wantStored(2)
 	if err := b.decide(&slow[0]); !errors.Is(err, punctual.ErrLeaseLost) {
@@ -503,8 +504,8 @@ func oneOfTwoDuties(b *cronBench) {
 }
 
 func editsAtOnce(b *cronBench) {
-	b.put(punctual.Schedule{})
-	if err := b.queue.PauseSchedule(b.Context(), b.topic, hourly, "anna", "first"); err != nil {
+	b.put(schedule.Schedule{})
+	if err := schedule.Pause(b.Context(), b.queue, b.topic, hourly, "anna", "first"); err != nil {
 		b.Fatal(err)
 	}
 	const editors, edits = 4, 5
@@ -512,7 +513,7 @@ func editsAtOnce(b *cronBench) {
 	for i := range editors {
 		all.Go(func() {
 			for range edits {
-				if _, err := b.queue.SkipSchedule(b.Context(), b.topic, hourly, 1); err != nil {
+				if _, err := schedule.Skip(b.Context(), b.queue, b.topic, hourly, 1); err != nil {
 					b.Errorf("editor %d: %v", i, err)
 				}
 			}
@@ -525,7 +526,7 @@ func editsAtOnce(b *cronBench) {
 }
 
 func pausedTopic(b *cronBench) {
-	b.put(punctual.Schedule{})
+	b.put(schedule.Schedule{})
 	b.configure(b.topic, punctual.SettingsPatch{PushPaused: ptr(true)})
 	b.sets(1)
 	ds := b.ticks()
@@ -547,7 +548,7 @@ func pausedTopic(b *cronBench) {
 }
 
 func deletedTopic(b *cronBench) {
-	b.put(punctual.Schedule{})
+	b.put(schedule.Schedule{})
 	b.at(1)
 	b.wantStored(1)
 	b.sets(2)
@@ -563,7 +564,7 @@ func deletedTopic(b *cronBench) {
 	}
 	b.at(3)
 	b.wantStored()
-	if _, err := b.queue.GetSchedule(b.Context(), b.topic, hourly); !errors.Is(err, punctual.ErrNotFound) {
+	if _, err := schedule.Get(b.Context(), b.queue, b.topic, hourly); !errors.Is(err, punctual.ErrNotFound) {
 		b.Errorf("the schedule of a deleted topic: %v", err)
 	}
 }
@@ -573,7 +574,7 @@ func manySchedules(b *cronBench) {
 	var want []string
 	for i := range n {
 		name := fmt.Sprintf("tenant-%03d", i)
-		if _, err := b.queue.PutSchedule(b.Context(), punctual.Schedule{Topic: b.topic, Name: name, Spec: "0 * * * *"}); err != nil {
+		if _, err := schedule.Put(b.Context(), b.queue, schedule.Schedule{Topic: b.topic, Name: name, Spec: "0 * * * *"}); err != nil {
 			b.Fatal(err)
 		}
 		want = append(want, strings.Replace(b.id(1), hourly, name, 1))
@@ -583,7 +584,7 @@ func manySchedules(b *cronBench) {
 		b.Errorf("%s: %d of %d schedules of one instant were stored", promise.P1, len(got), n)
 	}
 	seen := 0
-	for s, err := range b.queue.Schedules(b.Context(), punctual.ScheduleQuery{Topic: b.topic, Next: 1}) {
+	for s, err := range schedule.List(b.Context(), b.queue, schedule.Query{Topic: b.topic, Next: 1}) {
 		if err != nil || s.Counts.Stored != 1 || len(s.Next) != 1 || !s.Next[0].At.Equal(b.hour.Add(2*time.Hour)) {
 			b.Fatalf("%+v, %v", s, err)
 		}
@@ -596,15 +597,15 @@ func manySchedules(b *cronBench) {
 
 // awayForADay: no duty ran for a day, in which the times of a schedule of each Missed policy came.
 func awayForADay(b *cronBench) {
-	for _, m := range []punctual.Missed{punctual.MissedLatest, punctual.MissedAll, punctual.MissedNone} {
-		s := punctual.Schedule{Topic: b.topic, Name: m.String(), Spec: "0 * * * *", Missed: m, Overlap: punctual.OverlapAllow}
-		if _, err := b.queue.PutSchedule(b.Context(), s); err != nil {
+	for _, m := range []schedule.Missed{schedule.MissedLatest, schedule.MissedAll, schedule.MissedNone} {
+		s := schedule.Schedule{Topic: b.topic, Name: m.String(), Spec: "0 * * * *", Missed: m, Overlap: schedule.OverlapAllow}
+		if _, err := schedule.Put(b.Context(), b.queue, s); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.at(24, 30*time.Minute)
 	for name, want := range map[string]punctual.ScheduleCounts{"latest": {Stored: 1, Missed: 23}, "all": {Stored: 24}, "none": {Missed: 24}} {
-		s, err := b.queue.GetSchedule(b.Context(), b.topic, name)
+		s, err := schedule.Get(b.Context(), b.queue, b.topic, name)
 		if err != nil || s.Counts != want || !s.Overdue.IsZero() {
 			b.Errorf("%s: %+v, overdue %v, %v; want %+v", name, s.Counts, s.Overdue, err, want)
 		}
@@ -616,7 +617,7 @@ func awayForADay(b *cronBench) {
 
 // clockSteps: the clock goes a day ahead, and then an hour back.
 func clockSteps(b *cronBench) {
-	b.put(punctual.Schedule{Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow})
+	b.put(schedule.Schedule{Missed: schedule.MissedAll, Overlap: schedule.OverlapAllow})
 	b.at(24)
 	if got := len(b.ids(b.topic)); got != 24 {
 		b.Fatalf("a day ahead: %d occurrences", got)
@@ -625,7 +626,7 @@ func clockSteps(b *cronBench) {
 	b.clock.Set(ahead.Add(-time.Hour))
 	b.takes(punctual.SettleAck)
 	b.tick()
-	b.put(punctual.Schedule{Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow, Body: []byte("put again")})
+	b.put(schedule.Schedule{Missed: schedule.MissedAll, Overlap: schedule.OverlapAllow, Body: []byte("put again")})
 	b.clock.Set(ahead.Add(-time.Minute))
 	b.tick()
 	for _, id := range b.ids(b.topic) {
@@ -646,7 +647,7 @@ func clockAhead(b *cronBench) {
 		b.Skipf("skipped: the case needs a ClockKeeper: %v", err)
 	}
 	const last = 3 * 365 * 24
-	b.put(punctual.Schedule{})
+	b.put(schedule.Schedule{})
 	b.at(1)
 	b.takes(punctual.SettleAck)
 	b.at(2) // from here on the clock is ahead
@@ -655,11 +656,11 @@ func clockAhead(b *cronBench) {
 	b.at(last)         // the only one that is not missed
 	b.wantStored(last) // nobody takes it, so it waits for its time after the step
 	for _, name := range []string{"put", "paused"} {
-		if _, err := b.queue.PutSchedule(b.Context(), punctual.Schedule{Topic: b.topic, Name: name, Spec: "0 * * * *"}); err != nil {
+		if _, err := schedule.Put(b.Context(), b.queue, schedule.Schedule{Topic: b.topic, Name: name, Spec: "0 * * * *"}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	if err := b.queue.PauseSchedule(b.Context(), b.topic, "paused", "", ""); err != nil {
+	if err := schedule.Pause(b.Context(), b.queue, b.topic, "paused", "", ""); err != nil {
 		b.Fatal(err)
 	}
 	b.sets(1, 30*time.Minute)
@@ -678,11 +679,11 @@ func clockAhead(b *cronBench) {
 		}
 	}
 	b.tick()
-	if err := b.queue.ResumeSchedule(b.Context(), b.topic, "paused", false); err != nil {
+	if err := schedule.Resume(b.Context(), b.queue, b.topic, "paused", false); err != nil {
 		b.Fatal(err)
 	}
 	for name, want := range map[string]int{hourly: 3, "put": 2, "paused": 2} { // 2 of the first was stored
-		i, err := b.queue.GetSchedule(b.Context(), b.topic, name)
+		i, err := schedule.Get(b.Context(), b.queue, b.topic, name)
 		if err != nil || !i.Ahead.IsZero() || i.Problem != "" || len(i.Next) == 0 || !i.Next[0].At.Equal(b.hour.Add(time.Duration(want)*time.Hour)) {
 			b.Errorf("%s: the schedule %s comes next at %+v, ahead %v, problem %q, %v; want hour %d", promise.P8, name, i.Next, i.Ahead, i.Problem, err, want)
 		}
@@ -706,10 +707,10 @@ func leftOutTold(b *cronBench) {
 		b.Skipf("skipped: this store tells of nothing: %v", err)
 	}
 	b.configure(b.topic, punctual.SettingsPatch{Emit: ptr(punctual.EventMissed | punctual.EventSkipped)})
-	b.put(punctual.Schedule{})
+	b.put(schedule.Schedule{})
 	b.at(5, 30*time.Minute) // 1 to 4 are missed, 5 makes up for them
 	b.at(6)                 // 6 is skipped, because 5 still waits
-	if _, err := b.queue.SkipSchedule(b.Context(), b.topic, hourly, 1); err != nil {
+	if _, err := schedule.Skip(b.Context(), b.queue, b.topic, hourly, 1); err != nil {
 		b.Fatal(err)
 	}
 	b.takes(punctual.SettleAck)
@@ -718,8 +719,8 @@ func leftOutTold(b *cronBench) {
 	hour := func(n int) time.Time { return b.hour.Add(time.Duration(n) * time.Hour).UTC() }
 	want := []punctual.Event{
 		{Event: punctual.EventMissed, ID: b.id(4), At: hour(5).Add(30 * time.Minute), FirstDue: hour(1), Due: hour(4), Count: 4},
-		{Event: punctual.EventSkipped, ID: b.id(6), At: hour(6), FirstDue: hour(6), Due: hour(6), Count: 1, Why: punctual.OccurrenceOverlap},
-		{Event: punctual.EventSkipped, ID: b.id(7), At: hour(8), FirstDue: hour(7), Due: hour(7), Count: 1, Why: punctual.OccurrenceSkipped},
+		{Event: punctual.EventSkipped, ID: b.id(6), At: hour(6), FirstDue: hour(6), Due: hour(6), Count: 1, Why: string(schedule.OccurrenceOverlap)},
+		{Event: punctual.EventSkipped, ID: b.id(7), At: hour(8), FirstDue: hour(7), Due: hour(7), Count: 1, Why: string(schedule.OccurrenceSkipped)},
 	}
 	events := b.topic + "@events"
 	ds, err := b.store.Claim(b.Context(), punctual.Claim{Topics: []string{events}, Max: 10})
@@ -748,7 +749,7 @@ func leftOutTold(b *cronBench) {
 func deadHolder(b *cronBench) {
 	b.push(b.id(1))
 	b.takes(punctual.SettleDiscard)
-	b.put(punctual.Schedule{Body: []byte("new")})
+	b.put(schedule.Schedule{Body: []byte("new")})
 	b.at(1)
 	b.wantStored(1)
 	if m := b.get(b.topic, b.id(1)); m.State != punctual.StateReady || string(m.Body) != "new" {
@@ -769,11 +770,11 @@ func randomHours(b *cronBench) (problems []string) {
 	r := rand.New(rand.NewPCG(ledger.TortureSeed(b.T), 9))
 	var told ledger.Occurrences
 	specs := []string{"*/10 * * * *", "5 * * * *", "@every 25m", "0,7,31 */2 * * *"}
-	s := punctual.Schedule{Spec: specs[0], Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow}
+	s := schedule.Schedule{Spec: specs[0], Missed: schedule.MissedAll, Overlap: schedule.OverlapAllow}
 	put := func() error {
 		s.Topic, s.Name = b.topic, hourly
 		done := told.Putting(s, b.clock.Now())
-		_, err := b.queue.PutSchedule(b.Context(), s)
+		_, err := schedule.Put(b.Context(), b.queue, s)
 		if err == nil {
 			done(b.clock.Now())
 		}
@@ -828,7 +829,7 @@ func randomHours(b *cronBench) (problems []string) {
 	}
 	b.tick()
 	take()
-	info, err := b.queue.GetSchedule(b.Context(), b.topic, hourly)
+	info, err := schedule.Get(b.Context(), b.queue, b.topic, hourly)
 	if err != nil {
 		return []string{fmt.Sprintf("%s: the schedule is gone: %v", promise.P1, err)}
 	}
@@ -839,13 +840,13 @@ func randomHours(b *cronBench) (problems []string) {
 // answers, and a consumer acks what they store. Each second of a schedule must be stored once.
 func twoProcesses(b *bench) {
 	var told ledger.Occurrences
-	s := punctual.Schedule{Topic: b.topic, Name: "each", Spec: "* * * * * *", Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow}
+	s := schedule.Schedule{Topic: b.topic, Name: "each", Spec: "* * * * * *", Missed: schedule.MissedAll, Overlap: schedule.OverlapAllow}
 	begin, err := b.store.Now(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	done := told.Putting(s, begin)
-	if _, err := b.queue.PutSchedule(b.Context(), s); err != nil {
+	if _, err := schedule.Put(b.Context(), b.queue, s); err != nil {
 		b.Fatal(err)
 	}
 	put, err := b.store.Now(b.Context())
@@ -863,13 +864,13 @@ func twoProcesses(b *bench) {
 	for _, stop := range stops {
 		stop()
 	}
-	if err := b.queue.PauseSchedule(b.Context(), b.topic, "each", "", ""); err != nil {
+	if err := schedule.Pause(b.Context(), b.queue, b.topic, "each", "", ""); err != nil {
 		b.Fatal(err)
 	}
 	for _, id := range b.ids(b.topic) {
 		told.Stored(id, b.get(b.topic, id).Created)
 	}
-	info, err := b.queue.GetSchedule(b.Context(), b.topic, "each")
+	info, err := schedule.Get(b.Context(), b.queue, b.topic, "each")
 	if err != nil {
 		b.Fatal(err)
 	}

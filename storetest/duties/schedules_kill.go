@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/duty"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storetest/ledger"
 	"github.com/punctualmq/punctual/storetest/promise"
 )
@@ -33,10 +34,10 @@ const (
 // killedSpecs are the Specs between which the first schedule changes.
 var killedSpecs = []string{"* * * * * *", "*/2 * * * * *", "1-59/3 * * * * *"}
 
-func killedSchedule(i int, spec string) punctual.Schedule {
-	return punctual.Schedule{
+func killedSchedule(i int, spec string) schedule.Schedule {
+	return schedule.Schedule{
 		Topic: killTopic, Name: fmt.Sprintf("s%02d", i), Spec: spec, Spread: 999 * time.Millisecond,
-		Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow, Body: []byte("b"),
+		Missed: schedule.MissedAll, Overlap: schedule.OverlapAllow, Body: []byte("b"),
 	}
 }
 
@@ -117,7 +118,7 @@ func killTickAt(t *testing.T, test string, s stage, address string, open Opener)
 			t.Fatal(err)
 		}
 		done := told.Putting(x, now)
-		if _, err := b.queue.PutSchedule(t.Context(), x); err != nil {
+		if _, err := schedule.Put(t.Context(), b.queue, x); err != nil {
 			t.Fatal(err)
 		}
 		if now, err = b.store.Now(t.Context()); err != nil {
@@ -139,13 +140,13 @@ func killTickAt(t *testing.T, test string, s stage, address string, open Opener)
 		before := len(b.ids(killTopic))
 		b.until(promise.P1, "the schedule comes again", func() bool { return len(b.ids(killTopic)) > before+1 })
 		stop()
-		if err := b.queue.PauseSchedule(t.Context(), killTopic, "s00", "", ""); err != nil {
+		if err := schedule.Pause(t.Context(), b.queue, killTopic, "s00", "", ""); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range b.ids(killTopic) {
 			told.Stored(id, b.get(killTopic, id).Created)
 		}
-		info, err := b.queue.GetSchedule(t.Context(), killTopic, "s00")
+		info, err := schedule.Get(t.Context(), b.queue, killTopic, "s00")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +165,7 @@ func judgeTicks(b *bench, journal string, rounds int) {
 	told := readTicks(b, journal)
 	stop := runDuty(b.store, killTopic)
 	b.until(promise.P1, "every time that has come is decided", func() bool {
-		for info, err := range b.queue.Schedules(b.Context(), punctual.ScheduleQuery{Topic: killTopic}) {
+		for info, err := range schedule.List(b.Context(), b.queue, schedule.Query{Topic: killTopic}) {
 			now, err2 := b.store.Now(b.Context())
 			if err != nil || err2 != nil {
 				b.Fatal(err, err2)
@@ -185,7 +186,7 @@ func judgeTicks(b *bench, journal string, rounds int) {
 	total := 0
 	for i := range killedSchedules {
 		name := killedSchedule(i, "").Name
-		info, err := b.queue.GetSchedule(b.Context(), killTopic, name)
+		info, err := schedule.Get(b.Context(), b.queue, killTopic, name)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -252,7 +253,7 @@ func runTicks(t *testing.T, c ledger.Child, store punctual.Store) {
 			return err
 		}
 		journal.Append(tickLine{What: "putting", Name: s.Name, Spec: spec, At: now.UnixMilli()})
-		if _, err := b.queue.PutSchedule(ctx, s); err != nil {
+		if _, err := schedule.Put(ctx, b.queue, s); err != nil {
 			return err
 		}
 		if now, err = store.Now(ctx); err == nil {

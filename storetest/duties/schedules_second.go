@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 	"github.com/punctualmq/punctual/storetest/ledger"
@@ -18,9 +19,9 @@ func RunEverySecond(t *testing.T, open storetest.Open, seconds int) {
 	seconds = ledger.FromEnv(t, "PUNCTUAL_TORTURE_SECONDS", seconds)
 	clock := storekit.NewManualClock(time.Now().Truncate(time.Second))
 	store := open(t, clock)
-	b := &cronBench{bench: newBench(t, store, "seconds"), clock: clock, duty: punctual.NewScheduler(store)}
-	s := punctual.Schedule{Topic: b.topic, Name: hourly, Spec: "* * * * * *", Overlap: punctual.OverlapAllow}
-	if _, err := b.queue.PutSchedule(t.Context(), s); err != nil {
+	b := &cronBench{bench: newBench(t, store, "seconds"), clock: clock, duty: schedule.NewScheduler(store)}
+	s := schedule.Schedule{Topic: b.topic, Name: hourly, Spec: "* * * * * *", Overlap: schedule.OverlapAllow}
+	if _, err := schedule.Put(t.Context(), b.queue, s); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // wantProblem checks that the list of schedules and the schedule by itself have the same Problem, with all of these words; none stands
@@ -22,7 +24,7 @@ func (b *cronBench) wantProblem(words ...string) {
 		b.Errorf("the problem is %q; want none", one.Problem)
 	}
 	listed := 0
-	for s, err := range b.queue.Schedules(b.Context(), punctual.ScheduleQuery{Topic: b.topic}) {
+	for s, err := range schedule.List(b.Context(), b.queue, schedule.Query{Topic: b.topic}) {
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -37,8 +39,8 @@ func (b *cronBench) wantProblem(words ...string) {
 
 // unknownZone: the zone of a schedule is not in the zone data of the processes that do the duty.
 func unknownZone(b *cronBench) {
-	b.put(punctual.Schedule{Zone: "Europe/Berlin"})
-	cron := b.topic + punctual.ScheduleSuffix
+	b.put(schedule.Schedule{Zone: "Europe/Berlin"})
+	cron := b.topic + schedule.Suffix
 	m := b.get(cron, hourly)
 	body := bytes.Replace(m.Body, []byte("Europe/Berlin"), []byte("Europe/Atlantis"), 1)
 	if _, err := b.queue.Push(b.Context(), cron, body, punctual.ID(hourly), punctual.At(m.Due), punctual.Replace()); err != nil {
@@ -50,7 +52,7 @@ func unknownZone(b *cronBench) {
 	}
 	b.wantStored()
 	b.wantProblem("Europe/Atlantis", "zone data")
-	b.put(punctual.Schedule{Zone: "UTC"})
+	b.put(schedule.Schedule{Zone: "UTC"})
 	b.tick()
 	b.wantStored(1)
 	b.wantProblem()
@@ -58,7 +60,7 @@ func unknownZone(b *cronBench) {
 
 // movedAway: somebody reschedules the message of a schedule, by itself or with others, as if it were a message like any other.
 func movedAway(b *cronBench) {
-	cron := b.topic + punctual.ScheduleSuffix
+	cron := b.topic + schedule.Suffix
 	day := 24 * time.Hour
 	for name, move := range map[string]func() error{
 		"reschedule": func() error {
@@ -66,11 +68,11 @@ func movedAway(b *cronBench) {
 			return err
 		},
 		"bulk": func() error {
-			_, err := b.queue.Bulk(b.Context(), punctual.Bulk{Do: punctual.BulkReschedule, Select: punctual.Selection{Topic: cron}, When: punctual.In(300 * day)})
+			_, err := bulk.Run(b.Context(), b.queue, bulk.Job{Do: bulk.Reschedule, Select: bulk.Selection{Topic: cron}, When: punctual.In(300 * day)})
 			return err
 		},
 	} {
-		b.put(punctual.Schedule{Overlap: punctual.OverlapAllow})
+		b.put(schedule.Schedule{Overlap: schedule.OverlapAllow})
 		next := b.info().Next[0].Due
 		if err := move(); err != nil {
 			b.Fatal(name, err)
@@ -85,7 +87,7 @@ func movedAway(b *cronBench) {
 		if s := b.info(); !s.Overdue.Equal(next) {
 			b.Errorf("%s: overdue since %v; want %v", name, s.Overdue, next)
 		}
-		b.put(punctual.Schedule{Overlap: punctual.OverlapAllow})
+		b.put(schedule.Schedule{Overlap: schedule.OverlapAllow})
 		b.tick()
 		b.wantProblem()
 		if m := b.get(b.topic, hourly+"~"+next.UTC().Format("20060102T150405Z")); m.State != punctual.StateReady {
@@ -96,7 +98,7 @@ func movedAway(b *cronBench) {
 
 // neverTaken: nobody takes an occurrence, so that the schedule leaves out each time after it.
 func neverTaken(b *cronBench) {
-	b.put(punctual.Schedule{})
+	b.put(schedule.Schedule{})
 	b.at(1)
 	b.wantProblem() // a consumer may take it any moment
 	for h := 2; h <= 15; h++ {
@@ -131,7 +133,7 @@ func neverTaken(b *cronBench) {
 
 // notStored: a time has come, and no duty stores it, because none runs or the topic takes nothing.
 func notStored(b *cronBench) {
-	b.put(punctual.Schedule{})
+	b.put(schedule.Schedule{})
 	b.sets(1, 5*time.Second)
 	b.wantProblem() // a duty may be about to store it
 	b.sets(1, 30*time.Second)
@@ -144,9 +146,9 @@ func notStored(b *cronBench) {
 	}
 	b.wantProblem("pushes of " + b.topic + " are paused")
 	b.configure(b.topic, punctual.SettingsPatch{PushPaused: ptr(false)})
-	b.configure(b.topic+punctual.ScheduleSuffix, punctual.SettingsPatch{DeliveryPaused: ptr(true)})
+	b.configure(b.topic+schedule.Suffix, punctual.SettingsPatch{DeliveryPaused: ptr(true)})
 	b.wantProblem("deliveries of " + b.topic + "@cron are paused")
-	b.configure(b.topic+punctual.ScheduleSuffix, punctual.SettingsPatch{DeliveryPaused: ptr(false)})
+	b.configure(b.topic+schedule.Suffix, punctual.SettingsPatch{DeliveryPaused: ptr(false)})
 	b.sets(1, 50*time.Second)
 	b.tick()
 	b.wantStored(1)

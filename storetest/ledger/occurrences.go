@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
@@ -25,16 +25,16 @@ type Occurrences struct {
 	stored map[string]map[int64]bool
 }
 
-// putting is one PutSchedule. Its definition holds for the times after some instant from begin to end, by the store's clock.
+// putting is one schedule.Put. Its definition holds for the times after some instant from begin to end, by the store's clock.
 type putting struct {
-	schedule   punctual.Schedule
+	schedule   schedule.Schedule
 	begin, end int64
 	answered   bool
 }
 
 // Putting notes that s is about to be put when the store's clock shows now. When the answer says that it was put, the caller calls
 // done with the store's clock after the answer.
-func (o *Occurrences) Putting(s punctual.Schedule, now time.Time) (done func(now time.Time)) {
+func (o *Occurrences) Putting(s schedule.Schedule, now time.Time) (done func(now time.Time)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := &putting{schedule: s, begin: now.UnixMilli()}
@@ -68,7 +68,7 @@ func (o *Occurrences) Stored(id string, created time.Time) {
 
 // Judge returns what is wrong, given the schedule as it is when no duty runs any more. Every occurrence that is or was in the store
 // must have been noted by Stored before. now is the store's clock.
-func (o *Occurrences) Judge(info punctual.ScheduleInfo, now time.Time) (problems []string) {
+func (o *Occurrences) Judge(info schedule.Info, now time.Time) (problems []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	decided := int64(0) // the times up to here are decided

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // TestOccurrences: the judge of schedules finds times that are stored wrongly, missing or miscounted, and nothing where all is well.
 func TestOccurrences(t *testing.T) {
 	begin := time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
 	id := func(clock string) string { return "s~20261120T" + clock + "00Z" }
-	hourly := punctual.Schedule{Topic: "t", Name: "s", Spec: "0 * * * *"}
-	halves := punctual.Schedule{Topic: "t", Name: "s", Spec: "0,30 * * * *"}
+	hourly := schedule.Schedule{Topic: "t", Name: "s", Spec: "0 * * * *"}
+	halves := schedule.Schedule{Topic: "t", Name: "s", Spec: "0,30 * * * *"}
 	for name, c := range map[string]struct {
 		// second is put at 10:30 without an answer, or with one if answered is set.
-		second   *punctual.Schedule
+		second   *schedule.Schedule
 		answered bool
 		stored   []string
 		twice    string
@@ -54,9 +55,9 @@ func TestOccurrences(t *testing.T) {
 			if c.twice != "" {
 				o.Stored(id(c.twice), begin.Add(time.Hour))
 			}
-			info := punctual.ScheduleInfo{
+			info := schedule.Info{
 				Counts: punctual.ScheduleCounts{Stored: int64(len(c.stored)), Skipped: c.left},
-				Last:   []punctual.Occurrence{{At: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}},
+				Last:   []schedule.Occurrence{{At: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}},
 			}
 			if c.counted != 0 {
 				info.Counts.Stored = c.counted

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/worker"
 )
 
@@ -228,7 +229,7 @@ func (s *story) begin(ctx context.Context) error {
 	for _, group := range storyGroups() {
 		s.worker.HandleGroup(closedTopic, group, s.told(group))
 	}
-	s.worker.Handle(reportTopic+"@cron", punctual.NewScheduler(store))
+	s.worker.Handle(reportTopic+"@cron", schedule.NewScheduler(store))
 	s.worker.Handle(reportTopic, punctual.HandlerFunc(s.report))
 	if err := s.worker.Start(context.WithoutCancel(ctx)); err != nil {
 		return errors.Join(err, store.Close())
@@ -246,7 +247,7 @@ func (s *story) configure(ctx context.Context) error {
 	if _, err := q.Configure(ctx, closedTopic, func(s *punctual.Settings) { s.Groups = storyGroups() }); err != nil {
 		return err
 	}
-	_, err = q.PutSchedule(ctx, punctual.Schedule{Topic: reportTopic, Name: "sales", Spec: "@every " + storyReportEvery.String(), Limit: storyReports})
+	_, err = schedule.Put(ctx, q, schedule.Schedule{Topic: reportTopic, Name: "sales", Spec: "@every " + storyReportEvery.String(), Limit: storyReports})
 	return err
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/stalled"
+	"github.com/punctualmq/punctual/schedule"
 )
 
 // Reading is what a store held at about one time. Its parts are read one after the other, so they may be of slightly different times.
@@ -47,7 +48,7 @@ type Topic struct {
 	PushPaused, DeliveryPaused int
 	// Schedules counts the recurring schedules of the topics. ScheduleOverdue is how long ago the earliest of those of their times
 	// came about which no duty has decided; 0 when there is none.
-	// ScheduleProblems counts those with a problem (punctual.ScheduleInfo), and ScheduleOverdue is also since when one has had it.
+	// ScheduleProblems counts those with a problem (schedule.Info), and ScheduleOverdue is also since when one has had it.
 	Schedules, ScheduleProblems int64
 	ScheduleOverdue             time.Duration
 }
@@ -276,7 +277,7 @@ func (r *Reader) label(stats []punctual.TopicStats, now time.Time) []Topic {
 	}
 	for i := range stats {
 		s := &stats[i]
-		if parent, ok := strings.CutSuffix(s.Topic, punctual.ScheduleSuffix); ok { // each message is a schedule of the parent
+		if parent, ok := strings.CutSuffix(s.Topic, schedule.Suffix); ok { // each message is a schedule of the parent
 			p := of(parent)
 			p.Schedules += s.Live() + s.Dead
 			if s.Ready > 0 {

@@ -1,4 +1,4 @@
-package punctual
+package schedule
 
 import (
 	"context"
@@ -9,23 +9,24 @@ import (
 	"sync"
 	"time"
 
+	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cron"
-	"github.com/punctualmq/punctual/internal/schedule"
+	"github.com/punctualmq/punctual/schedule/internal/rule"
 )
 
 // Scheduler is the Handler of the companions T@cron: it stores the occurrences of schedules when these come. Package duty runs
 // one for all topics of a store, and a Worker one for its own topics if worker.Config.Schedules says so. A program that wants to
 // see or bound this work registers the Scheduler itself, in slots and under leases like those of any topic:
 //
-//	w.Handle("reports@cron", punctual.NewScheduler(store))
+//	w.Handle("reports@cron", NewScheduler(store))
 //
 // Any number of processes may run one, because the lease of the schedule's message decides which of them stores a time. Make one
 // with NewScheduler.
 type Scheduler struct {
 	// Observer is told what was decided, by its OnSchedule. Default none. It must not be changed once the Scheduler is in use.
-	Observer *Observer
+	Observer *punctual.Observer
 
-	store Store
+	store punctual.Store
 	zones *cron.Zones
 
 	mu sync.Mutex
@@ -33,9 +34,9 @@ type Scheduler struct {
 	swept map[string]time.Time
 }
 
-// NewScheduler returns a Scheduler for a store that is an Inspector and has follow-ups (Abilities.Follow), as PutSchedule
+// NewScheduler returns a Scheduler for a store that is an Inspector and has follow-ups (Abilities.Follow), as Put
 // demands.
-func NewScheduler(s Store) *Scheduler { return &Scheduler{store: s, zones: new(cron.Zones)} }
+func NewScheduler(s punctual.Store) *Scheduler { return &Scheduler{store: s, zones: new(cron.Zones)} }
 
 const (
 	// strangeDelay is how long a schedule that this process cannot read, or whose zone it does not know, is left to others.
@@ -45,75 +46,75 @@ const (
 )
 
 // Handle decides about the times of the schedule d that have come, by the store's clock at the claim. A schedule that has decided about
-// times ahead, because that clock has stepped back since, begins again before (ScheduleInfo.Ahead). Handle returns a Follow, which
+// times ahead, because that clock has stepped back since, begins again before (Info.Ahead). Handle returns a Follow, which
 // acks d with the occurrences, the events and the schedule itself as follow-ups, or a Snooze with the reason why nothing is stored.
 // After a Snooze the schedule's message is delivered again by itself.
-func (s *Scheduler) Handle(ctx context.Context, d *Delivery) error {
-	topic, ok := strings.CutSuffix(d.Topic, ScheduleSuffix)
+func (s *Scheduler) Handle(ctx context.Context, d *punctual.Delivery) error {
+	topic, ok := strings.CutSuffix(d.Topic, Suffix)
 	if !ok {
-		return leaveToOthers(d, fmt.Errorf("%s is not the companion %s of a topic", d.Topic, ScheduleSuffix))
+		return leaveToOthers(d, fmt.Errorf("%s is not the companion %s of a topic", d.Topic, Suffix))
 	}
-	r, err := schedule.Decode(d.Body)
+	r, err := rule.Decode(d.Body)
 	if err != nil {
 		return leaveToOthers(d, err)
 	}
 	now := d.Delivered.UnixMilli()
 	if err := forget(ctx, s.store, r, now, s.zones); err != nil {
-		return fmt.Errorf("schedule %s: begin again: %w: %w", d.ID, err, Snooze(troubleDelay))
+		return fmt.Errorf("schedule %s: begin again: %w: %w", d.ID, err, punctual.Snooze(troubleDelay))
 	}
 	fates, err := s.fates(ctx, topic, d.ID, r.Question())
 	if err != nil {
-		return fmt.Errorf("schedule %s: look for its occurrences: %w: %w", d.ID, err, Snooze(troubleDelay))
+		return fmt.Errorf("schedule %s: look for its occurrences: %w: %w", d.ID, err, punctual.Snooze(troubleDelay))
 	}
-	delay := schedule.Delay(r.Spread, topic, d.ID)
-	step, err := r.Decide(schedule.Occasion{Now: now, Delay: delay, Fates: fates, Room: roomFor(&r.Definition)}, s.zones)
+	delay := rule.Delay(r.Spread, topic, d.ID)
+	step, err := r.Decide(rule.Occasion{Now: now, Delay: delay, Fates: fates, Room: roomFor(&r.Definition)}, s.zones)
 	if err != nil {
 		return leaveToOthers(d, err)
 	}
 	if o := s.Observer; o != nil && o.OnSchedule != nil {
-		counts := ScheduleCounts{Stored: int64(len(step.Store)), Missed: step.Missed, Skipped: step.Skipped}
-		o.OnSchedule(ctx, ScheduleStep{Topic: topic, Name: d.ID, Counts: counts, Paused: step.Paused})
+		counts := punctual.ScheduleCounts{Stored: int64(len(step.Store)), Missed: step.Missed, Skipped: step.Skipped}
+		o.OnSchedule(ctx, punctual.ScheduleStep{Topic: topic, Name: d.ID, Counts: counts, Paused: step.Paused})
 	}
 	if step.Cancel != 0 {
 		if err := s.cancel(ctx, topic, occurrenceID(d.ID, step.Cancel)); err != nil {
-			return fmt.Errorf("schedule %s: %w: %w", d.ID, err, Snooze(troubleDelay))
+			return fmt.Errorf("schedule %s: %w: %w", d.ID, err, punctual.Snooze(troubleDelay))
 		}
 	}
-	var then []NewMessage
+	var then []punctual.NewMessage
 	for _, at := range step.Store {
 		m := occurrence(topic, d.ID, occurrenceID(d.ID, at), &r.Definition, at, at+delay, "")
-		m.IfExists = IfExistsReplaceDead // a dead message with this ID must not hold the schedule up for ever
+		m.IfExists = punctual.IfExistsReplaceDead // a dead message with this ID must not hold the schedule up for ever
 		then = append(then, m)
 	}
 	events, err := s.events(ctx, topic, d, step.Accounts)
 	if err != nil {
-		return fmt.Errorf("schedule %s: tell of the times that were left out: %w: %w", d.ID, err, Snooze(troubleDelay))
+		return fmt.Errorf("schedule %s: tell of the times that were left out: %w: %w", d.ID, err, punctual.Snooze(troubleDelay))
 	}
 	then = append(then, events...)
 	self, err := scheduleMessage(topic, d.ID, r, s.zones)
 	if err != nil {
 		return leaveToOthers(d, err)
 	}
-	self.IfExists = IfExistsReplace // also when the companion still remembers the ID of an acked message
-	return Follow(nil, append(then, self)...)
+	self.IfExists = punctual.IfExistsReplace // also when the companion still remembers the ID of an acked message
+	return punctual.Follow(nil, append(then, self)...)
 }
 
 // leaveToOthers returns the error that snoozes d for strangeDelay, because another process may know what this one does not.
-func leaveToOthers(d *Delivery, err error) error {
-	return fmt.Errorf("schedule %s is left to other processes: %w: %w", d.ID, err, Snooze(strangeDelay))
+func leaveToOthers(d *punctual.Delivery, err error) error {
+	return fmt.Errorf("schedule %s is left to other processes: %w: %w", d.ID, err, punctual.Snooze(strangeDelay))
 }
 
 // forget has r begin again after the step of the store's clock, if r has decided about times that lie ahead of now because that clock has
 // stepped back since. Where the store does not tell of the step, r begins again after now.
-func forget(ctx context.Context, store Store, r *schedule.Record, now int64, zones *cron.Zones) error {
+func forget(ctx context.Context, store punctual.Store, r *rule.Record, now int64, zones *cron.Zones) error {
 	ahead := r.Ahead(now)
 	if ahead == 0 {
 		return nil
 	}
 	from := now
-	if k, err := As[ClockKeeper](store); err == nil {
+	if k, err := punctual.As[punctual.ClockKeeper](store); err == nil {
 		c, err := k.Clock(ctx)
-		if err != nil && !errors.Is(err, ErrUnsupported) {
+		if err != nil && !errors.Is(err, punctual.ErrUnsupported) {
 			return err
 		}
 		if ahead <= c.Last.From.UnixMilli() {
@@ -125,39 +126,39 @@ func forget(ctx context.Context, store Store, r *schedule.Record, now int64, zon
 }
 
 // roomFor is how many occurrences fit into one settlement.
-func roomFor(d *schedule.Definition) int {
+func roomFor(d *rule.Definition) int {
 	each := len(d.Body()) + scheduleHeaderBytes
 	for name, value := range d.Headers {
 		each += len(name) + len(value)
 	}
-	const self = 2 * MaxScheduleBody // the stored form of the schedule escapes some bytes
-	return max(1, min(schedule.MostStored, (MaxThenBytes-self)/each))
+	const self = 2 * MaxBody // the stored form of the schedule escapes some bytes
+	return max(1, min(rule.MostStored, (punctual.MaxThenBytes-self)/each))
 }
 
 // fates looks up what has become of the occurrences that a decision depends on.
-func (s *Scheduler) fates(ctx context.Context, topic, name string, q schedule.Question) (map[int64]schedule.Fate, error) {
+func (s *Scheduler) fates(ctx context.Context, topic, name string, q rule.Question) (map[int64]rule.Fate, error) {
 	if q.Last == 0 && len(q.Watched) == 0 {
 		return nil, nil
 	}
-	look, err := As[Inspector](s.store)
+	look, err := punctual.As[punctual.Inspector](s.store)
 	if err != nil {
 		return nil, err
 	}
-	fates := make(map[int64]schedule.Fate)
+	fates := make(map[int64]rule.Fate)
 	for _, at := range append(q.Watched, q.Last) {
 		if _, known := fates[at]; known || at == 0 {
 			continue
 		}
 		m, err := look.Get(ctx, topic, occurrenceID(name, at))
 		switch {
-		case errors.Is(err, ErrNotFound):
-			fates[at] = schedule.Gone
+		case errors.Is(err, punctual.ErrNotFound):
+			fates[at] = rule.Gone
 		case err != nil:
 			return nil, err
-		case m.State == StateDead:
-			fates[at] = schedule.Dead
+		case m.State == punctual.StateDead:
+			fates[at] = rule.Dead
 		default:
-			fates[at] = schedule.Live
+			fates[at] = rule.Live
 		}
 	}
 	return fates, nil
@@ -165,31 +166,31 @@ func (s *Scheduler) fates(ctx context.Context, topic, name string, q schedule.Qu
 
 // events are the messages that tell of the times which a step has left out, where the topic emits them (Settings.Emit). They are
 // follow-ups as the occurrences are, so that each time is told of once.
-func (s *Scheduler) events(ctx context.Context, topic string, d *Delivery, accounts []schedule.Account) (ms []NewMessage, err error) {
+func (s *Scheduler) events(ctx context.Context, topic string, d *punctual.Delivery, accounts []rule.Account) (ms []punctual.NewMessage, err error) {
 	if len(accounts) == 0 {
 		return nil, nil
 	}
-	look, err := As[Inspector](s.store)
+	look, err := punctual.As[punctual.Inspector](s.store)
 	if err != nil {
 		return nil, err
 	}
 	set, err := look.Settings(ctx, topic)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, punctual.ErrNotFound):
 		return nil, nil
 	case err != nil: // whether the topic is to tell is not known, so nothing is decided yet
 		return nil, err
-	case set.Emit&(EventMissed|EventSkipped) == 0:
+	case set.Emit&(punctual.EventMissed|punctual.EventSkipped) == 0:
 		return nil, nil
 	}
 	for _, a := range accounts {
 		body := scheduleEvent{
-			Event: EventSkipped.String(), Topic: topic, ID: occurrenceID(d.ID, a.Last), At: d.Delivered.UnixMilli(),
+			Event: punctual.EventSkipped.String(), Topic: topic, ID: occurrenceID(d.ID, a.Last), At: d.Delivered.UnixMilli(),
 			FirstDue: a.First, Due: a.Last, Count: a.Count, Why: leftOut[a.Why],
 		}
-		on := EventSkipped
-		if a.Why == schedule.WhyMissed {
-			on, body.Event, body.Why = EventMissed, EventMissed.String(), ""
+		on := punctual.EventSkipped
+		if a.Why == rule.WhyMissed {
+			on, body.Event, body.Why = punctual.EventMissed, punctual.EventMissed.String(), ""
 		}
 		if set.Emit&on == 0 {
 			continue
@@ -198,9 +199,9 @@ func (s *Scheduler) events(ctx context.Context, topic string, d *Delivery, accou
 		if err != nil {
 			return nil, err
 		}
-		ms = append(ms, NewMessage{
-			Topic: topic + EventSuffix, ID: body.ID + "~" + string(a.Why), Body: text, ExpireAfter: set.EmitKeep,
-			DropExpired: true, IfExists: IfExistsReplace,
+		ms = append(ms, punctual.NewMessage{
+			Topic: topic + punctual.EventSuffix, ID: body.ID + "~" + string(a.Why), Body: text, ExpireAfter: set.EmitKeep,
+			DropExpired: true, IfExists: punctual.IfExistsReplace,
 		})
 	}
 	if len(ms) > 0 {
@@ -227,7 +228,7 @@ const sweepEvery = time.Minute
 // sweep drops the events of a topic that nobody has taken for as long as they are kept. A store drops them itself when it stores an
 // event, but the only events of a topic may be those of its schedules, which the Scheduler stores. A sweep that fails is repeated
 // after sweepEvery, and its error is dropped, so that it delays no occurrence.
-func (s *Scheduler) sweep(ctx context.Context, look Inspector, topic string, now time.Time, keep time.Duration) {
+func (s *Scheduler) sweep(ctx context.Context, look punctual.Inspector, topic string, now time.Time, keep time.Duration) {
 	s.mu.Lock()
 	due := now.Sub(s.swept[topic]).Abs() >= sweepEvery
 	if due {
@@ -238,18 +239,18 @@ func (s *Scheduler) sweep(ctx context.Context, look Inspector, topic string, now
 	}
 	s.mu.Unlock()
 	if due {
-		_, _ = look.Purge(ctx, PurgeQuery{Topic: topic + EventSuffix, State: StateReady, To: now.Add(-keep)})
+		_, _ = look.Purge(ctx, punctual.PurgeQuery{Topic: topic + punctual.EventSuffix, State: punctual.StateReady, To: now.Add(-keep)})
 	}
 }
 
 // cancel cancels an occurrence that a later one replaces. One that has finished meanwhile is as good as cancelled, and one that
 // somebody works on gets no further attempt.
 func (s *Scheduler) cancel(ctx context.Context, topic, id string) error {
-	answers, err := s.store.Amend(ctx, []Amendment{{Change: ChangeCancel, Topic: topic, ID: id}})
+	answers, err := s.store.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: topic, ID: id}})
 	if err == nil {
 		err = answers[0].Err
 	}
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrLeased) {
+	if errors.Is(err, punctual.ErrNotFound) || errors.Is(err, punctual.ErrLeased) {
 		return nil
 	}
 	return err

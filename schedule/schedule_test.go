@@ -1,4 +1,4 @@
-package punctual_test
+package schedule_test
 
 import (
 	"context"
@@ -16,8 +16,9 @@ import (
 
 	"github.com/punctualmq/punctual"
 	attributesrig "github.com/punctualmq/punctual/internal/rigs/attributes"
-	"github.com/punctualmq/punctual/internal/rigs/seed"
+	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -27,7 +28,7 @@ type cronRig struct {
 	clock *storekit.ManualClock
 	store *memstore.Store
 	queue *punctual.Queue
-	duty  *punctual.Scheduler
+	duty  *schedule.Scheduler
 }
 
 // friday is where the clock of a cronRig begins.
@@ -37,19 +38,19 @@ func newCronRig(t *testing.T) *cronRig {
 	clock := storekit.NewManualClock(friday)
 	store := memstore.New(&memstore.Options{Clock: clock})
 	t.Cleanup(func() { store.Close() })
-	return &cronRig{T: t, clock: clock, store: store, queue: punctual.NewQueue(store, nil), duty: punctual.NewScheduler(store)}
+	return &cronRig{T: t, clock: clock, store: store, queue: punctual.NewQueue(store, nil), duty: schedule.NewScheduler(store)}
 }
 
-func (r *cronRig) put(s punctual.Schedule) {
+func (r *cronRig) put(s schedule.Schedule) {
 	r.Helper()
-	if _, err := r.queue.PutSchedule(r.Context(), s); err != nil {
+	if _, err := schedule.Put(r.Context(), r.queue, s); err != nil {
 		r.Fatal(err)
 	}
 }
 
-func (r *cronRig) get(topic, name string) punctual.ScheduleInfo {
+func (r *cronRig) get(topic, name string) schedule.Info {
 	r.Helper()
-	s, err := r.queue.GetSchedule(r.Context(), topic, name)
+	s, err := schedule.Get(r.Context(), r.queue, topic, name)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func (r *cronRig) handle(topic string, verb punctual.Verb) {
 
 func TestScheduleStoresItsOccurrences(t *testing.T) {
 	r := newCronRig(t)
-	r.put(punctual.Schedule{
+	r.put(schedule.Schedule{
 		Topic: "reports", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin", Spread: 5 * time.Minute, Body: []byte("make it"), Headers: map[string]string{"tenant": "acme"},
 		MaxAttempts: 3, ExpireAfter: time.Hour, DropExpired: true, Remember: time.Minute, Timeout: 90 * time.Second,
 	})
@@ -156,7 +157,7 @@ func TestScheduleStoresItsOccurrences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(m.Body) != "make it" || m.Headers["tenant"] != "acme" || m.Headers[punctual.HeaderSchedule] != "daily" || m.Headers[punctual.HeaderOccurrence] != "2026-11-23T08:00:00Z" || m.Headers[punctual.HeaderManual] != "" {
+	if string(m.Body) != "make it" || m.Headers["tenant"] != "acme" || m.Headers[schedule.HeaderSchedule] != "daily" || m.Headers[schedule.HeaderOccurrence] != "2026-11-23T08:00:00Z" || m.Headers[schedule.HeaderManual] != "" {
 		t.Errorf("%q %v", m.Body, m.Headers)
 	}
 	if !m.Due.Equal(due) || m.MaxAttempts != 3 || !m.Expires.Equal(due.Add(time.Hour)) || !m.DropExpired || m.Remember != time.Minute || m.Timeout != 90*time.Second {
@@ -167,20 +168,20 @@ func TestScheduleStoresItsOccurrences(t *testing.T) {
 	if next := info.Next[0]; next.ID != "daily~20261124T080000Z" || !next.Due.Equal(due.AddDate(0, 0, 1)) || len(info.Next) != 10 {
 		t.Errorf("next %+v", info.Next)
 	}
-	if info.Counts.Stored != 1 || info.Counts.Missed != 0 || info.Counts.Skipped != 0 || len(info.Last) != 1 || info.Last[0].Status != punctual.OccurrenceFinished || !strings.HasPrefix(info.Words, "at 09:0") {
+	if info.Counts.Stored != 1 || info.Counts.Missed != 0 || info.Counts.Skipped != 0 || len(info.Last) != 1 || info.Last[0].Status != schedule.OccurrenceFinished || !strings.HasPrefix(info.Words, "at 09:0") {
 		t.Errorf("%+v", info)
 	}
 }
 
 func TestPutScheduleAgain(t *testing.T) {
 	r := newCronRig(t)
-	s := punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *", Body: []byte("a")}
+	s := schedule.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *", Body: []byte("a")}
 	for i, want := range []punctual.PushStatus{punctual.PushStored, punctual.PushDuplicate, punctual.PushReplaced, punctual.PushDuplicate} {
 		if i == 2 {
 			s.Body = []byte("b")
 		}
 		before, _ := r.queue.Get(t.Context(), "reports@cron", "daily")
-		got, err := r.queue.PutSchedule(t.Context(), s)
+		got, err := schedule.Put(t.Context(), r.queue, s)
 		if err != nil || got != want {
 			t.Errorf("put %d: %v, %v; want %v", i+1, got, err, want)
 		}
@@ -191,7 +192,7 @@ func TestPutScheduleAgain(t *testing.T) {
 	r.at("reports", 0, "09:00:00")
 	info := r.get("reports", "daily")
 	back := info.Schedule
-	if got, err := r.queue.PutSchedule(t.Context(), back); err != nil || got != punctual.PushDuplicate {
+	if got, err := schedule.Put(t.Context(), r.queue, back); err != nil || got != punctual.PushDuplicate {
 		t.Errorf("what GetSchedule returned: %v, %v", got, err)
 	}
 	// A schedule that was cancelled as a message, in a companion that remembers IDs, can be put again.
@@ -202,7 +203,7 @@ func TestPutScheduleAgain(t *testing.T) {
 	if err := r.queue.Cancel(t.Context(), "reports@cron", "daily"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := r.queue.PutSchedule(t.Context(), s); err != nil || got != punctual.PushStored {
+	if got, err := schedule.Put(t.Context(), r.queue, s); err != nil || got != punctual.PushStored {
 		t.Errorf("after a cancel: %v, %v", got, err)
 	}
 	r.at("reports", 1, "09:00:00")
@@ -217,39 +218,39 @@ func ptr[T any](v T) *T { return &v }
 // Bad input is refused with an error that names the place, and nothing is stored.
 func TestBadSchedules(t *testing.T) {
 	r := newCronRig(t)
-	good := punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *"}
-	for text, change := range map[string]func(s *punctual.Schedule){
-		`schedule daily in reports: schedule "0 9 * *": it has 4 fields`:                            func(s *punctual.Schedule) { s.Spec = "0 9 * *" },
-		`schedule daily in reports: schedule "0 25 * * *": hour, at character 3`:                    func(s *punctual.Schedule) { s.Spec = "0 25 * * *" },
-		`schedule daily in reports: schedule "0 0 31 2 *": no time ever matches`:                    func(s *punctual.Schedule) { s.Spec = "0 0 31 2 *" },
-		`schedule daily in reports: no time is left: it never comes`:                                func(s *punctual.Schedule) { s.Spec = "0 0 9 * * * 2020" },
-		`schedule daily in reports: no time is left until 2026-11-20T08:59:00Z`:                     func(s *punctual.Schedule) { s.Until = friday.Add(29 * time.Minute) },
-		`schedule daily in reports: every time falls on a day that is excepted`:                     func(s *punctual.Schedule) { s.Spec, s.Except = "0 9 25 12 *", []string{"12-25"} },
-		`schedule daily in reports: zone "Mars/Base" is not known here`:                             func(s *punctual.Schedule) { s.Zone = "Mars/Base" },
-		`schedule daily in reports: until 2026-11-20T08:30:00Z is before from 2026-11-20T09:30:00Z`: func(s *punctual.Schedule) { s.Until, s.From = friday, friday.Add(time.Hour) },
-		`schedule daily in reports: exception 1, "Monday", is no day`:                               func(s *punctual.Schedule) { s.Except = []string{"Monday"} },
-		`schedule daily in reports: body has 262145 bytes: use at most 262144`:                      func(s *punctual.Schedule) { s.Body = make([]byte, punctual.MaxScheduleBody+1) },
-		`schedule daily in reports: headers have 20003 bytes: use at most 15360`:                    func(s *punctual.Schedule) { s.Headers = map[string]string{"big": strings.Repeat("x", 20_000)} },
-		`schedule daily in reports: header "punctual-schedule": names that begin with punctual-`:    func(s *punctual.Schedule) { s.Headers = map[string]string{"punctual-schedule": "x"} },
-		`schedule daily in reports: header "a" is not UTF-8`:                                        func(s *punctual.Schedule) { s.Headers = map[string]string{"a": "\xff"} },
-		`schedule daily in reports: grace -1s: use 1s to`:                                           func(s *punctual.Schedule) { s.Grace = -time.Second },
-		`schedule daily in reports: spread 25h0m0s: use 0 to 24h0m0s`:                               func(s *punctual.Schedule) { s.Spread = 25 * time.Hour },
-		`schedule daily in reports: limit -1 is negative`:                                           func(s *punctual.Schedule) { s.Limit = -1 },
-		`schedule daily in reports: pause after 11 dead occurrences: use 1 to 10`:                   func(s *punctual.Schedule) { s.MaxDead = 11 },
-		`schedule daily in reports: a timeout of -1s: use at most 720h0m0s`:                         func(s *punctual.Schedule) { s.Timeout = -time.Second },
-		`schedule daily in reports: a timeout of 720h0m1s: use at most`:                             func(s *punctual.Schedule) { s.Timeout = punctual.MaxTimeout + time.Second },
-		`schedule daily in reports: overlap 7`:                                                      func(s *punctual.Schedule) { s.Overlap = 7 },
-		`schedule daily in reports: missed 7`:                                                       func(s *punctual.Schedule) { s.Missed = 7 },
-		`schedule da~ly in reports: byte 3 of the name is not one of`:                               func(s *punctual.Schedule) { s.Name = "da~ly" },
-		`the name has 101 bytes: use at most 100`:                                                   func(s *punctual.Schedule) { s.Name = strings.Repeat("x", 101) },
-		`a schedule in reports has no name`:                                                         func(s *punctual.Schedule) { s.Name = "" },
-		`schedule "daily" has no topic`:                                                             func(s *punctual.Schedule) { s.Topic = "" },
-		`schedule "daily" in reports@x: a companion has no schedules; use the topic reports`:        func(s *punctual.Schedule) { s.Topic = "reports@x" },
-		`topic "reports!@cron": byte 8 is not one of`:                                               func(s *punctual.Schedule) { s.Topic = "reports!" },
+	good := schedule.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *"}
+	for text, change := range map[string]func(s *schedule.Schedule){
+		`schedule daily in reports: schedule "0 9 * *": it has 4 fields`:                            func(s *schedule.Schedule) { s.Spec = "0 9 * *" },
+		`schedule daily in reports: schedule "0 25 * * *": hour, at character 3`:                    func(s *schedule.Schedule) { s.Spec = "0 25 * * *" },
+		`schedule daily in reports: schedule "0 0 31 2 *": no time ever matches`:                    func(s *schedule.Schedule) { s.Spec = "0 0 31 2 *" },
+		`schedule daily in reports: no time is left: it never comes`:                                func(s *schedule.Schedule) { s.Spec = "0 0 9 * * * 2020" },
+		`schedule daily in reports: no time is left until 2026-11-20T08:59:00Z`:                     func(s *schedule.Schedule) { s.Until = friday.Add(29 * time.Minute) },
+		`schedule daily in reports: every time falls on a day that is excepted`:                     func(s *schedule.Schedule) { s.Spec, s.Except = "0 9 25 12 *", []string{"12-25"} },
+		`schedule daily in reports: zone "Mars/Base" is not known here`:                             func(s *schedule.Schedule) { s.Zone = "Mars/Base" },
+		`schedule daily in reports: until 2026-11-20T08:30:00Z is before from 2026-11-20T09:30:00Z`: func(s *schedule.Schedule) { s.Until, s.From = friday, friday.Add(time.Hour) },
+		`schedule daily in reports: exception 1, "Monday", is no day`:                               func(s *schedule.Schedule) { s.Except = []string{"Monday"} },
+		`schedule daily in reports: body has 262145 bytes: use at most 262144`:                      func(s *schedule.Schedule) { s.Body = make([]byte, schedule.MaxBody+1) },
+		`schedule daily in reports: headers have 20003 bytes: use at most 15360`:                    func(s *schedule.Schedule) { s.Headers = map[string]string{"big": strings.Repeat("x", 20_000)} },
+		`schedule daily in reports: header "punctual-schedule": names that begin with punctual-`:    func(s *schedule.Schedule) { s.Headers = map[string]string{"punctual-schedule": "x"} },
+		`schedule daily in reports: header "a" is not UTF-8`:                                        func(s *schedule.Schedule) { s.Headers = map[string]string{"a": "\xff"} },
+		`schedule daily in reports: grace -1s: use 1s to`:                                           func(s *schedule.Schedule) { s.Grace = -time.Second },
+		`schedule daily in reports: spread 25h0m0s: use 0 to 24h0m0s`:                               func(s *schedule.Schedule) { s.Spread = 25 * time.Hour },
+		`schedule daily in reports: limit -1 is negative`:                                           func(s *schedule.Schedule) { s.Limit = -1 },
+		`schedule daily in reports: pause after 11 dead occurrences: use 1 to 10`:                   func(s *schedule.Schedule) { s.MaxDead = 11 },
+		`schedule daily in reports: a timeout of -1s: use at most 720h0m0s`:                         func(s *schedule.Schedule) { s.Timeout = -time.Second },
+		`schedule daily in reports: a timeout of 720h0m1s: use at most`:                             func(s *schedule.Schedule) { s.Timeout = punctual.MaxTimeout + time.Second },
+		`schedule daily in reports: overlap 7`:                                                      func(s *schedule.Schedule) { s.Overlap = 7 },
+		`schedule daily in reports: missed 7`:                                                       func(s *schedule.Schedule) { s.Missed = 7 },
+		`schedule da~ly in reports: byte 3 of the name is not one of`:                               func(s *schedule.Schedule) { s.Name = "da~ly" },
+		`the name has 101 bytes: use at most 100`:                                                   func(s *schedule.Schedule) { s.Name = strings.Repeat("x", 101) },
+		`a schedule in reports has no name`:                                                         func(s *schedule.Schedule) { s.Name = "" },
+		`schedule "daily" has no topic`:                                                             func(s *schedule.Schedule) { s.Topic = "" },
+		`schedule "daily" in reports@x: a companion has no schedules; use the topic reports`:        func(s *schedule.Schedule) { s.Topic = "reports@x" },
+		`topic "reports!@cron": byte 8 is not one of`:                                               func(s *schedule.Schedule) { s.Topic = "reports!" },
 	} {
 		s := good
 		change(&s)
-		_, err := r.queue.PutSchedule(t.Context(), s)
+		_, err := schedule.Put(t.Context(), r.queue, s)
 		if err == nil || !strings.Contains(err.Error(), text) || !errors.Is(err, punctual.ErrInvalid) && !errors.Is(err, punctual.ErrTooLarge) || !punctual.Definite(err) {
 			t.Errorf("%v, want %q", err, text)
 		}
@@ -263,7 +264,7 @@ func TestBadSchedules(t *testing.T) {
 	r.put(good)
 	bad := good
 	bad.Spec = "0 25 * * *"
-	if _, err := r.queue.PutSchedule(t.Context(), bad); err == nil || r.get("reports", "daily").Spec != good.Spec {
+	if _, err := schedule.Put(t.Context(), r.queue, bad); err == nil || r.get("reports", "daily").Spec != good.Spec {
 		t.Errorf("a bad change: %v, %+v", err, r.get("reports", "daily"))
 	}
 }
@@ -272,13 +273,13 @@ func TestSchedulesThatAreNot(t *testing.T) {
 	r := newCronRig(t)
 	ctx := t.Context()
 	for name, err := range map[string]error{
-		"get":      second(r.queue.GetSchedule(ctx, "reports", "daily")),
-		"pause":    r.queue.PauseSchedule(ctx, "reports", "daily", "", ""),
-		"resume":   r.queue.ResumeSchedule(ctx, "reports", "daily", false),
-		"skip":     second(r.queue.SkipSchedule(ctx, "reports", "daily", 1)),
-		"run":      second(r.queue.RunSchedule(ctx, "reports", "daily")),
-		"delete":   r.queue.DeleteSchedule(ctx, "reports", "daily"),
-		"backfill": second(r.queue.Backfill(ctx, "reports", "daily", friday, friday, true)),
+		"get":      second(schedule.Get(ctx, r.queue, "reports", "daily")),
+		"pause":    schedule.Pause(ctx, r.queue, "reports", "daily", "", ""),
+		"resume":   schedule.Resume(ctx, r.queue, "reports", "daily", false),
+		"skip":     second(schedule.Skip(ctx, r.queue, "reports", "daily", 1)),
+		"run":      second(schedule.Run(ctx, r.queue, "reports", "daily")),
+		"delete":   schedule.Delete(ctx, r.queue, "reports", "daily"),
+		"backfill": second(schedule.Backfill(ctx, r.queue, "reports", "daily", friday, friday, true)),
 	} {
 		if !errors.Is(err, punctual.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
@@ -294,8 +295,8 @@ func second[T any](_ T, err error) error { return err }
 func TestPauseResumeSkipRunDelete(t *testing.T) {
 	r := newCronRig(t)
 	ctx := t.Context()
-	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Overlap: punctual.OverlapAllow})
-	if err := r.queue.PauseSchedule(ctx, "sync", "hourly", "anna", "until the API is back"); err != nil {
+	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Overlap: schedule.OverlapAllow})
+	if err := schedule.Pause(ctx, r.queue, "sync", "hourly", "anna", "until the API is back"); err != nil {
 		t.Fatal(err)
 	}
 	r.at("sync", 0, "10:30:00")
@@ -303,22 +304,22 @@ func TestPauseResumeSkipRunDelete(t *testing.T) {
 	if p := r.get("sync", "hourly").Paused; p == nil || p.By != "anna" || p.Note != "until the API is back" || !p.At.Equal(friday) {
 		t.Errorf("paused %+v", p)
 	}
-	run, err := r.queue.RunSchedule(ctx, "sync", "hourly")
+	run, err := schedule.Run(ctx, r.queue, "sync", "hourly")
 	if err != nil || run.ID != "hourly~20261120T103000.000Z" {
 		t.Fatalf("%+v, %v", run, err)
 	}
-	if m, err := r.queue.Get(ctx, "sync", run.ID); err != nil || m.Headers[punctual.HeaderManual] != "run" {
+	if m, err := r.queue.Get(ctx, "sync", run.ID); err != nil || m.Headers[schedule.HeaderManual] != "run" {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if err := r.queue.ResumeSchedule(ctx, "sync", "hourly", false); err != nil {
+	if err := schedule.Resume(ctx, r.queue, "sync", "hourly", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.queue.ResumeSchedule(ctx, "sync", "hourly", true); err != nil {
+	if err := schedule.Resume(ctx, r.queue, "sync", "hourly", true); err != nil {
 		t.Errorf("resume of what is not paused: %v", err)
 	}
 	r.tick("sync")
 	r.wantStored("sync", run.ID)
-	skipped, err := r.queue.SkipSchedule(ctx, "sync", "hourly", 1)
+	skipped, err := schedule.Skip(ctx, r.queue, "sync", "hourly", 1)
 	if err != nil || len(skipped) != 1 || skipped[0].ID != "hourly~20261120T110000Z" {
 		t.Fatalf("%+v, %v", skipped, err)
 	}
@@ -333,7 +334,7 @@ func TestPauseResumeSkipRunDelete(t *testing.T) {
 	if want := []string{"12:00 ready", "11:00 skipped", "10:00 paused", "09:00 paused"}; !slices.Equal(last, want) || info.Counts.Skipped != 3 || info.Counts.Stored != 1 {
 		t.Errorf("last %q, want %q; %+v", last, want, info)
 	}
-	if err := r.queue.DeleteSchedule(ctx, "sync", "hourly"); err != nil {
+	if err := schedule.Delete(ctx, r.queue, "sync", "hourly"); err != nil {
 		t.Fatal(err)
 	}
 	r.at("sync", 1, "12:00:00")
@@ -342,12 +343,12 @@ func TestPauseResumeSkipRunDelete(t *testing.T) {
 
 func TestPauseWithCatchUp(t *testing.T) {
 	r := newCronRig(t)
-	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
-	if err := r.queue.PauseSchedule(t.Context(), "sync", "hourly", "", ""); err != nil {
+	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	if err := schedule.Pause(t.Context(), r.queue, "sync", "hourly", "", ""); err != nil {
 		t.Fatal(err)
 	}
 	r.at("sync", 0, "12:30:00")
-	if err := r.queue.ResumeSchedule(t.Context(), "sync", "hourly", true); err != nil {
+	if err := schedule.Resume(t.Context(), r.queue, "sync", "hourly", true); err != nil {
 		t.Fatal(err)
 	}
 	r.tick("sync")
@@ -360,22 +361,22 @@ func TestPauseWithCatchUp(t *testing.T) {
 func TestBackfill(t *testing.T) {
 	r := newCronRig(t)
 	ctx := t.Context()
-	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Except: []string{"11-19"}})
+	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Except: []string{"11-19"}})
 	r.at("sync", 0, "09:00:00")
 	r.handle("sync", punctual.SettleDiscard) // so that the occurrence of 9:00 is dead
 	from, to := friday.AddDate(0, 0, -2).Add(12*time.Hour), friday.Add(30*time.Minute)
-	b, err := r.queue.Backfill(ctx, "sync", "hourly", from, to, true)
+	b, err := schedule.Backfill(ctx, r.queue, "sync", "hourly", from, to, true)
 	if err != nil || len(b.Times) != 3+10 || b.Stored+b.Kept != 0 || b.Times[0].ID != "hourly~20261118T210000Z" || b.Times[3].ID != "hourly~20261120T000000Z" {
 		t.Fatalf("%+v, %v", b, err)
 	}
 	r.wantStored("sync")
-	if b, err = r.queue.Backfill(ctx, "sync", "hourly", from, to, false); err != nil || b.Stored != 12 || b.Kept != 1 || b.Times[12].Status != "dead" || b.Times[0].Status != punctual.OccurrenceStored {
+	if b, err = schedule.Backfill(ctx, r.queue, "sync", "hourly", from, to, false); err != nil || b.Stored != 12 || b.Kept != 1 || b.Times[12].Status != "dead" || b.Times[0].Status != schedule.OccurrenceStored {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if b, err = r.queue.Backfill(ctx, "sync", "hourly", from, to, false); err != nil || b.Stored != 0 || b.Kept != 13 || b.Times[0].Status != "ready" {
+	if b, err = schedule.Backfill(ctx, r.queue, "sync", "hourly", from, to, false); err != nil || b.Stored != 0 || b.Kept != 13 || b.Times[0].Status != "ready" {
 		t.Errorf("again: %+v, %v", b, err)
 	}
-	if m, err := r.queue.Get(ctx, "sync", "hourly~20261120T000000Z"); err != nil || m.Headers[punctual.HeaderManual] != "backfill" {
+	if m, err := r.queue.Get(ctx, "sync", "hourly~20261120T000000Z"); err != nil || m.Headers[schedule.HeaderManual] != "backfill" {
 		t.Errorf("%+v, %v", m, err)
 	}
 	for text, between := range map[string][2]time.Time{
@@ -384,7 +385,7 @@ func TestBackfill(t *testing.T) {
 		"needs the instant": {{}, to},
 		"more than 10000":   {friday.AddDate(-2, 0, 0), to},
 	} {
-		if _, err := r.queue.Backfill(ctx, "sync", "hourly", between[0], between[1], false); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := schedule.Backfill(ctx, r.queue, "sync", "hourly", between[0], between[1], false); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v, want %q", err, text)
 		}
 	}
@@ -410,8 +411,8 @@ func TestBackfillOfWhichOneFails(t *testing.T) {
 	r := newCronRig(t)
 	r.clock.Set(friday.Add(2 * time.Hour))
 	q := punctual.NewQueue(&dropsNine{r.store}, nil)
-	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
-	b, err := q.Backfill(t.Context(), "sync", "hourly", friday, friday.Add(2*time.Hour), false)
+	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	b, err := schedule.Backfill(t.Context(), q, "sync", "hourly", friday, friday.Add(2*time.Hour), false)
 	if !errors.Is(err, punctual.ErrNoSpace) || punctual.Definite(err) || !strings.Contains(err.Error(), "1 of 2 failed") || b.Stored != 1 {
 		t.Errorf("%+v, %v (definite %v); want 1 of 2 stored and an error that is not definite", b, err, punctual.Definite(err))
 	}
@@ -420,18 +421,18 @@ func TestBackfillOfWhichOneFails(t *testing.T) {
 // Schedules yields the schedules of all topics, of one topic, or those that Select selects, topic by topic in the order in which they come.
 func TestListSchedules(t *testing.T) {
 	r := newCronRig(t)
-	r.put(punctual.Schedule{Topic: "b", Name: "late", Spec: "0 11 * * *"})
-	r.put(punctual.Schedule{Topic: "b", Name: "soon", Spec: "0 9 * * *"})
-	r.put(punctual.Schedule{Topic: "a", Name: "rest", Spec: "0 9 * * *"})
-	r.put(punctual.Schedule{Topic: "a", Name: "work", Spec: "0 10 * * *"})
-	if err := r.queue.PauseSchedule(t.Context(), "a", "rest", "", ""); err != nil {
+	r.put(schedule.Schedule{Topic: "b", Name: "late", Spec: "0 11 * * *"})
+	r.put(schedule.Schedule{Topic: "b", Name: "soon", Spec: "0 9 * * *"})
+	r.put(schedule.Schedule{Topic: "a", Name: "rest", Spec: "0 9 * * *"})
+	r.put(schedule.Schedule{Topic: "a", Name: "work", Spec: "0 10 * * *"})
+	if err := schedule.Pause(t.Context(), r.queue, "a", "rest", "", ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.queue.Push(t.Context(), "c@cron", []byte("hello"), punctual.ID("strange")); err != nil {
 		t.Fatal(err)
 	}
-	list := func(q punctual.ScheduleQuery) (names []string) {
-		for s, err := range r.queue.Schedules(t.Context(), q) {
+	list := func(q schedule.Query) (names []string) {
+		for s, err := range schedule.List(t.Context(), r.queue, q) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -445,21 +446,21 @@ func TestListSchedules(t *testing.T) {
 		}
 		return names
 	}
-	if got, want := list(punctual.ScheduleQuery{Next: 3}), []string{"a/work", "a/rest", "b/soon", "b/late", "c/strange"}; !slices.Equal(got, want) {
+	if got, want := list(schedule.Query{Next: 3}), []string{"a/work", "a/rest", "b/soon", "b/late", "c/strange"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := list(punctual.ScheduleQuery{Topic: "b"}), []string{"b/soon", "b/late"}; !slices.Equal(got, want) {
+	if got, want := list(schedule.Query{Topic: "b"}), []string{"b/soon", "b/late"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	odd := punctual.ScheduleQuery{Select: func(topic, name string) bool { return topic == "b" || name == "rest" }}
+	odd := schedule.Query{Select: func(topic, name string) bool { return topic == "b" || name == "rest" }}
 	if got, want := list(odd), []string{"a/rest", "b/soon", "b/late"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := list(punctual.ScheduleQuery{Topic: "nowhere"}); got != nil {
+	if got := list(schedule.Query{Topic: "nowhere"}); got != nil {
 		t.Errorf("got %q", got)
 	}
 	var refusals []error
-	for _, err := range r.queue.Schedules(t.Context(), punctual.ScheduleQuery{Last: 21}) {
+	for _, err := range schedule.List(t.Context(), r.queue, schedule.Query{Last: 21}) {
 		refusals = append(refusals, err)
 	}
 	if len(refusals) != 1 || !errors.Is(refusals[0], punctual.ErrInvalid) {
@@ -476,17 +477,17 @@ func TestOneOfTwoDuties(t *testing.T) {
 			r.tick("sync")
 		},
 		"a change": func(r *cronRig) {
-			r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Body: []byte("new")})
+			r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Body: []byte("new")})
 			r.tick("sync")
 		},
 		"other times": func(r *cronRig) {
-			r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "30 * * * *"})
+			r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "30 * * * *"})
 			r.tick("sync")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newCronRig(t)
-			r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+			r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
 			r.clock.Set(friday.Add(30 * time.Minute))
 			slow := r.claim("sync")
 			if len(slow) != 1 {
@@ -504,10 +505,10 @@ func TestOneOfTwoDuties(t *testing.T) {
 		})
 	}
 	r := newCronRig(t)
-	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
 	r.clock.Set(friday.Add(30 * time.Minute))
 	slow := r.claim("sync")
-	if err := r.queue.DeleteSchedule(t.Context(), "sync", "hourly"); err != nil {
+	if err := schedule.Delete(t.Context(), r.queue, "sync", "hourly"); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.settle(&slow[0]); !errors.Is(err, punctual.ErrLeaseLost) {
@@ -519,15 +520,15 @@ func TestOneOfTwoDuties(t *testing.T) {
 // An edit that meets another one is made again on the schedule that the other one has stored, so that none is lost.
 func TestEditsAtOnce(t *testing.T) {
 	r := newCronRig(t)
-	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
-	if err := r.queue.PauseSchedule(t.Context(), "sync", "hourly", "anna", "first"); err != nil {
+	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	if err := schedule.Pause(t.Context(), r.queue, "sync", "hourly", "anna", "first"); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
 			for range 5 {
-				if _, err := r.queue.SkipSchedule(t.Context(), "sync", "hourly", 1); err != nil {
+				if _, err := schedule.Skip(t.Context(), r.queue, "sync", "hourly", 1); err != nil {
 					t.Errorf("editor %d: %v", i, err)
 				}
 			}
@@ -544,7 +545,7 @@ func TestEditsAtOnce(t *testing.T) {
 func TestTopicsThatTakeNothing(t *testing.T) {
 	r := newCronRig(t)
 	ctx := t.Context()
-	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
 	if _, err := r.queue.Configure(ctx, "sync", func(s *punctual.Settings) { s.PushPaused = true }); err != nil {
 		t.Fatal(err)
 	}
@@ -566,7 +567,7 @@ func TestTopicsThatTakeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.at("sync", 0, "12:30:00")
-	if _, err := r.queue.GetSchedule(ctx, "sync", "hourly"); !errors.Is(err, punctual.ErrNotFound) {
+	if _, err := schedule.Get(ctx, r.queue, "sync", "hourly"); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("a schedule of a deleted topic: %v", err)
 	}
 }
@@ -582,11 +583,11 @@ func TestScheduleTooLargeForGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := punctual.Schedule{Topic: "big", Name: "daily", Spec: "@daily", Body: make([]byte, punctual.MaxScheduleBody)}
+	s := schedule.Schedule{Topic: "big", Name: "daily", Spec: "@daily", Body: make([]byte, schedule.MaxBody)}
 	if _, err := r.queue.Push(t.Context(), "big", s.Body); !errors.Is(err, punctual.ErrTooLarge) {
 		t.Fatalf("this test shows nothing: a push of such a body: %v", err)
 	}
-	if _, err := r.queue.PutSchedule(t.Context(), s); !errors.Is(err, punctual.ErrTooLarge) {
+	if _, err := schedule.Put(t.Context(), r.queue, s); !errors.Is(err, punctual.ErrTooLarge) {
 		t.Errorf("%v, want ErrTooLarge", err)
 	}
 	s.Topic = "other"
@@ -600,7 +601,7 @@ func TestDeadOccurrenceWithTheSameID(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.handle("sync", punctual.SettleDiscard)
-	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
+	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
 	r.at("sync", 0, "09:00:00")
 	r.wantStored("sync", "hourly~20261120T090000Z")
 }
@@ -632,7 +633,7 @@ func TestLeftToOthers(t *testing.T) {
 			if info.Problem == "" {
 				t.Errorf("%+v", info)
 			}
-			if err := r.queue.PauseSchedule(t.Context(), "sync", "x", "", ""); (err == nil) != (name == "zone") {
+			if err := schedule.Pause(t.Context(), r.queue, "sync", "x", "", ""); (err == nil) != (name == "zone") {
 				t.Errorf("pause: %v", err) // a pause needs no zone, and only the schedule of the case zone can be read
 			}
 		})
@@ -642,7 +643,7 @@ func TestLeftToOthers(t *testing.T) {
 // When the clock steps back, no occurrence is stored twice. When it steps forward by a day, MissedAll stores all times in between.
 func TestClockSteps(t *testing.T) {
 	r := newCronRig(t)
-	r.put(punctual.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow})
+	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Missed: schedule.MissedAll, Overlap: schedule.OverlapAllow})
 	r.at("sync", 0, "09:00:00")
 	// memstore's clock does not run backwards. A store whose clock did would show the duty an earlier time in its deliveries.
 	r.clock.Set(friday.Add(90 * time.Minute))
@@ -667,8 +668,8 @@ func TestDutiesWithDifferentZoneData(t *testing.T) {
 		return map[string]*time.Location{"Europe/Berlin": time.FixedZone("moved", hours*3600)}
 	}
 	r := newCronRig(t)
-	duties := []*punctual.Scheduler{punctual.NewSchedulerWith(r.store, zone(1)), punctual.NewSchedulerWith(r.store, zone(2))}
-	r.put(punctual.Schedule{Topic: "sync", Name: "s", Spec: "0 9 * * *", Zone: "Europe/Berlin", Overlap: punctual.OverlapAllow})
+	duties := []*schedule.Scheduler{schedule.NewSchedulerWith(r.store, zone(1)), schedule.NewSchedulerWith(r.store, zone(2))}
+	r.put(schedule.Schedule{Topic: "sync", Name: "s", Spec: "0 9 * * *", Zone: "Europe/Berlin", Overlap: schedule.OverlapAllow})
 	const days = 30
 	for range days * 24 * 2 {
 		r.clock.Advance(30 * time.Minute)
@@ -706,7 +707,7 @@ func TestDutiesWithDifferentZoneData(t *testing.T) {
 // torture. Each of its times is counted.
 func TestEverySecondForDays(t *testing.T) {
 	r := newCronRig(t)
-	r.put(punctual.Schedule{Topic: "sync", Name: "s", Spec: "* * * * * *"})
+	r.put(schedule.Schedule{Topic: "sync", Name: "s", Spec: "* * * * * *"})
 	hours := int64(20 * 24)
 	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") != "" {
 		hours = 365 * 24
@@ -740,12 +741,12 @@ func (s *settingsAway) Settings(ctx context.Context, topic string) (punctual.Set
 func TestMissedTimesAreToldOnceTheSettingsCanBeRead(t *testing.T) {
 	r := newCronRig(t)
 	store := &settingsAway{Store: r.store, away: true}
-	r.duty = punctual.NewScheduler(store)
+	r.duty = schedule.NewScheduler(store)
 	on := punctual.EventMissed
 	if _, err := r.store.Configure(t.Context(), "reports", punctual.SettingsPatch{Emit: &on}); err != nil {
 		t.Fatal(err)
 	}
-	r.put(punctual.Schedule{Topic: "reports", Name: "hourly", Spec: "0 * * * *", Missed: punctual.MissedNone, Grace: time.Minute})
+	r.put(schedule.Schedule{Topic: "reports", Name: "hourly", Spec: "0 * * * *", Missed: schedule.MissedNone, Grace: time.Minute})
 	r.clock.Advance(3*time.Hour + 10*time.Minute) // 9, 10 and 11 o'clock have gone by
 	d := r.claim("reports")
 	if len(d) != 1 {
@@ -780,7 +781,7 @@ func TestOccurrencesOfSchedules(t *testing.T) {
 		seen := make(map[string]int)
 		want := make(map[string]bool)
 		const name = "s"
-		s := punctual.Schedule{Topic: "sync", Name: name, Spec: "*/10 * * * *", Zone: "Europe/Berlin", Missed: punctual.MissedAll, Overlap: punctual.OverlapAllow}
+		s := schedule.Schedule{Topic: "sync", Name: name, Spec: "*/10 * * * *", Zone: "Europe/Berlin", Missed: schedule.MissedAll, Overlap: schedule.OverlapAllow}
 		since := friday
 		note := func() {
 			now := r.clock.Now()
@@ -808,7 +809,7 @@ func TestOccurrencesOfSchedules(t *testing.T) {
 			case 0:
 				note()
 				s.Spec = []string{"*/10 * * * *", "5 * * * *", "@every 25m"}[rnd.IntN(3)]
-				if _, err := r.queue.PutSchedule(t.Context(), s); errors.Is(err, punctual.ErrOverloaded) {
+				if _, err := schedule.Put(t.Context(), r.queue, s); errors.Is(err, punctual.ErrOverloaded) {
 					r.tick("sync")
 					r.put(s)
 				} else if err != nil {
@@ -842,7 +843,7 @@ func TestOccurrencesOfSchedules(t *testing.T) {
 func TestSchedulesNeedFollowUps(t *testing.T) {
 	r := newCronRig(t)
 	q := punctual.NewQueue(plainStore{r.store}, nil)
-	if _, err := q.PutSchedule(t.Context(), punctual.Schedule{Topic: "a", Name: "b", Spec: "@daily"}); !errors.Is(err, punctual.ErrUnsupported) {
+	if _, err := schedule.Put(t.Context(), q, schedule.Schedule{Topic: "a", Name: "b", Spec: "@daily"}); !errors.Is(err, punctual.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
 }
@@ -872,11 +873,11 @@ func (s plainStore) Close() error                               { return s.below
 func TestScheduleHandsAttributesOn(t *testing.T) {
 	r := newCronRig(t)
 	full := attributesrig.Full(t)
-	s := punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *"}
-	full.SetSchedule(&s)
+	s := schedule.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *"}
+	s.SetAttributes(full)
 	r.put(s)
 	info := r.get("reports", "daily")
-	if got := storekit.ScheduleAttributes(&info.Schedule); got != full {
+	if got := info.Schedule.Attributes(); got != full {
 		t.Errorf("stored with %+v, want %+v", got, full)
 	}
 	r.clock.Set(info.Next[0].Due)
@@ -890,12 +891,12 @@ func TestScheduleHandsAttributesOn(t *testing.T) {
 	}
 	other := full
 	for i, v := 0, reflect.ValueOf(&other).Elem(); i < v.NumField(); i++ {
-		full.SetSchedule(&s)
+		s.SetAttributes(full)
 		r.put(s)
 		other = full
 		v.Field(i).SetZero()
-		other.SetSchedule(&s)
-		if result, err := r.queue.PutSchedule(t.Context(), s); err != nil || result != punctual.PushReplaced {
+		s.SetAttributes(other)
+		if result, err := schedule.Put(t.Context(), r.queue, s); err != nil || result != punctual.PushReplaced {
 			t.Errorf("a schedule with another %s: %v, %v", v.Type().Field(i).Name, result, err)
 		}
 	}

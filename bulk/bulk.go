@@ -1,4 +1,6 @@
-package punctual
+// Package bulk changes all messages of a topic that match: by state, time, reason, error, ID prefix and headers. Run cancels, deletes,
+// requeues, reschedules or shifts them, with a dry run and a rate.
+package bulk
 
 import (
 	"cmp"
@@ -8,54 +10,62 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
-// BulkChange is what a Bulk does with each message that it selects.
-type BulkChange uint8
+// Change is what a bulk does with each message that it selects.
+type Change uint8
 
-// The changes of Bulk.
+// The changes that there are.
 const (
-	// BulkCancel cancels messages, as Queue.Cancel does.
-	BulkCancel BulkChange = iota + 1
-	// BulkDelete deletes messages in the state that the Selection names, as Queue.Delete does.
-	BulkDelete
-	// BulkRequeue requeues dead messages for Bulk.When.
-	BulkRequeue
-	// BulkReschedule gives messages the due time Bulk.When, all the same one.
-	BulkReschedule
-	// BulkShift moves the due time of each message by Bulk.By, later or earlier.
-	BulkShift
+	// Cancel cancels messages, as Queue.Cancel does.
+	Cancel Change = iota + 1
+	// Delete deletes messages in the state that the Selection names, as Queue.Delete does.
+	Delete
+	// Requeue requeues dead messages for Job.When.
+	Requeue
+	// Reschedule gives messages the due time Job.When, all the same one.
+	Reschedule
+	// Shift moves the due time of each message by Job.By, later or earlier.
+	Shift
 )
 
-var bulkNames = [...]string{"", "cancel", "delete", "requeue", "reschedule", "shift"}
+var names = [...]string{"", "cancel", "delete", "requeue", "reschedule", "shift"}
 
 // String returns "cancel", "delete", "requeue", "reschedule" or "shift".
-func (c BulkChange) String() string { return name(bulkNames[:], int(c)) }
-
-// ParseBulkChange is the inverse of BulkChange.String.
-func ParseBulkChange(name string) (BulkChange, error) {
-	for i, n := range bulkNames {
-		if n == name && n != "" {
-			return BulkChange(i), nil
-		}
+func (c Change) String() string {
+	if int(c) < len(names) {
+		return names[c]
 	}
-	return 0, invalidf("bulk change %q: use cancel, delete, requeue, reschedule or shift", name)
+	return "invalid"
 }
 
-// Selection says which messages of a topic a Bulk changes: those for which every field that is set holds.
+// ParseChange is the inverse of Change.String.
+func ParseChange(name string) (Change, error) {
+	for i, n := range names {
+		if n == name && n != "" {
+			return Change(i), nil
+		}
+	}
+	return 0, storekit.Invalidf("bulk change %q: use cancel, delete, requeue, reschedule or shift", name)
+}
+
+// Selection says which messages of a topic a bulk changes: those for which every field that is set holds.
 type Selection struct {
 	// Topic is required.
 	Topic string
 	// State is the state of the messages. StateNone stands for the scheduled and the ready ones, for the scheduled ones when
 	// a shift leads earlier, and for the dead ones of a requeue. A delete has to name the state. For a shift the state counts
 	// that the messages have when the shift begins.
-	State State
+	State punctual.State
 	// From and To bound the time by which ListQuery orders the state: the due time of scheduled and ready messages, the end
 	// of the lease of leased ones, the time of death of dead ones. From is the first time included, To the first one excluded.
 	// The zero Time sets no bound.
 	From, To time.Time
 	// Reason is why a message died. It needs StateDead, or a requeue.
-	Reason DeathReason
+	Reason punctual.DeathReason
 	// Error is a part of the text of the latest failure.
 	Error string
 	// IDPrefix is what the ID begins with.
@@ -65,7 +75,7 @@ type Selection struct {
 }
 
 // matches reports whether a listed message, which has the state and lies between the bounds, is selected.
-func (s *Selection) matches(m *Info) bool {
+func (s *Selection) matches(m *punctual.Info) bool {
 	if !strings.HasPrefix(m.ID, s.IDPrefix) {
 		return false
 	}
@@ -80,15 +90,15 @@ func (s *Selection) matches(m *Info) bool {
 	return true
 }
 
-// Bulk is one change of all messages that a Selection finds; see Queue.Bulk.
-type Bulk struct {
-	Do     BulkChange
+// Job is one change of all messages that a Selection finds; see Run.
+type Job struct {
+	Do     Change
 	Select Selection
-	// By is how far BulkShift moves each message, in whole milliseconds: later, or earlier when it is negative.
+	// By is how far Shift moves each message, in whole milliseconds: later, or earlier when it is negative.
 	By time.Duration
-	// When is the due time for BulkRequeue and BulkReschedule. A delay counts from the store's clock when the bulk begins, so
+	// When is the due time for Requeue and Reschedule. A delay counts from the store's clock when the bulk begins, so
 	// that all messages get the same due time.
-	When When
+	When punctual.When
 	// ID names a shift, 1 to 128 printable ASCII bytes, so that it is made once: for a day, another call with the ID continues the
 	// shift, or does nothing when it is complete. The ID is for programs whose answer may get lost after the last message was
 	// moved. With any other change an ID is ErrInvalid, because such a change may be repeated without one.
@@ -101,19 +111,19 @@ type Bulk struct {
 	// nil waits by the clock of this process. A server with a bound on bulks does not count one that waits.
 	Wait func(ctx context.Context, d time.Duration) error
 	// Progress, if not nil, is called with the report so far, on the caller's goroutine: before the changes of a page, or of a
-	// part of one, are sent to the store, and once more when the whole list has been read and Bulk returns no error.
-	Progress func(BulkReport)
+	// part of one, are sent to the store, and once more when the whole list has been read and Run returns no error.
+	Progress func(Report)
 }
 
-// BulkItem is a message that a bulk has selected.
-type BulkItem struct {
+// Item is a message that a bulk has selected.
+type Item struct {
 	ID string
 	// Due is the due time that the message has, and NewDue the one that the bulk gives it; NewDue is zero when it gives none.
 	Due, NewDue time.Time
 }
 
-// BulkReport says what a bulk has done. The counts are those of one call, without the calls that it continues.
-type BulkReport struct {
+// Report says what a bulk has done. The counts are those of one call, without the calls that it continues.
+type Report struct {
 	// Looked is how many messages were read, and Matched how many of them the bulk is to change. Messages that were pushed after
 	// it began, those that a reschedule finds at the new due time already, and those that a shift or reschedule finds retried
 	// since it began, are in Looked alone.
@@ -130,44 +140,44 @@ type BulkReport struct {
 	Failed  int64
 	Failure error
 	// First are the first messages selected, at most 10.
-	First []BulkItem
+	First []Item
 	// Continued is when the shift began that this call has continued, or found complete, by the store's clock; zero otherwise.
 	Continued time.Time
 }
 
-// Bulk changes all messages that b.Select finds, page by page: it lists them without their bodies, and amends each by its ID
+// Run changes all messages that b.Select finds, page by page: it lists them without their bodies, and amends each by its ID
 // on the condition that its due time is still the one listed (Amendment.IfDue). So what somebody else changes meanwhile stays
 // as that caller has left it, and counts as Changed.
 //
 // Each message is changed once, also by a shift, which moves messages within the list that it reads: a shift to later times
-// begins with the latest message and a shift to earlier times with the earliest. When Bulk returns an error, or its process is
+// begins with the latest message and a shift to earlier times with the earliest. When Run returns an error, or its process is
 // killed, the messages changed so far stay changed; call it again with the same Do, Select and By. For a shift that call
-// continues where the first has stopped, so that no message is moved twice, unless more than a day (BulkMemory) has passed. After
+// continues where the first has stopped, so that no message is moved twice, unless more than a day (Memory) has passed. After
 // a shift without an ID that is complete, the same call is another shift. The place is kept in the store, in the companion topic
 // bulk of the topic. Of two calls with the same shift at the same time one stops with ErrChanged.
 //
 // A message that is pushed after the bulk has begun is not selected, nor is one that was leased when its part of the list was
 // read, unless the Selection names StateLeased.
 //
-// Bulk needs a store that is an Inspector; with any other it returns ErrUnsupported. Arguments that do not fit each other are
+// Run needs a store that is an Inspector; with any other it returns ErrUnsupported. Arguments that do not fit each other are
 // ErrInvalid, and then nothing is changed. Any other error is about the call of the store that failed, and the report counts
 // what was changed before. Of the changes that were sent together with the failed one, later ones may have been made, too.
-func (q *Queue) Bulk(ctx context.Context, b Bulk) (BulkReport, error) {
-	i, err := q.inspector()
+func Run(ctx context.Context, q *punctual.Queue, b Job) (Report, error) {
+	i, err := punctual.As[punctual.Inspector](q.Store())
 	if err != nil {
-		return BulkReport{}, err
+		return Report{}, err
 	}
 	states, err := b.states()
 	if err != nil {
-		return BulkReport{}, err
+		return Report{}, err
 	}
-	now, err := q.store.Now(ctx)
+	now, err := q.Store().Now(ctx)
 	if err != nil {
-		return BulkReport{}, fmt.Errorf("bulk: %w", err)
+		return Report{}, fmt.Errorf("bulk: %w", err)
 	}
 	r := bulkRun{
-		Bulk: b, inspector: i, queue: q, started: time.Now(), begun: now.UnixMilli(),
-		descending: b.Do == BulkShift && b.By > 0,
+		Job: b, inspector: i, queue: q, started: time.Now(), begun: now.UnixMilli(),
+		descending: b.Do == Shift && b.By > 0,
 	}
 	if r.Wait == nil {
 		r.Wait = waitFor
@@ -197,53 +207,51 @@ func (q *Queue) Bulk(ctx context.Context, b Bulk) (BulkReport, error) {
 //
 // The scheduled messages come before the ready ones, so that a message which becomes ready meanwhile is met in one of the two
 // lists. A shift reads both, also when it names one of the two states, because query then bounds the due times.
-func (b *Bulk) states() ([]State, error) {
+func (b *Job) states() ([]punctual.State, error) {
 	s := &b.Select
 	shiftBy := b.By.Truncate(time.Millisecond)
-	var byDefault, allowed []State
-	switch waiting := []State{StateScheduled, StateReady}; b.Do {
-	case BulkCancel:
-		byDefault, allowed = waiting, []State{StateScheduled, StateReady, StateLeased}
-	case BulkDelete:
-		allowed = []State{StateScheduled, StateReady, StateLeased, StateDead}
-	case BulkRequeue:
-		byDefault = []State{StateDead}
+	var byDefault, allowed []punctual.State
+	switch waiting := []punctual.State{punctual.StateScheduled, punctual.StateReady}; b.Do {
+	case Cancel:
+		byDefault, allowed = waiting, []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased}
+	case Delete:
+		allowed = []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead}
+	case Requeue:
+		byDefault = []punctual.State{punctual.StateDead}
 		allowed = byDefault
-	case BulkReschedule, BulkShift:
+	case Reschedule, Shift:
 		byDefault, allowed = waiting, waiting
 	default:
-		return nil, invalidf("unknown bulk change %d", b.Do)
+		return nil, storekit.Invalidf("unknown bulk change %d", b.Do)
 	}
 	states := byDefault
-	if s.State != StateNone {
-		states = []State{s.State}
+	if s.State != punctual.StateNone {
+		states = []punctual.State{s.State}
 	}
-	moves := b.Do == BulkRequeue || b.Do == BulkReschedule
+	moves := b.Do == Requeue || b.Do == Reschedule
 	switch {
 	case len(states) == 0:
-		return nil, invalidf("bulk delete without a state: name scheduled, ready, leased or dead")
+		return nil, storekit.Invalidf("bulk delete without a state: name scheduled, ready, leased or dead")
 	case !slices.Contains(allowed, states[0]):
-		return nil, invalidf("bulk %s of %s messages is not possible", b.Do, states[0])
-	case s.Reason != "" && states[0] != StateDead:
-		return nil, invalidf("bulk %s by reason of death: only dead messages have one", b.Do)
-	case b.Do == BulkShift && (b.By == 0 || b.By != shiftBy):
-		return nil, invalidf("bulk shift by %v: use whole milliseconds, like 1h or -90m", b.By)
-	case b.Do != BulkShift && b.By != 0:
-		return nil, invalidf("bulk %s by %v: only a shift has a length", b.Do, b.By)
-	case b.When.err != nil:
-		return nil, b.When.err
-	case !moves && b.When != When{}:
-		return nil, invalidf("bulk %s with a due time: only a requeue and a reschedule have one", b.Do)
-	case b.ID != "" && b.Do != BulkShift:
-		return nil, invalidf("bulk %s with an ID: only a shift has one", b.Do)
+		return nil, storekit.Invalidf("bulk %s of %s messages is not possible", b.Do, states[0])
+	case s.Reason != "" && states[0] != punctual.StateDead:
+		return nil, storekit.Invalidf("bulk %s by reason of death: only dead messages have one", b.Do)
+	case b.Do == Shift && (b.By == 0 || b.By != shiftBy):
+		return nil, storekit.Invalidf("bulk shift by %v: use whole milliseconds, like 1h or -90m", b.By)
+	case b.Do != Shift && b.By != 0:
+		return nil, storekit.Invalidf("bulk %s by %v: only a shift has a length", b.Do, b.By)
+	case !moves && b.When != punctual.When{}:
+		return nil, storekit.Invalidf("bulk %s with a due time: only a requeue and a reschedule have one", b.Do)
+	case b.ID != "" && b.Do != Shift:
+		return nil, storekit.Invalidf("bulk %s with an ID: only a shift has one", b.Do)
 	case b.Rate < 0:
-		return nil, invalidf("bulk with %d changes a second: use 1 or more, or 0 for no bound", b.Rate)
+		return nil, storekit.Invalidf("bulk with %d changes a second: use 1 or more, or 0 for no bound", b.Rate)
 	}
 	switch {
-	case b.Do == BulkShift && b.By > 0:
-		return []State{StateScheduled, StateReady}, nil
-	case b.Do == BulkShift:
-		return []State{StateScheduled}, nil // before each page list reads the ready messages
+	case b.Do == Shift && b.By > 0:
+		return []punctual.State{punctual.StateScheduled, punctual.StateReady}, nil
+	case b.Do == Shift:
+		return []punctual.State{punctual.StateScheduled}, nil // before each page list reads the ready messages
 	}
 	return states, nil
 }
@@ -253,48 +261,40 @@ const (
 	bulkFirst = 10   // messages that a report shows
 )
 
-// bulkRun is one call of Bulk. One goroutine uses it.
+// bulkRun is one call of Run. One goroutine uses it.
 type bulkRun struct {
-	Bulk
+	Job
 	bulkPlace
-	inspector  Inspector
-	queue      *Queue
+	inspector  punctual.Inspector
+	queue      *punctual.Queue
 	descending bool
 	started    time.Time // by the clock of this process, for the rate
 	begun      int64     // the store's clock when the bulk began, in Unix ms; of a continued one, when the first call began
 	due        time.Time // the due time that a requeue or reschedule gives
 	last       time.Time // the due time of the latest message that was taken
 
-	pending []Amendment // selected and not yet sent
-	report  BulkReport
+	pending []punctual.Amendment // selected and not yet sent
+	report  Report
 }
 
 // begin works out the due time of a requeue or reschedule, and finds the place from which a shift continues. It reports whether
 // the shift is complete already.
 func (r *bulkRun) begin(ctx context.Context, now time.Time) (complete bool, err error) {
-	if r.Do == BulkShift {
+	if r.Do == Shift {
 		return r.resume(ctx, now)
 	}
-	if r.due = r.When.due; r.due.IsZero() {
-		r.due = now.Add(r.When.delay)
-	}
-	if r.When.delay < 0 || r.due.After(MaxDue) {
-		return false, invalidf("the due time is negative or lies after %s", MaxDue.Format(time.RFC3339))
-	}
-	if ms := r.due.Truncate(time.Millisecond); ms.Before(r.due) {
-		r.due = ms.Add(time.Millisecond)
-	}
-	return false, nil
+	r.due, err = r.When.From(now)
+	return false, err
 }
 
 // list goes through a list, page by page.
-func (r *bulkRun) list(ctx context.Context, lq ListQuery) error {
+func (r *bulkRun) list(ctx context.Context, lq punctual.ListQuery) error {
 	for {
 		page, err := r.inspector.List(ctx, lq)
 		if err != nil {
 			return err
 		}
-		if r.Do == BulkShift && !r.descending && lq.State == StateScheduled {
+		if r.Do == Shift && !r.descending && lq.State == punctual.StateScheduled {
 			if err := r.listOvertaken(ctx, page); err != nil {
 				return err
 			}
@@ -316,8 +316,8 @@ func (r *bulkRun) list(ctx context.Context, lq ListQuery) error {
 
 // listOvertaken is for a shift to earlier times: it goes through the ready messages before a page of scheduled ones. They became
 // ready before the page was read. They come before the page, because messages that are moved later may get the same due times.
-func (r *bulkRun) listOvertaken(ctx context.Context, page Page) error {
-	lq := r.query(StateReady)
+func (r *bulkRun) listOvertaken(ctx context.Context, page punctual.Page) error {
+	lq := r.query(punctual.StateReady)
 	if r.last.After(lq.From) {
 		lq.From = r.last
 	}
@@ -339,19 +339,19 @@ func (r *bulkRun) listOvertaken(ctx context.Context, page Page) error {
 //
 // A shift to later times reads the ready messages after the scheduled ones up to the window under way, because those that it has
 // moved, all of them behind that window, may be ready by then.
-func (r *bulkRun) query(state State) ListQuery {
-	lq := ListQuery{
+func (r *bulkRun) query(state punctual.State) punctual.ListQuery {
+	lq := punctual.ListQuery{
 		Topic: r.Select.Topic, State: state, Reason: r.Select.Reason, From: r.Select.From, To: r.Select.To,
 		Limit: bulkPage, Descending: r.descending, Bare: true,
 	}
 	begun := time.UnixMilli(r.begun + 1)
-	shift, selected := r.Do == BulkShift, r.Select.State
+	shift, selected := r.Do == Shift, r.Select.State
 	switch {
-	case r.Do == BulkRequeue, shift && selected == StateReady:
+	case r.Do == Requeue, shift && selected == punctual.StateReady:
 		if lq.To.IsZero() || lq.To.After(begun) {
 			lq.To = begun
 		}
-	case shift && (selected == StateScheduled || r.By < 0):
+	case shift && (selected == punctual.StateScheduled || r.By < 0):
 		if lq.From.Before(begun) {
 			lq.From = begun
 		}
@@ -368,8 +368,8 @@ func (r *bulkRun) query(state State) ListQuery {
 
 // take adds a listed message to what is to be changed, if the Selection selects it. Before the first message of a new window
 // everything in the old one is changed.
-func (r *bulkRun) take(ctx context.Context, m *Info) error {
-	if at := listTime(m).UnixMilli(); r.Do == BulkShift && r.leaves(at) {
+func (r *bulkRun) take(ctx context.Context, m *punctual.Info) error {
+	if at := listTime(m).UnixMilli(); r.Do == Shift && r.leaves(at) {
 		if err := r.flush(ctx); err != nil {
 			return err
 		}
@@ -380,25 +380,25 @@ func (r *bulkRun) take(ctx context.Context, m *Info) error {
 	if m.Created.UnixMilli() > r.begun || !r.Select.matches(m) || r.retried(m) {
 		return nil
 	}
-	a := Amendment{Topic: m.Topic, ID: m.ID, IfDue: m.Due}
+	a := punctual.Amendment{Topic: m.Topic, ID: m.ID, IfDue: m.Due}
 	switch r.Do {
-	case BulkCancel:
-		a.Change = ChangeCancel
-	case BulkDelete:
-		a.Change = ChangeDelete
-	case BulkRequeue:
-		a.Change, a.Due = ChangeRequeue, r.due
-	case BulkReschedule:
-		a.Change, a.Due = ChangeReschedule, r.due
+	case Cancel:
+		a.Change = punctual.ChangeCancel
+	case Delete:
+		a.Change = punctual.ChangeDelete
+	case Requeue:
+		a.Change, a.Due = punctual.ChangeRequeue, r.due
+	case Reschedule:
+		a.Change, a.Due = punctual.ChangeReschedule, r.due
 		if m.Due.Equal(a.Due) {
 			return nil // the list meets the message at its new place
 		}
-	case BulkShift:
-		a.Change, a.Due = ChangeReschedule, m.Due.Add(r.By)
+	case Shift:
+		a.Change, a.Due = punctual.ChangeReschedule, m.Due.Add(r.By)
 	}
 	r.report.Matched++
 	if len(r.report.First) < bulkFirst {
-		r.report.First = append(r.report.First, BulkItem{ID: m.ID, Due: m.Due, NewDue: a.Due})
+		r.report.First = append(r.report.First, Item{ID: m.ID, Due: m.Due, NewDue: a.Due})
 	}
 	if r.DryRun {
 		return nil
@@ -412,17 +412,17 @@ func (r *bulkRun) take(ctx context.Context, m *Info) error {
 
 // retried reports whether the bulk moves messages to a time and an attempt at this one has failed since the bulk began: then its
 // due time is that of the retry, also if the bulk had moved it before.
-func (r *bulkRun) retried(m *Info) bool {
+func (r *bulkRun) retried(m *punctual.Info) bool {
 	n := len(m.Failures)
-	return (r.Do == BulkShift || r.Do == BulkReschedule) && n > 0 && m.Failures[n-1].At.UnixMilli() > r.begun
+	return (r.Do == Shift || r.Do == Reschedule) && n > 0 && m.Failures[n-1].At.UnixMilli() > r.begun
 }
 
 // listTime is the time by which a list orders its messages.
-func listTime(m *Info) time.Time {
+func listTime(m *punctual.Info) time.Time {
 	switch m.State {
-	case StateLeased:
+	case punctual.StateLeased:
 		return m.LeaseUntil
-	case StateDead:
+	case punctual.StateDead:
 		return m.Died
 	}
 	return m.Due
@@ -445,21 +445,19 @@ func (r *bulkRun) flush(ctx context.Context) error {
 	as := r.pending
 	r.pending = r.pending[:0]
 	// A BatchError of the call is dropped, because the answers that have an error are counted one by one below.
-	answers, err := inParts(ctx, r.Do.String(), r.queue.amends, as,
-		func(_ Amendment, err error) Amended { return Amended{Err: err} }, func(a Amended) error { return a.Err })
+	answers, err := r.queue.AmendMany(ctx, as)
 	if len(answers) < len(as) {
 		return err
 	}
 	var stop error
-	for i, answer := range answers {
-		r.queue.observer.amended(ctx, as[i], answer, 0)
+	for _, answer := range answers {
 		stop = cmp.Or(stop, r.count(answer.Err))
 	}
 	return stop
 }
 
 // reported returns a report for Progress, which may keep it.
-func (r *bulkRun) reported() BulkReport {
+func (r *bulkRun) reported() Report {
 	report := r.report
 	report.First = slices.Clone(report.First)
 	return report
@@ -470,13 +468,13 @@ func (r *bulkRun) count(err error) error {
 	switch {
 	case err == nil:
 		r.report.Done++
-	case errors.Is(err, ErrLeased):
+	case errors.Is(err, punctual.ErrLeased):
 		r.report.Leased++
-	case errors.Is(err, ErrChanged), errors.Is(err, ErrNotDead):
+	case errors.Is(err, punctual.ErrChanged), errors.Is(err, punctual.ErrNotDead):
 		r.report.Changed++
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, punctual.ErrNotFound):
 		r.report.Gone++
-	case errors.Is(err, ErrInvalid):
+	case errors.Is(err, punctual.ErrInvalid):
 		r.report.Failed++
 		if r.report.Failure == nil {
 			r.report.Failure = err
@@ -501,7 +499,7 @@ func (r *bulkRun) pace(ctx context.Context) error {
 	return r.Wait(ctx, wait)
 }
 
-// waitFor is the Bulk.Wait of a Bulk that has none.
+// waitFor is the Job.Wait of a job that has none.
 func waitFor(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -1,4 +1,4 @@
-package punctual_test
+package schedule_test
 
 import (
 	"context"
@@ -7,12 +7,13 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
 
 // A report is made at nine o'clock of each working day in Berlin. In a program the worker is started, and time passes by itself.
-func ExampleQueue_PutSchedule() {
+func ExamplePut() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2027, 3, 26, 12, 0, 0, 0, time.UTC)) // Friday; clocks go forward on Sunday
 	store := memstore.New(&memstore.Options{Clock: clock})
@@ -25,16 +26,16 @@ func ExampleQueue_PutSchedule() {
 		return nil
 	}))
 
-	schedule := punctual.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin", Body: []byte("make the report")}
+	daily := schedule.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin", Body: []byte("make the report")}
 	for range 2 { // declared at every start
-		status, err := q.PutSchedule(ctx, schedule)
+		status, err := schedule.Put(ctx, q, daily)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 		fmt.Println(status)
 	}
-	info, err := q.GetSchedule(ctx, "reports", "daily")
+	info, err := schedule.Get(ctx, q, "reports", "daily")
 	if err != nil {
 		fmt.Println(err)
 		return

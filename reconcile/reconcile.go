@@ -1,4 +1,6 @@
-package punctual
+// Package reconcile compares a topic with a program's own records, and repairs the differences: it pushes what is missing, and cancels
+// what is over.
+package reconcile
 
 import (
 	"context"
@@ -7,12 +9,15 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
-// Reconciliation describes how to compare a topic with a program's own records, say a table of orders, and repair the
+// Config describes how to compare a topic with a program's own records, say a table of orders, and repair the
 // differences. It finds pushes and cancels that were lost: because the program crashed between the commit of an order and its
 // push, because the store is of class Volatile, or because a database was restored from a backup.
-type Reconciliation struct {
+type Config struct {
 	// Topic is the topic to compare. It is required.
 	Topic string
 	// List returns the messages that should be pending, a page at a time. after is "" for the first page, and then the next
@@ -22,7 +27,7 @@ type Reconciliation struct {
 	//
 	// List must read committed records only, and the records may be out of date by Window/2 at most, for instance when List
 	// reads from a replica that lags.
-	List func(ctx context.Context, after string) (page []NewMessage, next string, err error)
+	List func(ctx context.Context, after string) (page []punctual.NewMessage, next string, err error)
 	// Unwanted, if not nil, returns those of the IDs, of which it gets at most 1000, that should not be pending, say of orders
 	// that are paid. Their messages are cancelled. Unwanted must return only IDs that it knows, because an order that is not
 	// in the table may just not be committed yet. With Unwanted each pass also lists all ready and scheduled messages of the topic.
@@ -34,18 +39,18 @@ type Reconciliation struct {
 	// DryRun has a pass change nothing in the topic and only report what it would do.
 	DryRun bool
 
-	// Every is the time from the end of one pass of Reconcile to the next. Default 5 min, at least 1 s.
+	// Every is the time from the end of one pass of Run to the next. Default 5 min, at least 1 s.
 	Every time.Duration
 	// LeaseTopic is the topic of the message whose lease says which process makes the pass. All processes that reconcile a
 	// topic share it, and nothing else may use it. Default Topic with ".reconcile" behind it.
 	LeaseTopic string
-	// Report, if not nil, is called by Reconcile after each pass of this process, unless the end of ctx has cut the pass short, and
-	// for each error of the store while Reconcile waits until this process may make the pass.
-	Report func(r Reconciled, err error)
+	// Report, if not nil, is called by Run after each pass of this process, unless the end of ctx has cut the pass short, and
+	// for each error of the store while Run waits until this process may make the pass.
+	Report func(r Report, err error)
 }
 
-// Reconciled has the counts of one pass.
-type Reconciled struct {
+// Report has the counts of one pass.
+type Report struct {
 	// Listed counts the messages that List returned. Each counts in one of Present, Finished, Dead, Pushed and Refused.
 	Listed int64
 	// Present counts the listed messages that were scheduled, ready or leased.
@@ -83,7 +88,7 @@ const (
 	minReconcile           = time.Second
 	// reconcileLease is the lease under which a process makes a pass. After the process has died, another one waits at most so long.
 	reconcileLease = 30 * time.Second
-	// reconcilePause is how long Reconcile waits after a first error before it claims again, give or take a half. Each
+	// reconcilePause is how long Run waits after a first error before it claims again, give or take a half. Each
 	// further error doubles the wait, up to reconcileRetry or Every, whichever is shorter. A pass that failed is made again
 	// after the shorter of these two.
 	reconcilePause = time.Second
@@ -96,16 +101,16 @@ const (
 	reconcileID = "pass"
 )
 
-// Reconcile makes passes of r, with r.Every between them, until ctx ends, and then returns nil. It may run in many processes
+// Run makes passes of r, with r.Every between them, until ctx ends, and then returns nil. It may run in many processes
 // at once: each pass is made by the process that holds the lease of a message in r.LeaseTopic, and when that process dies
 // another one takes over within 30 s. A pass that fails is reported, and made again after a minute, or after Every if that is
-// shorter. While the store does not answer, Reconcile asks it less and less often, in the end about once a minute, or once in
+// shorter. While the store does not answer, Run asks it less and less often, in the end about once a minute, or once in
 // Every if that is shorter.
 //
-// Reconcile returns an error when r is not valid, or when waiting does not help: because q or the store was closed, or because the
-// store has failed, is damaged, or refuses as invalid or unsupported what Reconcile asks of it. It pushes and cancels through q,
+// Run returns an error when r is not valid, or when waiting does not help: because q or the store was closed, or because the
+// store has failed, is damaged, or refuses as invalid or unsupported what Run asks of it. It pushes and cancels through q,
 // so that the Observer of q sees the repairs. The store must be an Inspector.
-func Reconcile(ctx context.Context, q *Queue, r *Reconciliation) error {
+func Run(ctx context.Context, q *punctual.Queue, r *Config) error {
 	c, err := r.checked(q)
 	if err != nil {
 		return fmt.Errorf("reconcile: %w", err)
@@ -120,7 +125,7 @@ func Reconcile(ctx context.Context, q *Queue, r *Reconciliation) error {
 			return err
 		}
 		err = fmt.Errorf("reconcile %s: wait for the turn: %w", c.Topic, err)
-		c.Report(Reconciled{}, err)
+		c.Report(Report{}, err)
 		if beyondRecovery(err) {
 			return err
 		}
@@ -130,26 +135,23 @@ func Reconcile(ctx context.Context, q *Queue, r *Reconciliation) error {
 	return nil
 }
 
-// ReconcileOnce makes one pass of r at once, also while another process makes one. Beside an error it returns the counts up to
+// Once makes one pass of r at once, also while another process makes one. Beside an error it returns the counts up to
 // that error.
-func ReconcileOnce(ctx context.Context, q *Queue, r *Reconciliation) (Reconciled, error) {
+func Once(ctx context.Context, q *punctual.Queue, r *Config) (Report, error) {
 	c, err := r.checked(q)
 	if err != nil {
-		return Reconciled{}, fmt.Errorf("reconcile: %w", err)
+		return Report{}, fmt.Errorf("reconcile: %w", err)
 	}
 	return c.pass(ctx, q)
 }
 
 // checked returns a copy of r with its defaults filled in, or an error that says what is wrong with r or q.
-func (r *Reconciliation) checked(q *Queue) (*Reconciliation, error) {
-	if err := q.refused(); err != nil {
-		return nil, err
-	}
-	if _, err := As[Inspector](q.store); err != nil {
+func (r *Config) checked(q *punctual.Queue) (*Config, error) {
+	if _, err := punctual.As[punctual.Inspector](q.Store()); err != nil {
 		return nil, err
 	}
 	if r == nil || r.List == nil || r.Topic == "" {
-		return nil, invalidf("reconciliation without a Topic or a List: give both")
+		return nil, storekit.Invalidf("reconciliation without a Topic or a List: give both")
 	}
 	c := *r
 	if c.Every == 0 {
@@ -162,22 +164,22 @@ func (r *Reconciliation) checked(q *Queue) (*Reconciliation, error) {
 		c.LeaseTopic = c.Topic + ".reconcile"
 	}
 	if c.Report == nil {
-		c.Report = func(Reconciled, error) {}
+		c.Report = func(Report, error) {}
 	}
 	switch {
 	case c.Every < minReconcile:
-		return nil, invalidf("every %v: use at least %v", c.Every, minReconcile)
+		return nil, storekit.Invalidf("every %v: use at least %v", c.Every, minReconcile)
 	case c.Window < minReconcile:
-		return nil, invalidf("window %v: use at least %v", c.Window, minReconcile)
+		return nil, storekit.Invalidf("window %v: use at least %v", c.Window, minReconcile)
 	case c.LeaseTopic == c.Topic:
-		return nil, invalidf("the lease topic is the topic itself: name another one")
+		return nil, storekit.Invalidf("the lease topic is the topic itself: name another one")
 	}
 	return &c, nil
 }
 
 // beyondRecovery reports whether err is of a kind that does not go away with time.
 func beyondRecovery(err error) bool {
-	for _, kind := range []error{ErrClosed, ErrStoreFailed, ErrCorrupt, ErrInvalid, ErrUnsupported} {
+	for _, kind := range []error{punctual.ErrClosed, punctual.ErrStoreFailed, punctual.ErrCorrupt, punctual.ErrInvalid, punctual.ErrUnsupported} {
 		if errors.Is(err, kind) {
 			return true
 		}
@@ -197,26 +199,26 @@ func pause(ctx context.Context, d time.Duration) {
 // turn waits, for Every at most, until this process gets the lease of the pass, and then makes the pass and reports it. The
 // error is one of the store while turn waits. With passed it is that of the pass, after which no other pass can succeed because q
 // or the store was closed.
-func (r *Reconciliation) turn(ctx context.Context, q *Queue) (passed bool, err error) {
+func (r *Config) turn(ctx context.Context, q *punctual.Queue) (passed bool, err error) {
 	if err := r.keepTurn(ctx, q); err != nil {
 		return false, err
 	}
-	ds, err := q.store.Claim(ctx, Claim{Topics: []string{r.LeaseTopic}, Max: 1, Wait: r.Every, Lease: reconcileLease})
+	ds, err := q.Store().Claim(ctx, punctual.Claim{Topics: []string{r.LeaseTopic}, Max: 1, Wait: r.Every, Lease: reconcileLease})
 	if err != nil || len(ds) == 0 {
 		return false, err
 	}
 	done, err := r.passUnderLease(ctx, q, &ds[0])
-	next := Settlement{Topic: ds[0].Topic, ID: ds[0].ID, Token: ds[0].Token, Verb: SettleSnooze, Delay: r.Every}
-	closed := errors.Is(err, ErrClosed)
+	next := punctual.Settlement{Topic: ds[0].Topic, ID: ds[0].ID, Token: ds[0].Token, Verb: punctual.SettleSnooze, Delay: r.Every}
+	closed := errors.Is(err, punctual.ErrClosed)
 	switch {
 	case ctx.Err() != nil, closed:
-		next.Verb, next.Delay = SettleRelease, 0 // another process goes on at once
+		next.Verb, next.Delay = punctual.SettleRelease, 0 // another process goes on at once
 	case err != nil:
 		next.Delay = min(r.Every, reconcileRetry)
 	}
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), reconcileSettle)
 	defer cancel()
-	errs, settleErr := q.store.Settle(settling, []Settlement{next})
+	errs, settleErr := q.Store().Settle(settling, []punctual.Settlement{next})
 	if settleErr == nil {
 		settleErr = errs[0]
 	}
@@ -233,9 +235,9 @@ func (r *Reconciliation) turn(ctx context.Context, q *Queue) (passed bool, err e
 }
 
 // keepTurn stores the message that is claimed for a pass, unless it is stored already, and makes it due within Every.
-func (r *Reconciliation) keepTurn(ctx context.Context, q *Queue) error {
-	rs, err := q.store.Push(ctx, []NewMessage{{
-		Topic: r.LeaseTopic, ID: reconcileID, MaxAttempts: MaxAttemptsLimit, IfExists: IfExistsReplaceDead,
+func (r *Config) keepTurn(ctx context.Context, q *punctual.Queue) error {
+	rs, err := q.Store().Push(ctx, []punctual.NewMessage{{
+		Topic: r.LeaseTopic, ID: reconcileID, MaxAttempts: punctual.MaxAttemptsLimit, IfExists: punctual.IfExistsReplaceDead,
 	}})
 	if err != nil {
 		return err
@@ -243,18 +245,18 @@ func (r *Reconciliation) keepTurn(ctx context.Context, q *Queue) error {
 	switch r := rs[0]; {
 	case r.Err != nil:
 		return r.Err
-	case r.Status == PushDuplicate && r.Existing == StateNone:
-		return invalidf("topic %s remembers a message that was cancelled, which is to be pushed again: set its DedupeWindow to 0", r.Topic)
-	case r.Existing != StateScheduled:
+	case r.Status == punctual.PushDuplicate && r.Existing == punctual.StateNone:
+		return storekit.Invalidf("topic %s remembers a message that was cancelled, which is to be pushed again: set its DedupeWindow to 0", r.Topic)
+	case r.Existing != punctual.StateScheduled:
 		return nil
 	}
 	// A program that was started anew with a shorter interval does not wait for the end of the longer one.
-	now, err := q.store.Now(ctx)
+	now, err := q.Store().Now(ctx)
 	if err != nil || !rs[0].Due.After(now.Add(r.Every)) {
 		return err
 	}
-	as, err := q.store.Amend(ctx, []Amendment{{Change: ChangeReschedule, Topic: r.LeaseTopic, ID: reconcileID, Delay: r.Every}})
-	if err == nil && !errors.Is(as[0].Err, ErrNotFound) && !errors.Is(as[0].Err, ErrLeased) {
+	as, err := q.Store().Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: r.LeaseTopic, ID: reconcileID, Delay: r.Every}})
+	if err == nil && !errors.Is(as[0].Err, punctual.ErrNotFound) && !errors.Is(as[0].Err, punctual.ErrLeased) {
 		err = as[0].Err
 	}
 	return err
@@ -262,7 +264,7 @@ func (r *Reconciliation) keepTurn(ctx context.Context, q *Queue) error {
 
 // passUnderLease makes a pass while a goroutine renews the lease. When the lease is lost the pass ends, because another
 // process may make one.
-func (r *Reconciliation) passUnderLease(ctx context.Context, q *Queue, d *Delivery) (Reconciled, error) {
+func (r *Config) passUnderLease(ctx context.Context, q *punctual.Queue, d *punctual.Delivery) (Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var renewal sync.WaitGroup
 	defer renewal.Wait()
@@ -275,14 +277,14 @@ func (r *Reconciliation) passUnderLease(ctx context.Context, q *Queue, d *Delive
 				return
 			}
 			asked := time.Now()
-			errs, err := q.store.Settle(ctx, []Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: SettleExtend, Delay: reconcileLease}})
+			errs, err := q.Store().Settle(ctx, []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleExtend, Delay: reconcileLease}})
 			switch {
 			case err == nil && errs[0] == nil:
 				renewed = asked
-			case err == nil && (errors.Is(errs[0], ErrLeaseLost) || errors.Is(errs[0], ErrCancelled)):
+			case err == nil && (errors.Is(errs[0], punctual.ErrLeaseLost) || errors.Is(errs[0], punctual.ErrCancelled)):
 				cancel(errs[0])
 			case time.Since(renewed) >= reconcileLease:
-				cancel(errorf(ErrLeaseLost, "the lease could not be renewed for %v", reconcileLease))
+				cancel(storekit.Errorf(punctual.ErrLeaseLost, "the lease could not be renewed for %v", reconcileLease))
 			}
 		}
 	})
@@ -294,11 +296,11 @@ func (r *Reconciliation) passUnderLease(ctx context.Context, q *Queue, d *Delive
 }
 
 // pass makes one pass.
-func (r *Reconciliation) pass(ctx context.Context, q *Queue) (done Reconciled, err error) {
+func (r *Config) pass(ctx context.Context, q *punctual.Queue) (done Report, err error) {
 	start := time.Now()
 	defer func() { done.Took = time.Since(start) }()
-	p := &reconcilePass{Reconciliation: r, queue: q, done: &done}
-	if p.inspector, err = As[Inspector](q.store); err == nil && !r.DryRun {
+	p := &reconcilePass{Config: r, queue: q, done: &done}
+	if p.inspector, err = punctual.As[punctual.Inspector](q.Store()); err == nil && !r.DryRun {
 		err = p.rememberFinished(ctx)
 	}
 	if err == nil {
@@ -312,10 +314,10 @@ func (r *Reconciliation) pass(ctx context.Context, q *Queue) (done Reconciled, e
 
 // reconcilePass is one pass under way.
 type reconcilePass struct {
-	*Reconciliation
-	queue     *Queue
-	inspector Inspector
-	done      *Reconciled
+	*Config
+	queue     *punctual.Queue
+	inspector punctual.Inspector
+	done      *Report
 }
 
 // rememberFinished raises the DedupeWindow of the topic to Window if it is shorter.
@@ -324,7 +326,7 @@ func (p *reconcilePass) rememberFinished(ctx context.Context) error {
 	if err != nil || was.DedupeWindow >= p.Window {
 		return err
 	}
-	if _, err := p.inspector.Configure(ctx, p.Topic, SettingsPatch{DedupeWindow: &p.Window}); err != nil {
+	if _, err := p.inspector.Configure(ctx, p.Topic, punctual.SettingsPatch{DedupeWindow: &p.Window}); err != nil {
 		return fmt.Errorf("have the topic remember finished IDs: %w", err)
 	}
 	p.done.Raised = &was.DedupeWindow
@@ -346,7 +348,7 @@ func (p *reconcilePass) pushMissing(ctx context.Context) (refused error) {
 			return refused
 		}
 		if next == after {
-			return errors.Join(refused, invalidf("List returned %q as the next page of itself: return where the page ended", next))
+			return errors.Join(refused, storekit.Invalidf("List returned %q as the next page of itself: return where the page ended", next))
 		}
 		after = next
 	}
@@ -356,7 +358,7 @@ func (p *reconcilePass) pushMissing(ctx context.Context) (refused error) {
 // that is Window/2 old already: a message that finished after that state is then still remembered. refusal is the first error of
 // a message, err one of the whole page.
 func (p *reconcilePass) pushPage(ctx context.Context, after string) (next string, refusal, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.Window/2, errorf(context.DeadlineExceeded, "the page took longer than half of Window, %v: list less at once, or make Window longer", p.Window/2))
+	ctx, cancel := context.WithTimeoutCause(ctx, p.Window/2, storekit.Errorf(context.DeadlineExceeded, "the page took longer than half of Window, %v: list less at once, or make Window longer", p.Window/2))
 	defer cancel()
 	page, next, err := p.List(ctx, after)
 	if err != nil {
@@ -401,31 +403,31 @@ func withCause(ctx context.Context, err error) error {
 }
 
 // own returns an error if a listed message cannot be reconciled, and otherwise sets its topic.
-func (p *reconcilePass) own(m *NewMessage) error {
+func (p *reconcilePass) own(m *punctual.NewMessage) error {
 	switch {
 	case m.Topic != "" && m.Topic != p.Topic:
-		return invalidf("%s is of topic %s: list those of %s", m.ID, m.Topic, p.Topic)
+		return storekit.Invalidf("%s is of topic %s: list those of %s", m.ID, m.Topic, p.Topic)
 	case m.ID == "":
-		return invalidf("it has no ID, so each pass would push it again")
+		return storekit.Invalidf("it has no ID, so each pass would push it again")
 	case m.Due.IsZero() || m.Delay != 0:
-		return invalidf("%s needs a due time that is an instant: a delay would begin anew with each pass", m.ID)
-	case m.IfExists != IfExistsKeep && m.IfExists != IfExistsReplaceDead:
-		return invalidf("%s would replace what is there, or fail: use IfExistsKeep or IfExistsReplaceDead", m.ID)
+		return storekit.Invalidf("%s needs a due time that is an instant: a delay would begin anew with each pass", m.ID)
+	case m.IfExists != punctual.IfExistsKeep && m.IfExists != punctual.IfExistsReplaceDead:
+		return storekit.Invalidf("%s would replace what is there, or fail: use IfExistsKeep or IfExistsReplaceDead", m.ID)
 	}
 	m.Topic = p.Topic
 	return nil
 }
 
 // count adds what became of a listed message to the counts, and reports whether the message was not refused.
-func (p *reconcilePass) count(r PushResult) (ok bool) {
+func (p *reconcilePass) count(r punctual.PushResult) (ok bool) {
 	switch {
-	case r.Err == nil && r.Status != PushDuplicate:
+	case r.Err == nil && r.Status != punctual.PushDuplicate:
 		p.pushed(r.ID)
-	case r.Err == nil && r.Existing == StateNone:
+	case r.Err == nil && r.Existing == punctual.StateNone:
 		p.done.Finished++
 	case r.Err == nil:
 		p.done.Present++
-	case errors.Is(r.Err, ErrDuplicate) && r.Existing == StateDead:
+	case errors.Is(r.Err, punctual.ErrDuplicate) && r.Existing == punctual.StateDead:
 		p.done.Dead++
 	default:
 		p.done.Refused++
@@ -442,18 +444,18 @@ func (p *reconcilePass) pushed(id string) {
 }
 
 // dryRun counts what a push of the page would do.
-func (p *reconcilePass) dryRun(ctx context.Context, page []NewMessage) error {
+func (p *reconcilePass) dryRun(ctx context.Context, page []punctual.NewMessage) error {
 	for i, m := range page {
 		there, err := p.inspector.Get(ctx, p.Topic, m.ID)
 		switch {
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, punctual.ErrNotFound):
 			p.pushed(m.ID)
 		case err != nil:
 			p.done.Refused += int64(len(page) - i)
 			return withCause(ctx, err)
-		case there.State != StateDead:
+		case there.State != punctual.StateDead:
 			p.done.Present++
-		case m.IfExists == IfExistsReplaceDead:
+		case m.IfExists == punctual.IfExistsReplaceDead:
 			p.pushed(m.ID)
 		default:
 			p.done.Dead++
@@ -467,8 +469,8 @@ func (p *reconcilePass) cancelUnwanted(ctx context.Context) error {
 	if p.Unwanted == nil {
 		return nil
 	}
-	for _, state := range []State{StateReady, StateScheduled} {
-		for q := (ListQuery{Topic: p.Topic, State: state, Limit: reconcilePage}); ; {
+	for _, state := range []punctual.State{punctual.StateReady, punctual.StateScheduled} {
+		for q := (punctual.ListQuery{Topic: p.Topic, State: state, Limit: reconcilePage}); ; {
 			page, err := p.inspector.List(ctx, q)
 			if err != nil {
 				return fmt.Errorf("list the %s messages: %w", state, err)
@@ -484,7 +486,7 @@ func (p *reconcilePass) cancelUnwanted(ctx context.Context) error {
 	return nil
 }
 
-func (p *reconcilePass) cancelPage(ctx context.Context, stored []Info) error {
+func (p *reconcilePass) cancelPage(ctx context.Context, stored []punctual.Info) error {
 	if len(stored) == 0 {
 		return nil
 	}
@@ -509,9 +511,9 @@ func (p *reconcilePass) cancelPage(ctx context.Context, stored []Info) error {
 		case a.Err == nil:
 			p.done.Cancelled++
 			p.cancelled(unwanted[i : i+1])
-		case errors.Is(a.Err, ErrLeased):
+		case errors.Is(a.Err, punctual.ErrLeased):
 			p.done.Leased++
-		case !errors.Is(a.Err, ErrNotFound):
+		case !errors.Is(a.Err, punctual.ErrNotFound):
 			failed = a.Err
 		}
 	}

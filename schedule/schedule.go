@@ -1,4 +1,8 @@
-package punctual
+// Package schedule stores messages again and again, at the times of a cron expression in a zone: each time exactly once, whatever
+// crashes. For example, Put says that reports gets a message on working days at nine in Berlin. A schedule is itself a message, in the
+// companion T@cron of its topic T, which is due when the next time comes. A duty (package duty, a server, or a worker that is told to)
+// takes it then, and stores the occurrence and the schedule's next time in one step.
+package schedule
 
 import (
 	"cmp"
@@ -10,9 +14,14 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cron"
-	"github.com/punctualmq/punctual/internal/schedule"
+	"github.com/punctualmq/punctual/schedule/internal/rule"
+	"github.com/punctualmq/punctual/storekit"
 )
+
+// Suffix ends the name of a companion: reports@cron has the recurring schedules of reports, each of them a message.
+const Suffix = "@cron"
 
 // Schedule pushes a message to a topic again and again, at the times that Spec names. Each of these messages is an occurrence
 // of the schedule. For example, with the Spec "0 9 * * MON-FRI" and the Zone "Europe/Berlin" there is one at nine o'clock of
@@ -29,7 +38,7 @@ import (
 type Schedule struct {
 	// Topic is the topic of the occurrences. It is not a companion.
 	Topic string
-	// Name names the schedule within its topic: 1 to MaxScheduleName of A-Z a-z 0-9 . _ : -
+	// Name names the schedule within its topic: 1 to MaxName of A-Z a-z 0-9 . _ : -
 	Name string
 	// Spec says when the schedule comes: a cron expression of 5 fields (minute, hour, day of month, month, day of week), 6
 	// with the second in front, or 7 with the second in front and the year behind; a nickname such as @daily; or "@every 90s".
@@ -61,7 +70,7 @@ type Schedule struct {
 	// MaxDead pauses the schedule when the last MaxDead occurrences that have ended are all dead: at most 10. Default 0: never.
 	MaxDead int
 
-	// Body and Headers are those of the occurrences. Body is at most MaxScheduleBody long. Headers are UTF-8, at most
+	// Body and Headers are those of the occurrences. Body is at most MaxBody long. Headers are UTF-8, at most
 	// MaxHeaderBytes less 1 KiB, and no name begins with "punctual-".
 	Body    []byte
 	Headers map[string]string
@@ -76,13 +85,13 @@ type Schedule struct {
 
 // Limits of schedules.
 const (
-	// MaxScheduleName is the greatest length of a Schedule.Name, in bytes.
-	MaxScheduleName = 100
-	// MaxScheduleBody is the greatest length of a Schedule.Body, in bytes: 256 KiB. A larger body would be rewritten with each
+	// MaxName is the greatest length of a Schedule.Name, in bytes.
+	MaxName = 100
+	// MaxBody is the greatest length of a Schedule.Body, in bytes: 256 KiB. A larger body would be rewritten with each
 	// time of the schedule; put a reference to it into the schedule instead.
-	MaxScheduleBody = 256 << 10
+	MaxBody = 256 << 10
 	// MaxSkip is the most times ahead that can be skipped, and MaxBackfill the most occurrences of one Backfill.
-	MaxSkip     = schedule.MaxSkip
+	MaxSkip     = rule.MaxSkip
 	MaxBackfill = 10_000
 )
 
@@ -90,10 +99,10 @@ const (
 const (
 	// HeaderSchedule has the name of the schedule.
 	HeaderSchedule = "punctual-schedule"
-	// HeaderOccurrence has the time that the Spec names, as in 2026-11-20T08:00:00Z, or for RunSchedule that of the call. With a Spread
+	// HeaderOccurrence has the time that the Spec names, as in 2026-11-20T08:00:00Z, or for Run that of the call. With a Spread
 	// an occurrence of the Spec is due later.
 	HeaderOccurrence = "punctual-occurrence"
-	// HeaderManual is there when somebody asked for the occurrence: "run" by RunSchedule, "backfill" by Backfill.
+	// HeaderManual is there when somebody asked for the occurrence: "run" by Run, "backfill" by Backfill.
 	HeaderManual = "punctual-manual"
 )
 
@@ -124,7 +133,7 @@ const (
 var overlapNames = [...]string{"skip", "allow", "replace"}
 
 // String returns "skip", "allow" or "replace".
-func (o Overlap) String() string { return name(overlapNames[:], int(o)) }
+func (o Overlap) String() string { return word(overlapNames[:], int(o)) }
 
 // ParseOverlap is the inverse of Overlap.String. The empty text is OverlapSkip.
 func ParseOverlap(text string) (Overlap, error) {
@@ -150,7 +159,15 @@ const (
 var missedNames = [...]string{"latest", "all", "none"}
 
 // String returns "latest", "all" or "none".
-func (m Missed) String() string { return name(missedNames[:], int(m)) }
+func (m Missed) String() string { return word(missedNames[:], int(m)) }
+
+// word returns the word of the i-th value of an enumeration, or "invalid" when there is none.
+func word(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return "invalid"
+}
 
 // ParseMissed is the inverse of Missed.String. The empty text is MissedLatest.
 func ParseMissed(text string) (Missed, error) {
@@ -163,18 +180,18 @@ func parseName(names []string, what, text string) (int, error) {
 	if i := slices.Index(names, text); i >= 0 || text == "" {
 		return max(i, 0), nil
 	}
-	return 0, invalidf("%s %q: use %s or %s", what, text, strings.Join(names[:len(names)-1], ", "), names[len(names)-1])
+	return 0, storekit.Invalidf("%s %q: use %s or %s", what, text, strings.Join(names[:len(names)-1], ", "), names[len(names)-1])
 }
 
 // definition returns what is stored of s, or the first thing that is wrong with it: an ErrInvalid or ErrTooLarge that names the
 // place. It does not read the times.
-func (s *Schedule) definition() (schedule.Definition, error) {
+func (s *Schedule) definition() (rule.Definition, error) {
 	grace := cmp.Or(s.Grace, defaultGrace)
 	if err := s.check(grace); err != nil {
-		return schedule.Definition{}, err
+		return rule.Definition{}, err
 	}
-	d := schedule.Definition{
-		Timing:  schedule.Timing{Spec: s.Spec, Zone: s.Zone, From: stampOf(s.From), Until: stampOf(s.Until), Except: slices.Clone(s.Except)},
+	d := rule.Definition{
+		Timing:  rule.Timing{Spec: s.Spec, Zone: s.Zone, From: stampOf(s.From), Until: stampOf(s.Until), Except: slices.Clone(s.Except)},
 		Spread:  millisUp(s.Spread),
 		Overlap: storedOverlaps[s.Overlap], Missed: storedMissed[s.Missed], Grace: millisUp(grace),
 		Limit: s.Limit, MaxDead: s.MaxDead,
@@ -201,49 +218,49 @@ func (s *Schedule) check(grace time.Duration) error {
 		headerBytes += len(name) + len(value)
 		switch {
 		case strings.HasPrefix(name, reservedHeader):
-			return s.errorf(ErrInvalid, "header %q: names that begin with %s are Punctual's", name, reservedHeader)
+			return s.errorf(punctual.ErrInvalid, "header %q: names that begin with %s are Punctual's", name, reservedHeader)
 		case !utf8.ValidString(name) || !utf8.ValidString(value):
-			return s.errorf(ErrInvalid, "header %q is not UTF-8: encode it", name)
+			return s.errorf(punctual.ErrInvalid, "header %q is not UTF-8: encode it", name)
 		}
 	}
 	switch {
-	case len(s.Body) > MaxScheduleBody:
-		return s.errorf(ErrTooLarge, "body has %d bytes: use at most %d", len(s.Body), MaxScheduleBody)
-	case headerBytes > MaxHeaderBytes-scheduleHeaderBytes:
-		return s.errorf(ErrTooLarge, "headers have %d bytes: use at most %d", headerBytes, MaxHeaderBytes-scheduleHeaderBytes)
+	case len(s.Body) > MaxBody:
+		return s.errorf(punctual.ErrTooLarge, "body has %d bytes: use at most %d", len(s.Body), MaxBody)
+	case headerBytes > punctual.MaxHeaderBytes-scheduleHeaderBytes:
+		return s.errorf(punctual.ErrTooLarge, "headers have %d bytes: use at most %d", headerBytes, punctual.MaxHeaderBytes-scheduleHeaderBytes)
 	case int(s.Overlap) >= len(overlapNames):
-		return s.errorf(ErrInvalid, "overlap %d: use OverlapSkip, OverlapAllow or OverlapReplace", s.Overlap)
+		return s.errorf(punctual.ErrInvalid, "overlap %d: use OverlapSkip, OverlapAllow or OverlapReplace", s.Overlap)
 	case int(s.Missed) >= len(missedNames):
-		return s.errorf(ErrInvalid, "missed %d: use MissedLatest, MissedAll or MissedNone", s.Missed)
+		return s.errorf(punctual.ErrInvalid, "missed %d: use MissedLatest, MissedAll or MissedNone", s.Missed)
 	case grace < time.Second || grace > maxGrace:
-		return s.errorf(ErrInvalid, "grace %v: use 1s to %v, or 0 for %v", grace, maxGrace, defaultGrace)
+		return s.errorf(punctual.ErrInvalid, "grace %v: use 1s to %v, or 0 for %v", grace, maxGrace, defaultGrace)
 	case s.Spread < 0 || s.Spread > maxSpread:
-		return s.errorf(ErrInvalid, "spread %v: use 0 to %v", s.Spread, maxSpread)
+		return s.errorf(punctual.ErrInvalid, "spread %v: use 0 to %v", s.Spread, maxSpread)
 	case s.Limit < 0:
-		return s.errorf(ErrInvalid, "limit %d is negative: use 0 for no limit", s.Limit)
+		return s.errorf(punctual.ErrInvalid, "limit %d is negative: use 0 for no limit", s.Limit)
 	case s.MaxDead < 0 || s.MaxDead > mostDead:
-		return s.errorf(ErrInvalid, "pause after %d dead occurrences: use 1 to %d, or 0 for never", s.MaxDead, mostDead)
-	case s.MaxAttempts < 0 || s.MaxAttempts > MaxAttemptsLimit:
-		return s.errorf(ErrInvalid, "%d attempts: use 1 to %d, or 0 for the topic's", s.MaxAttempts, MaxAttemptsLimit)
+		return s.errorf(punctual.ErrInvalid, "pause after %d dead occurrences: use 1 to %d, or 0 for never", s.MaxDead, mostDead)
+	case s.MaxAttempts < 0 || s.MaxAttempts > punctual.MaxAttemptsLimit:
+		return s.errorf(punctual.ErrInvalid, "%d attempts: use 1 to %d, or 0 for the topic's", s.MaxAttempts, punctual.MaxAttemptsLimit)
 	case s.ExpireAfter < 0:
-		return s.errorf(ErrInvalid, "expiry %v is negative: use 0 for none", s.ExpireAfter)
-	case s.Remember < 0 || s.Remember > MaxFinishedRetention:
-		return s.errorf(ErrInvalid, "ID remembered for %v: use at most %v, or 0 for the topic's window", s.Remember, MaxFinishedRetention)
-	case s.Timeout < 0 || s.Timeout > MaxTimeout:
-		return s.errorf(ErrInvalid, "a timeout of %v: use at most %v, or 0 for that of the handler", s.Timeout, MaxTimeout)
-	case s.From.After(MaxDue) || s.Until.After(MaxDue):
-		return s.errorf(ErrInvalid, "a bound is after %s", MaxDue.Format(time.RFC3339))
+		return s.errorf(punctual.ErrInvalid, "expiry %v is negative: use 0 for none", s.ExpireAfter)
+	case s.Remember < 0 || s.Remember > punctual.MaxFinishedRetention:
+		return s.errorf(punctual.ErrInvalid, "ID remembered for %v: use at most %v, or 0 for the topic's window", s.Remember, punctual.MaxFinishedRetention)
+	case s.Timeout < 0 || s.Timeout > punctual.MaxTimeout:
+		return s.errorf(punctual.ErrInvalid, "a timeout of %v: use at most %v, or 0 for that of the handler", s.Timeout, punctual.MaxTimeout)
+	case s.From.After(punctual.MaxDue) || s.Until.After(punctual.MaxDue):
+		return s.errorf(punctual.ErrInvalid, "a bound is after %s", punctual.MaxDue.Format(time.RFC3339))
 	}
 	return nil
 }
 
 var (
-	storedOverlaps = [...]schedule.Overlap{schedule.OverlapSkip, schedule.OverlapAllow, schedule.OverlapReplace}
-	storedMissed   = [...]schedule.Missed{schedule.MissedLatest, schedule.MissedAll, schedule.MissedNone}
+	storedOverlaps = [...]rule.Overlap{rule.OverlapSkip, rule.OverlapAllow, rule.OverlapReplace}
+	storedMissed   = [...]rule.Missed{rule.MissedLatest, rule.MissedAll, rule.MissedNone}
 )
 
 // scheduleOf is the inverse of Schedule.definition.
-func scheduleOf(topic, name string, d *schedule.Definition) Schedule {
+func scheduleOf(topic, name string, d *rule.Definition) Schedule {
 	return Schedule{
 		Topic: topic, Name: name, Spec: d.Spec, Zone: d.Zone, From: timeOf(d.From), Until: timeOf(d.Until), Except: d.Except,
 		Spread:  durationOf(d.Spread),
@@ -258,20 +275,30 @@ func checkScheduleName(topic, name string) error {
 	about := Schedule{Topic: topic, Name: name}
 	switch {
 	case topic == "":
-		return invalidf("schedule %q has no topic: name the one that its occurrences go to", name)
+		return storekit.Invalidf("schedule %q has no topic: name the one that its occurrences go to", name)
 	case strings.Contains(topic, "@"):
-		return invalidf("schedule %q in %s: a companion has no schedules; use the topic %s", name, topic, topic[:strings.Index(topic, "@")])
+		return storekit.Invalidf("schedule %q in %s: a companion has no schedules; use the topic %s", name, topic, topic[:strings.Index(topic, "@")])
 	case name == "":
-		return invalidf("a schedule in %s has no name: name it with 1 to %d of A-Z a-z 0-9 . _ : -", topic, MaxScheduleName)
-	case len(name) > MaxScheduleName:
-		return about.errorf(ErrInvalid, "the name has %d bytes: use at most %d", len(name), MaxScheduleName)
+		return storekit.Invalidf("a schedule in %s has no name: name it with 1 to %d of A-Z a-z 0-9 . _ : -", topic, MaxName)
+	case len(name) > MaxName:
+		return about.errorf(punctual.ErrInvalid, "the name has %d bytes: use at most %d", len(name), MaxName)
 	}
 	for i := range len(name) {
 		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > ':') && (c < 'A' || c > 'Z') && c != '.' && c != '_' && c != '-' {
-			return about.errorf(ErrInvalid, "byte %d of the name is not one of A-Z a-z 0-9 . _ : -", i+1)
+			return about.errorf(punctual.ErrInvalid, "byte %d of the name is not one of A-Z a-z 0-9 . _ : -", i+1)
 		}
 	}
 	return nil
+}
+
+// Attributes returns the attributes that the messages of s get.
+func (s *Schedule) Attributes() storekit.Attributes {
+	return storekit.Attributes{Remember: s.Remember, Timeout: s.Timeout}
+}
+
+// SetAttributes has the messages of s get the attributes a.
+func (s *Schedule) SetAttributes(a storekit.Attributes) {
+	s.Remember, s.Timeout = a.Remember, a.Timeout
 }
 
 // errorf returns an error that names the schedule.
@@ -281,23 +308,23 @@ func (s *Schedule) errorf(kind error, format string, args ...any) error {
 
 // wrong returns err of package schedule as an error of the vocabulary that names the schedule.
 func (s *Schedule) wrong(err error) error {
-	kind := ErrInvalid
-	if errors.Is(err, schedule.ErrBehind) {
-		kind = ErrOverloaded
+	kind := punctual.ErrInvalid
+	if errors.Is(err, rule.ErrBehind) {
+		kind = punctual.ErrOverloaded
 	}
 	return fmt.Errorf("schedule %s in %s: %w: %w", s.Name, s.Topic, err, kind)
 }
 
-// Same reports whether s and t say the same, so that a PutSchedule of one where the other is stored changes nothing. Neither may be
-// one that PutSchedule refuses.
+// Same reports whether s and t say the same, so that a Put of one where the other is stored changes nothing. Neither may be
+// one that Put refuses.
 func (s Schedule) Same(t Schedule) bool {
 	d, err := s.definition()
 	e, err2 := t.definition()
 	return err == nil && err2 == nil && s.Topic == t.Topic && s.Name == t.Name && d.Equal(&e)
 }
 
-// ScheduleTimes say when a schedule comes.
-type ScheduleTimes struct {
+// Times say when a schedule comes.
+type Times struct {
 	// Words say it in English: "at 09:00 on Monday to Friday (Europe/Berlin)".
 	Words string
 	// Warnings are sentences about what Spec means and its author may not expect.
@@ -308,45 +335,45 @@ type ScheduleTimes struct {
 
 // Preview returns the first n times, 0 to 10,000, at which s comes after the instant named, and needs no store. The Topic and
 // Name of s may both be empty; with a Spread they decide how much later s comes. Preview refuses a malformed Schedule with the
-// error of PutSchedule, but does not check the bytes of Topic. It does not find what only a store knows: whether the messages can be
+// error of Put, but does not check the bytes of Topic. It does not find what only a store knows: whether the messages can be
 // copied to the groups of the topic, whether a time is left by the store's clock, whether the times were changed too often, and whether
 // the store has follow-ups. An instant before 1970 counts as 1970.
-func (s Schedule) Preview(after time.Time, n int) (ScheduleTimes, error) {
+func (s Schedule) Preview(after time.Time, n int) (Times, error) {
 	if n < 0 || n > MaxBackfill {
-		return ScheduleTimes{}, invalidf("preview of %d times: use 0 to %d", n, MaxBackfill)
+		return Times{}, storekit.Invalidf("preview of %d times: use 0 to %d", n, MaxBackfill)
 	}
 	if s.Topic == "" && s.Name == "" {
 		s.Topic, s.Name = "topic", "preview"
 	}
 	d, err := s.definition()
 	if err != nil {
-		return ScheduleTimes{}, err
+		return Times{}, err
 	}
 	var zones cron.Zones
-	r, err := schedule.New(d, max(stampOf(after), 0), &zones)
+	r, err := rule.New(d, max(stampOf(after), 0), &zones)
 	if err != nil {
-		return ScheduleTimes{}, s.wrong(err)
+		return Times{}, s.wrong(err)
 	}
 	return preview(s.Topic, s.Name, r, n, &zones)
 }
 
-// preview returns the ScheduleTimes of a record, with its next n times.
-func preview(topic, name string, r *schedule.Record, n int, zones *cron.Zones) (ScheduleTimes, error) {
+// preview returns the Times of a record, with its next n times.
+func preview(topic, name string, r *rule.Record, n int, zones *cron.Zones) (Times, error) {
 	s := Schedule{Topic: topic, Name: name}
 	t, err := r.Read(zones)
 	if err != nil {
-		return ScheduleTimes{}, s.wrong(err)
+		return Times{}, s.wrong(err)
 	}
 	next, err := r.Upcoming(n, zones)
 	if err != nil {
-		return ScheduleTimes{}, s.wrong(err)
+		return Times{}, s.wrong(err)
 	}
-	delay := schedule.Delay(r.Spread, topic, name)
-	p := ScheduleTimes{Words: t.Words(delay), Warnings: t.Warnings()}
+	delay := rule.Delay(r.Spread, topic, name)
+	p := Times{Words: t.Words(delay), Warnings: t.Warnings()}
 	for _, at := range next {
 		p.Next = append(p.Next, Occurrence{ID: occurrenceID(name, at), At: timeOf(at), Due: timeOf(at + delay)})
 	}
-	if r.Missed == schedule.MissedAll && r.Overlap == schedule.OverlapSkip {
+	if r.Missed == rule.MissedAll && r.Overlap == rule.OverlapSkip {
 		p.Warnings = append(p.Warnings, "of the times that were missed one is stored and the others are skipped, because they overlap; overlap allow stores each")
 	}
 	return p, nil
@@ -358,7 +385,7 @@ type Occurrence struct {
 	ID string
 	// At is the time that the Spec names, Due when the occurrence is due: later by a part of Spread.
 	At, Due time.Time
-	// Status says what became of it. It is empty for a time ahead, except that SkipSchedule returns its times as OccurrenceSkipped.
+	// Status says what became of it. It is empty for a time ahead, except that Skip returns its times as OccurrenceSkipped.
 	Status OccurrenceStatus
 }
 
@@ -382,8 +409,8 @@ const (
 	OccurrencePaused OccurrenceStatus = "paused"
 )
 
-var leftOut = map[schedule.Why]OccurrenceStatus{
-	schedule.WhyMissed: OccurrenceMissed, schedule.WhyOverlap: OccurrenceOverlap, schedule.WhySkipped: OccurrenceSkipped, schedule.WhyPaused: OccurrencePaused,
+var leftOut = map[rule.Why]OccurrenceStatus{
+	rule.WhyMissed: OccurrenceMissed, rule.WhyOverlap: OccurrenceOverlap, rule.WhySkipped: OccurrenceSkipped, rule.WhyPaused: OccurrencePaused,
 }
 
 // occurrenceID is the ID of the occurrence of an instant in Unix milliseconds. Its stem is the name, so it lies in the
@@ -392,7 +419,7 @@ func occurrenceID(name string, at int64) string {
 	return name + "~" + timeOf(at).Format("20060102T150405Z")
 }
 
-// manualID is the ID of an occurrence that RunSchedule stores at an instant. Its milliseconds keep it apart from the IDs of the times
+// manualID is the ID of an occurrence that Run stores at an instant. Its milliseconds keep it apart from the IDs of the times
 // of the Spec.
 func manualID(name string, at int64) string {
 	return name + "~" + timeOf(at).Format("20060102T150405.000Z")
@@ -400,7 +427,7 @@ func manualID(name string, at int64) string {
 
 // occurrence is the message of the time at, which is due at due; both are Unix milliseconds. manual is the HeaderManual; empty leaves
 // it out.
-func occurrence(topic, name, id string, d *schedule.Definition, at, due int64, manual string) NewMessage {
+func occurrence(topic, name, id string, d *rule.Definition, at, due int64, manual string) punctual.NewMessage {
 	headers := make(map[string]string, len(d.Headers)+3)
 	maps.Copy(headers, d.Headers)
 	headers[HeaderSchedule] = name
@@ -408,7 +435,7 @@ func occurrence(topic, name, id string, d *schedule.Definition, at, due int64, m
 	if manual != "" {
 		headers[HeaderManual] = manual
 	}
-	return NewMessage{
+	return punctual.NewMessage{
 		Topic: topic, ID: id, Body: d.Body(), Headers: headers, Due: timeOf(due), MaxAttempts: d.MaxAttempts,
 		ExpireAfter: durationOf(d.Expire), DropExpired: d.DropExpired, Remember: durationOf(d.Remember),
 		Timeout: durationOf(d.Timeout),

@@ -1,10 +1,9 @@
-package punctual_test
+package reconcile_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,44 +11,8 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/reconcile"
 )
-
-// A BatchError is definite only if every item certainly was not done (P13), whichever items came first.
-func TestBatchErrorsAreHonest(t *testing.T) {
-	outcomes := []error{nil, punctual.ErrNoSpace, punctual.ErrIndeterminate, errors.New("an error that nobody knows")}
-	for n := range len(outcomes) * len(outcomes) * len(outcomes) {
-		errs := []error{outcomes[n%4], outcomes[n/4%4], outcomes[n/16]}
-		s := &fakeStore{
-			push: func(_ context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
-				rs := make([]punctual.PushResult, len(ms))
-				for i := range ms {
-					if rs[i].Err = errs[i]; errs[i] == nil {
-						rs[i].Status = punctual.PushStored
-					}
-				}
-				return rs, nil
-			},
-			amend: func(_ context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
-				out := make([]punctual.Amended, len(as))
-				for i := range as {
-					out[i].Err = errs[i]
-				}
-				return out, nil
-			},
-		}
-		q := punctual.NewQueue(s, nil)
-		_, pushed := q.PushMany(t.Context(), make([]punctual.NewMessage, len(errs)))
-		_, moved := q.RescheduleMany(t.Context(), "t", []string{"a", "b", "c"}, punctual.In(time.Hour))
-		_, cancelled := q.CancelMany(t.Context(), "t", []string{"a", "b", "c"})
-		failed := slices.ContainsFunc(errs, func(err error) bool { return err != nil })
-		untouched := !slices.ContainsFunc(errs, func(err error) bool { return err == nil || !punctual.Definite(err) })
-		for name, err := range map[string]error{"push": pushed, "reschedule": moved, "cancel": cancelled} {
-			if (err != nil) != failed || failed && punctual.Definite(err) != untouched {
-				t.Errorf("P13: %s whose items ended with %v: %v, definite %v; want %v", name, errs, err, punctual.Definite(err), untouched)
-			}
-		}
-	}
-}
 
 // renewing is a store whose renewals of leases fail while fails returns true.
 type renewing struct {
@@ -83,7 +46,7 @@ func TestReconcileRenewals(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var reported error
 			var ended time.Duration
-			err := punctual.Reconcile(ctx, punctual.NewQueue(s, nil), &punctual.Reconciliation{
+			err := reconcile.Run(ctx, punctual.NewQueue(s, nil), &reconcile.Config{
 				Topic: orderTopic,
 				List: func(ctx context.Context, _ string) ([]punctual.NewMessage, string, error) {
 					select {
@@ -93,7 +56,7 @@ func TestReconcileRenewals(t *testing.T) {
 						return nil, "", nil
 					}
 				},
-				Report: func(_ punctual.Reconciled, err error) {
+				Report: func(_ reconcile.Report, err error) {
 					reported, ended = err, time.Since(start)
 					cancel()
 				},
@@ -139,10 +102,10 @@ func TestReconcileBacksOff(t *testing.T) {
 			var told []time.Duration // when errors were reported in the first ten seconds
 			var back time.Duration
 			reports := int64(0)
-			err := punctual.Reconcile(ctx, punctual.NewQueue(s, nil), &punctual.Reconciliation{
+			err := reconcile.Run(ctx, punctual.NewQueue(s, nil), &reconcile.Config{
 				Topic: orderTopic, Every: every,
 				List: func(context.Context, string) ([]punctual.NewMessage, string, error) { return nil, "", nil },
-				Report: func(_ punctual.Reconciled, err error) {
+				Report: func(_ reconcile.Report, err error) {
 					if err == nil {
 						back = time.Since(start) - length
 						cancel()
@@ -178,10 +141,10 @@ func TestReconcileBacksOffAnew(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
 		defer cancel()
 		var second []time.Duration // when the errors of the second outage were reported
-		err := punctual.Reconcile(ctx, punctual.NewQueue(s, nil), &punctual.Reconciliation{
+		err := reconcile.Run(ctx, punctual.NewQueue(s, nil), &reconcile.Config{
 			Topic: orderTopic, Every: 5 * time.Minute,
 			List: func(context.Context, string) ([]punctual.NewMessage, string, error) { return nil, "", nil },
-			Report: func(_ punctual.Reconciled, err error) {
+			Report: func(_ reconcile.Report, err error) {
 				if err != nil && since() > 2*time.Hour {
 					second = append(second, since())
 				}

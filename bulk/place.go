@@ -1,4 +1,4 @@
-package punctual
+package bulk
 
 import (
 	"context"
@@ -10,10 +10,17 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
+// Suffix ends the name of a companion: orders@bulk has the places of the shifts of orders (Shift), so that one that was
+// stopped can go on.
+const Suffix = "@bulk"
+
 // A shift that was stopped must not begin anew, because it would move again what it has moved already. So it keeps its place in
-// the store, in the companion topic bulk of the topic: a message whose ID is Bulk.ID or a hash of the shift, and whose body says
+// the store, in the companion topic bulk of the topic: a message whose ID is Job.ID or a hash of the shift, and whose body says
 // where the window begins that is being changed. Nobody claims that message.
 //
 // The place of a window is stored before the first of its messages is moved. After a kill the window is read again, and some of
@@ -21,9 +28,9 @@ import (
 // direction from which the list comes. For example, a shift by +1 h reads from the latest message down, and of the window from
 // 11:00 to 12:00 each message that was moved is due after 12:00.
 
-// BulkMemory is how long the place of a shift counts, from the start of the shift. A call that comes later begins anew. The message
+// Memory is how long the place of a shift counts, from the start of the shift. A call that comes later begins anew. The message
 // with the place stays in the companion topic until a later call with the same shift or ID replaces or cancels it.
-const BulkMemory = 24 * time.Hour
+const Memory = 24 * time.Hour
 
 // bulkPlace is where a bulk is in its list.
 type bulkPlace struct {
@@ -57,7 +64,7 @@ func (r *bulkRun) leaves(at int64) bool {
 func (r *bulkRun) resume(ctx context.Context, now time.Time) (complete bool, err error) {
 	topic, id := r.placeName()
 	m, err := r.inspector.Get(ctx, topic, id)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, punctual.ErrNotFound) {
 		return false, nil
 	}
 	if err != nil {
@@ -69,10 +76,10 @@ func (r *bulkRun) resume(ctx context.Context, now time.Time) (complete bool, err
 	}
 	var s storedPlace
 	if err := json.Unmarshal(m.Body, &s); err != nil {
-		return false, fmt.Errorf("the place of the shift in %s, message %s, cannot be read, so it is not known what was moved; cancel that message to begin anew: %w: %w", topic, id, ErrCorrupt, err)
+		return false, fmt.Errorf("the place of the shift in %s, message %s, cannot be read, so it is not known what was moved; cancel that message to begin anew: %w: %w", topic, id, punctual.ErrCorrupt, err)
 	}
 	if s.Shift != r.sum() {
-		return false, invalidf("the ID %s is that of another shift: use another one", r.ID)
+		return false, storekit.Invalidf("the ID %s is that of another shift: use another one", r.ID)
 	}
 	r.begun = s.Begun
 	r.report.Continued = time.UnixMilli(s.Begun).UTC()
@@ -85,7 +92,7 @@ func (r *bulkRun) resume(ctx context.Context, now time.Time) (complete bool, err
 
 // keep stores the place of a shift before the first message of a window is moved.
 func (r *bulkRun) keep(ctx context.Context) error {
-	if r.Do != BulkShift || r.kept {
+	if r.Do != Shift || r.kept {
 		return nil
 	}
 	if err := r.storePlace(ctx, false); err != nil {
@@ -101,20 +108,20 @@ func (r *bulkRun) storePlace(ctx context.Context, complete bool) error {
 	if err != nil {
 		return fmt.Errorf("keep the place: %w", err)
 	}
-	m := NewMessage{Topic: topic, ID: id, Body: body, IfExists: IfExistsFail, Due: time.UnixMilli(r.begun).Add(BulkMemory).UTC()}
+	m := punctual.NewMessage{Topic: topic, ID: id, Body: body, IfExists: punctual.IfExistsFail, Due: time.UnixMilli(r.begun).Add(Memory).UTC()}
 	if !r.version.IsZero() {
-		m.IfExists, m.IfDue = IfExistsReplace, r.version
+		m.IfExists, m.IfDue = punctual.IfExistsReplace, r.version
 		if next := r.version.Add(time.Millisecond); next.After(m.Due) {
 			m.Due = next
 		}
 	}
-	rs, err := r.queue.store.Push(ctx, []NewMessage{m})
+	rs, err := r.queue.Store().Push(ctx, []punctual.NewMessage{m})
 	if err == nil {
 		err = rs[0].Err
 	}
 	switch {
-	case errors.Is(err, ErrChanged), errors.Is(err, ErrDuplicate):
-		return fmt.Errorf("the same shift is under way elsewhere: its place in %s: %w", topic, ErrChanged)
+	case errors.Is(err, punctual.ErrChanged), errors.Is(err, punctual.ErrDuplicate):
+		return fmt.Errorf("the same shift is under way elsewhere: its place in %s: %w", topic, punctual.ErrChanged)
 	case err != nil:
 		return fmt.Errorf("keep the place: %w", err)
 	}
@@ -134,11 +141,11 @@ func (r *bulkRun) finish(ctx context.Context) error {
 		return nil
 	}
 	topic, id := r.placeName()
-	as, err := r.queue.store.Amend(ctx, []Amendment{{Change: ChangeCancel, Topic: topic, ID: id, IfDue: r.version}})
+	as, err := r.queue.Store().Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: topic, ID: id, IfDue: r.version}})
 	if err == nil {
 		err = as[0].Err
 	}
-	if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrChanged) {
+	if err == nil || errors.Is(err, punctual.ErrNotFound) || errors.Is(err, punctual.ErrChanged) {
 		return nil
 	}
 	return fmt.Errorf("its place, message %s in %s, may still be there: cancel it before you shift the same messages again: %w", id, topic, err)
@@ -147,9 +154,9 @@ func (r *bulkRun) finish(ctx context.Context) error {
 // placeName is the name of the message that keeps the place: the topic, and the ID of the shift, or what it moves and how far.
 func (r *bulkRun) placeName() (topic, id string) {
 	if r.ID != "" {
-		return r.Select.Topic + BulkSuffix, r.ID
+		return r.Select.Topic + Suffix, r.ID
 	}
-	return r.Select.Topic + BulkSuffix, "shift-" + r.sum()
+	return r.Select.Topic + Suffix, "shift-" + r.sum()
 }
 
 // sum is a hash of all that says which messages of the topic the shift moves and how far. Each part is in quotes, so that no two

@@ -1,4 +1,4 @@
-package punctual_test
+package bulk_test
 
 import (
 	"context"
@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 )
 
 // The mails of one campaign go out an hour later than planned. A dry run first says how many there are.
-func ExampleQueue_Bulk() {
+func ExampleRun() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})
@@ -26,14 +27,14 @@ func ExampleQueue_Bulk() {
 		}
 	}
 
-	shift := punctual.Bulk{
-		Do: punctual.BulkShift, By: time.Hour, DryRun: true,
-		Select: punctual.Selection{Topic: "mails", State: punctual.StateScheduled, Headers: map[string]string{"campaign": "autumn"}},
+	shift := bulk.Job{
+		Do: bulk.Shift, By: time.Hour, DryRun: true,
+		Select: bulk.Selection{Topic: "mails", State: punctual.StateScheduled, Headers: map[string]string{"campaign": "autumn"}},
 	}
-	report, err := q.Bulk(ctx, shift)
+	report, err := bulk.Run(ctx, q, shift)
 	fmt.Println("would move", report.Matched, "of", report.Looked, err)
 	shift.DryRun = false
-	report, err = q.Bulk(ctx, shift)
+	report, err = bulk.Run(ctx, q, shift)
 	fmt.Println("moved", report.Done, err)
 	for _, id := range []string{"m-0", "m-1"} {
 		m, err := q.Get(ctx, "mails", id)

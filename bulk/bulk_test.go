@@ -1,4 +1,4 @@
-package punctual_test
+package bulk_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/bulk"
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 	"github.com/punctualmq/punctual/memstore"
 )
@@ -51,10 +52,10 @@ func dues(t *testing.T, q *punctual.Queue, begin time.Time) map[string]time.Dura
 	return out
 }
 
-func bulk(t *testing.T, q *punctual.Queue, b punctual.Bulk) punctual.BulkReport {
+func change(t *testing.T, q *punctual.Queue, b bulk.Job) bulk.Report {
 	t.Helper()
 	b.Select.Topic = "visits"
-	r, err := q.Bulk(t.Context(), b)
+	r, err := bulk.Run(t.Context(), q, b)
 	if err != nil {
 		t.Fatalf("bulk %s: %v", b.Do, err)
 	}
@@ -80,7 +81,7 @@ func TestBulkShift(t *testing.T) {
 					want[id] = delay + by
 				}
 				pushAll(t, q, ms...)
-				r := bulk(t, q, punctual.Bulk{Do: punctual.BulkShift, By: by})
+				r := change(t, q, bulk.Job{Do: bulk.Shift, By: by})
 				if r.Matched != 2500 || r.Done != 2500 {
 					t.Errorf("%+v, want 2500 matched and done", r)
 				}
@@ -112,31 +113,31 @@ func TestSlowBulkShiftContinues(t *testing.T) {
 						want[id] = delay + by
 					}
 					pushAll(t, q, ms...)
-					b := punctual.Bulk{Do: punctual.BulkShift, By: by, Select: punctual.Selection{Topic: "visits"}}
+					b := bulk.Job{Do: bulk.Shift, By: by, Select: bulk.Selection{Topic: "visits"}}
 					s.left = stop
-					r, err := q.Bulk(t.Context(), b)
+					r, err := bulk.Run(t.Context(), q, b)
 					if !errors.Is(err, errStopped) {
 						t.Fatalf("the bulk ended with %v after %+v: it was to be stopped", err, r)
 					}
 					s.left = 1 << 30
 					time.Sleep(time.Minute)
-					if r, err = q.Bulk(t.Context(), b); err != nil || !r.Continued.Equal(begin) {
+					if r, err = bulk.Run(t.Context(), q, b); err != nil || !r.Continued.Equal(begin) {
 						t.Fatalf("continued: %+v, %v; want it to know that it began at %v", r, err, begin)
 					}
 					if got := dues(t, q, begin); !maps.Equal(got, want) {
 						t.Errorf("due times differ, for example v-0 %v, want %v, v-2999 %v, want %v", got["v-0"], want["v-0"], got["v-2999"], want["v-2999"])
 					}
-					if r, err = q.Bulk(t.Context(), b); err != nil || !r.Continued.IsZero() || r.Done != 3000 {
+					if r, err = bulk.Run(t.Context(), q, b); err != nil || !r.Continued.IsZero() || r.Done != 3000 {
 						t.Errorf("the same shift once more: %+v, %v; want a new one", r, err)
 					}
 					for i := range 2 {
 						b.ID = "night"
-						if r, err = q.Bulk(t.Context(), b); err != nil || r.Continued.IsZero() != (i == 0) || r.Done != int64(3000*(1-i)) {
+						if r, err = bulk.Run(t.Context(), q, b); err != nil || r.Continued.IsZero() != (i == 0) || r.Done != int64(3000*(1-i)) {
 							t.Errorf("a shift with an ID, call %d: %+v, %v; want it to be made once", i+1, r, err)
 						}
 					}
 					b.By *= 2
-					if _, err = q.Bulk(t.Context(), b); !errors.Is(err, punctual.ErrInvalid) {
+					if _, err = bulk.Run(t.Context(), q, b); !errors.Is(err, punctual.ErrInvalid) {
 						t.Errorf("another shift with the same ID: %v, want ErrInvalid", err)
 					}
 				})
@@ -166,18 +167,18 @@ func TestBulkSelects(t *testing.T) {
 	autumn := map[string]string{"campaign": "autumn"}
 	for _, c := range []struct {
 		name string
-		sel  punctual.Selection
+		sel  bulk.Selection
 		want []string
 	}{
-		{"all that wait", punctual.Selection{}, []string{"a-1", "a-2", "b-1", "r-1"}},
-		{"scheduled", punctual.Selection{State: punctual.StateScheduled}, []string{"a-1", "a-2", "b-1"}},
-		{"ready", punctual.Selection{State: punctual.StateReady}, []string{"r-1"}},
-		{"prefix", punctual.Selection{IDPrefix: "a-"}, []string{"a-1", "a-2"}},
-		{"header", punctual.Selection{Headers: autumn}, []string{"a-2", "b-1"}},
-		{"header that few have", punctual.Selection{Headers: map[string]string{"campaign": "autumn", "city": "Bonn"}}, []string{"b-1"}},
-		{"header with another value", punctual.Selection{Headers: map[string]string{"campaign": ""}}, nil},
-		{"time", punctual.Selection{From: time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC), To: time.Date(2000, 1, 1, 2, 0, 0, 0, time.UTC)}, []string{"a-1"}},
-		{"prefix and header", punctual.Selection{IDPrefix: "a-", Headers: autumn}, []string{"a-2"}},
+		{"all that wait", bulk.Selection{}, []string{"a-1", "a-2", "b-1", "r-1"}},
+		{"scheduled", bulk.Selection{State: punctual.StateScheduled}, []string{"a-1", "a-2", "b-1"}},
+		{"ready", bulk.Selection{State: punctual.StateReady}, []string{"r-1"}},
+		{"prefix", bulk.Selection{IDPrefix: "a-"}, []string{"a-1", "a-2"}},
+		{"header", bulk.Selection{Headers: autumn}, []string{"a-2", "b-1"}},
+		{"header that few have", bulk.Selection{Headers: map[string]string{"campaign": "autumn", "city": "Bonn"}}, []string{"b-1"}},
+		{"header with another value", bulk.Selection{Headers: map[string]string{"campaign": ""}}, nil},
+		{"time", bulk.Selection{From: time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC), To: time.Date(2000, 1, 1, 2, 0, 0, 0, time.UTC)}, []string{"a-1"}},
+		{"prefix and header", bulk.Selection{IDPrefix: "a-", Headers: autumn}, []string{"a-2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // the clock of a bubble begins at 2000-01-01 00:00 UTC
@@ -189,11 +190,11 @@ func TestBulkSelects(t *testing.T) {
 					punctual.NewMessage{ID: "r-1"},
 				)
 				before := dues(t, q, time.Now())
-				dry := bulk(t, q, punctual.Bulk{Do: punctual.BulkCancel, Select: c.sel, DryRun: true})
+				dry := change(t, q, bulk.Job{Do: bulk.Cancel, Select: c.sel, DryRun: true})
 				if got := dues(t, q, time.Now()); !maps.Equal(got, before) || dry.Done != 0 || dry.Matched != int64(len(c.want)) {
 					t.Errorf("a dry run left %v of %v, and reports %+v; want %d matched", got, before, dry, len(c.want))
 				}
-				r := bulk(t, q, punctual.Bulk{Do: punctual.BulkCancel, Select: c.sel})
+				r := change(t, q, bulk.Job{Do: bulk.Cancel, Select: c.sel})
 				var gone, first []string
 				left := dues(t, q, time.Now())
 				for id := range before {
@@ -231,13 +232,13 @@ func TestBulkRequeue(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r := bulk(t, q, punctual.Bulk{Do: punctual.BulkRequeue, Select: punctual.Selection{Error: "503"}, When: punctual.In(time.Hour)}); r.Done != 1 || r.Looked != 3 || r.First[0].ID != "a" {
+		if r := change(t, q, bulk.Job{Do: bulk.Requeue, Select: bulk.Selection{Error: "503"}, When: punctual.In(time.Hour)}); r.Done != 1 || r.Looked != 3 || r.First[0].ID != "a" {
 			t.Errorf("by error: %+v, want a alone of 3", r)
 		}
-		if r := bulk(t, q, punctual.Bulk{Do: punctual.BulkRequeue, Select: punctual.Selection{Reason: punctual.ReasonExpired}}); r.Done != 1 || r.First[0].ID != "c" {
+		if r := change(t, q, bulk.Job{Do: bulk.Requeue, Select: bulk.Selection{Reason: punctual.ReasonExpired}}); r.Done != 1 || r.First[0].ID != "c" {
 			t.Errorf("by reason: %+v, want c alone", r)
 		}
-		if r := bulk(t, q, punctual.Bulk{Do: punctual.BulkDelete, Select: punctual.Selection{State: punctual.StateDead}}); r.Done != 1 || r.First[0].ID != "b" {
+		if r := change(t, q, bulk.Job{Do: bulk.Delete, Select: bulk.Selection{State: punctual.StateDead}}); r.Done != 1 || r.First[0].ID != "b" {
 			t.Errorf("delete: %+v, want b alone", r)
 		}
 	})
@@ -257,11 +258,11 @@ func TestBulkRequeueEnds(t *testing.T) {
 			time.Sleep(time.Second)
 			s.die(t.Context(), n)
 			time.Sleep(time.Second)
-			b := punctual.Bulk{Do: punctual.BulkRequeue, Select: punctual.Selection{Topic: "visits"}}
+			b := bulk.Job{Do: bulk.Requeue, Select: bulk.Selection{Topic: "visits"}}
 			if end > 0 {
 				b.Select.To = time.Now().Add(end)
 			}
-			r, err := q.Bulk(t.Context(), b)
+			r, err := bulk.Run(t.Context(), q, b)
 			if err != nil || s.again == 0 {
 				t.Fatalf("%v; %d messages died again, so this test shows nothing", err, s.again)
 			}
@@ -318,7 +319,7 @@ func TestBulkReschedule(t *testing.T) {
 				ms = append(ms, punctual.NewMessage{ID: fmt.Sprint(i), Delay: time.Hour + time.Duration(i)*time.Second})
 			}
 			pushAll(t, q, ms...)
-			r := bulk(t, q, punctual.Bulk{Do: punctual.BulkReschedule, When: punctual.At(begin.Add(to))})
+			r := change(t, q, bulk.Job{Do: bulk.Reschedule, When: punctual.At(begin.Add(to))})
 			if r.Done < 1499 || r.Done > 1500 { // one may be due there already
 				t.Errorf("to %v: %+v, want 1500 done", to, r)
 			}
@@ -361,7 +362,7 @@ func TestBulkBesideOthers(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		r, err := q.Bulk(t.Context(), punctual.Bulk{Do: punctual.BulkShift, By: time.Minute, Select: punctual.Selection{Topic: "visits"}})
+		r, err := bulk.Run(t.Context(), q, bulk.Job{Do: bulk.Shift, By: time.Minute, Select: bulk.Selection{Topic: "visits"}})
 		if err != nil || r.Done != 1 || r.Changed != 1 || r.Gone != 1 || r.Failed != 1 || !errors.Is(r.Failure, punctual.ErrInvalid) {
 			t.Errorf("%+v, %v; want 1 done, 1 changed, 1 gone, 1 failed", r, err)
 		}
@@ -395,14 +396,14 @@ func TestBulkRate(t *testing.T) {
 		}
 		pushAll(t, q, ms...)
 		begin := time.Now()
-		r := bulk(t, q, punctual.Bulk{Do: punctual.BulkCancel, Rate: 10})
+		r := change(t, q, bulk.Job{Do: bulk.Cancel, Rate: 10})
 		if took := time.Since(begin); r.Done != 50 || took != 4*time.Second {
 			t.Errorf("%d cancelled in %v; want 50, ten at once and then ten each second", r.Done, took)
 		}
 		pushAll(t, q, ms...)
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
-		r, err := q.Bulk(ctx, punctual.Bulk{Do: punctual.BulkCancel, Rate: 10, Select: punctual.Selection{Topic: "visits"}})
+		r, err := bulk.Run(ctx, q, bulk.Job{Do: bulk.Cancel, Rate: 10, Select: bulk.Selection{Topic: "visits"}})
 		if !errors.Is(err, context.DeadlineExceeded) || r.Done != 20 {
 			t.Errorf("ended early: %+v, %v; want 20 done", r, err)
 		}
@@ -411,29 +412,29 @@ func TestBulkRate(t *testing.T) {
 
 func TestBulkRefuses(t *testing.T) {
 	q := bulkQueue(t)
-	sel := punctual.Selection{Topic: "visits"}
+	sel := bulk.Selection{Topic: "visits"}
 	dead, leased := sel, sel
 	dead.State, leased.State = punctual.StateDead, punctual.StateLeased
 	for _, c := range []struct {
 		name string
-		b    punctual.Bulk
+		b    bulk.Job
 		text string
 	}{
-		{"nothing to do", punctual.Bulk{Select: sel}, "unknown bulk change"},
-		{"no topic", punctual.Bulk{Do: punctual.BulkCancel}, "topic is empty"},
-		{"delete without a state", punctual.Bulk{Do: punctual.BulkDelete, Select: sel}, "name scheduled"},
-		{"cancel of the dead", punctual.Bulk{Do: punctual.BulkCancel, Select: dead}, "not possible"},
-		{"shift of the leased", punctual.Bulk{Do: punctual.BulkShift, By: 1e9, Select: leased}, "not possible"},
-		{"shift by nothing", punctual.Bulk{Do: punctual.BulkShift, Select: sel}, "whole milliseconds"},
-		{"shift by a fraction", punctual.Bulk{Do: punctual.BulkShift, By: 1500 * time.Microsecond, Select: sel}, "whole milliseconds"},
-		{"cancel by an hour", punctual.Bulk{Do: punctual.BulkCancel, By: time.Hour, Select: sel}, "only a shift"},
-		{"cancel at a time", punctual.Bulk{Do: punctual.BulkCancel, When: punctual.In(1), Select: sel}, "due time"},
-		{"requeue in the past", punctual.Bulk{Do: punctual.BulkRequeue, When: punctual.In(-1), Select: sel}, "negative"},
-		{"reason of the living", punctual.Bulk{Do: punctual.BulkCancel, Select: punctual.Selection{Topic: "visits", Reason: punctual.ReasonExpired}}, "only dead"},
-		{"cancel with an ID", punctual.Bulk{Do: punctual.BulkCancel, ID: "a", Select: sel}, "only a shift"},
-		{"negative rate", punctual.Bulk{Do: punctual.BulkCancel, Rate: -1, Select: sel}, "changes a second"},
+		{"nothing to do", bulk.Job{Select: sel}, "unknown bulk change"},
+		{"no topic", bulk.Job{Do: bulk.Cancel}, "topic is empty"},
+		{"delete without a state", bulk.Job{Do: bulk.Delete, Select: sel}, "name scheduled"},
+		{"cancel of the dead", bulk.Job{Do: bulk.Cancel, Select: dead}, "not possible"},
+		{"shift of the leased", bulk.Job{Do: bulk.Shift, By: 1e9, Select: leased}, "not possible"},
+		{"shift by nothing", bulk.Job{Do: bulk.Shift, Select: sel}, "whole milliseconds"},
+		{"shift by a fraction", bulk.Job{Do: bulk.Shift, By: 1500 * time.Microsecond, Select: sel}, "whole milliseconds"},
+		{"cancel by an hour", bulk.Job{Do: bulk.Cancel, By: time.Hour, Select: sel}, "only a shift"},
+		{"cancel at a time", bulk.Job{Do: bulk.Cancel, When: punctual.In(1), Select: sel}, "due time"},
+		{"requeue in the past", bulk.Job{Do: bulk.Requeue, When: punctual.In(-1), Select: sel}, "negative"},
+		{"reason of the living", bulk.Job{Do: bulk.Cancel, Select: bulk.Selection{Topic: "visits", Reason: punctual.ReasonExpired}}, "only dead"},
+		{"cancel with an ID", bulk.Job{Do: bulk.Cancel, ID: "a", Select: sel}, "only a shift"},
+		{"negative rate", bulk.Job{Do: bulk.Cancel, Rate: -1, Select: sel}, "changes a second"},
 	} {
-		if _, err := q.Bulk(t.Context(), c.b); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), c.text) {
+		if _, err := bulk.Run(t.Context(), q, c.b); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v; want ErrInvalid with %q", c.name, err, c.text)
 		}
 	}
@@ -461,10 +462,10 @@ func TestBulkRandomShifts(t *testing.T) {
 				by = -by
 			}
 			// The shift has an ID, so that it may also be stopped at the last of its calls of Amend.
-			b := punctual.Bulk{Do: punctual.BulkShift, By: by, ID: "a", Select: punctual.Selection{Topic: "visits"}}
+			b := bulk.Job{Do: bulk.Shift, By: by, ID: "a", Select: bulk.Selection{Topic: "visits"}}
 			for {
 				s.left = 1 + r.IntN(6)
-				if _, err := q.Bulk(t.Context(), b); err == nil {
+				if _, err := bulk.Run(t.Context(), q, b); err == nil {
 					break
 				} else if !errors.Is(err, errStopped) {
 					t.Fatal(err)
@@ -495,11 +496,11 @@ func TestBulkShiftTwiceAtOnce(t *testing.T) {
 			want[id] = time.Duration(i+1)*time.Hour + 90*time.Minute
 		}
 		pushAll(t, q, ms...)
-		b := punctual.Bulk{Do: punctual.BulkShift, By: 90 * time.Minute, Select: punctual.Selection{Topic: "visits"}}
-		var second punctual.BulkReport
+		b := bulk.Job{Do: bulk.Shift, By: 90 * time.Minute, Select: bulk.Selection{Topic: "visits"}}
+		var second bulk.Report
 		var secondErr error
-		s.meddle = func() { second, secondErr = q.Bulk(t.Context(), b) }
-		first, err := q.Bulk(t.Context(), b)
+		s.meddle = func() { second, secondErr = bulk.Run(t.Context(), q, b) }
+		first, err := bulk.Run(t.Context(), q, b)
 		if !errors.Is(err, punctual.ErrChanged) || secondErr != nil || !second.Continued.Equal(begin) {
 			t.Errorf("the first call ended with %v after %+v, and the second, which began meanwhile, with %v after %+v; want the first to stop and the second to continue", err, first, secondErr, second)
 		}
@@ -514,13 +515,13 @@ func TestBulkShiftOfNothingIsMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := bulkQueue(t)
 		begin := time.Now()
-		b := punctual.Bulk{Do: punctual.BulkShift, By: time.Hour, ID: "night"}
-		if r := bulk(t, q, b); r.Matched != 0 || !r.Continued.IsZero() {
+		b := bulk.Job{Do: bulk.Shift, By: time.Hour, ID: "night"}
+		if r := change(t, q, b); r.Matched != 0 || !r.Continued.IsZero() {
 			t.Fatalf("%+v; want a new shift of no message", r)
 		}
 		time.Sleep(time.Minute)
 		pushAll(t, q, punctual.NewMessage{ID: "a", Delay: time.Hour})
-		if r := bulk(t, q, b); r.Matched != 0 || !r.Continued.Equal(begin) {
+		if r := change(t, q, b); r.Matched != 0 || !r.Continued.Equal(begin) {
 			t.Errorf("the same shift again: %+v; want it to be complete since %v", r, begin)
 		}
 		if got := dues(t, q, begin)["a"]; got != time.Hour+time.Minute {
@@ -553,7 +554,7 @@ func TestBulkCountsBehindTheAnswerThatStopsIt(t *testing.T) {
 		OnAmend: func(_ context.Context, a punctual.Amendment, _ punctual.Amended, _ time.Duration) { told[a.ID] = true },
 	}})
 	pushAll(t, q, punctual.NewMessage{ID: "a", Delay: time.Hour}, punctual.NewMessage{ID: "b", Delay: 2 * time.Hour}, punctual.NewMessage{ID: "c", Delay: 3 * time.Hour})
-	r, err := q.Bulk(t.Context(), punctual.Bulk{Do: punctual.BulkCancel, Select: punctual.Selection{Topic: "visits"}})
+	r, err := bulk.Run(t.Context(), q, bulk.Job{Do: bulk.Cancel, Select: bulk.Selection{Topic: "visits"}})
 	if !errors.Is(err, punctual.ErrIndeterminate) || r.Done != 2 || len(told) != 3 {
 		t.Errorf("%+v, %v, told of %v; want a and c done, b unknown, and all three told", r, err, told)
 	}
@@ -566,17 +567,17 @@ func TestBulkShiftAfterADay(t *testing.T) {
 		defer s.Close()
 		q := punctual.NewQueue(s, nil)
 		pushAll(t, q, punctual.NewMessage{ID: "a", Delay: 100 * time.Hour}, punctual.NewMessage{ID: "b", Delay: 200 * time.Hour})
-		b := punctual.Bulk{Do: punctual.BulkShift, By: time.Hour, Select: punctual.Selection{Topic: "visits"}}
+		b := bulk.Job{Do: bulk.Shift, By: time.Hour, Select: bulk.Selection{Topic: "visits"}}
 		stop := func() {
 			s.left = 1
-			if _, err := q.Bulk(t.Context(), b); !errors.Is(err, errStopped) {
+			if _, err := bulk.Run(t.Context(), q, b); !errors.Is(err, errStopped) {
 				t.Fatalf("the bulk ended with %v: it was to be stopped", err)
 			}
 			s.left = 1 << 30
 		}
 		stop()
-		time.Sleep(punctual.BulkMemory)
-		if r, err := q.Bulk(t.Context(), b); err != nil || !r.Continued.IsZero() || r.Done != 2 {
+		time.Sleep(bulk.Memory)
+		if r, err := bulk.Run(t.Context(), q, b); err != nil || !r.Continued.IsZero() || r.Done != 2 {
 			t.Errorf("after a day: %+v, %v; want a new shift of both", r, err)
 		}
 		stop()
@@ -585,7 +586,7 @@ func TestBulkShiftAfterADay(t *testing.T) {
 			t.Fatalf("places %+v, %v; want one", places, err)
 		}
 		pushAll(t, q, punctual.NewMessage{Topic: "visits@bulk", ID: places.Messages[0].ID, Body: []byte("?"), Delay: time.Hour, IfExists: punctual.IfExistsReplace})
-		if _, err := q.Bulk(t.Context(), b); !errors.Is(err, punctual.ErrCorrupt) || !strings.Contains(err.Error(), "cancel that message") {
+		if _, err := bulk.Run(t.Context(), q, b); !errors.Is(err, punctual.ErrCorrupt) || !strings.Contains(err.Error(), "cancel that message") {
 			t.Errorf("a place that cannot be read: %v; want ErrCorrupt with a remedy", err)
 		}
 	})

@@ -1,4 +1,4 @@
-package punctual_test
+package reconcile_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/reconcile"
 )
 
 // lossyStore loses a part of the pushes to a topic and says that they are stored, as a server of class Volatile may.
@@ -168,9 +169,9 @@ func TestSlowReconcileWhenPushesAreLost(t *testing.T) {
 		var pushed int64
 		var running sync.WaitGroup
 		running.Go(func() {
-			err := punctual.Reconcile(ctx, q, &punctual.Reconciliation{
+			err := reconcile.Run(ctx, q, &reconcile.Config{
 				Topic: orderTopic, List: orders.unpaid, Every: time.Minute,
-				Report: func(r punctual.Reconciled, err error) {
+				Report: func(r reconcile.Report, err error) {
 					if err != nil || r.Refused > 0 || r.Listed != r.Present+r.Finished+r.Dead+r.Pushed {
 						t.Errorf("%+v, %v", r, err)
 					}
@@ -248,8 +249,8 @@ func TestReconcileMeets(t *testing.T) {
 			page[2].IfExists = punctual.IfExistsReplaceDead
 			return page, "", nil
 		}
-		r := &punctual.Reconciliation{Topic: orderTopic, List: list, DryRun: true}
-		dry, err := punctual.ReconcileOnce(t.Context(), q, r)
+		r := &reconcile.Config{Topic: orderTopic, List: list, DryRun: true}
+		dry, err := reconcile.Once(t.Context(), q, r)
 		if err != nil || dry.Present != 3 || dry.Dead != 1 || dry.Pushed != 4 {
 			t.Errorf("dry run: %+v, %v", dry, err)
 		}
@@ -257,7 +258,7 @@ func TestReconcileMeets(t *testing.T) {
 			t.Errorf("after a dry run: %v", err)
 		}
 		r.DryRun = false
-		got, err := punctual.ReconcileOnce(t.Context(), q, r)
+		got, err := reconcile.Once(t.Context(), q, r)
 		if err != nil || got.Listed != 8 || got.Present != 3 || got.Finished != 2 || got.Dead != 1 || got.Raised != nil ||
 			!slices.Equal(got.PushedIDs, []string{"dead-again", "missing"}) {
 			t.Errorf("%+v, %v", got, err)
@@ -278,7 +279,7 @@ func TestReconcileFinishedMeanwhile(t *testing.T) {
 		if _, err := q.Push(t.Context(), orderTopic, nil, punctual.ID("order-1")); err != nil {
 			t.Fatal(err)
 		}
-		r := &punctual.Reconciliation{Topic: orderTopic, Window: time.Minute}
+		r := &reconcile.Config{Topic: orderTopic, Window: time.Minute}
 		r.List = func(ctx context.Context, after string) ([]punctual.NewMessage, string, error) {
 			page, next, err := orders.unpaid(ctx, after)
 			if len(page) != 1 {
@@ -291,7 +292,7 @@ func TestReconcileFinishedMeanwhile(t *testing.T) {
 			time.Sleep(29 * time.Second)
 			return page, next, err
 		}
-		got, err := punctual.ReconcileOnce(t.Context(), q, r)
+		got, err := reconcile.Once(t.Context(), q, r)
 		if err != nil || got.Finished != 1 || got.Pushed != 0 || got.Raised == nil || *got.Raised != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -307,7 +308,7 @@ func TestReconcileFinishedMeanwhile(t *testing.T) {
 			time.Sleep(31 * time.Second)
 			return page, next, err
 		}
-		got, err = punctual.ReconcileOnce(t.Context(), q, r)
+		got, err = reconcile.Once(t.Context(), q, r)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Window") || got.Pushed != 0 || got.Refused != 1 {
 			t.Errorf("a slow page: %+v, %v", got, err)
 		}
@@ -337,7 +338,7 @@ func TestReconcileCancels(t *testing.T) {
 		}
 		orders.place("leased", time.Now())
 		orders.pay("leased")
-		r := &punctual.Reconciliation{Topic: orderTopic, List: orders.unpaid, DryRun: true}
+		r := &reconcile.Config{Topic: orderTopic, List: orders.unpaid, DryRun: true}
 		r.Unwanted = func(ctx context.Context, ids []string) ([]string, error) {
 			if len(ids) > 1000 {
 				t.Errorf("asked about %d at once", len(ids))
@@ -349,12 +350,12 @@ func TestReconcileCancels(t *testing.T) {
 			}
 			return orders.paid(ctx, ids)
 		}
-		dry, err := punctual.ReconcileOnce(t.Context(), q, r)
+		dry, err := reconcile.Once(t.Context(), q, r)
 		if err != nil || dry.Unwanted != 1251 || dry.Cancelled != 0 || len(dry.CancelledIDs) != 100 {
 			t.Errorf("dry run: %d unwanted, %d cancelled, %d IDs, %v", dry.Unwanted, dry.Cancelled, len(dry.CancelledIDs), err)
 		}
 		r.DryRun = false
-		got, err := punctual.ReconcileOnce(t.Context(), q, r)
+		got, err := reconcile.Once(t.Context(), q, r)
 		if err != nil || got.Examined != 2502 || got.Unwanted != 1251 || got.Cancelled != 1250 || got.Leased != 1 || got.Present != 1250 {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -398,7 +399,7 @@ func TestReconcileByOneOfMany(t *testing.T) {
 					return nil, "", ctx.Err()
 				}
 				q := punctual.NewQueue(own, nil)
-				if err := punctual.Reconcile(ctx, q, &punctual.Reconciliation{Topic: orderTopic, List: list, Every: time.Minute}); err != nil {
+				if err := reconcile.Run(ctx, q, &reconcile.Config{Topic: orderTopic, List: list, Every: time.Minute}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -460,20 +461,20 @@ func TestReconcileTurns(t *testing.T) {
 		s := memstore.New(nil)
 		q := punctual.NewQueue(s, nil)
 		passes := 0
-		r := &punctual.Reconciliation{Topic: orderTopic, Every: 24 * time.Hour}
+		r := &reconcile.Config{Topic: orderTopic, Every: 24 * time.Hour}
 		r.List = func(context.Context, string) ([]punctual.NewMessage, string, error) {
 			passes++
 			return nil, "", nil
 		}
 		first, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := punctual.Reconcile(first, q, r); err != nil || passes != 1 {
+		if err := reconcile.Run(first, q, r); err != nil || passes != 1 {
 			t.Fatalf("%d passes, %v", passes, err)
 		}
 		r.Every = time.Minute
 		second, cancel := context.WithTimeout(t.Context(), 150*time.Second)
 		defer cancel()
-		if err := punctual.Reconcile(second, q, r); err != nil || passes != 3 {
+		if err := reconcile.Run(second, q, r); err != nil || passes != 3 {
 			t.Errorf("%d passes, %v; want two more in 150 s", passes, err)
 		}
 		missing := func(context.Context, string) ([]punctual.NewMessage, string, error) {
@@ -483,7 +484,7 @@ func TestReconcileTurns(t *testing.T) {
 		defer cancel()
 		closed := *r
 		closed.List = missing
-		if err := punctual.Reconcile(ended, q, &closed); !errors.Is(err, punctual.ErrClosed) || ended.Err() != nil {
+		if err := reconcile.Run(ended, q, &closed); !errors.Is(err, punctual.ErrClosed) || ended.Err() != nil {
 			t.Errorf("with a Queue that is closed in a pass: %v after %v; want ErrClosed before the context ends", err, ended.Err())
 		}
 		q = punctual.NewQueue(s, nil)
@@ -491,8 +492,8 @@ func TestReconcileTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 		var told error
-		r.Report = func(_ punctual.Reconciled, err error) { told = err }
-		if err := punctual.Reconcile(t.Context(), q, r); !errors.Is(err, punctual.ErrClosed) || told == nil {
+		r.Report = func(_ reconcile.Report, err error) { told = err }
+		if err := reconcile.Run(t.Context(), q, r); !errors.Is(err, punctual.ErrClosed) || told == nil {
 			t.Errorf("on a closed store: %v, reported %v", err, told)
 		}
 	})
@@ -507,10 +508,10 @@ func TestReconcileFailingList(t *testing.T) {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+time.Second)
 		defer cancel()
-		err := punctual.Reconcile(ctx, q, &punctual.Reconciliation{
+		err := reconcile.Run(ctx, q, &reconcile.Config{
 			Topic: orderTopic, Every: time.Hour,
 			List: func(context.Context, string) ([]punctual.NewMessage, string, error) { return nil, "", broken },
-			Report: func(_ punctual.Reconciled, err error) {
+			Report: func(_ reconcile.Report, err error) {
 				if !errors.Is(err, broken) {
 					t.Errorf("reported %v", err)
 				}
@@ -533,7 +534,7 @@ func TestReconcileRefuses(t *testing.T) {
 		}
 	}
 	good := list(punctual.NewMessage{ID: "a", Due: due}, "")
-	for name, r := range map[string]*punctual.Reconciliation{
+	for name, r := range map[string]*reconcile.Config{
 		"nil":               nil,
 		"no list":           {Topic: "t"},
 		"no topic":          {List: good},
@@ -547,11 +548,11 @@ func TestReconcileRefuses(t *testing.T) {
 		"same page forever": {Topic: "t", List: list(punctual.NewMessage{ID: "a", Due: due}, "x")},
 		"bad ID":            {Topic: "t", List: list(punctual.NewMessage{ID: "\n", Due: due}, "")},
 	} {
-		if got, err := punctual.ReconcileOnce(t.Context(), q, r); !errors.Is(err, punctual.ErrInvalid) {
+		if got, err := reconcile.Once(t.Context(), q, r); !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("%s: %+v, %v; want ErrInvalid", name, got, err)
 		}
 	}
-	if err := punctual.Reconcile(t.Context(), q, nil); !errors.Is(err, punctual.ErrInvalid) {
+	if err := reconcile.Run(t.Context(), q, nil); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("Reconcile with nil: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package punctual_test
+package reconcile_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/reconcile"
 )
 
 // ordersTable stands for a table of orders in a database.
@@ -50,7 +51,7 @@ func (t ordersTable) paid(numbers []string) []string {
 
 // Orders that are not paid are closed half an hour after they were placed. The push of A-2 and the cancel of A-3
 // were lost; a pass over the table finds both.
-func ExampleReconcile() {
+func ExampleRun() {
 	ctx := context.Background()
 	store := memstore.New(nil)
 	defer store.Close()
@@ -64,7 +65,7 @@ func ExampleReconcile() {
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
-	err := punctual.Reconcile(ctx, q, &punctual.Reconciliation{
+	err := reconcile.Run(ctx, q, &reconcile.Config{
 		Topic: "order.close",
 		Every: 5 * time.Minute,
 		List: func(_ context.Context, after string) (page []punctual.NewMessage, next string, err error) {
@@ -75,7 +76,7 @@ func ExampleReconcile() {
 			return page, next, nil // the page that is empty has an empty next, and is the last
 		},
 		Unwanted: func(_ context.Context, ids []string) ([]string, error) { return orders.paid(ids), nil },
-		Report: func(r punctual.Reconciled, err error) {
+		Report: func(r reconcile.Report, err error) {
 			fmt.Println("pushed", r.PushedIDs, "cancelled", r.CancelledIDs, "error", err)
 			cancel() // one pass is enough for the example
 		},
