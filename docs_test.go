@@ -488,35 +488,47 @@ func explainedModules(doc string) map[string]bool {
 	return explained
 }
 
-// A function that ARCHITECTURE.md names together with its file is in that file. Those on the way of a message fit a screen.
+// A function that ARCHITECTURE.md, or the doc.go of diskstore, names together with its file is in that file. Those on the way of a
+// message fit a screen.
 func TestFunctionsNamedInArchitecture(t *testing.T) {
+	checkFunctions(t, "ARCHITECTURE.md", "", "## Follow one message", "\n## ", functionInFile, 8+8)
+	checkFunctions(t, "diskstore/doc.go", "diskstore/", "// # The way of a message", "\n// # ", functionInComment, 16)
+}
+
+// checkFunctions looks for the functions that the page names with their files, which lie in folder. At least fewest of them stand
+// in the part from begin to end.
+func checkFunctions(t *testing.T, page, folder, begin, end string, named *regexp.Regexp, fewest int) {
+	t.Helper()
 	const screen = 50
-	page := readText(t, "ARCHITECTURE.md")
-	_, way, found := strings.Cut(page, "## Follow one message")
+	text := strings.ReplaceAll(readText(t, page), "\n//     ", " ")
+	_, way, found := strings.Cut(text, begin)
 	if !found {
-		t.Fatal("ARCHITECTURE.md does not follow one message any more")
+		t.Fatalf("%s has no %q any more", page, begin)
 	}
-	way, _, _ = strings.Cut(way, "\n## ")
+	way, _, _ = strings.Cut(way, end)
 	lengths := make(map[string]map[string]int) // of the functions, by file
-	for _, m := range functionInFile.FindAllStringSubmatch(page, -1) {
-		name, file := m[1], m[2]
+	for _, m := range named.FindAllStringSubmatch(text, -1) {
+		name, file := m[1], folder+m[2]
 		if lengths[file] == nil {
 			lengths[file] = functionLengths(t, file)
 		}
 		n, ok := lengths[file][name]
 		if !ok {
-			t.Errorf("ARCHITECTURE.md says that %s is in %s, and it is not", name, file)
+			t.Errorf("%s says that %s is in %s, and it is not", page, name, file)
 		}
 		if strings.Contains(way, m[0]) && n > screen {
 			t.Errorf("%s in %s has %d lines: at most %d fit a screen", name, file, n, screen)
 		}
 	}
-	if n := len(functionInFile.FindAllString(way, -1)); n < 8+8 {
-		t.Errorf("on the way of a message ARCHITECTURE.md names %d functions with their files, so this test shows little", n)
+	if n := len(named.FindAllString(way, -1)); n < fewest {
+		t.Errorf("on the way of a message %s names %d functions with their files, so this test shows little", page, n)
 	}
 }
 
-var functionInFile = regexp.MustCompile(`\x60([A-Za-z]+(?:\.[A-Za-z]+)?)\x60 \(([a-z_/]+\.go)\)`)
+var (
+	functionInFile    = regexp.MustCompile(`\x60([A-Za-z]+(?:\.[A-Za-z]+)?)\x60 \(([a-z_/]+\.go)\)`)
+	functionInComment = regexp.MustCompile(`([A-Za-z]+\.[A-Za-z]+) \(([a-z_/]+\.go)\)`)
+)
 
 // functionLengths returns how many lines each function of a file has. A method is called Type.Method, a function by its name and
 // by package.Name.
@@ -588,17 +600,26 @@ func TestArchitecturePageShowsTheTable(t *testing.T) {
 	}
 }
 
-var pageRow = regexp.MustCompile(`(?m)^\| \x60([a-z/]+)\x60 \| [^|]* \|$`)
+var (
+	pageRow    = regexp.MustCompile(`(?m)^\| \x60([a-z/]+?)(/…)?\x60 \| ([^|]*) \|$`)
+	quotedPath = regexp.MustCompile(`\x60([a-z/]+)\x60`)
+)
 
-// pageRows returns the packages that the page shows.
+// pageRows returns the packages that the page shows. A row that ends in /… has the packages below a folder, each in quotes.
 func pageRows(page string) map[string]bool {
 	rows := map[string]bool{}
 	for _, m := range pageRow.FindAllStringSubmatch(page, -1) {
-		dir := m[1]
-		if dir == "punctual" {
-			dir = "."
+		dir, below, purpose := m[1], m[2] != "", m[3]
+		switch {
+		case below:
+			for _, q := range quotedPath.FindAllStringSubmatch(purpose, -1) {
+				rows[path.Join(dir, q[1])] = true
+			}
+		case dir == "punctual":
+			rows["."] = true
+		default:
+			rows[dir] = true
 		}
-		rows[dir] = true
 	}
 	return rows
 }

@@ -72,3 +72,74 @@ package diskstore
 // claimlog). The unreadable end of a segment of the claim log is dropped too, with a warning when it is large or damaged; what is
 // lost then are attempts, acks and leases, never messages. The clock may start again up to about 10 s earlier, and fewer transactions
 // are known to have been durable, so that damage of the database's newest log may pass for its torn end.
+//
+// # Invariants
+//
+// What is true at every moment, beside the invariants in ARCHITECTURE.md:
+//
+//  1. What a transaction takes away leaves memory before the transaction is applied. What a
+//     transaction adds is in memory as pending until the transaction is durable, and can be
+//     claimed only then. So no message is claimable that a power cut could still take.
+//  2. Claims that deliver, and calls of acks and extensions alone, change memory and the claim log
+//     without the write lock. So a transaction that acts on a message first detaches the message
+//     from memory.Index, and learns in that step whether the message was leased or acked
+//     meanwhile. A settlement with follow-ups is decided as a whole first. Then one step detaches
+//     all that the settlement takes away, and finds out whether a message by which it was decided
+//     was acked meanwhile (follow.go). An ack is a transaction when it has follow-ups, when the ID
+//     is to be remembered, or when the topic keeps finished records or tells of acks.
+//  3. No call reports success once the database has failed to change a file. The store fails
+//     first; the goroutine that met the failure stops there, so that the database never learns of
+//     the failure (package failstop).
+//  4. The claim log never knows a transaction as durable before it was. A database that does not
+//     know a transaction that the claim log knows has been damaged, and is refused.
+//  5. A lease is made only when it is in the claim log, with its attempt counted. Until then nobody
+//     else can claim the message. A new segment of the claim log has every lease that there is or
+//     that is being written. Old segments are deleted only when all transactions that began before
+//     the new one are durable.
+//  6. Only the owner of the directory reports success, and only while the owner's path leads to the
+//     directory. After each fsync and each write of the claim log the store looks for its own mark
+//     (package directory; decision 15).
+//  7. No call answers before all that it saw is durable, also when the call changed nothing.
+//     Transactions become durable in their order, so one number stands for all of them
+//     (internal/writer/durable.go).
+//  8. No transaction holds more than 8 MiB and one item, which with its follow-ups has 8 MiB more
+//     at most, and none is left half made. A panic or a failure while a transaction is filled ends
+//     the store.
+//  9. What memory holds of a message is charged to exactly one count, over all topics. When the
+//     counts exceed Options.MemoryBytes, the ends of timelines leave memory, first those of the
+//     topics that hold most. Each topic may hold as much as any other.
+//
+// # The way of a message
+//
+//   - Push: Store.Push (push.go) opens a transaction with Writer.Some (internal/writer/writer.go).
+//     The function decidePush (push.go) decides, and Tx.Insert (internal/writer/tx.go) adds the message.
+//     Tx.Commit (internal/writer/tx.go) waits for Writer.run (internal/writer/writer.go), which
+//     applies the transaction, syncs, and then makes the message claimable with Index.Publish
+//     (internal/memory/pending.go).
+//   - Claim: Store.Claim (claim.go) has attempt.run (claim.go) go through the topics.
+//     attempt.reserveFrom (claim.go) takes due messages aside with Index.Reserve
+//     (internal/memory/reserve.go), Store.countAttempt (claim.go) counts their attempts, and
+//     Index.Grant (internal/memory/reserve.go) says until when the leases last. Store.deliver
+//     (claim.go) appends the leases to the claim log, and Index.Confirm
+//     (internal/memory/reserve.go) makes them.
+//   - Ack: Store.Settle (settle.go) has Index.Settle (internal/memory/settle.go) compare the token
+//     and note the ack, so that nobody can claim the message. Store.logChanges (settle.go) writes
+//     the ack with Log.AppendAcked (internal/claimlog/claimlog.go), and the call returns. If the log
+//     cannot take the ack, Store.ensureAcks (acked.go) has the message deleted before that.
+//     Otherwise Writer.DeleteAcked (internal/writer/tx.go) deletes the message later, with others.
+//
+// # Goroutines
+//
+// Open begins the loader (load.go), maintenance (maintenance.go), the reclaimer (compact.go) and
+// the sweep of events (storekit.SweepEventsUntil). Work that the disk may hold up has a goroutine
+// of its own, so that its caller can stop waiting: a commit (Writer.run), a change of the claim log
+// (State.Do of package failstop), a load of a claim (attempt.aside), the messages that a claim must
+// not deliver (endings.run), a copy of the store (Store.checkpoint), the comparison of levels by
+// Check (checker.tables). Close ends all of these and waits for them.
+//
+// # Locks
+//
+// The locks are taken in this order: archiving, clock step (stepping.mu), forgetting, Log.replacing
+// of the claim log, the write lock (Writer), Log.mu, step.mu and endings.mu, Index.mu, and then all
+// others, inside which no further lock is taken. The write lock is a token that one transaction
+// holds; memory.Index.mu guards every message in memory.

@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// A settlement with follow-ups takes three steps, all with the write lock held (invariants 7 and 8 in ARCHITECTURE.md):
+// A settlement with follow-ups takes three steps, all with the write lock held (invariants 1 and 2 in doc.go):
 //
 //  1. It decides on the settlement and on each follow-up, and then makes the topics of the follow-ups. No message has changed
 //     then, so a refusal leaves everything as it was.

@@ -85,3 +85,16 @@ package pgstore
 // the store needs (clock.sql). ack.sql and ack_keep.sql turn it off for themselves, unless an ID is to be remembered or
 // Options.DurableAcks is set. Answers that say that something is gone wait for the disk, and so do lists, statistics,
 // purges and checks (durable.sql).
+//
+// # Goroutines
+//
+// Open begins the watch of the server (Store.watch: each second the clock and which store it is,
+// every 30 s the server's settings), the sweep (Store.sweeps: every 30 s what was kept long enough),
+// the sweep of events, the one that sends notifications (notifier.send), and, unless a pooler is in
+// between, the one that receives them (notifier.listen). The first claim that waits begins the
+// poller (waits.poll), which has up to four others read times. Close ends all and waits for them.
+//
+// # Locks
+//
+// waits.mu guards the topics that are waited for, and is taken before the other locks of the
+// package. How acks of each topic begin (ackPaths) is read without a lock.

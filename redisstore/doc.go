@@ -64,3 +64,20 @@ package redisstore
 // server may lose more than Options.Durability allows, pushes are refused (internal/health). With Durability
 // punctual.Replicated a push, an amendment, a purge, a deletion or a change of settings returns when replicas have it on disk
 // (internal/route/confirm.go). Examine and ExamineURL report all that can be found out, with remedies.
+//
+// # Goroutines
+//
+// Each belongs to the part that begins it, and Close waits for all. Open begins the watch of the
+// servers (Health.watch: the clocks each second, all else every 30 s) and the sweep of events. The
+// first claim that waits begins the poller (Waiter.poll) and the listener (Listener.listen). Each
+// question to a partition has a goroutine (Waiter.ask, Waiter.pollDue), so that a node that is late
+// keeps nobody else waiting: after half a second others ask the same partition. Further ones test a
+// node that does not answer (Nodes.test), read a topic's settings anew (waits.renewSoon), move a
+// partition's messages over a step of the clock (Router.Move), and do what one node does of a call
+// (Router.FanOut).
+//
+// # Locks
+//
+// wait.Waiter.mu guards the topics that are waited for. wait.Nodes.mu, notify.Listener.mu and
+// clock.Clock.mu are taken inside it, and wait.Nodes.mu also inside waits.mu. Inside all other locks
+// none is taken.

@@ -1,5 +1,9 @@
 // Way takes two messages from their push to their deletion, one after the other, in a directory or in Redis, and writes down which
-// functions ran for the second. ARCHITECTURE.md has the commands.
+// functions ran for the second. This counts them, over a new directory or a Redis of your own:
+//
+//	go build -cover -covermode=atomic -coverpkg=./storetest/testdata/way,./diskstore/...,./redisstore/... -o /tmp/way ./storetest/testdata/way
+//	mkdir /tmp/way.cover && /tmp/way /tmp/way.store /tmp/way.cover      # or: /tmp/way redis://127.0.0.1:6379/9 /tmp/way.cover
+//	go tool covdata func -i=/tmp/way.cover | grep -v 'testdata\|^total' | awk '$NF != "0.0%"' | wc -l
 package main
 
 import (
