@@ -624,6 +624,28 @@ func pageRows(page string) map[string]bool {
 	return rows
 }
 
+// ARCHITECTURE.md can be read in one go, and the index of decisions leads to each page of them, of which there are few.
+func TestArchitectureAndDecisionsStaySmall(t *testing.T) {
+	const size, pages = 14 << 10, 30
+	if n := len(readText(t, "ARCHITECTURE.md")); n > size {
+		t.Errorf("ARCHITECTURE.md has %d bytes, %d at most are meant: what one package alone needs belongs to its doc.go", n, size)
+	}
+	const folder = "docs/decisions/"
+	index := relativeLinks(readText(t, folder+"README.md"))
+	files, err := filepath.Glob(folder + "0*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found %d decisions, error %v", len(files), err)
+	}
+	if len(files) > pages {
+		t.Errorf("%d decisions have a page, %d at most are meant: make one a sentence in %sREADME.md", len(files), pages, folder)
+	}
+	for _, f := range files {
+		if !slices.Contains(index, filepath.Base(f)) {
+			t.Errorf("%sREADME.md does not lead to %s", folder, f)
+		}
+	}
+}
+
 // A doc comment does not begin with the name of something else, as one does that was forgotten at a renaming. A first word in lower
 // case counts as a name, unless it is part of a path or one of a few words that may begin a comment.
 func TestCommentsBeginWithTheirNames(t *testing.T) {

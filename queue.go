@@ -69,7 +69,7 @@ const (
 	lateBatch = 200 * time.Millisecond
 	// callsBeside is how many calls must wait for a call of the store before they are sent beside it. With 64 goroutines that push
 	// one by one there are then two calls of the store at a time, of 32 messages each: while one waits for a disk or a network, the
-	// other one is prepared. Smaller calls cost more than they gain (decision 112).
+	// other one is prepared. Smaller calls cost more than they gain (decision 18).
 	callsBeside = 32
 	// itemBytes is how much memory an item is counted with beside its body, headers and names.
 	itemBytes = 256

@@ -164,7 +164,7 @@ const (
 	cachedBuffers = 2
 )
 
-// engineOptions returns the options of Pebble. docs/decisions/0084 gives the reason for the size of the cache.
+// engineOptions returns the options of Pebble; cachedBuffers gives the reason for the size of the cache.
 func (db *DB) engineOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS: db.opt.FS, Logger: engineLog{db}, ReadOnly: db.opt.ReadOnly,

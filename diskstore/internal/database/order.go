@@ -13,7 +13,7 @@ import (
 // The engine searches its buffer for the place of each write. Most of what a search costs is memory that no cache of the processor
 // has. Writes in the order of their keys take nearly the same way one after the other, and find the memory of the way in the caches.
 // So a large transaction puts its writes in order before it hands them to the engine, and a call looks its IDs up in order, too.
-// docs/decisions/0108 and 0110 have what that is worth.
+// docs/decisions/0108-speed-on-disk.md has what that is worth.
 
 const (
 	// manyWrites is how many writes a transaction has at least to be put in order. Of fewer writes hardly two are near each other, so
