@@ -16,7 +16,7 @@ import (
 )
 
 const topHelp = `Top shows a store live on a terminal: whether messages are in time, what falls due when, and what
-needs attention. Keys open topics, messages and dead messages. Other keys change them, for example
+needs attention. Keys open topics and their messages, in each state. Other keys change them, for example
 c cancels a message, always after a question; ? lists all keys. Times are in the local time zone
 (TZ), or with --utc in UTC. The numbers are read anew every second, less often when that takes the
 store long.`

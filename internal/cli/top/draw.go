@@ -73,13 +73,13 @@ func (t *model) screen() []string {
 	for len(lines) < room+1 {
 		lines = append(lines, "")
 	}
-	return append(lines, t.noteLine(), paint(text.Faint, fit("j k move  Enter open  Esc back  g n|a|t|d go  / find  ? keys  q quit", t.width)))
+	return append(lines, t.noteLine(), paint(text.Faint, fit("j k move  Enter open  Esc back  g n|t go  / find  ? keys  q quit", t.width)))
 }
 
 // title says which page this is, and when by the store's clock the ready messages of the overview were counted.
 func (t *model) title() string {
 	p := t.page()
-	name := [...]string{"Now", "Ahead", "Topics", "Topic " + p.topic, "Message " + p.id, "Dead"}[p.kind]
+	name := [...]string{"Now", "Topics", "Topic " + p.topic, "Message " + p.id}[p.kind]
 	if t.keys {
 		name = "Keys"
 	}
@@ -103,7 +103,7 @@ func (t *model) noteLine() string {
 	case t.o != nil && t.o.Err != nil:
 		return paint(text.FgRed, fit("old values: "+term.OneLine(t.o.Err.Error(), 400), t.width))
 	case t.going:
-		return fit("g: n Now, a Ahead, t Topics, d Dead", t.width)
+		return fit("g: n Now, t Topics", t.width)
 	}
 	return ""
 }
@@ -147,16 +147,12 @@ func (t *model) body() content {
 		return content{empty: "reading the store …"}
 	}
 	switch p := t.page(); p.kind {
-	case pageAhead:
-		return t.aheadBody(p.step)
 	case pageTopics:
 		return t.topicsBody()
 	case pageTopic:
 		return t.topicBody(p)
 	case pageMessage:
 		return t.messageBody(p)
-	case pageDead:
-		return t.deadBody()
 	}
 	return t.nowBody()
 }
@@ -241,63 +237,10 @@ func findingRow(f overview.Finding) row {
 	switch {
 	case f.Topic != "":
 		r.open = &page{kind: pageTopic, topic: f.Topic, state: max(f.State, punctual.StateScheduled), from: f.From}
-	case f.Kind == overview.KindDead:
-		r.open = &page{kind: pageDead}
-	case f.Others > 0:
+	case f.Kind == overview.KindDead, f.Others > 0:
 		r.open = &page{kind: pageTopics}
-	case f.Kind == overview.KindBurst:
-		r.open = &page{kind: pageAhead, step: f.Step}
 	}
 	return r
-}
-
-// aheadBody shows what falls due when, a step a row.
-func (t *model) aheadBody(s overview.Step) content {
-	p, layout := t.o.Minutes, "15:04"
-	switch s {
-	case overview.Hour:
-		p, layout = t.o.Hours, "Mon 15:04"
-	case overview.Day:
-		p, layout = t.o.Days, "2006-01-02"
-	}
-	b := content{empty: "Nothing is scheduled."}
-	tabs := tabs([]string{"minutes", "hours", "days"}, int(s-overview.Minute))
-	b.fixed = append(b.fixed, "  "+tabs, "")
-	if p.All == nil {
-		if len(t.o.Topics) > 0 {
-			b.empty = "being counted …"
-		}
-		return b
-	}
-	if p.Err != nil {
-		b.fixed[1] = paint(text.FgRed, fit("  as of "+p.All.AsOf.In(t.zone).Format(time.TimeOnly)+": "+term.OneLine(p.Err.Error(), 200), t.width))
-	}
-	most := max(p.All.Overdue, p.All.Beyond)
-	for _, c := range p.All.Counts {
-		most = max(most, c)
-	}
-	digits := len(overview.Grouped(most))
-	room := max(10, (t.width-18-digits)/2)
-	step := func(label string, n int64, note string) {
-		b.rows = append(b.rows, row{text: fmt.Sprintf("%-10s %s %s %s", label, right(overview.Grouped(n), digits), fit(view.Bar(n, most, room), room), note)})
-	}
-	step("overdue", p.All.Overdue, "")
-	for n, c := range p.All.Counts {
-		step(p.All.Edges[n].Format(layout), c, ofTopics(p.Topics, n))
-	}
-	step("beyond", p.All.Beyond, "")
-	return b
-}
-
-// ofTopics names the first three of topics, at most, that have messages in step n, with how many. The largest topics come first.
-func ofTopics(topics []*overview.Ahead, n int) string {
-	var parts []string
-	for _, a := range topics {
-		if c := a.Counts[n]; c > 0 && len(parts) < 3 {
-			parts = append(parts, a.Topic+" "+overview.Grouped(c))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 // tabs names some choices; the present one is in brackets, for those who see no colours.
@@ -329,21 +272,6 @@ func (t *model) topicsBody() content {
 			r.colour = text.FgYellow
 		}
 		b.rows = append(b.rows, r)
-	}
-	return b
-}
-
-// deadBody lists the topics that hold dead messages.
-func (t *model) deadBody() content {
-	b := content{empty: "No dead messages."}
-	b.fixed = append(b.fixed, paint(text.Bold, fit("  "+right("DEAD", 12)+"  TOPIC", t.width)))
-	for _, s := range t.o.Topics {
-		if s.Dead > 0 {
-			b.rows = append(b.rows, row{
-				text: right(overview.Grouped(s.Dead), 12) + "  " + s.Topic, colour: text.FgRed, topic: s.Topic,
-				open: &page{kind: pageTopic, topic: s.Topic, state: punctual.StateDead},
-			})
-		}
 	}
 	return b
 }

@@ -7,7 +7,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/overview"
 )
 
 // Keys is what ? shows: keys, and what they do. Most second keys for the same, such as h for Esc, are not among them.
@@ -16,10 +15,9 @@ func Keys() [][2]string {
 		{"j k ↓ ↑", "down, up; PgDn PgUp Home End in larger steps"},
 		{"Enter", "open what is chosen"},
 		{"Esc", "back"},
-		{"g n  g a", "go to Now, Ahead"},
-		{"g t  g d", "go to Topics, Dead"},
+		{"g n  g t", "go to Now, Topics"},
 		{"/", "find a message by its ID"},
-		{"Tab", "next state of a topic, or step of Ahead"},
+		{"Tab", "next state of the messages of a topic"},
 		{"]  [", "next, previous part of a list"},
 		{"c", "cancel the message that is chosen"},
 		{"s", "reschedule it: deliver at another time, or now"},
@@ -55,12 +53,8 @@ func (t *model) jump(name string) {
 	switch name {
 	case "n":
 		t.goTo(page{kind: pageNow})
-	case "a":
-		t.goTo(page{kind: pageAhead, step: overview.Minute})
 	case "t":
 		t.goTo(page{kind: pageTopics})
-	case "d":
-		t.goTo(page{kind: pageDead})
 	}
 }
 
@@ -118,19 +112,13 @@ func (t *model) act(name string) {
 	}
 }
 
-// turn shows the next state of a topic or step of Ahead, or the one before.
+// turn shows the next state of a topic, or the one before.
 func (t *model) turn(by int) {
-	p := t.page()
-	switch p.kind {
-	case pageAhead:
-		steps := []overview.Step{overview.Minute, overview.Hour, overview.Day}
-		p.step = steps[(slices.Index(steps, p.step)+by+len(steps))%len(steps)]
-	case pageTopic:
+	if p := t.page(); p.kind == pageTopic {
 		n := (slices.Index(stateTabs, p.state) + by + len(stateTabs)) % len(stateTabs)
 		*p = page{kind: pageTopic, topic: p.topic, state: stateTabs[n]}
 		t.load()
 	}
-	p.cursor, p.first = 0, 0
 }
 
 // stateTabs are the states in the order of their tabs.

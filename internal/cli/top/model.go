@@ -21,20 +21,17 @@ type pageKind uint8
 
 const (
 	pageNow pageKind = iota
-	pageAhead
 	pageTopics
 	pageTopic
 	pageMessage
-	pageDead
 )
 
 // page is what top shows, and which row of it is chosen. Pages lie on a stack, from which Esc takes the top one unless it is the last.
 type page struct {
 	kind      pageKind
 	topic, id string
-	// state says which messages of a topic are listed, and step in which steps of time Ahead counts.
+	// state says which messages of a topic are listed.
 	state punctual.State
-	step  overview.Step
 	// from is where the list begins in time; zero is no bound.
 	from time.Time
 	// after is the cursor at which the shown part of the list begins. before has the cursors of the parts in front of it.
