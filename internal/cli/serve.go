@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -108,11 +106,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	if servesItself(a.storeName(), listeners, f.listen) {
-		err := usagef("the store %s is this server itself, which would ask itself without end: name another with --store%s", withoutPassword(a.storeName()), f.run.config.storeFrom())
-		return errors.Join(err, closeAll(listeners))
-	}
-	return a.withStore(ctx, orCreate, func(s punctual.Store) (err error) {
+	served := false
+	err = a.withStore(ctx, orCreate, func(s punctual.Store) (err error) {
+		served = true
 		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
 		o := server.Options{
@@ -171,6 +167,13 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		}
 		return err
 	})
+	if kind, _, _ := strings.Cut(a.storeName(), ":"); !served && slices.Contains([]string{"http", "https", "unix"}, kind) {
+		err = fmt.Errorf("%w; if the store %s is to be this server itself, name another with --store%s", err, withoutPassword(a.storeName()), f.run.config.storeFrom())
+	}
+	if !served {
+		err = errors.Join(err, closeAll(listeners))
+	}
+	return err
 }
 
 // duties does the duties of a store until ctx ends, in a goroutine. The returned function ends that and waits for it; call it before the
@@ -201,59 +204,6 @@ func (a *app) version() string { return versionOf(debug.ReadBuildInfo()).Version
 type storeFailure struct{ err error }
 
 func (f *storeFailure) Error() string { return f.err.Error() }
-
-// servesItself tells whether a store, by its full name, is a server at one of the addresses of this server: those of the sockets of systemd,
-// or else those of --listen.
-func servesItself(store string, sockets []net.Listener, listen []string) bool {
-	if len(sockets) > 0 {
-		listen = nil
-		for _, l := range sockets {
-			listen = append(listen, strings.TrimPrefix(l.Addr().Network()+":", "tcp:")+l.Addr().String())
-		}
-	}
-	kind, where, _ := strings.Cut(store, ":")
-	where, _, _ = strings.Cut(where, "?") // behind which certificates follow
-	for part := range strings.SplitSeq(where, ",") {
-		part = strings.TrimPrefix(strings.TrimPrefix(part, kind+":"), "//")
-		if slices.ContainsFunc(listen, func(at string) bool { return leadsTo(kind, part, at) }) {
-			return true
-		}
-	}
-	return false
-}
-
-// leadsTo tells whether a connection to where, HOST:PORT/PATH or for the kind unix a path, is one to a server that listens on at. It says no
-// where a name cannot be looked up.
-func leadsTo(kind, where, at string) bool {
-	path, isUnix := strings.CutPrefix(at, "unix:")
-	switch {
-	case isUnix && kind == "unix":
-		one, err := filepath.Abs(path)
-		other, cause := filepath.Abs(where)
-		return err == nil && cause == nil && one == other
-	case isUnix || kind != "http" && kind != "https":
-		return false
-	}
-	u, err := url.Parse(kind + "://" + where)
-	if err != nil {
-		return false
-	}
-	to, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), kind)))
-	if err != nil {
-		return false
-	}
-	l, err := net.ResolveTCPAddr("tcp", at)
-	return err == nil && to.Port == l.Port && (to.IP.Equal(l.IP) || (l.IP == nil || l.IP.IsUnspecified()) && ofThisMachine(to.IP))
-}
-
-// ofThisMachine tells whether a network interface of this machine has the address.
-func ofThisMachine(ip net.IP) bool {
-	own, err := net.InterfaceAddrs()
-	return err == nil && slices.ContainsFunc(own, func(a net.Addr) bool {
-		n, isIP := a.(*net.IPNet)
-		return isIP && n.IP.Equal(ip)
-	})
-}
 
 func listenAll(addresses []string) ([]net.Listener, error) {
 	var listeners []net.Listener

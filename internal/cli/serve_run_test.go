@@ -347,7 +347,8 @@ func TestServeEndsWithItsStore(t *testing.T) {
 	}
 }
 
-// A server whose store is the server itself does not serve. It says that PUNCTUAL_STORE took the place of the file's store, if it did.
+// A server whose store is the server itself does not serve, because nobody answers there. It says that PUNCTUAL_STORE took the place of the
+// file's store, if it did.
 func TestServeRefusesItself(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -377,6 +378,6 @@ func TestServeRefusesItself(t *testing.T) {
 		a.schemes = schemes()
 		code := a.run(ctx, args)
 		end()
-		result{t, args, code, out.String(), errs.String()}.exits(exitUsage, "is this server itself", "unset PUNCTUAL_STORE", file+":1")
+		result{t, args, code, out.String(), errs.String()}.exits(exitError, "is to be this server itself", "unset PUNCTUAL_STORE", file+":1")
 	}
 }
