@@ -24,3 +24,14 @@ func (f *attributeFlags) options() []punctual.PushOption {
 func (f *attributeFlags) attributes() storekit.Attributes {
 	return storekit.Attributes{Remember: f.remember.or(0), Timeout: f.timeout.or(0)}
 }
+
+// attributes returns what a line gives of the attributes as what Compose takes. said is the line as a message.
+func (l *lineJSON) attributes(said *punctual.NewMessage) (o []punctual.PushOption) {
+	if l.Remember != "" {
+		o = append(o, punctual.Remember(said.Remember))
+	}
+	if l.Timeout != "" {
+		o = append(o, punctual.Timeout(said.Timeout))
+	}
+	return o
+}

@@ -12,7 +12,11 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/term"
 )
 
-const backupHelp = `Backup copies a store, as it is at one instant, into the directory TARGET, while programs go on
+func newBackup(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "backup TARGET|-",
+		Short: "Copy a running store into another directory",
+		Long: `Backup copies a store, as it is at one instant, into the directory TARGET, while programs go on
 using the store. TARGET must not exist yet, or be empty; afterwards it is a store like any other.
 The copy has every message that was pushed before the command began, and none that was acked
 before. When the command ends, everything is synced to disk. With - as TARGET a tar archive goes to
@@ -22,19 +26,10 @@ The store is a directory, also one that another process owns, or that of a serve
 the copy to whoever may admin and inspect all topics. Redis and PostgreSQL have their own backups.
 
 To restore, end the programs that use the store and put the copy in its place. The copy does not
-know what happened after it was made: messages that were acked since are delivered once more.`
-
-const backupExample = `  punctual backup /mnt/backup/punctual-2026-11-20 --store /var/lib/punctual
+know what happened after it was made: messages that were acked since are delivered once more.`,
+		Example: `  punctual backup /mnt/backup/punctual-2026-11-20 --store /var/lib/punctual
   punctual backup copy --store https://queue.example.com
-  punctual backup - --store /var/lib/punctual | zstd > punctual.tar.zst`
-
-func newBackup(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:     "backup TARGET|-",
-		Short:   "Copy a running store into another directory",
-		Long:    backupHelp,
-		Example: backupExample,
-		Args:    cobra.ExactArgs(1),
+  punctual backup - --store /var/lib/punctual | zstd > punctual.tar.zst`,
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			if args[0] == "" {
 				return usagef("the target has no name: name a directory, or - for standard output")
@@ -90,17 +85,13 @@ func (a *app) backup(ctx context.Context, b punctual.Backuper, dir string) error
 // archive writes a copy to standard output.
 func (a *app) archive(ctx context.Context, b punctual.Backuper) error {
 	var written atomic.Int64
-	var bar *term.Bar
+	bar := &term.Bar{}
 	err := b.Archive(ctx, writerFunc(func(p []byte) (int, error) {
 		n, err := a.out.Write(p)
-		if bar != nil {
-			bar.Set(written.Add(int64(n)))
-		}
+		bar.Set(written.Add(int64(n)))
 		return n, outputError(err)
 	}), func(total int64) { bar = a.newBar("bytes copied", total) })
-	if bar != nil {
-		bar.Stop(err)
-	}
+	bar.Stop(err)
 	return err
 }
 

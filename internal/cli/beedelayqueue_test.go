@@ -79,7 +79,7 @@ func TestDiscardedAreListedByDay(t *testing.T) {
 func printed(t *testing.T, args ...string) []byte {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if code := Run(t.Context(), Streams{In: &bytes.Buffer{}, Out: &out, Err: &errs}, args); code != 0 {
+	if code := newApp(Streams{In: &bytes.Buffer{}, Out: &out, Err: &errs}).run(t.Context(), args); code != 0 {
 		t.Fatalf("punctual %q: exit %d, %s", args, code, errs.String())
 	}
 	return out.Bytes()

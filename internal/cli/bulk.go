@@ -110,7 +110,6 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 		Short:   k.short,
 		Long:    k.long + "\n\n" + bulkHelp,
 		Example: k.example,
-		Args:    cobra.ExactArgs(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			b, err := f.bulk(k, args[0])
 			if err != nil {

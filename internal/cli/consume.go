@@ -19,7 +19,26 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-const consumeHelp = `Consume receives messages of the topics as they fall due and prints each as one JSON line. A message
+type consumeFlags struct {
+	exec        commandFlag
+	group       string
+	concurrency int
+	count       int64
+	untilEmpty  bool
+	lease       durationFlag
+	timeout     durationFlag
+	snooze      durationFlag
+	then        bool
+	quiet, zone string
+	schedules   bool
+}
+
+func newConsume(a *app) *cobra.Command {
+	var f consumeFlags
+	cmd := &cobra.Command{
+		Use:   "consume TOPIC...",
+		Short: "Receive messages as they fall due",
+		Long: `Consume receives messages of the topics as they fall due and prints each as one JSON line. A message
 is acked once its line was written. Consume runs until it is interrupted: on the first SIGINT or
 SIGTERM it finishes the messages under way. On the second it ends CMD and gives them back.
 
@@ -46,36 +65,12 @@ With --quiet what comes in quiet hours is snoozed to their end and up to five mi
 not all of a night come at once. No attempt is used, and a retry waits as well.
 
 Several topics are asked in a random order, so that none starves. With --concurrency 1, the
-default, lines come in the order in which messages were claimed.`
-
-const consumeExample = `  punctual consume order.cancel
+default, lines come in the order in which messages were claimed.`,
+		Example: `  punctual consume order.cancel
   punctual consume reminders invoices --until-empty
   punctual consume jobs --count 10 --json > jobs.ndjson
   punctual consume mail --exec 'echo "$PUNCTUAL_ID is due at $PUNCTUAL_DUE"' --quiet 22:00-08:00 --zone Europe/Berlin
-  punctual consume orders --group billing --exec ./close --then`
-
-type consumeFlags struct {
-	exec        commandFlag
-	group       string
-	concurrency int
-	count       int64
-	untilEmpty  bool
-	lease       durationFlag
-	timeout     durationFlag
-	snooze      durationFlag
-	then        bool
-	quiet, zone string
-	schedules   bool
-}
-
-func newConsume(a *app) *cobra.Command {
-	var f consumeFlags
-	cmd := &cobra.Command{
-		Use:     "consume TOPIC...",
-		Short:   "Receive messages as they fall due",
-		Long:    consumeHelp,
-		Example: consumeExample,
-		Args:    cobra.MinimumNArgs(1),
+  punctual consume orders --group billing --exec ./close --then`,
 		RunE: a.action(func(ctx context.Context, topics []string) error {
 			if err := f.check(topics); err != nil {
 				return err

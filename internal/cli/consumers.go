@@ -12,22 +12,17 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const consumersHelp = `Consumers lists who works on a topic: whose claims wait, who holds how many leases, and what each
-claimed and settled in the last five minutes. A store does not keep whose a lease is. So only a
-server can tell, about the clients that it has seen since it started, and the process that owns a
-directory, about the other processes that use it.`
-
-const consumersExample = `  punctual consumers order.close --store http://localhost:7878
-  punctual consumers order.close --json --store http://localhost:7878
-  punctual consumers jobs --store disk:/var/lib/punctual`
-
 func newConsumers(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:     "consumers TOPIC",
-		Short:   "List who works on a topic",
-		Long:    consumersHelp,
-		Example: consumersExample,
-		Args:    cobra.ExactArgs(1),
+		Use:   "consumers TOPIC",
+		Short: "List who works on a topic",
+		Long: `Consumers lists who works on a topic: whose claims wait, who holds how many leases, and what each
+claimed and settled in the last five minutes. A store does not keep whose a lease is. So only a
+server can tell, about the clients that it has seen since it started, and the process that owns a
+directory, about the other processes that use it.`,
+		Example: `  punctual consumers order.close --store http://localhost:7878
+  punctual consumers order.close --json --store http://localhost:7878
+  punctual consumers jobs --store disk:/var/lib/punctual`,
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withStore(ctx, mustExist, func(s punctual.Store) error {
 				all, err := view.Consumers(ctx, s, args[0])
@@ -58,7 +53,7 @@ func (a *app) showConsumers(topic string, all punctual.Consumers) error {
 		},
 		line: func(c *punctual.Consumer, _ string) any { return consumerJSON{topic, isOthers(c), wire.ConsumerOf(*c)} },
 	}
-	return show.all(rows, "consumers seen since "+stamp(all.Since).String())
+	return show.all(rows, "consumers seen since "+stamp(all.Since))
 }
 
 // consumerJSON is what consumers prints for one who works on a topic. Others is true for the sum of those who are not told

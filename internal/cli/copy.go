@@ -19,27 +19,6 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-const copyHelp = `Copy puts the topics of one store into another one, of whatever kinds the two are. It is a way from
-a directory to Redis or PostgreSQL, and back. FROM and TO are written as --store takes them.
-
-Without --yes nothing is changed: the command says what would be copied and what cannot be. With
---yes it copies. FROM must be at rest: its topics have to be paused, which --pause does, and nobody
-may hold a lease. FROM keeps all its messages, and messages that TO has already are left as they
-are, so a run that ended early can simply be made again. At the end the counts of both stores are
-compared.
-
-A message keeps its ID, body, headers, due time, expiry, its --remember and --timeout, and the
-number of attempts that it has left. An event of T@events gets another ID, because its own is a
-number that TO gives anew. A topic keeps its settings except for the pauses. Not copied are the
-history of failed attempts, the time of the push, the first due time, and what is kept about
-finished messages: the IDs of the duplicate window and the finished records. Dead messages are not
-copied either: while a topic has some, the copy refuses until they are requeued, or until --dead
-leave says that they are to be left behind.`
-
-const copyExample = `  punctual copy ./punctual-data redis://localhost
-  punctual copy ./punctual-data postgres://localhost/shop --pause --yes
-  punctual copy redis://localhost ./orders --topic order.close --dead leave --pause --yes`
-
 // The values of --dead.
 const (
 	deadRefuse = "refuse"
@@ -56,11 +35,27 @@ type copyFlags struct {
 func newCopy(a *app) *cobra.Command {
 	var f copyFlags
 	cmd := &cobra.Command{
-		Use:     "copy FROM TO",
-		Short:   "Copy topics from one store into another",
-		Long:    copyHelp,
-		Example: copyExample,
-		Args:    cobra.ExactArgs(2),
+		Use:   "copy FROM TO",
+		Short: "Copy topics from one store into another",
+		Long: `Copy puts the topics of one store into another one, of whatever kinds the two are. It is a way from
+a directory to Redis or PostgreSQL, and back. FROM and TO are written as --store takes them.
+
+Without --yes nothing is changed: the command says what would be copied and what cannot be. With
+--yes it copies. FROM must be at rest: its topics have to be paused, which --pause does, and nobody
+may hold a lease. FROM keeps all its messages, and messages that TO has already are left as they
+are, so a run that ended early can simply be made again. At the end the counts of both stores are
+compared.
+
+A message keeps its ID, body, headers, due time, expiry, its --remember and --timeout, and the
+number of attempts that it has left. An event of T@events gets another ID, because its own is a
+number that TO gives anew. A topic keeps its settings except for the pauses. Not copied are the
+history of failed attempts, the time of the push, the first due time, and what is kept about
+finished messages: the IDs of the duplicate window and the finished records. Dead messages are not
+copied either: while a topic has some, the copy refuses until they are requeued, or until --dead
+leave says that they are to be left behind.`,
+		Example: `  punctual copy ./punctual-data redis://localhost
+  punctual copy ./punctual-data postgres://localhost/shop --pause --yes
+  punctual copy redis://localhost ./orders --topic order.close --dead leave --pause --yes`,
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			if err := f.check(a, args); err != nil {
 				return err

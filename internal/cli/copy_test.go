@@ -286,7 +286,7 @@ func TestListIsReadByPush(t *testing.T) {
 	lines := onDisk(t, "", "list", "jobs", "--json", "--limit", "0", "--store", dir).ok().out
 	onDisk(t, lines, "push", "--ndjson", "--store", to).exits(exitError, `the message is dead`, "1 of 4 lines")
 	m := decode(t, onDisk(t, "", "get", "ahead", "--json", "--store", to).ok().out).(map[string]any)
-	if m["body_base64"] != "/wA=" || m["due"] != stamp(base).String() || m["expires"] != stamp(base.Add(time.Minute)).String() || m["drop_expired"] != true || m["remember"] != "1h" {
+	if m["body_base64"] != "/wA=" || m["due"] != stamp(base) || m["expires"] != stamp(base.Add(time.Minute)) || m["drop_expired"] != true || m["remember"] != "1h" {
 		t.Errorf("%v", m)
 	}
 }

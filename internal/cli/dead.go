@@ -147,17 +147,6 @@ func deadParts(ctx context.Context, i punctual.Inspector, p part) ([]part, error
 	return parts, nil
 }
 
-const deadListHelp = `List shows the dead messages of a topic, or of all topics one after the other, with the reason and
-the last error, in the order in which they died. --on shows those that died on one day of the local
-time zone (TZ), or with --utc of UTC; --reason those with one reason. With --json each message is
-one object with all that is known about it. --json --limit 0 exports all dead messages, however many
-there are, in little memory.`
-
-const deadListExample = `  punctual dead list
-  punctual dead list order.cancel --on 2026-11-20
-  punctual dead list order.cancel --reason discarded
-  punctual dead list --on 2026-11-20 --json --limit 0 > dead-2026-11-20.ndjson`
-
 type deadListFlags struct {
 	topic, reason string
 	page          pageFlags
@@ -167,11 +156,17 @@ type deadListFlags struct {
 func newDeadList(a *app) *cobra.Command {
 	var f deadListFlags
 	cmd := &cobra.Command{
-		Use:     "list [TOPIC]",
-		Short:   "List dead messages",
-		Long:    deadListHelp,
-		Example: deadListExample,
-		Args:    cobra.MaximumNArgs(1),
+		Use:   "list [TOPIC]",
+		Short: "List dead messages",
+		Long: `List shows the dead messages of a topic, or of all topics one after the other, with the reason and
+the last error, in the order in which they died. --on shows those that died on one day of the local
+time zone (TZ), or with --utc of UTC; --reason those with one reason. With --json each message is
+one object with all that is known about it. --json --limit 0 exports all dead messages, however many
+there are, in little memory.`,
+		Example: `  punctual dead list
+  punctual dead list order.cancel --on 2026-11-20
+  punctual dead list order.cancel --reason discarded
+  punctual dead list --on 2026-11-20 --json --limit 0 > dead-2026-11-20.ndjson`,
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			if len(args) > 0 && f.topic != "" {
 				return usagef("the topic is given twice: as %s, and by --topic", args[0])
@@ -196,26 +191,9 @@ func newDeadList(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&f.topic, "topic", "", "the `TOPIC`, in place of the argument")
 	f.day.register(cmd)
 	registerReason(cmd, &f.reason)
-	f.page.register(cmd)
+	f.page.registerBare(cmd)
 	return cmd
 }
-
-const deadRequeueHelp = `Requeue schedules dead messages again, now or at the time of --in or --at. Their attempts are
-counted from 1 again, and the history of failures stays. Give IDs, or --all for every dead message
-of a topic, or of all topics when none is given. When the first argument is the name of a topic and
-IDs follow, only that topic is searched; --topic says the same without doubt. With --all, --on
-requeues only those that died on one day of the local time zone (TZ), or with --utc of UTC, and
---reason only those with one reason; 'punctual bulk requeue' selects by more than that.
-
-` + ifDueHelp + `
-
-` + idsHelp
-
-const deadRequeueExample = `  punctual dead requeue order-42
-  punctual dead requeue order.cancel order-42 order-43 --in 10m
-  punctual dead requeue order.cancel --all --on 2026-11-20
-  punctual dead requeue order.cancel - < ids.txt
-  punctual dead requeue --all`
 
 type requeueFlags struct {
 	topic  string
@@ -229,10 +207,23 @@ type requeueFlags struct {
 func newDeadRequeue(a *app) *cobra.Command {
 	var f requeueFlags
 	cmd := &cobra.Command{
-		Use:     "requeue [TOPIC] (ID...|-|--all)",
-		Short:   "Schedule dead messages again",
-		Long:    deadRequeueHelp,
-		Example: deadRequeueExample,
+		Use:   "requeue [TOPIC] (ID...|-|--all)",
+		Short: "Schedule dead messages again",
+		Long: `Requeue schedules dead messages again, now or at the time of --in or --at. Their attempts are
+counted from 1 again, and the history of failures stays. Give IDs, or --all for every dead message
+of a topic, or of all topics when none is given. When the first argument is the name of a topic and
+IDs follow, only that topic is searched; --topic says the same without doubt. With --all, --on
+requeues only those that died on one day of the local time zone (TZ), or with --utc of UTC, and
+--reason only those with one reason; 'punctual bulk requeue' selects by more than that.
+
+` + ifDueHelp + `
+
+` + idsHelp,
+		Example: `  punctual dead requeue order-42
+  punctual dead requeue order.cancel order-42 order-43 --in 10m
+  punctual dead requeue order.cancel --all --on 2026-11-20
+  punctual dead requeue order.cancel - < ids.txt
+  punctual dead requeue --all`,
 		Args: func(_ *cobra.Command, args []string) error {
 			return f.checkArgs(args)
 		},
@@ -296,9 +287,6 @@ func topicAndIDs(ctx context.Context, i punctual.Inspector, given string, args [
 			topic, ids = args[0], args[1:]
 		}
 	}
-	if len(ids) > 1 && slices.Contains(ids, stdinIDs) {
-		return "", nil, errStdinAlone()
-	}
 	return topic, ids, nil
 }
 
@@ -332,28 +320,23 @@ func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.S
 	return nil
 }
 
-const deadDeleteHelp = `Delete removes the dead messages whose IDs are given, for good. Each ID has a definite outcome:
+func newDeadDelete(a *app) *cobra.Command {
+	var topic string
+	var only ifDueFlag
+	cmd := &cobra.Command{
+		Use:   "delete [TOPIC] (ID...|-)",
+		Short: "Remove single dead messages for good",
+		Long: `Delete removes the dead messages whose IDs are given, for good. Each ID has a definite outcome:
 deleted, not_dead (the message is still to be delivered, and stays) or not_found. When the first
 argument is the name of a topic and IDs follow, only that topic is searched; --topic says the same
 without doubt. To remove many, use "dead purge".
 
 ` + ifDueHelp + `
 
-` + idsHelp
-
-const deadDeleteExample = `  punctual dead delete order-42
+` + idsHelp,
+		Example: `  punctual dead delete order-42
   punctual dead delete order.cancel order-42 order-43
-  punctual dead delete --topic order.cancel - < ids.txt`
-
-func newDeadDelete(a *app) *cobra.Command {
-	var topic string
-	var only ifDueFlag
-	cmd := &cobra.Command{
-		Use:     "delete [TOPIC] (ID...|-)",
-		Short:   "Remove single dead messages for good",
-		Long:    deadDeleteHelp,
-		Example: deadDeleteExample,
-		Args:    cobra.MinimumNArgs(1), // topicAndIDs checks that "-" stands alone behind the topic
+  punctual dead delete --topic order.cancel - < ids.txt`,
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
 				topic, ids, err := topicAndIDs(ctx, i, topic, args)

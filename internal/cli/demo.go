@@ -13,25 +13,20 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/demo"
 )
 
-const demoHelp = `Demo plays 20 seconds in a shop, on a fresh store in a temporary directory. An order that is not
+func newDemo(a *app) *cobra.Command {
+	var keep bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See unpaid orders closed on time, in 20 seconds",
+		Long: `Demo plays 20 seconds in a shop, on a fresh store in a temporary directory. An order that is not
 paid in time is closed. Some orders are paid, one gets more time, one fails and is retried, and one
 can never be closed and ends dead. Each closed order has a follow-up, of which the groups billing
 and mail each get a copy; a schedule has a report made every four seconds. In between the store is
 closed and opened again. At the end the demo says how late the deliveries were and checks each
-promise; it exits with 1 if one was broken.`
-
-const demoExample = `  punctual demo
+promise; it exits with 1 if one was broken.`,
+		Example: `  punctual demo
   punctual demo --json
-  punctual demo --keep`
-
-func newDemo(a *app) *cobra.Command {
-	var keep bool
-	cmd := &cobra.Command{
-		Use:     "demo",
-		Short:   "See unpaid orders closed on time, in 20 seconds",
-		Long:    demoHelp,
-		Example: demoExample,
-		Args:    cobra.NoArgs,
+  punctual demo --keep`,
 		RunE: a.action(func(ctx context.Context, _ []string) (err error) {
 			dir, err := os.MkdirTemp("", "punctual-demo-")
 			if err != nil {

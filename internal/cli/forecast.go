@@ -15,16 +15,8 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/internal/wire"
 )
-
-const forecastHelp = `Forecast counts the messages that fall due in each minute, hour or day ahead, of one topic or of
-all. The first line is the present minute, hour or day, and counts what is still to come in it.
-Ready and leased messages count as overdue. Hours and days are those of the local time zone (TZ),
-or with --utc of UTC; a day may have 23 or 25 hours.`
-
-const forecastExample = `  punctual forecast
-  punctual forecast order.cancel --by minute --buckets 30
-  punctual forecast --by day --json`
 
 // forecastStep is one choice of --by.
 type forecastStep struct {
@@ -42,11 +34,15 @@ func newForecast(a *app) *cobra.Command {
 	var buckets int
 	var utc bool
 	cmd := &cobra.Command{
-		Use:     "forecast [TOPIC]",
-		Short:   "Show how many messages fall due when",
-		Long:    forecastHelp,
-		Example: forecastExample,
-		Args:    cobra.MaximumNArgs(1),
+		Use:   "forecast [TOPIC]",
+		Short: "Show how many messages fall due when",
+		Long: `Forecast counts the messages that fall due in each minute, hour or day ahead, of one topic or of
+all. The first line is the present minute, hour or day, and counts what is still to come in it.
+Ready and leased messages count as overdue. Hours and days are those of the local time zone (TZ),
+or with --utc of UTC; a day may have 23 or 25 hours.`,
+		Example: `  punctual forecast
+  punctual forecast order.cancel --by minute --buckets 30
+  punctual forecast --by day --json`,
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		n := slices.IndexFunc(forecastSteps(), func(s forecastStep) bool { return s.String() == by })
@@ -100,7 +96,7 @@ func (a *app) forecast(ctx context.Context, i punctual.Inspector, s punctual.Sto
 	}
 	out := forecastJSON{Topic: topic, By: step.String(), Overdue: f.Overdue, Beyond: f.Beyond}
 	for n, count := range f.Counts {
-		out.Buckets = append(out.Buckets, bucketJSON{stamp(f.Edges[n]), count})
+		out.Buckets = append(out.Buckets, bucketJSON{wire.Time(f.Edges[n]), count})
 	}
 	if a.json {
 		return a.out.writeJSON(out)
@@ -139,8 +135,8 @@ type forecastJSON struct {
 
 // bucketJSON counts the scheduled messages due from From on, until the next bucket.
 type bucketJSON struct {
-	From  stamp `json:"from"`
-	Count int64 `json:"count"`
+	From  wire.Time `json:"from"`
+	Count int64     `json:"count"`
 }
 
 // drawForecast prints a line for what is overdue, for each step, and for what lies beyond. Each line has a bar in proportion to its count.

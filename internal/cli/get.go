@@ -18,25 +18,20 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const getHelp = `Get shows messages with all that the store knows about them: state, times, attempts, the history
+func newGet(a *app) *cobra.Command {
+	var topic string
+	cmd := &cobra.Command{
+		Use:   "get ID...",
+		Short: "Show messages",
+		Long: `Get shows messages with all that the store knows about them: state, times, attempts, the history
 of failures, headers and body. A message that was acked, cancelled or dropped is gone, but a topic
 with a finished retention keeps a record of it ('punctual topic set --finished-retention 30d'). Get
 shows that record too: how the message ended, when, how late it was delivered, and who cancelled
 it if the audit log of a console says so. When an ID was used again, both are shown: the message,
-and the record of the earlier one.`
-
-const getExample = `  punctual get order-42
+and the record of the earlier one.`,
+		Example: `  punctual get order-42
   punctual get visit-7 --topic reminder
-  punctual get order-42 --json`
-
-func newGet(a *app) *cobra.Command {
-	var topic string
-	cmd := &cobra.Command{
-		Use:     "get ID...",
-		Short:   "Show messages",
-		Long:    getHelp,
-		Example: getExample,
-		Args:    cobra.MinimumNArgs(1),
+  punctual get order-42 --json`,
 		RunE: a.action(func(ctx context.Context, ids []string) error {
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
 				return a.get(ctx, i, finishedRecords{s}, topic, ids)

@@ -74,7 +74,7 @@ func TestCancelInGroups(t *testing.T) {
 
 	// The message is due at another time than --if-due, and there is no copy: its outcome is "changed", not "not found".
 	r.run("push", "orders", "hello", "--id", "A-19", "--in", "1h").ok()
-	due := stamp(r.get("orders", "A-19").Due).String()
+	due := stamp(r.get("orders", "A-19").Due)
 	r.run("cancel", "A-19", "--topic", "orders", "--group", "all", "--if-due", "2026-12-24T00:00:00Z", "--json").
 		exits(exitUnwished, "due at another time").failsWith("changed", true)
 	r.run("cancel", "A-19", "--topic", "orders", "--group", "all", "--if-due", due).ok()

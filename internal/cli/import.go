@@ -11,13 +11,24 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/importer"
 )
 
-const importHelp = `Import takes over the delayed messages that another system holds in Redis or PostgreSQL: none lost,
+// fromVariable names the source as --from does. Other users of the machine can see the arguments of a process, but not its environment.
+const fromVariable = "PUNCTUAL_IMPORT_FROM"
+
+// redisFrom is the help of --from for a Redis.
+const redisFrom = "the Redis to import from: `redis://HOST[:PORT][/DATABASE]`, redis+sentinel://... or redis+cluster://... (" + fromVariable + ")"
+
+func newImport(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Take over what another delayed queue holds in Redis or PostgreSQL",
+		Long: `Import takes over the delayed messages that another system holds in Redis or PostgreSQL: none lost,
 and none delivered twice by the import.
 
 Without --yes nothing is changed: the command counts what is there, says when it is due, shows
@@ -28,23 +39,16 @@ consumer can have it as well, and is then pushed here. After a run was killed, t
 on where it ended, and two runs at once do no harm. Producers and consumers of the other system may
 go on meanwhile. Messages that cannot be imported stay where they are, and the exit code is 1.
 
-docs/importing.md has the steps for each system, with both systems running side by side.`
-
-const importExample = `  punctual import zset jobs --topic jobs --from redis://localhost/0
+docs/importing.md has the steps for each system, with both systems running side by side.`,
+		Example: `  punctual import zset jobs --topic jobs --from redis://localhost/0
   punctual import redisson --from redis://localhost/0 --store redis://localhost/1
   punctual import asynq --from redis://localhost/0 --store redis://localhost/1 --yes
-  punctual import river --from postgres://localhost/shop --yes`
-
-// fromVariable names the source as --from does. Other users of the machine can see the arguments of a process, but not its environment.
-const fromVariable = "PUNCTUAL_IMPORT_FROM"
-
-func newImport(a *app) *cobra.Command {
-	return group(&cobra.Command{
-		Use:     "import",
-		Short:   "Take over what another delayed queue holds in Redis or PostgreSQL",
-		Long:    importHelp,
-		Example: importExample,
-	}, newImportZSet(a), newImportBee(a), newImportRedisson(a), newImportAsynq(a), newImportPostgres(a), newImportRiver(a))
+  punctual import river --from postgres://localhost/shop --yes`,
+	}
+	for _, k := range importKinds {
+		cmd.AddCommand(newImportKind(a, k))
+	}
+	return cmd
 }
 
 // importFlags are the flags that all kinds have, and --map, which most have. The other flags of single kinds set fields of opt.
@@ -57,9 +61,9 @@ type importFlags struct {
 	opt                   importer.Options
 }
 
-func (f *importFlags) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	from := "the Redis to import from: `redis://HOST[:PORT][/DATABASE]`, redis+sentinel://... or redis+cluster://... (" + fromVariable + ")"
+// add adds the flags that all kinds have, and --map if mapped is the word for what has a name in the other system.
+func (f *importFlags) add(flags *pflag.FlagSet, mapped string) {
+	from := redisFrom
 	if f.opt.Kind.InPostgres() {
 		from = "the database to import from: `postgres://HOST[:PORT]/DATABASE` (" + fromVariable + ")"
 	}
@@ -74,11 +78,9 @@ func (f *importFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.rejects, "rejects", "", "write what is left where it is to this `FILE`, one JSON object per line")
 	flags.Var(&f.dedupe, "dedupe-window", "how long a run that was killed can be resumed; the duplicate window of the topics is set to at least this `DURATION` (7d)")
 	flags.StringVar(&f.uncertain, "uncertain", "leave", "what to do with messages that an earlier run took, and perhaps stored, too long ago: `leave|push|drop|return`")
-}
-
-// addMap adds --map, for kinds whose queues or topics have names. what is the word for one of them.
-func (f *importFlags) addMap(cmd *cobra.Command, what string) {
-	cmd.Flags().StringArrayVar(&f.maps, "map", nil, "import one "+what+" into a topic of another name: `NAME=TOPIC`; may be given more than once")
+	if mapped != "" {
+		flags.StringArrayVar(&f.maps, "map", nil, "import one "+mapped+" into a topic of another name: `NAME=TOPIC`; may be given more than once")
+	}
 }
 
 // options checks the flags, and returns them as options of the importer.
@@ -278,4 +280,152 @@ func unitWord(d time.Duration) string {
 		return "s"
 	}
 	return "ms"
+}
+
+const importZSetHelp = `Import what a program keeps in a plain sorted set. The member is the body. The score is the time
+at which it is due, in seconds or milliseconds since 1970. Without --yes and --unit the unit is
+guessed from the scores, and shown.
+
+A message's ID is made from key, score and member, so that the same one is never stored twice.
+
+Consumers that remove a member first and work on it only if the removal succeeded may run
+meanwhile. For those that work first and remove afterwards use --leave with more time than they
+need for one message.`
+
+const importZSetExample = `  punctual import zset jobs --topic jobs --from redis://localhost
+  punctual import zset jobs --topic jobs --from redis://localhost --unit s --yes
+  punctual import zset jobs --topic jobs --from redis://localhost --unit s --leave 1m --yes`
+
+const importBeeHelp = `Import what BeeDelayQueue keeps: the messages that wait, of the topics that are named, or of all
+that are found. Each keeps its ID, body and time, and goes into the topic of the same name. How
+often it was tried and when it was created are in the headers beedelayqueue-retry-count and
+beedelayqueue-create-time.
+
+Messages that were delivered and not acked yet stay, because a consumer may be working on them.
+When no old consumer runs any more, --part order,ack takes those over, too. Discarded messages
+stay.`
+
+const importBeeExample = `  punctual import beedelayqueue --from redis://localhost/1
+  punctual import beedelayqueue orderCancel --from redis://localhost/1 --yes
+  punctual import beedelayqueue orderCancel --map orderCancel=order.cancel --from redis://localhost/1 --yes
+  punctual import beedelayqueue --part order,ack --from redis://localhost/1 --yes`
+
+const importRedissonHelp = `Import what Redisson's delayed queues (RDelayedQueue) hold: of the queues that are named, or of all
+that are found. Each element goes into the topic that has the queue's name. What a client has
+moved to the destination queue already stays for the old consumers.
+
+--codec says how the bodies were written. raw keeps the bytes as they are, whatever wrote them.
+string (StringCodec) and json (JsonJacksonCodec) do so, too, and refuse what is not UTF-8 or JSON.
+json-text takes the text out of JSON strings.`
+
+const importRedissonExample = `  punctual import redisson --from redis://localhost
+  punctual import redisson orders --codec json --from redis://localhost --yes
+  punctual import redisson orders --topic order.cancel --codec json-text --from redis://localhost --yes`
+
+const importAsynqHelp = `Import the tasks that asynq has scheduled, and those that wait for a retry. They are those of the
+queues that are named, or of all that are found. A task's payload is the body; its type, timeout
+and last error are in the headers asynq-type, asynq-timeout and asynq-error, beside its own. It
+keeps its ID if that is a UUID, as asynq makes them; one that a program chose is in the header
+asynq-id. The retries that are left become attempts, and its deadline its expiry.
+
+A task goes into the topic that has the queue's name; with --by-type into that of its type. A unique
+lock stays with asynq until its time is over; asynq's retention has no counterpart. Tasks that
+are pending, active, grouped or archived stay.`
+
+const importAsynqExample = `  punctual import asynq --from redis://localhost
+  punctual import asynq default critical --from redis://localhost --yes
+  punctual import asynq --by-type --part scheduled --from redis://localhost --yes`
+
+const importPostgresHelp = `Import what a program keeps in a table of its own. Its rows have an ID, a due time and a body, in
+the columns that --id, --due and --body name. The ID's column is unique by itself, mostly the
+primary key; it becomes the message's ID, so that the program can cancel by it. The due time is a
+timestamp, or a number of seconds or milliseconds since 1970 (--unit). A body is taken byte for
+byte from a bytea, and as text from any other type.
+
+--where is a condition in SQL that only pending rows meet. Imported rows are deleted from the
+table. Rows that a transaction has locked stay, so consumers that select with FOR UPDATE and
+delete in the same transaction may run meanwhile. Those that mark a row as running, work, and
+delete it later may run if --where leaves such rows out.
+
+Do not import rows of a table that has other uses, such as orders. Push a message for each of
+them, or let Reconcile do so (docs/reconcile.md).`
+
+const importPostgresExample = `  punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop
+  punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop --yes
+  punctual import postgres jobs --id id --due run_at --body payload --where "state = 'pending'" --topic jobs --from postgres://localhost/shop --yes`
+
+const importRiverHelp = `Import the jobs that River has scheduled, and those that wait for a retry. They are those of the
+queues that are named, or of all that are found. A job's arguments are the body, as JSON. Its
+kind, priority, tags, metadata and last error are in the headers river-kind, river-priority,
+river-tags, river-metadata and river-error. Its ID is river- and the number that it had. The
+attempts that are left stay.
+
+A job goes into the topic that has the queue's name; with --by-type into that of its kind. River
+frees the key of a unique job with it, so that old producers may insert the same again. Jobs
+that are available, running, pending or done stay.`
+
+const importRiverExample = `  punctual import river --from postgres://localhost/shop
+  punctual import river default mail --from postgres://localhost/shop --yes
+  punctual import river --by-type --part scheduled --from postgres://localhost/shop --yes`
+
+// importKind is a subcommand of import.
+type importKind struct {
+	kind                      importer.Kind
+	use, short, long, example string
+	mapped                    string // the word for what --map maps; empty without --map
+	flags                     func(flags *pflag.FlagSet, o *importer.Options)
+}
+
+var importKinds = []importKind{
+	{
+		importer.ZSet, "zset KEY", "Import from a plain sorted set", importZSetHelp, importZSetExample, "",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.Var(unitFlag{&o.Unit}, "unit", "what the scores count: `s|ms`")
+		},
+	},
+	{
+		importer.BeeDelayQueue, "beedelayqueue [TOPIC...]", "Import from BeeDelayQueue", importBeeHelp, importBeeExample, "topic",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.StringSliceVar(&o.Parts, "part", nil, "which messages: `order,ack`; default order")
+		},
+	},
+	{
+		importer.Redisson, "redisson [QUEUE...]", "Import from Redisson's delayed queue", importRedissonHelp, importRedissonExample, "queue",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.StringVar((*string)(&o.Codec), "codec", "raw", "how the bodies were written: `raw|string|json|json-text`")
+		},
+	},
+	{
+		importer.Asynq, "asynq [QUEUE...]", "Import from asynq", importAsynqHelp, importAsynqExample, "queue",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.BoolVar(&o.ByType, "by-type", false, "the type of a task is its topic")
+			flags.StringSliceVar(&o.Parts, "part", nil, "which tasks: `scheduled,retry`; default both")
+		},
+	},
+	{
+		importer.Postgres, "postgres TABLE", "Import from a table in PostgreSQL", importPostgresHelp, importPostgresExample, "",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.StringVar(&o.Columns.ID, "id", "", "the `COLUMN` that names a row")
+			flags.StringVar(&o.Columns.Due, "due", "", "the `COLUMN` that says when it is due")
+			flags.StringVar(&o.Columns.Body, "body", "", "the `COLUMN` with the body")
+			flags.StringVar(&o.Where, "where", "", "a `CONDITION` in SQL that pending rows meet; default all rows")
+			flags.Var(unitFlag{&o.Unit}, "unit", "what a due time that is a number counts: `s|ms`")
+		},
+	},
+	{
+		importer.River, "river [QUEUE...]", "Import from River", importRiverHelp, importRiverExample, "queue",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.BoolVar(&o.ByType, "by-type", false, "the kind of a job is its topic")
+			flags.StringSliceVar(&o.Parts, "part", nil, "which jobs: `scheduled,retryable`; default both")
+			flags.StringVar(&o.Table, "table", "", "River's `TABLE`, where it is not found as river_job: schema.river_job")
+		},
+	},
+}
+
+func newImportKind(a *app, k importKind) *cobra.Command {
+	f := &importFlags{opt: importer.Options{Kind: k.kind}}
+	cmd := &cobra.Command{Use: k.use, Short: k.short, Long: k.long, Example: k.example, RunE: f.action(a)}
+	f.add(cmd.Flags(), k.mapped)
+	k.flags(cmd.Flags(), &f.opt)
+	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/importer"
@@ -45,8 +46,8 @@ type surveyJSON struct {
 	Importable int64            `json:"importable"`
 	Overdue    int64            `json:"overdue"`
 	Locks      int64            `json:"locks,omitzero"`
-	FirstDue   stamp            `json:"first_due,omitzero"`
-	LastDue    stamp            `json:"last_due,omitzero"`
+	FirstDue   wire.Time        `json:"first_due,omitzero"`
+	LastDue    wire.Time        `json:"last_due,omitzero"`
 	Topics     map[string]int64 `json:"topics"`
 	Notes      []string         `json:"notes,omitempty"`
 }
@@ -90,7 +91,7 @@ func importOf(r *importer.Report, dryRun bool) importJSON {
 			set.Rejected[string(reason)] = n
 		}
 		if dryRun {
-			set.Survey = &surveyJSON{s.Importable, s.Overdue, s.Locks, stamp(s.Earliest), stamp(s.Latest), s.Topics, s.Notes}
+			set.Survey = &surveyJSON{s.Importable, s.Overdue, s.Locks, wire.Time(s.Earliest.Truncate(time.Millisecond)), wire.Time(s.Latest.Truncate(time.Millisecond)), s.Topics, s.Notes}
 		} else {
 			set.Moved = &movedJSON{s.Stored, s.Duplicates, s.Gone, s.Returned, s.Dropped, s.Remaining, s.StillStaged}
 		}

@@ -11,28 +11,24 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/cli/view"
+	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
-
-const listHelp = `List shows the messages of a topic: leased ones first, then ready, scheduled and dead ones, each
-state in the order of time, or with --state one of them. It shows up to --limit messages and then
-names a cursor; --after CURSOR continues behind them.`
-
-const listExample = `  punctual list order.cancel
-  punctual list order.cancel --state scheduled --limit 20
-  punctual list reminder --state dead --newest --limit 5
-  punctual list reminder --json --bare --limit 0 | head`
 
 func newList(a *app) *cobra.Command {
 	var state string
 	var page pageFlags
 	cmd := &cobra.Command{
-		Use:     "list TOPIC",
-		Short:   "List the messages of a topic",
-		Long:    listHelp,
-		Example: listExample,
-		Args:    cobra.ExactArgs(1),
+		Use:   "list TOPIC",
+		Short: "List the messages of a topic",
+		Long: `List shows the messages of a topic: leased ones first, then ready, scheduled and dead ones, each
+state in the order of time, or with --state one of them. It shows up to --limit messages and then
+names a cursor; --after CURSOR continues behind them.`,
+		Example: `  punctual list order.cancel
+  punctual list order.cancel --state scheduled --limit 20
+  punctual list reminder --state dead --newest --limit 5
+  punctual list reminder --json --bare --limit 0 | head`,
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			parts, err := partsOf(args[0], state)
 			if err != nil {
@@ -47,7 +43,7 @@ func newList(a *app) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&state, "state", "", "only `scheduled|ready|leased|dead` ones")
-	page.register(cmd)
+	page.registerBare(cmd)
 	return cmd
 }
 
@@ -61,7 +57,11 @@ type pageFlags struct {
 func (f *pageFlags) register(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&f.limit, "limit", 100, "show at most this many; 0: all")
 	cmd.Flags().StringVar(&f.after, "after", "", "continue behind a former page, with the `CURSOR` that it named")
-	cmd.Flags().BoolVar(&f.newest, "newest", false, "show the latest of each state first, in place of the earliest")
+	cmd.Flags().BoolVar(&f.newest, "newest", false, "show the latest first, of each state, in place of the earliest")
+}
+
+func (f *pageFlags) registerBare(cmd *cobra.Command) {
+	f.register(cmd)
 	cmd.Flags().BoolVar(&f.bare, "bare", false, "leave out the bodies, so that a long list comes sooner")
 }
 
@@ -101,46 +101,30 @@ func partsOf(topic, state string) ([]part, error) {
 
 // listPage shows messages of the parts, as the flags say.
 func (a *app) listPage(ctx context.Context, i punctual.Inspector, parts []part, f pageFlags) error {
-	if f.limit < 0 {
-		return usagef("limit %d: use 1 or more, or 0 for all", f.limit)
+	if len(parts) == 0 {
+		a.sayNothing("messages")
+		return nil
 	}
-	parts, inner, err := continueBehind(parts, f.after)
-	if err != nil {
-		return err
+	show := &lister[punctual.Info]{
+		app: a, columns: []any{"ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY"}, numbers: []int{5}, wide: []int{2, 6, 7}, row: listRow,
+		line: func(m *punctual.Info, next string) any { return messageJSON{Message: wire.MessageOf(m), Next: next} },
 	}
-	show := a.newLister()
-	defer show.end()
-	shown := 0
-	left := f.limit
-	for n, p := range parts {
-		for {
-			page, err := i.List(ctx, p.query(f, pageSize(f.limit, left), inner))
-			if err != nil {
-				return err
-			}
-			left -= len(page.Messages)
-			shown += len(page.Messages)
-			next := cursorBehind(parts[n:], page.Next)
-			if err := show.page(page.Messages, next, f.limit > 0 && left == 0); err != nil {
-				return err
-			}
-			if f.limit > 0 && left == 0 {
-				return nil
-			}
-			inner = page.Next
-			if inner == "" {
-				break
-			}
+	shown, err := show.pages(f, func(after string, limit int) ([]punctual.Info, string, error) {
+		rest, inner, err := continueBehind(parts, after)
+		if err != nil {
+			return nil, "", err
 		}
-	}
-	if shown == 0 {
+		page, err := i.List(ctx, rest[0].query(f, limit, inner))
+		return page.Messages, cursorBehind(rest, page.Next), err
+	})
+	if err == nil && shown == 0 {
 		what := "messages"
 		if f.after != "" {
 			what = "more messages"
 		}
 		a.sayNothing(what)
 	}
-	return nil
+	return err
 }
 
 func pageSize(limit, left int) int {
@@ -195,10 +179,24 @@ type lister[T any] struct {
 	rows    [][]any
 }
 
-func (a *app) newLister() *lister[punctual.Info] {
-	return &lister[punctual.Info]{
-		app: a, columns: []any{"ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY"}, numbers: []int{5}, wide: []int{2, 6, 7}, row: listRow,
-		line: func(m *punctual.Info, next string) any { return messageJSON{Message: wire.MessageOf(m), Next: next} },
+// pages shows what read returns page by page, as the flags say, and returns how many rows that were. read returns a page of at most limit
+// rows behind the cursor after, and the cursor at which the listing goes on.
+func (l *lister[T]) pages(f pageFlags, read func(after string, limit int) ([]T, string, error)) (shown int, err error) {
+	if f.limit < 0 {
+		return 0, usagef("limit %d: use 1 or more, or 0 for all", f.limit)
+	}
+	defer l.end()
+	for after := f.after; ; {
+		vs, next, err := read(after, pageSize(f.limit, f.limit-shown))
+		if err != nil {
+			return shown, err
+		}
+		shown += len(vs)
+		last := f.limit > 0 && shown == f.limit
+		if err := l.page(vs, next, last); err != nil || last || next == "" {
+			return shown, err
+		}
+		after = next
 	}
 }
 
@@ -274,9 +272,139 @@ func listNote(m punctual.Info) string {
 	case m.CancelRequested:
 		return "cancel asked for"
 	case m.State == punctual.StateLeased:
-		return "until " + stamp(m.LeaseUntil).String()
+		return "until " + stamp(m.LeaseUntil)
 	case len(m.Failures) > 0:
 		return m.Failures[len(m.Failures)-1].Error
 	}
 	return ""
+}
+
+type finishedFlags struct {
+	day      dayFlags
+	from, to string
+	last     durationFlag
+	outcome  string
+	page     pageFlags
+}
+
+func newFinished(a *app) *cobra.Command {
+	var f finishedFlags
+	cmd := &cobra.Command{
+		Use:   "finished TOPIC",
+		Short: "List the records of finished messages",
+		Long: `Finished shows the records of a topic's messages that were acked, cancelled or dropped: how each
+ended, when, and how late it was delivered. A topic keeps records for as long as its finished
+retention says ('punctual topic set TOPIC --finished-retention 30d'). --on shows the messages that
+finished on one day of the local time zone (TZ), or with --utc of UTC; --last those of the last
+hours or minutes; --from and --to those between two times; --outcome those that ended in one way.
+
+The records are listed in the order in which they go, which is the order in which the messages
+finished unless the finished retention was changed meanwhile. Finished shows up to --limit records
+and then names a cursor; --after CURSOR continues behind them.`,
+		Example: `  punctual finished order.cancel --newest --limit 20
+  punctual finished order.cancel --outcome cancelled --last 2h
+  punctual finished reminder --from 2026-11-20T22:00:00Z --to 2026-11-21T06:00:00Z
+  punctual finished reminder --on 2026-11-20 --json --limit 0 > finished-2026-11-20.ndjson`,
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			q, err := f.query(args[0], a.localZone())
+			if err != nil {
+				return err
+			}
+			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
+				return a.finished(ctx, i, s, q, f)
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&f.day.on, "on", "", "only messages that finished on this `DAY` of the local time zone, like 2026-11-20")
+	cmd.Flags().StringVar(&f.from, "from", "", "only messages that finished at this `TIME` or later: a day, or a time like 2026-11-20T10:00:00Z")
+	cmd.Flags().StringVar(&f.to, "to", "", "only messages that finished before this `TIME`")
+	cmd.Flags().BoolVar(&f.day.utc, "utc", false, "the day of --on, --from and --to is one of UTC")
+	cmd.Flags().Var(&f.last, "last", "only messages that finished in the last 2h, 1d ...")
+	cmd.Flags().StringVar(&f.outcome, "outcome", "", "only messages that ended in this way: `acked|cancelled|expired`")
+	f.page.register(cmd)
+	return cmd
+}
+
+// query returns the query that the flags describe, except for --last, which counts back from the store's clock.
+func (f *finishedFlags) query(topic string, local *time.Location) (q punctual.FinishedQuery, err error) {
+	ways := 0
+	for _, given := range []bool{f.day.on != "", f.from != "" || f.to != "", f.last.or(0) != 0} {
+		if given {
+			ways++
+		}
+	}
+	if ways > 1 {
+		return q, usagef("--on, --last, and --from with --to say the time in different ways: use one of them")
+	}
+	q = punctual.FinishedQuery{Topic: topic, Outcome: punctual.Outcome(f.outcome), Descending: f.page.newest}
+	if q.From, q.To, err = f.day.bounds(local); err != nil {
+		return q, err
+	}
+	if f.from != "" {
+		if q.From, err = f.day.instant(f.from, local); err != nil {
+			return q, err
+		}
+	}
+	if f.to != "" {
+		if q.To, err = f.day.instant(f.to, local); err != nil {
+			return q, err
+		}
+	}
+	_, err = typed(storekit.CheckFinished(q))
+	return q, err
+}
+
+// finished shows the records that q selects, as the flags say.
+func (a *app) finished(ctx context.Context, i punctual.Inspector, s punctual.Store, q punctual.FinishedQuery, f finishedFlags) error {
+	stats, err := topicStats(ctx, i, q.Topic)
+	if err != nil {
+		return err
+	}
+	keeper, err := punctual.As[punctual.FinishedKeeper](s)
+	if err != nil {
+		return err
+	}
+	if last := f.last.or(0); last != 0 {
+		now, err := s.Now(ctx)
+		if err != nil {
+			return err
+		}
+		q.From = now.Add(-last)
+	}
+	show := &lister[punctual.Finished]{
+		app: a, columns: []any{"ID", "OUTCOME", "FINISHED", "DUE", "LATE", "ATTEMPTS", "NOTE"}, numbers: []int{6}, wide: []int{7}, row: finishedRow,
+		line: func(f *punctual.Finished, next string) any {
+			return finishedJSON{Finished: wire.FinishedOf(f), Next: next}
+		},
+	}
+	shown, err := show.pages(f.page, func(after string, limit int) ([]punctual.Finished, string, error) {
+		q.After, q.Limit = after, limit
+		page, err := keeper.ListFinished(ctx, q)
+		return page.Records, page.Next, err
+	})
+	if err != nil || shown > 0 {
+		return err
+	}
+	a.sayNothing("finished records")
+	if stats.Settings.FinishedRetention == 0 && !a.json {
+		fmt.Fprintf(a.errs, "%s keeps none: 'punctual topic set %s --finished-retention 30d' keeps those of messages that finish from then on\n", q.Topic, q.Topic)
+	}
+	return nil
+}
+
+// finishedJSON is a line of finished --json.
+type finishedJSON struct {
+	wire.Finished
+	Next string `json:"next,omitzero"`
+}
+
+func finishedRow(f *punctual.Finished) []any {
+	late, note := "", ""
+	if !f.Delivered.IsZero() {
+		late = notation.FormatDuration(f.ReadyFor())
+	}
+	if n := len(f.Failures); n > 0 {
+		note = f.Failures[n-1].Error
+	}
+	return []any{f.ID, string(f.Outcome), stamp(f.At), stamp(f.Due), late, f.Attempt, term.OneLine(note, 40)}
 }

@@ -231,7 +231,7 @@ func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.
 			refused = cmp.Or(refused, fmt.Errorf("ID %q: %w", d.id, err))
 			continue
 		}
-		if err := a.printAmended(d, c.template.Change); err != nil {
+		if err := a.printAmended(d, c.template.Change, ""); err != nil {
 			return err
 		}
 		if t.add(d); t.others == 1 && t.first.id == d.id {
@@ -298,31 +298,22 @@ func (t *tally) result() error {
 
 // amendJSON is what cancel, reschedule, dead requeue and dead delete print for one ID.
 type amendJSON struct {
-	ID      string `json:"id"`
-	Topic   string `json:"topic,omitempty"` // left out when the ID was found in no topic
-	Outcome string `json:"outcome"`         // "cancelled", "rescheduled", "requeued", "deleted", "leased", "not_found", "not_dead" or "changed"
-	Due     stamp  `json:"due,omitzero"`
+	ID      string    `json:"id"`
+	Topic   string    `json:"topic,omitempty"` // left out when the ID was found in no topic
+	Outcome string    `json:"outcome"`         // "cancelled", "rescheduled", "requeued", "deleted", "leased", "not_found", "not_dead" or "changed"
+	Due     wire.Time `json:"due,omitzero"`
 }
 
-func (a *app) printAmended(d amended, c punctual.Change) error {
+// printAmended prints the outcome for one ID. where, such as " in TOPIC", says for people where the ID was changed.
+func (a *app) printAmended(d amended, c punctual.Change, where string) error {
 	status := cmp.Or(punctual.ErrorCode(d.outcome.Err), wire.OutcomeWord(c))
-	switch {
-	case !a.json && d.outcome.Due.IsZero():
-		a.printf("%s %s\n", d.id, status)
-	case !a.json:
-		a.printf("%s %s, due %s\n", d.id, status, stamp(d.outcome.Due))
-	default:
-		return a.out.writeJSON(amendJSON{ID: d.id, Topic: d.topic, Outcome: status, Due: stamp(d.outcome.Due)})
-	}
-	return nil
-}
-
-// printAmendedIn is printAmended with the topic, where one ID is changed in several.
-func (a *app) printAmendedIn(d amended, c punctual.Change) error {
 	if a.json {
-		return a.printAmended(d, c)
+		return a.out.writeJSON(amendJSON{ID: d.id, Topic: d.topic, Outcome: status, Due: wire.Time(d.outcome.Due)})
 	}
-	a.printf("%s in %s %s\n", d.id, d.topic, cmp.Or(punctual.ErrorCode(d.outcome.Err), wire.OutcomeWord(c)))
+	if !d.outcome.Due.IsZero() {
+		status += ", due " + stamp(d.outcome.Due)
+	}
+	a.printf("%s%s %s\n", d.id, where, status)
 	return nil
 }
 

@@ -148,7 +148,7 @@ func kindOf(v any) string {
 	case []any:
 		return "array"
 	case string:
-		if _, err := time.Parse(stampFormat, v); err == nil {
+		if _, err := time.Parse("2006-01-02T15:04:05.000Z", v); err == nil {
 			return "time"
 		}
 		return "string"

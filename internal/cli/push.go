@@ -15,25 +15,6 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-const pushHelp = `Push stores a message that is delivered at the time asked for, and prints its ID once
-the message is durable. BODY "-" reads the body from standard input; with --ndjson many
-messages are read from standard input, one JSON object per line:
-
-  {"topic"?, "id"?, "body" or "body_base64", "in"? or "due"?, "headers"?, "headers_base64"?,
-   "max_attempts"?, "expire"?, "drop_expired"?, "remember"?, "timeout"?}
-
-These and the other members are those of the HTTP interface. A "body" that is text is the body; any
-other JSON value is kept as it is written. A line that list has printed is taken, too.
-For each message that was stored a JSON line is printed, in the order of the input. A line
-that is refused is reported on standard error with its number, and the others are stored. A
-flag, --expire 1h for instance, is for the lines that do not have the member themselves.`
-
-const pushExample = `  punctual push order.cancel '{"order":42}' --in 30m
-  punctual push reminder "See you on Sunday" --at '2026-11-20 9:00' --zone Europe/Berlin --id visit-7
-  punctual push search.index "page 9" --in 5s --id page-9 --if-exists replace
-  printf '%s\n' '{"body":"a","in":"1s"}' '{"body":"b","in":"2s"}' | punctual push jobs --ndjson
-  date | punctual push log -`
-
 type pushFlags struct {
 	when        whenFlags
 	id          string
@@ -52,10 +33,25 @@ type pushFlags struct {
 func newPush(a *app) *cobra.Command {
 	var f pushFlags
 	cmd := &cobra.Command{
-		Use:         "push TOPIC BODY|-",
-		Short:       "Store a message to be delivered later",
-		Long:        pushHelp,
-		Example:     pushExample,
+		Use:   "push TOPIC BODY|-",
+		Short: "Store a message to be delivered later",
+		Long: `Push stores a message that is delivered at the time asked for, and prints its ID once
+the message is durable. BODY "-" reads the body from standard input; with --ndjson many
+messages are read from standard input, one JSON object per line:
+
+  {"topic"?, "id"?, "body" or "body_base64", "in"? or "due"?, "headers"?, "headers_base64"?,
+   "max_attempts"?, "expire"?, "drop_expired"?, "remember"?, "timeout"?}
+
+These and the other members are those of the HTTP interface. A "body" that is text is the body; any
+other JSON value is kept as it is written. A line that list has printed is taken, too.
+For each message that was stored a JSON line is printed, in the order of the input. A line
+that is refused is reported on standard error with its number, and the others are stored. A
+flag, --expire 1h for instance, is for the lines that do not have the member themselves.`,
+		Example: `  punctual push order.cancel '{"order":42}' --in 30m
+  punctual push reminder "See you on Sunday" --at '2026-11-20 9:00' --zone Europe/Berlin --id visit-7
+  punctual push search.index "page 9" --in 5s --id page-9 --if-exists replace
+  printf '%s\n' '{"body":"a","in":"1s"}' '{"body":"b","in":"2s"}' | punctual push jobs --ndjson
+  date | punctual push log -`,
 		Annotations: map[string]string{mayBeEmpty: "1"},
 		Args: func(_ *cobra.Command, args []string) error {
 			return f.checkArgs(args)

@@ -1,5 +1,5 @@
-// Package cli is the command line of Punctual. A file is named like the command in it; small commands of one kind share a
-// file, such as pause and resume in topic_pause.go. Most commands open the store that --store names, and work with it
+// Package cli is the command line of Punctual. A file is named like the command in it; commands of one kind share a
+// file, such as those below topic in topic.go. Most commands open the store that --store names, and work with it
 // directly, or through a Queue, a Worker or a server.
 //
 // A command is built by a function whose name begins with new, such as newPush. It checks most of its flags and arguments
@@ -35,12 +35,6 @@ type Streams struct {
 	// Environ lists the environment variables in the form of os.Environ. If it is nil, it stands for os.Environ when Getenv is
 	// nil, too, and otherwise for an empty list.
 	Environ func() []string
-}
-
-// Run carries out one command line and returns its exit code. When ctx ends, consume and serve drain, commands that read
-// messages or IDs line by line from standard input finish the batch under way, and most other commands give up.
-func Run(ctx context.Context, s Streams, args []string) int {
-	return newApp(s).run(ctx, args)
 }
 
 // app is one run of the command line. Its fields do not change any more once a command's own code runs, with these exceptions:
@@ -96,6 +90,8 @@ func newApp(s Streams) *app {
 	}
 }
 
+// run carries out one command line and returns its exit code. When ctx ends, consume and serve drain, commands that read messages or IDs
+// line by line from standard input finish the batch under way, and most other commands give up.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := newRoot(a)
 	root.SetArgs(args)
@@ -116,9 +112,20 @@ func asksForJSON(args []string) bool {
 
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "punctual",
-		Short:         "Deliver messages at the time asked for",
-		Long:          rootHelp,
+		Use:   "punctual",
+		Short: "Deliver messages at the time asked for",
+		Long: `Punctual delivers a message to a consumer at the time asked for.
+
+          push              time comes           claim                   ack
+(absent) ──────▶ scheduled ───────────▶ ready ───────────▶ leased ──────────────▶ (done)
+                  ▲  ▲  │                 │                 │ │ │
+       reschedule └──┘  │ cancel          │ cancel          │ │ └ discard, attempts used
+                        ▼                 ▼                 │ │   up, expired ──▶ dead
+                   (cancelled)       (cancelled)            │ └ retry ──▶ scheduled  │
+                                                            └ lease ran out ─▶ ready │
+                                                  scheduled ◀──────── requeue ◀──────┘
+
+Start here: punctual demo`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -170,8 +177,11 @@ func explainUsage(root *cobra.Command) {
 }
 
 func explainArguments(cmd *cobra.Command) {
-	if cmd.HasSubCommands() { // it only has those
+	switch {
+	case cmd.HasSubCommands(): // it only has those
 		cmd.Args, cmd.RunE = noSuchCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	case cmd.Args == nil && cmd.Runnable():
+		cmd.Args = argumentsOf(cmd.Use)
 	}
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -185,6 +195,23 @@ func explainArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		explainArguments(sub)
 	}
+}
+
+// argumentsOf returns the check of the number of arguments that a usage line names, as NAME, [NAME], NAME... or [NAME...]. Flags end them.
+func argumentsOf(use string) cobra.PositionalArgs {
+	least, most := 0, 0
+	for _, word := range strings.Fields(use)[1:] {
+		if strings.Contains(word, "--") {
+			break
+		}
+		if most++; !strings.HasPrefix(word, "[") {
+			least++
+		}
+		if strings.Contains(word, "...") {
+			return cobra.MinimumNArgs(least)
+		}
+	}
+	return cobra.RangeArgs(least, most)
 }
 
 // wrongArguments is the error of a command that does not take this number of arguments. A URL among them is not shown, because it may
@@ -321,18 +348,5 @@ func when(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return stamp(t).String()
+	return stamp(t)
 }
-
-const rootHelp = `Punctual delivers a message to a consumer at the time asked for.
-
-          push              time comes           claim                   ack
-(absent) ──────▶ scheduled ───────────▶ ready ───────────▶ leased ──────────────▶ (done)
-                  ▲  ▲  │                 │                 │ │ │
-       reschedule └──┘  │ cancel          │ cancel          │ │ └ discard, attempts used
-                        ▼                 ▼                 │ │   up, expired ──▶ dead
-                   (cancelled)       (cancelled)            │ └ retry ──▶ scheduled  │
-                                                            └ lease ran out ─▶ ready │
-                                                  scheduled ◀──────── requeue ◀──────┘
-
-Start here: punctual demo`

@@ -2,9 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +22,11 @@ import (
 	"github.com/punctualmq/punctual/schedule"
 )
 
-const scheduleHelp = `A schedule pushes a message to a topic at the times of a cron expression. Each time is stored once,
+func newSchedule(a *app) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "schedule",
+		Short: "Push messages again and again, at the times of a cron expression",
+		Long: `A schedule pushes a message to a topic at the times of a cron expression. Each time is stored once,
 whatever crashes. 'punctual serve' and workers with schedules store the messages when their time
 comes; one of them has to run.
 
@@ -30,13 +38,7 @@ the second, a seventh behind is the year:
   30 8 * * FRI#1       on the first Friday             0 9 1 * +MON   on the 1st if it is a Monday
   @daily, @hourly, ... as their names say              @every 90s     every 90 s, counted from 1970
 
-Several are divided by ";". 'punctual schedule preview' says in words what an expression means.`
-
-func newSchedule(a *app) *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "schedule",
-		Short: "Push messages again and again, at the times of a cron expression",
-		Long:  scheduleHelp,
+Several are divided by ";". 'punctual schedule preview' says in words what an expression means.`,
 		Example: `  punctual schedule preview '0 9 * * MON-FRI' --zone Europe/Berlin
   punctual schedule put reports daily '0 9 * * MON-FRI' --zone Europe/Berlin --body '{"report":"daily"}'
   punctual schedule list
@@ -95,8 +97,7 @@ func (f *scheduleFlags) register(a *app, cmd *cobra.Command) {
 	f.timingFlags.register(a, flags)
 	flags.StringVar(&f.body, "body", "", "the body of the messages: text, `@FILE`, or - for standard input")
 	flags.StringArrayVar(&f.headers, "header", nil, "add a header, `NAME=VALUE` (repeatable)")
-	flags.StringVar(&f.overlap, "overlap", "skip", "when a time comes and the message before is not finished: `skip|allow|replace`")
-	flags.StringVar(&f.missed, "missed", "latest", "which of the times that came while nobody stored them are made up for: `latest|all|none`")
+	registerPolicies(flags, &f.overlap, &f.missed, "skip", "latest")
 	flags.Var(&f.grace, "grace", "how late a time may be stored before it counts as missed (default 1m)")
 	flags.Int64Var(&f.limit, "limit", 0, "end after `N` messages; 0 is no limit")
 	flags.IntVar(&f.maxDead, "max-dead", 0, "pause when `N` messages in a row are dead, 1 to 10; 0 is never")
@@ -219,7 +220,12 @@ func (a *app) warn(about string, warnings []string) {
 	}
 }
 
-const schedulePutHelp = `Put stores a schedule, or changes the one with this topic and name. The same again changes
+func newSchedulePut(a *app) *cobra.Command {
+	var f scheduleFlags
+	cmd := &cobra.Command{
+		Use:   "put TOPIC NAME SPEC",
+		Short: "Store a schedule, or change it",
+		Long: `Put stores a schedule, or changes the one with this topic and name. The same again changes
 nothing, so a program or a script may declare its schedules whenever it starts. A changed schedule
 keeps its counters and its pause.
 
@@ -227,20 +233,10 @@ keeps its counters and its pause.
 message for the latest of them, one for each, or none. --overlap says what happens when a time
 comes while the message before it is still waiting or being worked on.
 
-See 'punctual schedule --help' for what an expression may be.`
-
-const schedulePutExample = `  punctual schedule put reports daily '0 9 * * MON-FRI' --zone Europe/Berlin --body @report.json --spread 5m
+See 'punctual schedule --help' for what an expression may be.`,
+		Example: `  punctual schedule put reports daily '0 9 * * MON-FRI' --zone Europe/Berlin --body @report.json --spread 5m
   punctual schedule put sync often '@every 90s' --overlap allow --missed none
-  punctual schedule put invoices monthly '0 6 1 * *' --zone America/New_York --except 01-01 --missed all`
-
-func newSchedulePut(a *app) *cobra.Command {
-	var f scheduleFlags
-	cmd := &cobra.Command{
-		Use:     "put TOPIC NAME SPEC",
-		Short:   "Store a schedule, or change it",
-		Long:    schedulePutHelp,
-		Example: schedulePutExample,
-		Args:    cobra.ExactArgs(3),
+  punctual schedule put invoices monthly '0 6 1 * *' --zone America/New_York --except 01-01 --missed all`,
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		s, err := f.schedule(a, args[0], args[1], args[2])
@@ -300,23 +296,18 @@ func pauseWords(p *schedule.Paused) string {
 	return text
 }
 
-const schedulePreviewHelp = `Preview says in words what an expression means, and when it comes next. It needs no store. With
---json the object has the members words, warnings and next.`
-
-const schedulePreviewExample = `  punctual schedule preview '0 9 * * MON-FRI' --zone Europe/Berlin
-  punctual schedule preview '0 12 1 * MON' --next 20
-  punctual schedule preview '30 2 * * *' --zone America/New_York --after 2027-03-13T00:00:00Z`
-
 func newSchedulePreview(a *app) *cobra.Command {
 	var f timingFlags
 	var next int
 	after := timeFlag{read: a.readTime}
 	cmd := &cobra.Command{
-		Use:     "preview SPEC",
-		Short:   "Say in words when an expression comes, without a store",
-		Long:    schedulePreviewHelp,
-		Example: schedulePreviewExample,
-		Args:    cobra.ExactArgs(1),
+		Use:   "preview SPEC",
+		Short: "Say in words when an expression comes, without a store",
+		Long: `Preview says in words what an expression means, and when it comes next. It needs no store. With
+--json the object has the members words, warnings and next.`,
+		Example: `  punctual schedule preview '0 9 * * MON-FRI' --zone Europe/Berlin
+  punctual schedule preview '0 12 1 * MON' --next 20
+  punctual schedule preview '30 2 * * *' --zone America/New_York --after 2027-03-13T00:00:00Z`,
 	}
 	cmd.RunE = a.action(func(_ context.Context, args []string) error {
 		s := schedule.Schedule{Spec: args[0]}
@@ -374,4 +365,376 @@ func fromNow(d time.Duration) string {
 		return round(-d) + " ago"
 	}
 	return "in " + round(d)
+}
+
+func newScheduleList(a *app) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list [TOPIC]",
+		Short: "List schedules with their next and last times",
+		Long: `List shows the schedules of a topic, or of all, in the order in which they come next. Times are by
+the clock of each schedule's zone. LAST has the last time and what became of it: the state of its
+message, or how that ended where the topic keeps finished records. "finished" says that the
+message is gone and no record is kept.`,
+		Example: `  punctual schedule list
+  punctual schedule list reports --json
+  punctual schedule list --limit 20`,
+	}
+	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
+		if limit < 0 {
+			return usagef("limit %d is negative: use 0 for no limit", limit)
+		}
+		return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
+			return a.listSchedules(ctx, q, strings.Join(args, ""), limit)
+		})
+	})
+	cmd.Flags().IntVar(&limit, "limit", 1000, "show at most `N`; 0 shows all")
+	return cmd
+}
+
+func (a *app) listSchedules(ctx context.Context, q *punctual.Queue, topic string, limit int) error {
+	now, err := q.Store().Now(ctx)
+	if err != nil {
+		return err
+	}
+	show := lister[schedule.Info]{
+		app: a, columns: []any{"TOPIC", "NAME", "SPEC", "ZONE", "NEXT", "LAST", "MISSED", "SKIPPED"}, numbers: []int{7, 8},
+		row: func(s *schedule.Info) []any {
+			return []any{s.Topic, s.Name, term.OneLine(s.Spec, 40), cmp.Or(s.Zone, "UTC"), nextOf(s, now), lastOf(s, now), s.Counts.Missed, s.Counts.Skipped}
+		},
+		line: func(s *schedule.Info, _ string) any { return wire.ScheduleOf(s) },
+	}
+	defer show.end()
+	n := 0
+	for s, err := range schedule.List(ctx, q, schedule.Query{Topic: topic, Next: 1, Last: 1}) {
+		if err != nil {
+			return err
+		}
+		if limit > 0 && n == limit {
+			fmt.Fprintf(a.errs, "punctual: %sthe first %d are shown: --limit 0 shows all\n", a.prefix(), limit)
+			return nil
+		}
+		n++
+		if err := show.page([]schedule.Info{s}, "", false); err != nil {
+			return err
+		}
+	}
+	if n == 0 {
+		a.sayNothing("schedules")
+	}
+	return nil
+}
+
+// nextOf says when a schedule comes next, or why it does not come.
+func nextOf(s *schedule.Info, now time.Time) string {
+	switch {
+	case s.Problem != "":
+		return "! " + term.OneLine(s.Problem, 60)
+	case s.Paused != nil:
+		return term.OneLine(pauseWords(s.Paused), 60)
+	case s.Ended || len(s.Next) == 0:
+		return "ended"
+	}
+	return nearClockOf(s.Next[0].Due, now, zoneOf(s.Zone))
+}
+
+func lastOf(s *schedule.Info, now time.Time) string {
+	if len(s.Last) == 0 {
+		return "-"
+	}
+	return nearClockOf(s.Last[0].Due, now, zoneOf(s.Zone)) + " " + string(s.Last[0].Status)
+}
+
+func newScheduleShow(a *app) *cobra.Command {
+	var next int
+	cmd := &cobra.Command{
+		Use:   "show TOPIC NAME",
+		Short: "Show a schedule with its next and last times",
+		Long: `Show prints all that is known of a schedule: its definition, its counters, its next times, and its
+last 10 times with what became of each.`,
+		Example: `  punctual schedule show reports daily
+  punctual schedule show reports daily --next 100
+  punctual schedule show reports daily --json`,
+	}
+	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
+		return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
+			info, err := schedule.Get(ctx, q, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			now, err := q.Store().Now(ctx)
+			if err != nil {
+				return err
+			}
+			if info.Words != "" {
+				if info.Next, err = schedule.Next(ctx, q, args[0], args[1], next); err != nil {
+					return err
+				}
+			}
+			return a.showSchedule(&info, now)
+		})
+	})
+	cmd.Flags().IntVar(&next, "next", 10, "how many times ahead, 0 to 10000")
+	return cmd
+}
+
+func (a *app) showSchedule(s *schedule.Info, now time.Time) error {
+	if a.json {
+		return a.out.writeJSON(wire.ScheduleOf(s))
+	}
+	loc := zoneOf(s.Zone)
+	a.row("topic", "%s", s.Topic)
+	a.row("name", "%s", s.Name)
+	if s.Spec != "" {
+		a.row("spec", "%s", term.Printable(s.Spec))
+		a.row("when", "%s", s.Words)
+	}
+	if s.Problem != "" {
+		a.row("problem", "%s", term.Printable(s.Problem))
+	}
+	if p := s.Paused; p != nil {
+		a.row("paused", "%s since %s", strings.TrimPrefix(pauseWords(p), "paused "), clockOf(p.At, now, loc))
+	}
+	if s.Ended {
+		a.row("ended", "it does not come any more")
+	}
+	optional := func(name, value string, shown bool) {
+		if shown {
+			a.row(name, "%s", value)
+		}
+	}
+	optional("zone", s.Zone, s.Zone != "")
+	optional("from", when(s.From), !s.From.IsZero())
+	optional("until", when(s.Until), !s.Until.IsZero())
+	optional("except", strings.Join(s.Except, ", "), len(s.Except) > 0)
+	optional("spread", notation.FormatDuration(s.Spread), s.Spread > 0)
+	optional("limit", fmt.Sprint(s.Limit), s.Limit > 0)
+	optional("max dead", fmt.Sprint(s.MaxDead), s.MaxDead > 0)
+	a.row("overlap", "%s", s.Overlap)
+	a.row("missed", "%s, after %s", s.Missed, notation.FormatDuration(s.Grace))
+	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		a.row("header", "%s=%s", name, s.Headers[name])
+	}
+	optional("max attempts", fmt.Sprint(s.MaxAttempts), s.MaxAttempts > 0)
+	optional("expire", notation.FormatDuration(s.ExpireAfter), s.ExpireAfter > 0)
+	optional("drop expired", "yes", s.DropExpired)
+	for _, attribute := range wire.AttributesToShow(s.Attributes()) {
+		a.row(attribute.Name, "%s", attribute.Value)
+	}
+	a.row("body", "%s", term.OneLine(string(s.Body), 200))
+	a.row("counts", "%d stored, %d missed, %d skipped", s.Counts.Stored, s.Counts.Missed, s.Counts.Skipped)
+	a.row("created", "%s", when(s.Created))
+	a.row("changed", "%s", when(s.Changed))
+	for i, o := range s.Next {
+		name := ""
+		if i == 0 {
+			name = "next"
+		}
+		a.row(name, "%s", clockOf(o.Due, now, loc))
+	}
+	for i, o := range s.Last {
+		name := ""
+		if i == 0 {
+			name = "last"
+		}
+		a.row(name, "%s  %s  %s", clockOf(o.Due, now, loc), o.Status, o.ID)
+	}
+	a.warn(s.Name, s.Warnings)
+	return nil
+}
+
+// newScheduleChange completes cmd, a command for one schedule. The command calls change, and then shows the schedule.
+func newScheduleChange(a *app, cmd *cobra.Command, change func(ctx context.Context, q *punctual.Queue, topic, name string, args []string) error) *cobra.Command {
+	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
+		return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
+			if err := change(ctx, q, args[0], args[1], args[2:]); err != nil {
+				return err
+			}
+			info, err := schedule.Get(ctx, q, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.out.writeJSON(wire.ScheduleOf(&info))
+			}
+			now, err := q.Store().Now(ctx)
+			if err != nil {
+				return err
+			}
+			if info.Paused != nil {
+				a.printf("%s in %s, %s\n", info.Name, info.Topic, pauseWords(info.Paused))
+				return nil
+			}
+			a.printf("%s in %s, %s\n", info.Name, info.Topic, whenItComes(&info.Times, info.Zone, now))
+			return nil
+		})
+	})
+	return cmd
+}
+
+func newSchedulePause(a *app) *cobra.Command {
+	return newScheduleChange(a, &cobra.Command{
+		Use:   "pause TOPIC NAME [NOTE]",
+		Short: "Pause a schedule",
+		Long: `Pause keeps a schedule from coming until 'punctual schedule resume'. What it has stored stays, and
+is delivered. NOTE says why, for those who list schedules; the name of the user is noted, too.`,
+		Example: `  punctual schedule pause reports daily
+  punctual schedule pause reports daily 'until the API is back'
+  punctual schedule pause reports daily --json`,
+	}, func(ctx context.Context, q *punctual.Queue, topic, name string, args []string) error {
+		return schedule.Pause(ctx, q, topic, name, a.whoAmI(), strings.Join(args, ""))
+	})
+}
+
+// whoAmI is the name of the user. It is what the variable USER says where the system does not tell.
+func (a *app) whoAmI() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return a.getenv("USER")
+}
+
+func newScheduleResume(a *app) *cobra.Command {
+	var catchUp bool
+	cmd := newScheduleChange(a, &cobra.Command{
+		Use:   "resume TOPIC NAME",
+		Short: "End the pause of a schedule",
+		Long: `Resume ends the pause of a schedule. The times that came meanwhile are left out and count as
+skipped. With --catch-up they count as missed, and what the schedule's --missed says becomes of
+them.`,
+		Example: `  punctual schedule resume reports daily
+  punctual schedule resume reports daily --catch-up
+  punctual schedule resume reports daily --json`,
+	}, func(ctx context.Context, q *punctual.Queue, topic, name string, _ []string) error {
+		return schedule.Resume(ctx, q, topic, name, catchUp)
+	})
+	cmd.Flags().BoolVar(&catchUp, "catch-up", false, "make up for the times of the pause as for missed ones")
+	return cmd
+}
+
+func newScheduleRun(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "run TOPIC NAME",
+		Short: "Store a message of a schedule now",
+		Long: `Run stores a message as the schedule would, due now, beside those of its times: also while the
+schedule is paused, and whether the message before is finished or not. It prints the ID.`,
+		Example: `  punctual schedule run reports daily
+  punctual schedule run reports daily --json
+  punctual schedule run invoices monthly`,
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
+				r, err := schedule.Run(ctx, q, args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return a.printPushed(r)
+			})
+		}),
+	}
+}
+
+func newScheduleSkip(a *app) *cobra.Command {
+	n := 1
+	cmd := newScheduleChange(a, &cobra.Command{
+		Use:   "skip TOPIC NAME",
+		Short: "Leave out the next time of a schedule, or several",
+		Long: `Skip leaves out the next time of a schedule, or with --times the next few. They count as skipped
+when they come. What comes then is printed.`,
+		Example: `  punctual schedule skip reports daily
+  punctual schedule skip reports daily --times 3
+  punctual schedule skip reports daily --json`,
+	}, func(ctx context.Context, q *punctual.Queue, topic, name string, _ []string) error {
+		_, err := schedule.Skip(ctx, q, topic, name, n)
+		return err
+	})
+	cmd.Flags().IntVar(&n, "times", 1, fmt.Sprintf("how many times, 1 to %d", schedule.MaxSkip))
+	return cmd
+}
+
+func newScheduleBackfill(a *app) *cobra.Command {
+	from, to := timeFlag{read: a.readTime}, timeFlag{read: a.readTime}
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "backfill TOPIC NAME",
+		Short: "Store the messages between two instants of the past",
+		Long: `Backfill stores the messages that a schedule has between two instants of the past, by the
+definition that it has now, with the IDs that they would have had: those that are there already
+stay as they are. They are due at once. --dry-run shows them and stores nothing. A message that
+has finished is stored again unless its topic remembers IDs (--dedupe-window).`,
+		Example: `  punctual schedule backfill reports daily --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --dry-run
+  punctual schedule backfill reports daily --from '2026-11-01 0:00' --to '2026-11-08 0:00'
+  punctual schedule backfill reports daily --from '2026-11-01 0:00' --to '2026-11-08 0:00' --json`,
+	}
+	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
+		if from.t == nil || to.t == nil {
+			return usagef("say from when to when with --from and --to")
+		}
+		return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
+			b, err := schedule.Backfill(ctx, q, args[0], args[1], *from.t, *to.t, dry)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.out.writeJSON(wire.Occurrences{Occurrences: wire.OccurrencesOf(b.Times), Stored: b.Stored, Kept: b.Kept})
+			}
+			for _, o := range b.Times {
+				a.printf("%s\n", strings.TrimSpace(o.ID+"  "+string(o.Status)))
+			}
+			switch {
+			case dry:
+				fmt.Fprintf(a.errs, "would store those of %d that are not there\n", len(b.Times))
+			default:
+				fmt.Fprintf(a.errs, "%d stored, %d were there\n", b.Stored, b.Kept)
+			}
+			return nil
+		})
+	})
+	cmd.Flags().Var(&from, "from", "the first instant: "+timeForms)
+	cmd.Flags().Var(&to, "to", "the last instant, at most now")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show the times and store nothing")
+	return cmd
+}
+
+func newScheduleRemove(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm TOPIC NAME...",
+		Short: "Remove schedules",
+		Long: `Rm removes schedules, with their counters. The messages that they have stored stay, and are
+delivered. To keep a schedule from coming for a while, use "schedule pause".`,
+		Example: `  punctual schedule rm reports daily
+  punctual schedule rm reports daily weekly monthly
+  punctual schedule rm reports daily --json`,
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
+				for _, name := range args[1:] {
+					if err := schedule.Delete(ctx, q, args[0], name); err != nil {
+						return err
+					}
+					if err := a.printScheduleResult(args[0], name, "removed", ""); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}),
+	}
+}
+
+// scheduleResultJSON is what schedule rm, sync and import print for each schedule.
+type scheduleResultJSON struct {
+	Topic  string `json:"topic"`
+	Name   string `json:"name"`
+	Result string `json:"result"`
+	Words  string `json:"words,omitempty"`
+}
+
+func (a *app) printScheduleResult(topic, name, result, words string) error {
+	if a.json {
+		return a.out.writeJSON(scheduleResultJSON{topic, name, result, words})
+	}
+	if words != "" {
+		words = ", " + words
+	}
+	a.printf("%-9s %s in %s%s\n", result, name, topic, words)
+	return nil
 }

@@ -41,21 +41,18 @@ timeout. What the file leaves out has its default. An expression that begins wit
 them, pause pauses them until they are declared again, delete removes them. The whole file is
 checked before anything is changed, and the same file again changes nothing.`
 
-const scheduleSyncExample = `  punctual schedule sync schedules.yaml --dry-run
-  punctual schedule sync schedules.yaml --prune pause
-  punctual schedule sync - --prune delete < schedules.yaml`
-
 // syncedBy is the name under which sync pauses a schedule that is no longer declared.
 const syncedBy = "punctual schedule sync"
 
 func newScheduleSync(a *app) *cobra.Command {
 	prune, dry := "keep", false
 	cmd := &cobra.Command{
-		Use:     "sync FILE|-",
-		Short:   "Make the schedules those that a file declares",
-		Long:    scheduleSyncHelp,
-		Example: scheduleSyncExample,
-		Args:    cobra.ExactArgs(1),
+		Use:   "sync FILE|-",
+		Short: "Make the schedules those that a file declares",
+		Long:  scheduleSyncHelp,
+		Example: `  punctual schedule sync schedules.yaml --dry-run
+  punctual schedule sync schedules.yaml --prune pause
+  punctual schedule sync - --prune delete < schedules.yaml`,
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		if !slices.Contains([]string{"keep", "pause", "delete"}, prune) {
@@ -246,7 +243,7 @@ func (a *app) syncOne(ctx context.Context, q *punctual.Queue, s *schedule.Schedu
 		if resume {
 			err = schedule.Resume(ctx, q, s.Topic, s.Name, false)
 		} else {
-			result = map[punctual.PushStatus]string{punctual.PushStored: "new", punctual.PushReplaced: "changed", punctual.PushDuplicate: "unchanged"}[status]
+			result = putWord(status)
 		}
 		if err != nil {
 			return err

@@ -22,26 +22,6 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-const serveHelp = `Serve gives every program on this machine, in any language, the store over HTTP, and people a
-console in a browser, at /. It prints where it listens. GET /openapi.json describes the interface;
-docs/server.md explains it.
-
-It listens on loopback addresses and unix sockets alone until it has TLS and tokens, since anyone
-who can connect can read and change everything. SIGTERM drains: /readyz fails, claims that wait get
-an empty answer, what is under way is finished, and the exit code is 0. Behind a load balancer
---drain-delay keeps the port open until the balancer has seen that.
-
-Each flag that configures the server can be given by the environment (PUNCTUAL_TLS_CERT for
---tls-cert) or in the file in YAML that --config names ("tls-cert: FILE"). The command line counts
-first, then the environment, then the file. Sockets that systemd hands over take the place of
---listen.`
-
-const serveExample = `  punctual serve
-  punctual serve --config /etc/punctual/punctual.yaml --print-config
-  punctual serve --store disk:/var/lib/punctual --listen 127.0.0.1:7000
-  punctual serve --listen unix:/run/punctual/api.sock --listen '[::1]:7878'
-  punctual serve --store redis://localhost --allow-host punctual.internal`
-
 // defaultListen is the default of --listen.
 const defaultListen = "127.0.0.1:7878"
 
@@ -59,11 +39,26 @@ type serveFlags struct {
 func newServe(a *app) *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
-		Use:     "serve",
-		Short:   "Serve the store over HTTP",
-		Long:    serveHelp,
-		Example: serveExample,
-		Args:    cobra.NoArgs,
+		Use:   "serve",
+		Short: "Serve the store over HTTP",
+		Long: `Serve gives every program on this machine, in any language, the store over HTTP, and people a
+console in a browser, at /. It prints where it listens. GET /openapi.json describes the interface;
+docs/server.md explains it.
+
+It listens on loopback addresses and unix sockets alone until it has TLS and tokens, since anyone
+who can connect can read and change everything. SIGTERM drains: /readyz fails, claims that wait get
+an empty answer, what is under way is finished, and the exit code is 0. Behind a load balancer
+--drain-delay keeps the port open until the balancer has seen that.
+
+Each flag that configures the server can be given by the environment (PUNCTUAL_TLS_CERT for
+--tls-cert) or in the file in YAML that --config names ("tls-cert: FILE"). The command line counts
+first, then the environment, then the file. Sockets that systemd hands over take the place of
+--listen.`,
+		Example: `  punctual serve
+  punctual serve --config /etc/punctual/punctual.yaml --print-config
+  punctual serve --store disk:/var/lib/punctual --listen 127.0.0.1:7000
+  punctual serve --listen unix:/run/punctual/api.sock --listen '[::1]:7878'
+  punctual serve --store redis://localhost --allow-host punctual.internal`,
 	}
 	cmd.RunE = a.action(func(ctx context.Context, _ []string) error {
 		if err := f.run.config.apply(cmd, a.getenv); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/internal/wire"
 )
@@ -15,25 +16,8 @@ import (
 // which TestMembers checks for most commands by testdata/members.txt. Times, except for that of version, are RFC 3339 in UTC with exactly
 // three digits of milliseconds, by the store's clock unless the shape says otherwise.
 
-// stamp is a time as the shapes print it.
-type stamp time.Time
-
-const stampFormat = "2006-01-02T15:04:05.000Z"
-
-func (s stamp) String() string { return time.Time(s).UTC().Format(stampFormat) }
-
-// IsZero lets omitzero leave out a time that is not there.
-func (s stamp) IsZero() bool { return time.Time(s).IsZero() }
-
-// MarshalJSON writes the time as a string.
-func (s stamp) MarshalJSON() ([]byte, error) { return []byte(`"` + s.String() + `"`), nil }
-
-// UnmarshalJSON reads what MarshalJSON wrote.
-func (s *stamp) UnmarshalJSON(data []byte) error {
-	t, err := time.Parse(`"`+stampFormat+`"`, string(data))
-	*s = stamp(t)
-	return err
-}
+// stamp writes a time for people as the shapes have it.
+func stamp(t time.Time) string { return notation.FormatTime(t.Truncate(time.Millisecond)) }
 
 // messageJSON is a stored message, as list and dead list print it.
 type messageJSON struct {

@@ -14,25 +14,20 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/view"
 )
 
-const statsHelp = `Stats lists the topics, or one of them, with the number of their messages by state and the next due
-time. The numbers are of one instant of the store's clock. A topic comes into being with its first
-message or its first settings. The audit log of the console, punctual.audit, is listed only when it
-is named. 'punctual topics' is the same command.`
-
-const statsExample = `  punctual stats
-  punctual stats order.cancel
-  punctual stats orders --groups
-  punctual stats --json`
-
 func newStats(a *app) *cobra.Command {
 	groups := false
 	cmd := &cobra.Command{
 		Use:     "stats [TOPIC]",
 		Aliases: []string{"topics"},
 		Short:   "List the topics, and count their messages by state",
-		Long:    statsHelp,
-		Example: statsExample,
-		Args:    cobra.MaximumNArgs(1),
+		Long: `Stats lists the topics, or one of them, with the number of their messages by state and the next due
+time. The numbers are of one instant of the store's clock. A topic comes into being with its first
+message or its first settings. The audit log of the console, punctual.audit, is listed only when it
+is named. 'punctual topics' is the same command.`,
+		Example: `  punctual stats
+  punctual stats order.cancel
+  punctual stats orders --groups
+  punctual stats --json`,
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			if groups && len(args) == 0 {
 				return usagef("--groups: name the topic whose groups to count")

@@ -402,8 +402,13 @@ func (a *app) place(name string) (s scheme, p place, err error) {
 
 // withInspector is withStore for commands that need an Inspector, for example to list messages or to change the settings of topics.
 func (a *app) withInspector(ctx context.Context, create bool, f func(punctual.Inspector, punctual.Store) error) error {
+	return with(ctx, a, create, f)
+}
+
+// with is withStore for commands that need a store to be a T, such as a punctual.Checker.
+func with[T any](ctx context.Context, a *app, create bool, f func(T, punctual.Store) error) error {
 	return a.withStore(ctx, create, func(s punctual.Store) error {
-		i, err := punctual.As[punctual.Inspector](s)
+		i, err := punctual.As[T](s)
 		if err != nil {
 			return err
 		}

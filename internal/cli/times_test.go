@@ -31,7 +31,7 @@ func TestTimesAsPeopleWriteThem(t *testing.T) {
 		"thu 9am":              "2026-11-26T08:00:00.000Z",
 		"2026-10-25 2:30":      "2026-10-25T00:30:00.000Z", // comes twice: the first
 	} {
-		if got, err := a.readTime(text); err != nil || stamp(got).String() != want {
+		if got, err := a.readTime(text); err != nil || stamp(got) != want {
 			t.Errorf("%q is %v, %v; want %s", text, stamp(got), err, want)
 		}
 	}

@@ -14,18 +14,17 @@ import (
 	"github.com/punctualmq/punctual/access/tokens"
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 )
-
-const tokenHelp = `Tokens say who may do what on a server. They are kept in a file that 'punctual serve --tokens FILE'
-reads; a change of the file is in force at once, without a restart. The file holds no secrets, only
-their hashes, and nobody but its owner may read it (mode 0600).`
 
 func newToken(a *app) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make, list and revoke the tokens of a server",
-		Long:  tokenHelp,
+		Long: `Tokens say who may do what on a server. They are kept in a file that 'punctual serve --tokens FILE'
+reads; a change of the file is in force at once, without a restart. The file holds no secrets, only
+their hashes, and nobody but its owner may read it (mode 0600).`,
 		Example: `  punctual token new billing --actions push --topics 'order.*'
   punctual token list
   punctual token revoke k3wq5y7ahx`,
@@ -42,7 +41,13 @@ const (
 	defaultTokenLife = 90 * 24 * time.Hour
 )
 
-const tokenNewHelp = `New makes a token and prints it. It is shown this once: keep it where secrets are kept. Clients send
+func newTokenNew(a *app, path func() string) *cobra.Command {
+	var e tokens.Entry
+	var expires string
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Make a token",
+		Long: `New makes a token and prints it. It is shown this once: keep it where secrets are kept. Clients send
 it as "Authorization: Bearer TOKEN".
 
 The actions are:
@@ -55,20 +60,11 @@ The actions are:
   all      all of these
 
 With --subject there is no token: whoever shows a client certificate with that subject may do
-the same.`
-
-func newTokenNew(a *app, path func() string) *cobra.Command {
-	var e tokens.Entry
-	var expires string
-	cmd := &cobra.Command{
-		Use:   "new NAME",
-		Short: "Make a token",
-		Long:  tokenNewHelp,
+the same.`,
 		Example: `  punctual token new billing --actions push --topics 'order.*'
   punctual token new worker-1 --actions work,inspect --topics mail,reminder --expires 30d
   punctual token new admin --actions all --expires never
   punctual token new worker-2 --actions work --subject 'CN=worker-2,O=Example'`,
-		Args: cobra.ExactArgs(1),
 		RunE: a.action(func(_ context.Context, args []string) error {
 			now := a.now().UTC().Truncate(time.Second)
 			e.Name, e.Created = args[0], now
@@ -112,17 +108,14 @@ func (a *app) showNewToken(e *tokens.Entry, token string) error {
 	return nil
 }
 
-const tokenListHelp = `List shows the tokens, and whether each is still valid. The secrets cannot be shown.`
-
 func newTokenList(a *app, path func() string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens",
-		Long:  tokenListHelp,
+		Long:  `List shows the tokens, and whether each is still valid. The secrets cannot be shown.`,
 		Example: `  punctual token list
   punctual token list --json
   punctual token list --tokens /etc/punctual/tokens.json`,
-		Args: cobra.NoArgs,
 		RunE: a.action(func(context.Context, []string) error {
 			f, err := tokens.Open(path(), a.logger())
 			if err != nil {
@@ -160,17 +153,14 @@ func (a *app) stateOf(e *tokens.Entry) string {
 	return "live"
 }
 
-const tokenRevokeHelp = `Revoke ends tokens at once. They stay in the file, so that the list shows who had access when.`
-
 func newTokenRevoke(a *app, path func() string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID...",
 		Short: "End tokens",
-		Long:  tokenRevokeHelp,
+		Long:  `Revoke ends tokens at once. They stay in the file, so that the list shows who had access when.`,
 		Example: `  punctual token revoke k3wq5y7ahx
   punctual token revoke k3wq5y7ahx m2x7c4tnqd
   punctual token revoke k3wq5y7ahx m2x7c4tnqd --tokens /etc/punctual/tokens.json`,
-		Args: cobra.MinimumNArgs(1),
 		RunE: a.action(func(_ context.Context, ids []string) error {
 			return tokens.Change(path(), func(all []tokens.Entry) ([]tokens.Entry, error) {
 				for _, id := range ids {
@@ -190,15 +180,15 @@ func newTokenRevoke(a *app, path func() string) *cobra.Command {
 
 // tokenJSON is what token list prints for one entry. Its times are by the clock of the machine on which the command ran.
 type tokenJSON struct {
-	ID      string   `json:"id"`
-	Name    string   `json:"name"`
-	Subject string   `json:"subject,omitempty"`
-	Actions []string `json:"actions"`
-	Topics  []string `json:"topics"`
-	Created stamp    `json:"created"`
-	Expires stamp    `json:"expires,omitzero"` // left out when it never does
-	Revoked stamp    `json:"revoked,omitzero"`
-	State   string   `json:"state"` // "live", "expired" or "revoked"
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Subject string    `json:"subject,omitempty"`
+	Actions []string  `json:"actions"`
+	Topics  []string  `json:"topics"`
+	Created wire.Time `json:"created"`
+	Expires wire.Time `json:"expires,omitzero"` // left out when it never does
+	Revoked wire.Time `json:"revoked,omitzero"`
+	State   string    `json:"state"` // "live", "expired" or "revoked"
 }
 
 // newTokenJSON is what token new prints. Token is left out for the subject of a certificate.
@@ -210,6 +200,6 @@ type newTokenJSON struct {
 func (a *app) tokenOf(e *tokens.Entry) tokenJSON {
 	return tokenJSON{
 		ID: e.ID, Name: e.Name, Subject: e.Subject, Actions: e.Actions, Topics: e.Topics,
-		Created: stamp(e.Created), Expires: stamp(e.Expires), Revoked: stamp(e.Revoked), State: a.stateOf(e),
+		Created: wire.Time(e.Created), Expires: wire.Time(e.Expires), Revoked: wire.Time(e.Revoked), State: a.stateOf(e),
 	}
 }

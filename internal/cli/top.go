@@ -15,24 +15,19 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/top"
 )
 
-const topHelp = `Top shows a store live on a terminal: whether messages are in time, what falls due when, and what
-needs attention. Keys open topics and their messages, in each state. Other keys change them, for example
-c cancels a message, always after a question; ? lists all keys. Times are in the local time zone
-(TZ), or with --utc in UTC. The numbers are read anew every second, less often when that takes the
-store long.`
-
-const topExample = `  punctual top
-  punctual top --store redis://localhost
-  punctual top --utc`
-
 func newTop(a *app) *cobra.Command {
 	var utc bool
 	cmd := &cobra.Command{
-		Use:     "top",
-		Short:   "Watch a store live on a terminal",
-		Long:    topHelp,
-		Example: topExample,
-		Args:    cobra.NoArgs,
+		Use:   "top",
+		Short: "Watch a store live on a terminal",
+		Long: `Top shows a store live on a terminal: whether messages are in time, what falls due when, and what
+needs attention. Keys open topics and their messages, in each state. Other keys change them, for
+example c cancels a message, always after a question; ? lists all keys. Times are in the local time
+zone (TZ), or with --utc in UTC. The numbers are read anew every second, less often when that takes
+the store long.`,
+		Example: `  punctual top
+  punctual top --store redis://localhost
+  punctual top --utc`,
 	}
 	cmd.RunE = a.action(func(ctx context.Context, _ []string) error {
 		out, ok := a.out.Stream().(*os.File)

@@ -37,7 +37,7 @@ func TestStampsHaveExactlyMilliseconds(t *testing.T) {
 		start.Add(1500 * time.Microsecond).In(time.FixedZone("", 3600)): "2026-11-20T10:00:00.001Z",
 		punctual.MaxDue: "9999-12-31T23:59:59.999Z",
 	} {
-		if got := stamp(in).String(); got != want {
+		if got := stamp(in); got != want {
 			t.Errorf("stamp of %v is %s, want %s", in, got, want)
 		}
 	}

@@ -8,21 +8,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const versionHelp = `Version prints which build this is: the module's version, the commit, and the Go release that
-built it.`
-
-const versionExample = `  punctual version
-  punctual version --json
-  punctual version --json > version.json`
-
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Long:    versionHelp,
-		Example: versionExample,
-		Args:    cobra.NoArgs,
-		RunE:    a.action(func(context.Context, []string) error { return a.showVersion() }),
+		Use:   "version",
+		Short: "Print the version",
+		Long: `Version prints which build this is: the module's version, the commit, and the Go release that
+built it.`,
+		Example: `  punctual version
+  punctual version --json
+  punctual version --json > version.json`,
+		RunE: a.action(func(context.Context, []string) error { return a.showVersion() }),
 	}
 }
 

@@ -54,15 +54,15 @@ type visit struct {
 	// failedAt is when the attempt before failed, as the message's history says; zero for
 	// the first.
 	failedAt time.Time
-	over     bool   // the handler has returned
-	err      string // what it returned
+	over     bool  // the handler has returned
+	err      error // what it returned
 }
 
 // late is how long after its due time the order was delivered.
 func (v visit) late() time.Duration { return v.at.Sub(v.due) }
 
 // succeeded tells whether the order was closed.
-func (v visit) succeeded() bool { return v.over && v.err == "" }
+func (v visit) succeeded() bool { return v.over && v.err == nil }
 
 func newLedger() *ledger { return &ledger{byID: make(map[string]*entry)} }
 
@@ -78,61 +78,52 @@ func (l *ledger) of(id string) *entry {
 	return e
 }
 
-func (l *ledger) placed(id string, placed, due time.Time) {
+// change changes the entry of an order.
+func (l *ledger) change(id string, f func(*entry)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.of(id)
-	e.placed, e.due = placed, due
+	f(l.of(id))
 }
 
-func (l *ledger) cancelled(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.of(id).cancelled = true
+func (l *ledger) placed(id string, placed, due time.Time) {
+	l.change(id, func(e *entry) { e.placed, e.due = placed, due })
 }
+
+func (l *ledger) cancelled(id string) { l.change(id, func(e *entry) { e.cancelled = true }) }
 
 func (l *ledger) rescheduled(id string, due time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.of(id)
-	e.moved, e.due = true, due
+	l.change(id, func(e *entry) { e.moved, e.due = true, due })
 }
 
+func (l *ledger) left(m punctual.Info) { l.change(m.ID, func(e *entry) { e.left = &m }) }
+
 func (l *ledger) delivered(d *punctual.Delivery) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	v := visit{attempt: d.Attempt, due: d.Due, at: d.Delivered}
 	if n := len(d.Failures); n > 0 {
 		v.failedAt = d.Failures[n-1].At
 	}
-	e := l.of(d.ID)
-	e.visits = append(e.visits, v)
+	l.change(d.ID, func(e *entry) { e.visits = append(e.visits, v) })
 }
 
 func (l *ledger) handled(d *punctual.Delivery, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.of(d.ID)
-	for n := range e.visits {
-		if v := &e.visits[n]; v.attempt == d.Attempt && !v.over {
-			v.over = true
-			if err != nil {
-				v.err = err.Error()
+	l.change(d.ID, func(e *entry) {
+		for n := range e.visits {
+			if v := &e.visits[n]; v.attempt == d.Attempt && !v.over {
+				v.over, v.err = true, err
 			}
 		}
-	}
+	})
 }
 
 // told notes that a group was told of an order.
 func (l *ledger) told(id, group string, d *punctual.Delivery) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.of(id)
-	if e.told == nil {
-		e.told = make(map[string]int)
-	}
-	e.told[group]++
-	l.others = append(l.others, d.Delivered.Sub(d.Due))
+	l.change(id, func(e *entry) {
+		if e.told == nil {
+			e.told = make(map[string]int)
+		}
+		e.told[group]++
+		l.others = append(l.others, d.Delivered.Sub(d.Due))
+	})
 }
 
 // reported notes that a time of the schedule came.
@@ -148,12 +139,6 @@ func (l *ledger) reports() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.occurrences)
-}
-
-func (l *ledger) left(m punctual.Info) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.of(m.ID).left = &m
 }
 
 func (l *ledger) reopened() {
@@ -206,7 +191,7 @@ func checkEach(promise string, all []entry, rule func(entry) string) Promise {
 
 func notLost(e entry) string {
 	switch {
-	case e.cancelled, slices.ContainsFunc(e.visits, visit.succeeded), e.dead():
+	case e.cancelled, e.closed(), e.dead():
 		return ""
 	case e.left != nil:
 		return "is still " + e.left.State.String()
@@ -217,7 +202,7 @@ func notLost(e entry) string {
 func notEarly(e entry) string {
 	for _, v := range e.visits {
 		if v.at.Before(v.due) || v.at.Before(e.due) {
-			return fmt.Sprintf("was due at %s and delivered at %s", notation.FormatTime(maxTime(v.due, e.due)), notation.FormatTime(v.at))
+			return fmt.Sprintf("was due at %s and delivered at %s", notation.FormatTime(slices.MaxFunc([]time.Time{v.due, e.due}, time.Time.Compare)), notation.FormatTime(v.at))
 		}
 	}
 	return ""
@@ -267,7 +252,7 @@ func retriedOnTime(e entry) string {
 func deadWithHistory(e entry) string {
 	failed := 0
 	for _, v := range e.visits {
-		if v.over && v.err != "" {
+		if v.over && v.err != nil {
 			failed++
 		}
 	}
@@ -336,7 +321,7 @@ func (l *ledger) checkStory(all []entry) Promise {
 		switch {
 		case e.dead():
 			dead++
-		case slices.ContainsFunc(e.visits, visit.succeeded):
+		case e.closed():
 			closed++
 			if len(e.visits) > 1 {
 				retried++
@@ -373,11 +358,4 @@ func (l *ledger) lateness() Lateness {
 func percentile(sorted []time.Duration, p int) time.Duration {
 	rank := (len(sorted)*p + 99) / 100
 	return sorted[max(rank, 1)-1]
-}
-
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -1,0 +1,325 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+func newCancel(a *app) *cobra.Command {
+	var topic, group string
+	var only ifDueFlag
+	cmd := &cobra.Command{
+		Use:   "cancel ID...|-",
+		Short: "Take back messages that are not yet worked on",
+		Long: `Cancel removes messages that nobody works on yet. Each ID has a definite outcome:
+
+  cancelled  the message will never be delivered
+  leased     too late: a consumer works on it; if that attempt fails, no further one follows
+  not_found  there is no such message to be delivered
+
+A topic with groups keeps one message until it is due: cancelled before, it is so for all groups at
+once. After that each group has a copy. --group all cancels the message and all copies, and says of
+each topic what became of it there; the ID counts as leased if one of them is being worked on, else
+as cancelled if one was cancelled, and else as changed if one is due at another time than --if-due.
+
+` + ifDueHelp + `
+
+` + idsHelp,
+		Example: `  punctual cancel 01KB1B2M8E6QZ4V9H2W3T5N7RD
+  punctual cancel order-42 --topic order.cancel
+  punctual cancel visit-7 visit-8 --json
+  punctual cancel order-42 --topic orders --group all
+  punctual cancel - --topic order.cancel < paid.txt`,
+		RunE: a.action(func(ctx context.Context, ids []string) error {
+			due, err := only.of(ids)
+			if err != nil {
+				return err
+			}
+			c := change{template: punctual.Amendment{Change: punctual.ChangeCancel, IfDue: due}}
+			if group == "" {
+				return a.changeByID(ctx, topic, ids, c)
+			}
+			return a.cancelInGroups(ctx, topic, group, ids, c)
+		}),
+	}
+	only.register(a, cmd.Flags())
+	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
+	cmd.Flags().StringVar(&group, "group", "", "cancel the copy of this `GROUP` of the topic, or for \"all\" the message and every copy")
+	return cmd
+}
+
+// cancelInGroups cancels the copies of a group, or the messages of the topic and the copies of all its groups.
+func (a *app) cancelInGroups(ctx context.Context, topic, group string, ids []string, c change) error {
+	if topic == "" {
+		return usagef("--group %s: name the topic with --topic", group)
+	}
+	if group != allGroups {
+		if err := checkGroupFlag([]string{topic}, group); err != nil {
+			return err
+		}
+		return a.changeByID(ctx, punctual.GroupTopic(topic, group), ids, c)
+	}
+	if err := storekit.CheckTopic(topic); err != nil {
+		return err
+	}
+	return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
+		topics, err := groupTopics(ctx, i, s, topic)
+		if err != nil {
+			return err
+		}
+		t := &tally{change: c.template.Change}
+		return a.eachID(ctx, ids, t, func(ctx context.Context, ids []string) error {
+			return a.cancelEverywhere(ctx, i, s, topics, ids, c, t)
+		})
+	})
+}
+
+// cancelEverywhere cancels each ID in each of the topics, prints what became of it there, and counts one outcome for each ID.
+func (a *app) cancelEverywhere(ctx context.Context, i punctual.Inspector, s punctual.Store, topics, ids []string, c change, t *tally) error {
+	for _, id := range ids {
+		if err := storekit.CheckID(id); err != nil {
+			return err
+		}
+	}
+	var printing error // the first one; the other IDs are cancelled all the same, as those of one topic are
+	for _, id := range ids {
+		places := make([]found, len(topics))
+		for n, topic := range topics {
+			places[n] = found{id, topic}
+		}
+		done, err := amend(ctx, i, s, c, places, t)
+		if err != nil {
+			return err
+		}
+		all := amended{found{id, topics[0]}, punctual.Amended{Err: punctual.ErrNotFound}}
+		for _, d := range done {
+			err := d.outcome.Err
+			if err != nil && exitOf(punctual.ErrorCode(err)) != exitUnwished {
+				return fmt.Errorf("ID %q in %s: %w", id, d.topic, err)
+			}
+			if printing == nil {
+				printing = a.printAmended(d, c.template.Change, " in "+d.topic)
+			}
+			if cancelRank(err) > cancelRank(all.outcome.Err) {
+				all = d
+			}
+		}
+		t.add(all)
+	}
+	return printing
+}
+
+// cancelRank orders the outcomes of a cancel in several topics: the highest one counts for the ID.
+func cancelRank(err error) int {
+	switch {
+	case errors.Is(err, punctual.ErrLeased):
+		return 3
+	case err == nil:
+		return 2
+	case errors.Is(err, punctual.ErrChanged):
+		return 1
+	}
+	return 0
+}
+
+func newReschedule(a *app) *cobra.Command {
+	var topic string
+	var move moveFlags
+	var by shiftFlag
+	var only ifDueFlag
+	cmd := &cobra.Command{
+		Use:   "reschedule (ID...|-) (--in DURATION|--at TIME|--by SHIFT|--now)",
+		Short: "Move the due time of messages",
+		Long: `Reschedule moves the due time of messages that nobody works on yet, earlier or later; ID, body and
+attempts stay. Each ID has a definite outcome: rescheduled (it is delivered at the new time only),
+leased (too late, a consumer works on it) or not_found.
+
+--by moves each message from the due time that it has: +1d later, -2h earlier. Of two shifts of one
+message at the same time none is lost.
+
+` + ifDueHelp + `
+
+` + idsHelp,
+		Example: `  punctual reschedule order-42 --in 1h
+  punctual reschedule visit-7 --at 2026-11-21T09:00:00Z --topic reminder
+  punctual reschedule visit-7 visit-8 --by +1d
+  punctual reschedule 01KB1B2M8E6QZ4V9H2W3T5N7RD --now`,
+		RunE: a.action(func(ctx context.Context, ids []string) error {
+			template, err := move.amendment(punctual.ChangeReschedule)
+			if err != nil {
+				return err
+			}
+			switch {
+			case !move.given() && by == 0:
+				return usagef("no new time is given: use --in, --at, --by or --now")
+			case move.given() && by != 0:
+				return usagef("--by is given with --in, --at or --now: use one")
+			}
+			c := change{template: template, by: time.Duration(by)}
+			if c.template.IfDue, err = only.of(ids); err != nil {
+				return err
+			}
+			return a.changeByID(ctx, topic, ids, c)
+		}),
+	}
+	move.register(a, cmd.Flags())
+	cmd.Flags().Var(&by, "by", "move the due time by this much: +1d, 90m, -2h")
+	only.register(a, cmd.Flags())
+	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
+	return cmd
+}
+
+// moveFlags are --in, --at, --zone and --now.
+type moveFlags struct {
+	whenFlags
+	now bool
+}
+
+func (f *moveFlags) register(a *app, flags *pflag.FlagSet) {
+	f.whenFlags.register(a, flags)
+	flags.BoolVar(&f.now, "now", false, "deliver now")
+}
+
+func (f *moveFlags) given() bool { return f.now || f.in.d != nil || f.at.text != "" }
+
+// amendment returns change c to the time that the flags ask for, which is now if they ask for none.
+func (f *moveFlags) amendment(c punctual.Change) (punctual.Amendment, error) {
+	a := punctual.Amendment{Change: c}
+	if _, given, err := f.when(); err != nil {
+		return a, err
+	} else if given && f.now {
+		return a, usagef("--now is given with --in or --at: use one")
+	}
+	a.Delay = f.in.or(0)
+	at, given, err := f.instant()
+	if given {
+		if at.IsZero() {
+			return a, usagef("time %s cannot be told from none: use --now", stamp(at))
+		}
+		a.Due = at.Round(0).In(time.UTC)
+	}
+	return a, err
+}
+
+// shiftFlag is a flag that takes a duration with a sign; 0 means that it was not given.
+type shiftFlag time.Duration
+
+// Set, String and Type implement pflag.Value.
+func (f *shiftFlag) Set(s string) error {
+	size, earlier := strings.CutPrefix(s, "-")
+	if !earlier {
+		size = strings.TrimPrefix(s, "+")
+	}
+	d, err := typed(notation.ParseDuration(size))
+	switch {
+	case err != nil:
+		return err
+	case d == 0:
+		return usagef("a shift of 0 changes nothing: write it like +1d, 90m or -2h")
+	case earlier:
+		d = -d
+	}
+	*f = shiftFlag(d)
+	return nil
+}
+
+func (f *shiftFlag) String() string {
+	if *f == 0 {
+		return ""
+	}
+	return time.Duration(*f).String()
+}
+
+// Type is the word for the value in a command's help.
+func (f *shiftFlag) Type() string { return "shift" }
+
+// stdinIDs, in place of IDs, has them read from standard input.
+const stdinIDs = "-"
+
+// idsHelp is what the help of each command says that can read IDs from standard input.
+const idsHelp = `ID "-" reads the IDs from standard input, one on each line, and works on them in batches as they
+come.`
+
+// ifDueHelp is what the help of each command with an ifDueFlag says of it.
+const ifDueHelp = `--if-due changes the one message that is named only if it is due at that time, as 'punctual get'
+shows it. Otherwise somebody has changed it since: its outcome is "changed", and it stays as it is.`
+
+// ifDueFlag is --if-due of the commands that change a message by its ID. That of push is in pushFlags.
+type ifDueFlag struct{ timeFlag }
+
+func (f *ifDueFlag) register(a *app, flags *pflag.FlagSet) {
+	f.read = a.readTime
+	flags.Var(f, "if-due", "change the one message only if it is due at this time")
+}
+
+func (f *ifDueFlag) given() bool { return f.t != nil }
+
+// of returns the condition for the message that ids name, the zero Time for none.
+func (f *ifDueFlag) of(ids []string) (time.Time, error) {
+	switch {
+	case !f.given():
+		return time.Time{}, nil
+	case len(ids) != 1 || readsIDs(ids):
+		return time.Time{}, usagef("--if-due goes with one ID: it is the due time of one message")
+	case f.t.IsZero():
+		return time.Time{}, usagef("time %s cannot be told from none: no message is due then", stamp(*f.t))
+	}
+	return f.t.Round(0).In(time.UTC), nil
+}
+
+func readsIDs(ids []string) bool { return len(ids) == 1 && ids[0] == stdinIDs }
+
+// eachID calls f with the IDs: once with those given as arguments, or in batches with those on standard input. When ctx ends, a batch
+// from standard input that is under way is finished. f counts outcomes and changes in t, and eachID returns t.result() at the end.
+func (a *app) eachID(ctx context.Context, ids []string, t *tally, f func(context.Context, []string) error) error {
+	if len(ids) > 1 && slices.Contains(ids, stdinIDs) {
+		return usagef("\"-\" stands alone, for the IDs on standard input; an ID that is \"-\" can be given there")
+	}
+	if !readsIDs(ids) {
+		err := f(ctx, ids)
+		switch {
+		case err == nil:
+			return t.result()
+		case onlyBrokenPipe(err):
+			return err // all was done, and nobody wants to read it
+		}
+		return t.cutShort(err)
+	}
+	read := func(put func(string, int) bool) error { return readIDs(a.in, put) }
+	if err := inBatches(ctx, punctual.MaxBatch, read, f); err != nil {
+		return t.cutShort(err)
+	}
+	return t.result()
+}
+
+// readIDs puts the lines of in that are not empty. It returns io.EOF at the end of in, or when put returns false, and an error of usage for
+// a line that is too long for its buffer.
+func readIDs(in io.Reader, put func(string, int) bool) error {
+	r := bufio.NewReaderSize(in, 64<<10)
+	for number := 1; ; number++ {
+		line, err := r.ReadSlice('\n')
+		id := strings.TrimSpace(string(line))
+		switch {
+		case err != nil && !errors.Is(err, io.EOF):
+			if errors.Is(err, bufio.ErrBufferFull) {
+				return usagef("line %d of standard input is no ID: it is longer than %d bytes", number, r.Size())
+			}
+			return fmt.Errorf("read standard input: %w", err)
+		case id != "" && !put(id, len(id)), err != nil:
+			return io.EOF
+		}
+	}
+}
