@@ -79,7 +79,8 @@ func (p *DelayQueueController) consumeIfWanted(t *topic) {
 }
 
 // consume claims messages and has the listener called, until ctx ends or a claim fails with an error that stays (isOver), for instance
-// because Redis has lost its data.
+// because Redis has lost its data. Each topic with a listener has a goroutine for it, for which
+// DelayQueueController.Close waits.
 func (p *DelayQueueController) consume(ctx context.Context, t *topic) {
 	free := make(chan struct{}, maxListening)
 	for range maxListening {
@@ -198,7 +199,8 @@ func (p *DelayQueueController) giveBackUnstarted(d *punctual.Delivery) {
 }
 
 // hear calls the listener. When it panics, the message is given back for when its lease would end, or
-// discarded when it has had its retries. So a panic is much like no Ack, but stands in the message's history.
+// discarded when it has had its retries. So a panic is much like no Ack, but stands in the message's history. Each
+// message in work has a goroutine for it, for which DelayQueueController.Close waits.
 func (p *DelayQueueController) hear(d *punctual.Delivery, claimed time.Time) {
 	msg := messageOf(d)
 	kept := *msg // a copy, because the listener may change its message

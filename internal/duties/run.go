@@ -291,7 +291,8 @@ func (r *Runner) needed(ctx context.Context, d Duty, topics []string) ([]bool, [
 	return needed, errs
 }
 
-// end ends a worker in a goroutine of its own, so that the next look does not wait for it.
+// end ends a worker in a goroutine of its own, so that the next look does not wait for it. Run does
+// at its end.
 func (r *Runner) end(w *share) {
 	if w.stop != nil {
 		r.stopping.Go(w.stop)

@@ -19,6 +19,7 @@ const (
 
 // watchSchedules logs which of the schedules whose duty the Runner does have a problem, once when the problem begins and once when it is
 // over, until ctx ends. It has those begin again that have decided about times ahead because the store's clock has stepped back.
+// Run waits for it.
 func (r *Runner) watchSchedules(ctx context.Context) {
 	watch := stalled.New(r.tools.Store)
 	told := make(map[stalled.Schedule]bool)

@@ -71,7 +71,8 @@ func (c *cached[T]) await(ctx context.Context, running <-chan struct{}) answer[T
 	return c.answer
 }
 
-// run makes one reading and keeps its answer.
+// run makes one reading and keeps its answer. It has a goroutine of its own, whose context
+// Reader.Close ends and for which it waits; callers wait for a reading only briefly.
 func (c *cached[T]) run(ctx context.Context, p policy, read func(context.Context) (T, error), running chan struct{}) {
 	bounded, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
