@@ -108,7 +108,7 @@ func (b *browser) logIn(token string) answer {
 // they meet a route that is not among them.
 func fields() map[string]url.Values {
 	return map[string]url.Values{
-		"/try": {"topic": {"order.close"}, "in": {"1s"}, "body": {"b"}}, pathTopic + "/configure": {"lease": {"1h"}}, pathTopic + "/pause": {"what": {"push"}, "pause": {"true"}},
+		"/push": {"topic": {"order.close"}, "in": {"1s"}, "body": {"b"}}, pathTopic + "/configure": {"lease": {"1h"}}, pathTopic + "/pause": {"what": {"push"}, "pause": {"true"}},
 		pathTopic + "/purge": {"state": {"live"}, "typed": {"order.close"}}, pathTopic + "/delete": {"typed": {"order.close"}},
 		pathTopic + "/amend": {"do": {"cancel"}, "id": {"order-001"}}, pathTopic + "/requeue": {}, pathMessage + "/amend": {"do": {"cancel"}}, pathMessage + "/delete": {},
 		pathTopic + "/groups": {"do": {"add"}, "group": {"billing"}}, "/schedules/new": {"topic": {"order.close"}, "name": {"weekly"}, "was_spec": {""}, "spec": {"@daily"}},
@@ -173,7 +173,7 @@ func TestEveryRouteForEveryRole(t *testing.T) {
 				allowed := public || role != "" && (rt.anyPrincipal || rt.perTopic && rt.method == http.MethodGet && rt.path != "/audit" && rt.path != "/week")
 				if role != "" && rt.action != 0 {
 					of := ""
-					if strings.Contains(rt.path, "{topic}") || rt.path == "/try" || rt.path == "/schedules/new" {
+					if strings.Contains(rt.path, "{topic}") || rt.path == "/push" || rt.path == "/schedules/new" {
 						of = topic
 					}
 					if rt.path == "/audit" {
@@ -222,7 +222,7 @@ func TestAuditLogIsRead(t *testing.T) {
 			t.Errorf("POST %s: %d", path, a.Code)
 		}
 	}
-	if a := r.post("/try", url.Values{"topic": {"punctual.audit"}, "body": {"x"}}); a.Code != http.StatusForbidden {
+	if a := r.post("/push", url.Values{"topic": {"punctual.audit"}, "body": {"x"}}); a.Code != http.StatusForbidden {
 		t.Errorf("a push to the audit log: %d", a.Code)
 	}
 	if r.state() != before {

@@ -218,22 +218,26 @@ func TestExport(t *testing.T) {
 	}
 }
 
-func TestTry(t *testing.T) {
+// A message that is pushed with the form of the page Topics is followed on its own page until it is no longer stored.
+func TestPushAndFollow(t *testing.T) {
 	r := newRig(t, nil)
-	a := r.post("/try", url.Values{"topic": {"t"}, "in": {"1m"}, "body": {"hello"}, "header": {"tenant"}, "header_value": {"x"}})
+	if text := r.page("/topics?push=1"); !strings.Contains(text, `<details id="push" class="edit" open>`) || !strings.Contains(text, `action="/push"`) {
+		t.Error("the page Topics does not show its form open")
+	}
+	a := r.post("/push", url.Values{"topic": {"t"}, "in": {"1m"}, "body": {"hello"}, "headers": {"tenant: x"}})
 	if a.Code != http.StatusSeeOther {
 		t.Fatalf("%d %s", a.Code, a.text)
 	}
 	at := a.Header().Get("Location")
 	here := func(want string) {
 		t.Helper()
-		if text := r.page(at); !strings.Contains(text, want) {
+		if text := r.page("/fragment" + at); !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
-	here("Its time comes at")
+	here(`class="scheduled lit"`)
 	r.clock.Advance(time.Minute)
-	here("waits for a consumer")
+	here(`class="ready lit"`)
 	ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1})
 	if err != nil || len(ds) != 1 || string(ds[0].Body) != "hello" || ds[0].Headers["tenant"] != "x" {
 		t.Fatal(err, ds)
@@ -242,9 +246,11 @@ func TestTry(t *testing.T) {
 	if _, err := r.store.Settle(t.Context(), []punctual.Settlement{{Topic: "t", ID: ds[0].ID, Token: ds[0].Token, Verb: punctual.SettleAck}}); err != nil {
 		t.Fatal(err)
 	}
-	here("no longer stored")
+	if a := r.get("/fragment" + at); a.Code != http.StatusNotFound {
+		t.Errorf("a message that is no longer stored: %d", a.Code)
+	}
 	for _, form := range []url.Values{{"topic": {""}}, {"topic": {"t"}, "in": {"-1s"}}, {"topic": {"no good"}}, {"topic": {"punctual.audit"}}} {
-		if a := r.post("/try", form); a.Code != 400 && a.Code != 403 || !strings.Contains(a.text, `role="alert"`) {
+		if a := r.post("/push", form); a.Code != 400 && a.Code != 403 || !strings.Contains(a.text, `role="alert"`) {
 			t.Errorf("push of %v: %d", form, a.Code)
 		}
 	}
@@ -320,7 +326,7 @@ func TestHiddenBodies(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/topics/t", "/topics/t?state=dead", "/topics/t/messages/a", "/topics/t/messages/a?body=hex", "/topics/t/messages/a/body", "/dead?topic=t",
-		"/topics/t/dead.ndjson", "/find?id=a&stay=1", "/try?topic=t&pushed=a", "/find?topic=t&state=dead&name=token&value=secret",
+		"/topics/t/dead.ndjson", "/find?id=a&stay=1", "/find?topic=t&state=dead&name=token&value=secret",
 	} {
 		if a := r.get(path); strings.Contains(a.text, "secret body") || strings.Contains(a.text, "secret header") || strings.Contains(a.text, "c2VjcmV0") {
 			t.Errorf("GET %s shows what is hidden", path)
@@ -499,7 +505,6 @@ func TestRefusedSettingsKeepWhatWasTyped(t *testing.T) {
 // A field that is empty, or no number, is refused where it could be taken for another value, and nothing is changed.
 func TestEmptyFields(t *testing.T) {
 	for path, form := range map[string]url.Values{
-		"/try":                                   {"topic": {"t"}, "in": {""}, "at": {""}, "body": {"b"}},
 		"/topics/order.close/configure":          {"lease": {""}, "was_lease": {"30s"}},
 		"/topics/order.close/configure?attempts": {"max_attempts": {"3x"}, "was_max_attempts": {"10"}},
 		"/topics/order.close/pause":              {"what": {"delivery"}, "pause": {""}},

@@ -74,7 +74,6 @@ type Console struct {
 	formKey      formKey
 	audit        *audit.Log
 	bulks        *bulks
-	leftovers    *leftovers
 	reader       *overview.Reader
 	drawn        drawn
 	meter        *overview.Meter
@@ -110,7 +109,7 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	c.reporter, _ = punctual.As[punctual.ConsumerReporter](store)
 	c.sessions, c.formKey = newSessions(), newFormKey()
 	c.audit = audit.New(store, c.log)
-	c.bulks, c.leftovers = newBulks(c.queue, c.log), newLeftovers(store, c.log)
+	c.bulks = newBulks(c.queue, c.log)
 	c.options.Location = cmp.Or(o.Location, time.UTC)
 	var err error
 	if c.content, err = readContent(); err != nil {
@@ -123,7 +122,6 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 // Close ends the calls of the store that the console makes in the background, bulk changes among them, and waits until they have
 // ended. It also stores the amendments that the audit log has counted and not entered yet. Close the console before the store.
 func (c *Console) Close() error {
-	c.leftovers.close()
 	c.bulks.close()
 	c.audit.Close()
 	if err := c.reader.Close(); err != nil {

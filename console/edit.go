@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/storekit"
@@ -109,10 +111,19 @@ func (e *editForm) keepTyped(c *call) {
 	}
 }
 
-// pushToTopic stores the message of the form on the page of a topic.
-func (c *call) pushToTopic() error {
-	m := punctual.NewMessage{Topic: c.path["topic"], ID: c.get("id"), Body: []byte(c.field("body"))}
-	err := checkTypedID(m.ID)
+// push stores the message of the form on the page of a topic, or on the page Topics, where the form names the topic.
+func (c *call) push() error {
+	m := punctual.NewMessage{Topic: cmp.Or(c.path["topic"], c.get("topic")), ID: c.get("id"), Body: []byte(c.field("body"))}
+	err := storekit.CheckTopic(m.Topic)
+	if err != nil {
+		return inField("topic", err)
+	}
+	if err := c.may(access.Push, m.Topic); err != nil {
+		return err
+	}
+	if m.ID != "" {
+		err = inField("id", storekit.CheckID(m.ID))
+	}
 	if err != nil {
 		return err
 	}
@@ -136,17 +147,9 @@ func (c *call) pushToTopic() error {
 	}
 	to := c.frame("").MessagePath(m.Topic, r.ID)
 	if !c.frame("").May("inspect", m.Topic) {
-		to = c.frame("").TopicPath(m.Topic)
+		to = c.frame("").Path("/topics")
 	}
 	return c.redirect(to, notice{Key: "notice.push." + r.Status.String(), Args: []string{r.ID}})
-}
-
-// checkTypedID checks the ID of a form, which may be empty.
-func checkTypedID(id string) error {
-	if id == "" {
-		return nil
-	}
-	return inField("id", storekit.CheckID(id))
 }
 
 // pushRecorded pushes a message and enters the push into the audit log, with the detail.

@@ -7,12 +7,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
-	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -223,53 +221,8 @@ func TestPushToTopic(t *testing.T) {
 	}
 }
 
-// A message of the page Try it that nobody claims is cancelled. A message that somebody has moved is not, nor one that is due later than
-// leftoverWait, nor one of another topic.
-func TestLeftovers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New(nil)
-		defer store.Close()
-		r := rigOver(t, store, store, nil, nil)
-		pushed := func(topic, id, in string) {
-			r.sent("/try", url.Values{"topic": {topic}, "id": {id}, "in": {in}, "body": {"b"}})
-		}
-		pushed("try.it", "left", "10s")
-		pushed("try.it", "moved", "10s")
-		pushed("try.it", "far", "1h")
-		pushed("other", "mine", "0s")
-		if _, err := store.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "try.it", ID: "moved", Delay: 20 * time.Second}}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(39 * time.Second)
-		synctest.Wait()
-		if m := r.message("try.it", "left"); m.State != punctual.StateReady {
-			t.Errorf("it was taken away too early: %v", m.State)
-		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if _, err := store.Get(t.Context(), "try.it", "left"); punctual.ErrorCode(err) != "not_found" {
-			t.Errorf("it was left: %v", err)
-		}
-		for id, topic := range map[string]string{"moved": "try.it", "far": "try.it", "mine": "other"} {
-			r.message(topic, id)
-		}
-		if m := r.message("try.it", "moved"); m.Expires.IsZero() || !m.DropExpired {
-			t.Errorf("a message that the console does not come to would never expire: %+v", m)
-		}
-		n := 0
-		for _, e := range r.entries() {
-			if e.Verb == "cancel" {
-				n++
-			}
-		}
-		if n != 1 {
-			t.Errorf("%d entries of the audit log tell of a cancel, want that of the one message", n)
-		}
-	})
-}
-
 // A form that pushes or edits a message and is refused is shown again, open and with all that was typed, and says at the wrong field what is
-// wrong. What no field is the reason for stands above the page alone. A link to the page Try it fills in the form without an error.
+// wrong. What no field is the reason for stands above the page alone.
 func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "later", time.Hour)
@@ -290,10 +243,10 @@ func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
 		{"edit, headers", "/topics/t/messages/d/edit", change(url.Values{"body": {"<typed>"}, "headers": {"no colon"}, "in": {"7m"}}), "headers", []string{">&lt;typed&gt;</textarea>", ">no colon</textarea>", `name="in" value="7m"`, `class="edit" open`}},
 		{"edit, delay", "/topics/t/messages/d/edit", change(url.Values{"body": {"typed"}, "headers": {"a: b"}, "in": {"soon"}}), "in", []string{">typed</textarea>", ">a: b</textarea>", `name="in" value="soon"`}},
 		{"edit, changed meanwhile", "/topics/t/messages/d/edit", change(url.Values{"body": {"typed"}, "was": {"other"}, "in": {"1m"}}), "", []string{">typed</textarea>", `name="was" value="` + form.Get("was") + `"`, `name="in" value="1m"`}},
-		{"try, delay", "/try", url.Values{"topic": {"t"}, "id": {"own"}, "in": {"soon"}, "body": {"typed"}, "header": {"tenant"}, "header_value": {"shop"}}, "in", []string{`name="in" value="soon"`, `name="id" value="own"`, ">typed</textarea>", `name="header" value="tenant"`, `name="header_value" value="shop"`}},
-		{"try, time", "/try", url.Values{"topic": {"t"}, "in": {""}, "at": {"never"}, "body": {""}}, "at", []string{`name="at" value="never"`, `name="in" value=""`, `spellcheck="false"></textarea>`}},
-		{"try, topic", "/try", url.Values{"topic": {"a b"}, "in": {"1m"}, "body": {"typed"}}, "topic", []string{`name="topic" value="a b"`, ">typed</textarea>"}},
-		{"try, ID", "/try", url.Values{"topic": {"t"}, "id": {strings.Repeat("i", 200)}, "in": {"1m"}, "body": {"typed"}}, "id", []string{strings.Repeat("i", 200), ">typed</textarea>"}},
+		{"push, delay", "/push", url.Values{"topic": {"t"}, "id": {"own"}, "in": {"soon"}, "body": {"typed"}, "headers": {"tenant: shop"}}, "in", []string{`name="in" value="soon"`, `name="id" value="own"`, ">typed</textarea>", ">tenant: shop</textarea>", `name="topic" value="t"`, `class="edit" open`}},
+		{"push, time", "/push", url.Values{"topic": {"t"}, "in": {""}, "at": {"never"}, "body": {""}}, "at", []string{`name="at" value="never"`, `name="in" value=""`, `spellcheck="false"></textarea>`}},
+		{"push, topic", "/push", url.Values{"topic": {"a b"}, "in": {"1m"}, "body": {"typed"}}, "topic", []string{`name="topic" value="a b"`, ">typed</textarea>"}},
+		{"push, ID", "/push", url.Values{"topic": {"t"}, "id": {strings.Repeat("i", 200)}, "in": {"1m"}, "body": {"typed"}}, "id", []string{strings.Repeat("i", 200), ">typed</textarea>"}},
 		{"push, expiry", "/topics/t/push", url.Values{"in": {"1m"}, "expire": {"soon"}, "body": {"typed"}}, "expire", []string{`name="expire" value="soon"`, ">typed</textarea>"}},
 		{"push, attempts", "/topics/t/push", url.Values{"in": {"1m"}, "max_attempts": {"many"}, "body": {"typed"}}, "max_attempts", []string{`name="max_attempts" value="many"`}},
 		{"push, headers", "/topics/t/push", url.Values{"headers": {"no colon"}, "body": {"typed"}}, "headers", []string{">no colon</textarea>"}},
@@ -313,9 +266,6 @@ func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
 				t.Errorf("%s: the refused form lacks %s", c.what, want)
 			}
 		}
-	}
-	if text := r.page("/try?topic=t&in=soon&body=x"); !strings.Contains(text, `name="in" value="soon"`) || strings.Contains(text, `class="wrong"`) {
-		t.Error("a link to the page Try it")
 	}
 	if m := r.message("t", "d"); string(m.Body) != "body of d" {
 		t.Errorf("%s", m.Body)

@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -141,6 +142,20 @@ func (f *frame) May(action, topic string) bool {
 	a, err := access.ParseActions(action)
 	return err == nil && f.call.may(a, topic) == nil
 }
+
+// MayPush reports whether the principal may push to some topic.
+func (f *frame) MayPush() bool { return f.call.who.AllowsSomewhere(access.Push) }
+
+// Typed returns the fields of the form that was refused, nil without one.
+func (f *frame) Typed() url.Values {
+	if f.call.problem == nil {
+		return nil
+	}
+	return f.call.form
+}
+
+// PushOpen reports whether the form that pushes a message is shown open: a link asks for it, or the form was refused.
+func (f *frame) PushOpen() bool { return f.call.get("push") != "" || f.Typed().Has("body") }
 
 // Brief writes a count in few characters, such as 12k.
 func (f *frame) Brief(n int64) string { return shortCount(n) }

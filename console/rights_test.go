@@ -27,7 +27,7 @@ func TestRights(t *testing.T) {
 	table := rights.NewTable(holders)
 	for _, rt := range routes() {
 		topics := []string{""}
-		if strings.Contains(rt.path, "{topic}") || slices.Contains([]string{"/try", "/week", "/find", "/schedules", "/schedules/new"}, rt.path) {
+		if strings.Contains(rt.path, "{topic}") || slices.Contains([]string{"/push", "/week", "/find", "/schedules", "/schedules/new"}, rt.path) {
 			topics = []string{rights.Mine, rights.Theirs, rights.Audit}
 		}
 		name := "daily"

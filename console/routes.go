@@ -62,8 +62,7 @@ func routes() []*route {
 		{method: post, path: "/schedules/new", action: access.Push, perTopic: true, form: (*call).showScheduleForm, page: "new", handle: (*call).newSchedule},
 		{method: get, path: "/find", action: access.Inspect, perTopic: true, handle: (*call).showFind},
 		{method: get, path: "/dead", action: access.Inspect, perTopic: true, live: true, handle: (*call).showDead},
-		{method: get, path: "/try", action: access.Inspect, perTopic: true, live: true, handle: (*call).showTry},
-		{method: post, path: "/try", action: access.Push, perTopic: true, form: (*call).showTry, page: "try", handle: (*call).push},
+		{method: post, path: "/push", action: access.Push, perTopic: true, form: (*call).showTopics, page: "topics", handle: (*call).push},
 
 		{method: get, path: pathTopic, action: access.Inspect, live: true, handle: (*call).showTopic},
 		{method: get, path: pathTopic + "/finished", action: access.Inspect, live: true, handle: (*call).showFinishedList},
@@ -72,7 +71,7 @@ func routes() []*route {
 		{method: get, path: pathTopic + "/settings", action: access.Inspect, handle: (*call).showSettings},
 		{method: post, path: pathTopic + "/configure", action: access.Admin, form: (*call).showSettings, page: "settings", handle: (*call).configureTopic},
 		{method: post, path: pathTopic + "/groups", action: access.Admin, form: (*call).showSettings, page: "settings", handle: (*call).changeGroups},
-		{method: post, path: pathTopic + "/push", action: access.Push, form: (*call).showTopic, handle: (*call).pushToTopic},
+		{method: post, path: pathTopic + "/push", action: access.Push, form: (*call).showTopic, handle: (*call).push},
 		{method: post, path: pathTopic + "/pause", action: access.Admin, form: (*call).showTopic, handle: (*call).pauseTopic},
 		{method: post, path: pathTopic + "/purge", action: access.Admin, form: (*call).showSettings, page: "settings", handle: (*call).purgeTopic},
 		{method: post, path: pathTopic + "/delete", action: access.Admin, form: (*call).showSettings, page: "settings", handle: (*call).deleteTopic},

@@ -130,7 +130,7 @@ func TestPrefixThatIsNone(t *testing.T) {
 // posts returns the fields of forms by the paths to which the forms are posted: one for each POST route that needs an action.
 func posts() map[string]url.Values {
 	return map[string]url.Values{
-		"/try":                                         {"topic": {"x"}, "in": {"0s"}, "body": {"b"}},
+		"/push":                                        {"topic": {"x"}, "in": {"0s"}, "body": {"b"}},
 		"/topics/order.close/configure":                {"lease": {"1h"}},
 		"/topics/order.close/pause":                    {"what": {"push"}, "pause": {"true"}},
 		"/topics/order.close/purge":                    {"state": {"live"}, "typed": {"order.close"}},
@@ -160,7 +160,7 @@ func posts() map[string]url.Values {
 
 // hasPage reports whether the path of a form is also the path of a page.
 func hasPage(path string) bool {
-	return path == "/try" || path == "/schedules/new" || strings.HasSuffix(path, "/closing/edit") || strings.HasSuffix(path, "/bulk")
+	return path == "/schedules/new" || strings.HasSuffix(path, "/closing/edit") || strings.HasSuffix(path, "/bulk")
 }
 
 func (r *rig) state() string {
@@ -206,7 +206,7 @@ func TestFormsAreRefused(t *testing.T) {
 			continue // the reader may not open it
 		}
 		for _, m := range regexp.MustCompile(`<form[^>]*method="post"[^>]*action="([^"]*)"`).FindAllStringSubmatch(r.page(path), -1) {
-			if m[1] != "/look" && m[1] != "/try" && !strings.HasSuffix(m[1], "/configure") {
+			if m[1] != "/look" && !strings.HasSuffix(m[1], "/configure") {
 				t.Errorf("who may only look is shown the form %s on %s", m[1], path)
 			}
 		}
@@ -276,9 +276,9 @@ func TestTopicsAreKeptApart(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Grant{Actions: access.All, Topics: "order.*"})})
 	r.fill()
 	for path, code := range map[string]int{
-		"/topics": 200, "/find": 200, "/find?id=dead-1": 200, "/dead": 200, "/try": 200, "/": 403, "/ahead": 403, "/week": 403, "/lateness": 200, "/lateness?topic=pay": 403, "/lateness?topic=order.close": 200, "/week?topic=order.close": 200,
+		"/topics": 200, "/find": 200, "/find?id=dead-1": 200, "/dead": 200, "/": 403, "/ahead": 403, "/week": 403, "/lateness": 200, "/lateness?topic=pay": 403, "/lateness?topic=order.close": 200, "/week?topic=order.close": 200,
 		"/week?topic=pay": 403, "/topics/pay": 403, "/topics/pay/messages/dead-1": 403, "/topics/pay/messages/dead-1/body": 403, "/dead?topic=pay": 403,
-		"/find?topic=pay&id=dead-1": 403, "/find?topic=pay&name=x&state=dead": 403, "/topics/pay/dead.ndjson": 403, "/try?topic=pay&pushed=dead-1": 403,
+		"/find?topic=pay&id=dead-1": 403, "/find?topic=pay&name=x&state=dead": 403, "/topics/pay/dead.ndjson": 403,
 		"/topics/order.close": 200,
 	} {
 		a := r.get(path)
@@ -291,8 +291,8 @@ func TestTopicsAreKeptApart(t *testing.T) {
 	}
 }
 
-// The page Try it has a button that pushes only for a reader who may push to some topic.
-func TestTryOfReaders(t *testing.T) {
+// The page Topics has a button that pushes only for a reader who may push to some topic.
+func TestPushOfReaders(t *testing.T) {
 	const button = `<button class="main">Push</button>`
 	for name, grants := range map[string][]access.Grant{
 		"reader":       {readAll},
@@ -301,7 +301,7 @@ func TestTryOfReaders(t *testing.T) {
 	} {
 		r := newRig(t, &Options{Authenticate: who(grants...)})
 		r.fill()
-		if shown := strings.Contains(r.page("/try"), button); shown != (name != "reader") {
+		if shown := strings.Contains(r.page("/topics"), button); shown != (name != "reader") {
 			t.Errorf("%s: the button to push is shown: %t", name, shown)
 		}
 	}

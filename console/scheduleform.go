@@ -40,8 +40,6 @@ type scheduleFormPage struct {
 	Wrong   string
 	// Able is false if the store can have no schedules.
 	Able bool
-	// MayPush is true if the reader may store schedules in some topic.
-	MayPush bool
 }
 
 // previewTimes is how many times ahead a preview shows.
@@ -193,7 +191,7 @@ func (c *call) storedSchedule() (schedule.Schedule, error) {
 // asks for a preview, and have an expression, the page also says when the schedule comes.
 func (c *call) showScheduleForm() error {
 	p := &scheduleFormPage{frame: c.frame("schedule-form"), New: true, Topic: c.get("topic"), Name: c.get("name")}
-	p.Was, p.MayPush = scheduleTexts(&schedule.Schedule{Zone: "UTC"}, c.look.zone), c.who.AllowsSomewhere(access.Push)
+	p.Was = scheduleTexts(&schedule.Schedule{Zone: "UTC"}, c.look.zone)
 	able, err := c.canSchedule()
 	if err != nil {
 		return err
@@ -218,7 +216,7 @@ func (c *call) showScheduleEdit() error {
 	if err != nil {
 		return err
 	}
-	p := &scheduleFormPage{frame: c.frame("schedule-form"), Topic: s.Topic, Name: s.Name, Able: true, MayPush: true}
+	p := &scheduleFormPage{frame: c.frame("schedule-form"), Topic: s.Topic, Name: s.Name, Able: true}
 	p.Was = scheduleTexts(&s, c.look.zone)
 	p.BodyHidden = c.console.options.HideBodies || !utf8.Valid(s.Body)
 	return c.showFormOf(p, s)

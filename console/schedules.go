@@ -67,9 +67,8 @@ type schedulesPage struct {
 	List *scheduleList
 	// Topics are the topics that have schedules and that the reader may inspect. Chosen is the topic whose schedules are listed; ""
 	// stands for all of Topics.
-	Topics  []string
-	Chosen  string
-	MayPush bool
+	Topics []string
+	Chosen string
 }
 
 // topicSchedulesPage lists the schedules of one topic.
@@ -80,7 +79,6 @@ type topicSchedulesPage struct {
 
 func (c *call) showSchedules() error {
 	p := &schedulesPage{frame: c.frame("schedules"), Chosen: c.get("topic")}
-	p.MayPush = c.who.AllowsSomewhere(access.Push)
 	able, err := c.canSchedule()
 	if err != nil {
 		return err

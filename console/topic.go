@@ -27,9 +27,8 @@ type topicPage struct {
 	Chosen  string
 	Spans   []string
 	Reasons []choice
-	// MayPushHere is false for companions that Punctual itself fills. Typed has the fields of the form that was refused, nil without one.
+	// MayPushHere is false for companions that Punctual itself fills.
 	MayPushHere bool
-	Typed       url.Values
 	// Waits says why the ready messages of the topic are not delivered, as far as the console knows.
 	Waits string
 }
@@ -49,9 +48,6 @@ func (c *call) showTopic() error {
 	}
 	topic := c.path["topic"]
 	p := &topicPage{topicView: v, Spans: spanNames(), Reasons: c.deathReasons(), MayPushHere: v.Parent == "" || v.Groups != nil}
-	if c.problem != nil {
-		p.Typed = c.form
-	}
 	state := c.chosenState(v.Stats.TopicStats)
 	p.States = c.stateTabs(v.frame, v.Stats.TopicStats, state)
 	if p.List, err = c.list(p.frame, topic, state, v.settings); err != nil {

@@ -26,8 +26,8 @@
     const limit = setTimeout(() => asking.abort(), 15000);
     try {
       const answer = await fetch(from, { signal: asking.signal, headers: { Accept: "text/html" }, redirect: "manual" });
-      if (answer.type === "opaqueredirect" || answer.status === 401) {
-        location.reload(); // the session has ended, so the console shows the login page
+      if (answer.type === "opaqueredirect" || answer.status === 401 || answer.status === 404) {
+        location.reload(); // the session has ended, or the message is no longer stored: the page says which
         return;
       }
       if (!answer.ok) throw new Error(String(answer.status));

@@ -64,7 +64,7 @@ func TestPages(t *testing.T) {
 		r.seed()
 		shown := map[string]string{
 			"now": "Scheduled", "ahead": "order.cancel", "week": "order.cancel", "lateness": "Lateness", "topics": "payment.notify", "topic": "order-", "dead-topic": "503",
-			"message": "visit-3", "find": "order-7", "dead": "no such customer", "dead-letters": "503", "try": "Push", "audit": "",
+			"message": "visit-3", "find": "order-7", "dead": "no such customer", "dead-letters": "503", "push": "Push", "audit": "",
 		}
 		for name, path := range pages() {
 			r.open(path)
@@ -92,16 +92,16 @@ func TestActionsOnMessages(t *testing.T) { overStores(t, actionsOnMessages) }
 
 func actionsOnMessages(t *testing.T, s punctual.Store) {
 	r := newRig(t, s, nil)
-	r.open("/try")
+	r.open("/topics?push=1")
 	for selector, text := range map[string]string{
 		"form.card input[name=topic]": "shop", "form.card input[name=in]": "1h", "form.card input[name=id]": "x-1",
-		"form.card input[name=header]": "tenant", "form.card input[name=header_value]": "a", "form.card textarea": `{"a":1}`,
+		"form.card textarea[name=headers]": "tenant: a", "form.card textarea[name=body]": `{"a":1}`,
 	} {
 		r.fill(selector, text)
 	}
 	r.submit("form.card button.main")
 	r.shows("x-1")
-	r.stored("what was tried is pushed", "shop", "x-1", func(m punctual.Info) bool {
+	r.stored("what was typed is pushed", "shop", "x-1", func(m punctual.Info) bool {
 		return m.State == punctual.StateScheduled && string(m.Body) == `{"a":1}` && m.Headers["tenant"] == "a"
 	})
 

@@ -91,7 +91,7 @@ func TestServeConsole(t *testing.T) {
 		}
 	}
 	for _, topic := range []string{"shop.close", "pay"} {
-		if status, _, text := ann.sends("/try", "/try", url.Values{"topic": {topic}, "id": {"m1"}, "in": {"1h"}, "body": {"a secret"}}); status != 200 {
+		if status, _, text := ann.sends("/topics", "/push", url.Values{"topic": {topic}, "id": {"m1"}, "in": {"1h"}, "body": {"a secret"}}); status != 200 {
 			t.Fatalf("push to %s: %d %s", topic, status, text)
 		}
 	}
