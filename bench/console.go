@@ -201,7 +201,7 @@ func watchConsole(ctx context.Context, e *env, w consoleWorld, n int) error {
 func openConsole(ctx context.Context, e *env, c *console.Console, began time.Time) error {
 	e.say("opening pages")
 	for _, p := range []struct{ name, path string }{
-		{"first", "/"}, {"topics", "/topics"}, {"topic", "/topics/" + topic + "-0"}, {"ahead", "/ahead"}, {"dead", "/dead"},
+		{"first", "/"}, {"topics", "/topics"}, {"topic", "/topics/" + topic + "-0"}, {"dead", "/dead"},
 	} {
 		took, _, err := view(ctx, c, p.path)
 		if err != nil {

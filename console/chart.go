@@ -26,8 +26,7 @@ type chart struct {
 	RunsUntil time.Time
 	RunsLeft  bool
 	Height    float64
-	// Log is true if the scale is logarithmic. Scale is the path of the same page with the other scale, or of the page Ahead for a
-	// picture of the page Now.
+	// Log is true if the scale is logarithmic. Scale is the path of the same page with the other scale.
 	Log   bool
 	Scale string
 	// HasBroken is true if a bar counts more than the scale reaches.

@@ -294,7 +294,7 @@ func TestBurstNamesItsSpan(t *testing.T) {
 			}
 		}
 		text := r.counted("/")
-		link := regexp.MustCompile(`<a href="(/ahead[^"]*)">many</a> ` + regexp.QuoteMeta(c.sentence)).FindStringSubmatch(text)
+		link := regexp.MustCompile(`<a href="(/\?[^"]*)">many</a> ` + regexp.QuoteMeta(c.sentence)).FindStringSubmatch(text)
 		if link == nil || !strings.Contains(link[1], c.query) {
 			t.Errorf("the page does not say %q with a link to %s: %q", c.sentence, c.query, regexp.MustCompile(`<li class="warning">.*`).FindAllString(text, -1))
 			continue

@@ -1,6 +1,9 @@
 package console
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"html/template"
 	"net/url"
 	"slices"
@@ -26,6 +29,12 @@ type nowPage struct {
 	Counting bool
 	Findings []finding
 	Traffic  *traffic
+	// From and To are the bar of a picture that was chosen, zero if none was. Between are the topics with messages due in it, the one
+	// with the most messages first.
+	From, To time.Time
+	Between  []dueIn
+	// More is how many topics with scheduled messages are left out of Between.
+	More int
 	// Hour is how many messages are due in the next hour, 0 while that is not counted.
 	Hour int64
 }
@@ -56,7 +65,19 @@ func (c *call) showNow() error {
 	p.Late = p.Over.Oldest
 	p.Headline = headline(p.Over)
 	p.Traffic = c.traffic(p.frame)
+	if p.From, err = c.instant("from"); err != nil {
+		return err
+	}
+	if p.To, err = c.instant("to"); err != nil {
+		return err
+	}
+	chosen := spanCalled(c.get("span"))
 	for i, picture := range []overview.Picture{p.Over.Minutes, p.Over.Hours, p.Over.Days} {
+		if spans()[i] == chosen && p.From.Before(p.To) && p.To.After(p.Now) {
+			if err := c.countBetween(p, &picture, p.Over.Topics); err != nil {
+				return err
+			}
+		}
 		if picture.All == nil {
 			p.Counting = p.Counting || len(p.Over.Topics) > 0
 			continue
@@ -75,6 +96,71 @@ func (c *call) showNow() error {
 		p.Findings = append(p.Findings, c.finding(p.frame, p.Over, f))
 	}
 	return c.show("now", p)
+}
+
+// dueIn is how many messages of a topic are due between two times. With Capped there are more than Count.
+type dueIn struct {
+	Topic, Path string
+	Count       int64
+	Capped      bool
+}
+
+const (
+	// betweenTopics bounds the topics whose messages countBetween lists for one bar, betweenMost the messages that it lists of each.
+	betweenTopics, betweenMost = 50, 100
+)
+
+// countBetween counts the messages of each topic that are due from p.From to p.To. For topics that the picture counted one by one it takes
+// the numbers of the picture, if both times are edges of its steps. Of other topics it lists the first betweenMost messages, because a
+// forecast of the store would count everything from now on, which takes long if From is far away.
+func (c *call) countBetween(p *nowPage, picture *overview.Picture, topics []punctual.TopicStats) error {
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool)
+	for _, a := range picture.Topics {
+		n, ok := countIn(a, p.From, p.To)
+		if known[a.Topic] = ok; ok && n > 0 {
+			p.Between = append(p.Between, dueIn{Topic: a.Topic, Count: n})
+		}
+	}
+	var others []dueIn
+	for _, t := range topics {
+		if t.Scheduled == 0 || known[t.Topic] {
+			continue
+		}
+		if len(others) == betweenTopics {
+			p.More++
+			continue
+		}
+		others = append(others, dueIn{Topic: t.Topic})
+	}
+	err = eachInParallel(c.r.Context(), len(others), func(ctx context.Context, i int) error {
+		q := punctual.ListQuery{Topic: others[i].Topic, State: punctual.StateScheduled, From: p.From, To: p.To, Limit: betweenMost}
+		page, err := inspector.List(ctx, q)
+		others[i].Count, others[i].Capped = int64(len(page.Messages)), page.Next != ""
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("count what is due: %w", err)
+	}
+	p.Between = slices.DeleteFunc(append(p.Between, others...), func(d dueIn) bool { return d.Count == 0 })
+	for i := range p.Between {
+		p.Between[i].Path = p.listBetween(p.Between[i].Topic, "scheduled", p.From, p.To)
+	}
+	slices.SortStableFunc(p.Between, func(a, b dueIn) int { return cmp.Compare(b.Count, a.Count) })
+	return nil
+}
+
+// countIn returns how many messages are due between two times according to a count ahead. ok is false unless both times are edges of its steps.
+func countIn(a *overview.Ahead, from, to time.Time) (n int64, ok bool) {
+	at := func(t time.Time) int { return slices.IndexFunc(a.Edges, t.Equal) }
+	first, end := at(from), at(to)
+	if first < 0 || end < first {
+		return 0, false
+	}
+	return sum(a.Counts[first:end]), true
 }
 
 // headline returns the value of nowPage.Headline for an overview whose Counting is false.
@@ -120,8 +206,8 @@ func (c *call) pictureChart(f *frame, p *overview.Picture, s span) *chart {
 	}
 	k.path = func(i int) string { return f.dueBetween(p.All.Edges[i], p.All.Edges[i+1], s) }
 	k.pathOverdue = f.Path("/topics") + "?sort=ready"
-	if k.scale = f.Path("/ahead") + "?span=" + s.name; !k.log {
-		k.scale += "&scale=log"
+	if k.scale = f.Path("/"); !k.log {
+		k.scale += "?scale=log"
 	}
 	return f.draw(k)
 }
@@ -216,4 +302,9 @@ func (f *frame) burstPath(over *overview.Overview, o overview.Finding) string {
 		}
 	}
 	return f.dueBetween(o.From, o.To, spans()[0])
+}
+
+// dueBetween returns the path of the page Now with the topics whose messages are due in a span, from the picture of s.
+func (f *frame) dueBetween(from, to time.Time, s span) string {
+	return f.Path("/") + "?" + url.Values{"span": {s.name}, "from": {exact(from)}, "to": {exact(to)}}.Encode()
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// In the pictures of the pages Now and Ahead each step has the same number as in the table, also in a zone of half hours and on a
+// In the pictures of the page Now each step has the same number as in the table, also in a zone of half hours and on a
 // logarithmic scale.
 func TestPictureEqualsItsTable(t *testing.T) {
 	r := newRig(t, nil)
@@ -40,7 +40,7 @@ func TestPictureEqualsItsTable(t *testing.T) {
 	}
 	bar := regexp.MustCompile(`<title>([^<]*): ([0-9,]+)</title>`)
 	row := regexp.MustCompile(`<th scope="row">(?:<a [^>]*>)?([^<]*)(?:</a>)?</th><td class="n">([0-9,]+)</td>`)
-	for _, path := range []string{"/", "/?zone=Asia/Kolkata", "/ahead?span=90d&scale=log"} {
+	for _, path := range []string{"/", "/?zone=Asia/Kolkata", "/?scale=log"} {
 		text := r.page(path)
 		for _, figure := range strings.Split(text, "<figure")[1:] {
 			bars, rows := map[string]string{}, map[string]string{}
@@ -92,7 +92,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// The days of the page Ahead are those of the time zone in which the page shows times, in UTC and east and west of it.
+// The days of the page Now are those of the time zone in which the page shows times, in UTC and east and west of it.
 func TestDaysOfTheLook(t *testing.T) {
 	r := newRig(t, nil) // noon of 2026-11-22 UTC
 	r.push("t", "a", 8*time.Hour)
@@ -102,7 +102,7 @@ func TestDaysOfTheLook(t *testing.T) {
 		"Asia/Shanghai":    {"Mon 2026-11-23"},
 		"America/New_York": {"Sun 2026-11-22"},
 	} {
-		text := r.counted("/ahead?span=90d&zone=" + zone)
+		text := r.counted("/?zone=" + zone)
 		for _, day := range []string{"Sun 2026-11-22", "Mon 2026-11-23"} {
 			if got, want := strings.Contains(text, day), slices.Contains(want, day); got != want {
 				t.Errorf("in %s the table has %s: %v, want %v", zone, day, got, want)
@@ -326,7 +326,7 @@ func TestPagesCostFewCalls(t *testing.T) {
 	}
 	for path, most := range map[string]int64{
 		"/topics": 3 + pageRows, "/topics/topic-007": 7, "/topics/topic-007/settings": 6, "/topics/topic-007/schedules": 6, "/schedules": 4, "/topics/topic-007/messages/m": 3, "/week": 4, "/find": 2, "/dead": 2 + deadTopics,
-		"/dead?topic=topic-007": 3 + 1, "/ahead?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z": 2 + 20 + 20 + betweenTopics, "/find?id=m&stay=1": 503,
+		"/dead?topic=topic-007": 3 + 1, "/?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z": 2 + 20 + 20 + betweenTopics, "/find?id=m&stay=1": 503,
 	} {
 		before := s.calls.Load()
 		own := rigOver(t, s, r.store, r.clock, nil)
@@ -417,7 +417,7 @@ func TestWhatABarLeadsTo(t *testing.T) {
 		r.push(fmt.Sprint("in-", i), "soon", time.Minute)
 		r.push(fmt.Sprint("out-", i), "m", 30*time.Minute)
 	}
-	_, table, _ := strings.Cut(r.counted("/ahead?span=48h&from=2026-11-22T13:00:00Z&to=2026-11-22T14:00:00Z"), `id="between"`)
+	_, table, _ := strings.Cut(r.counted("/?span=48h&from=2026-11-22T13:00:00Z&to=2026-11-22T14:00:00Z"), `id="between"`)
 	rows := regexp.MustCompile(`state=scheduled&amp;to=[^"]*">([^<]*)</a></td><td class="n">([^<]*)</td>`).FindAllStringSubmatch(table, -1)
 	if len(rows) != 9 {
 		t.Errorf("the bar leads to %d topics, want 9", len(rows))

@@ -224,7 +224,7 @@ func styleOf(t *testing.T) string {
 // pagePaths returns the paths of pages that exist when fill has filled the store.
 func pagePaths() []string {
 	return []string{
-		"/", "/ahead", "/ahead?span=48h&scale=log", "/ahead?span=90d", "/ahead?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z",
+		"/", "/?scale=log", "/?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z",
 		"/week", "/week?topic=order.close&zone=Asia/Kolkata", "/topics", "/topics?q=order&sort=due", "/topics/order.close", "/topics/order.close?state=leased",
 		"/topics/order.close?from=2026-11-22T12:10&to=2026-11-22T12:20", "/topics/a-b%2Fc:d", "/topics/a-b%2Fc:d/messages/a%2Fb%20%3F%23%25",
 		"/topics/a-b%2Fc:d/messages/a%2Fb%20%3F%23%25?body=hex", "/topics/pay?state=dead", "/topics/pay/messages/dead-1",

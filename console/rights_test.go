@@ -124,7 +124,7 @@ func (r *rig) ask(method, target string, form url.Values, h rights.Holder) strin
 // waits reports whether a page may be shown before the store has counted what it shows, so that its links depend on how quick the count is.
 // Such a page is refused as a whole to those who may not inspect its topic, or all topics, so the table need not have its links.
 func waits(target string) bool {
-	return target == "/" || target == "/ahead" || strings.HasPrefix(target, "/week")
+	return target == "/" || strings.HasPrefix(target, "/week")
 }
 
 // content returns the topics and messages in the store as a text, without the topic of the audit log.

@@ -53,7 +53,6 @@ func routes() []*route {
 		{method: post, path: "/look", anyPrincipal: true, handle: (*call).keepLook},
 
 		{method: get, path: "/", action: access.Inspect, live: true, handle: (*call).showNow},
-		{method: get, path: "/ahead", action: access.Inspect, live: true, handle: (*call).showAhead},
 		{method: get, path: "/week", action: access.Inspect, perTopic: true, live: true, handle: (*call).showWeek},
 		{method: get, path: "/lateness", action: access.Inspect, perTopic: true, live: true, handle: (*call).showLateness},
 		{method: get, path: "/topics", action: access.Inspect, perTopic: true, live: true, handle: (*call).showTopics},

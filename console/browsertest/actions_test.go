@@ -63,7 +63,7 @@ func TestPages(t *testing.T) {
 		r := newRig(t, s, nil)
 		r.seed()
 		shown := map[string]string{
-			"now": "Scheduled", "ahead": "order.cancel", "week": "order.cancel", "lateness": "Lateness", "topics": "payment.notify", "topic": "order-", "dead-topic": "503",
+			"now": "Scheduled", "week": "order.cancel", "lateness": "Lateness", "topics": "payment.notify", "topic": "order-", "dead-topic": "503",
 			"message": "visit-3", "find": "order-7", "dead": "no such customer", "dead-letters": "503", "push": "Push", "audit": "",
 		}
 		for name, path := range pages() {
@@ -75,10 +75,11 @@ func TestPages(t *testing.T) {
 			r.until(path+" shows "+want, fmt.Sprintf(`document.body.innerText.includes(%q)`, want))
 		}
 		for _, span := range []string{"60m", "48h", "90d"} {
-			r.open("/ahead?span=" + span)
-			r.until("all is counted", `document.querySelector("#live figure.chart") !== null`)
-			r.run(`document.querySelector("figure.chart details.numbers").open = true`)
-			r.submit(`figure.chart details.numbers tbody a`)
+			r.open("/")
+			bar := `details.numbers tbody a[href*="span=` + span + `"]`
+			r.until("all is counted", "document.querySelector('"+bar+"') !== null")
+			r.run("document.querySelector('" + bar + `').closest("details").open = true`)
+			r.submit(bar)
 			r.until("a bar leads to the topics", `document.querySelector("#between table.rows") !== null`)
 			r.submit(`#between table.rows a`)
 			r.until("and those to messages", `document.querySelector("table.rows input[form=many]") !== null`)

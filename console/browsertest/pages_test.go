@@ -150,7 +150,7 @@ func TestAccessibleBesides(t *testing.T) {
 	}
 
 	empty := newRig(t, openStore(t, "mem"), nil)
-	for name, path := range map[string]string{"now": "/", "ahead": "/ahead", "week": "/week", "lateness": "/lateness", "topics": "/topics", "dead": "/dead", "find": "/find", "audit": "/audit"} {
+	for name, path := range map[string]string{"now": "/", "week": "/week", "lateness": "/lateness", "topics": "/topics", "dead": "/dead", "find": "/find", "audit": "/audit"} {
 		each(empty, name+" of an empty store", "html[lang=en]", func() { empty.open(path) })
 	}
 	closed := newRig(t, openStore(t, "mem"), byToken())

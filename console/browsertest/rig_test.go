@@ -387,7 +387,7 @@ func (r *rig) traffic() {
 // pages returns the paths of pages of a store that seed has filled, by names for the pages.
 func pages() map[string]string {
 	return map[string]string{
-		"now": "/", "ahead": "/ahead", "week": "/week", "lateness": "/lateness", "topics": "/topics", "topic": "/topics/order.cancel", "dead-topic": "/topics/payment.notify?state=dead",
+		"now": "/", "week": "/week", "lateness": "/lateness", "topics": "/topics", "topic": "/topics/order.cancel", "dead-topic": "/topics/payment.notify?state=dead",
 		"message": "/topics/reminder/messages/visit-3", "find": "/find?id=order-7", "dead": "/dead", "dead-letters": "/dead?topic=payment.notify", "push": "/topics?push=1", "audit": "/audit",
 	}
 }

@@ -317,7 +317,7 @@ func shopPages() map[string]string {
 	all := pages()
 	all["message"], all["find"], all["topic-dead"] = "/topics/payment.notify/messages/payment-71", "/find?id=order-107&stay=1", all["dead-topic"]
 	delete(all, "dead-topic")
-	all["ahead-90d"], all["lateness-24h"] = "/ahead?span=90d", "/lateness?span=24h"
+	all["lateness-24h"] = "/lateness?span=24h"
 	all["settings"], all["consumers"], all["events"] = "/topics/payment.notify/settings", "/topics/order.cancel/consumers", "/topics/payment.notify/events"
 	all["schedules"], all["topic-schedules"], all["schedule"] = "/schedules", "/topics/report/schedules", "/topics/report/schedules/daily"
 	all["schedule-new"] = "/schedules/new?" + url.Values{"topic": {"report"}, "name": {"weekly"}, "was_spec": {""}, "spec": {"0 9 1 * MON"}, "zone_name": {"Europe/Berlin"}, "was_zone_name": {"UTC"}}.Encode()
