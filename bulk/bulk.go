@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -72,6 +73,9 @@ type Selection struct {
 	IDPrefix string
 	// Headers are headers with their values that a message has to have, all of them.
 	Headers map[string]string
+	// Only, if not nil, returns whether a message is selected for which all other fields hold. A shift with an Only is ErrInvalid,
+	// because the call that continues it could not know whether it selects the same messages.
+	Only func(*punctual.Info) bool
 }
 
 // matches reports whether a listed message, which has the state and lies between the bounds, is selected.
@@ -87,7 +91,7 @@ func (s *Selection) matches(m *punctual.Info) bool {
 			return false
 		}
 	}
-	return true
+	return s.Only == nil || s.Only(m)
 }
 
 // Job is one change of all messages that a Selection finds; see Run.
@@ -99,6 +103,10 @@ type Job struct {
 	// When is the due time for Requeue and Reschedule. A delay counts from the store's clock when the bulk begins, so
 	// that all messages get the same due time.
 	When punctual.When
+	// Spread makes the messages of a Requeue due one after the other over this time from When on, evenly and in whatever order and
+	// number they are met, so that consumers are not flooded. 0, the default, makes all due at When. With any other change it is
+	// ErrInvalid.
+	Spread time.Duration
 	// ID names a shift, 1 to 128 printable ASCII bytes, so that it is made once: for a day, another call with the ID continues the
 	// shift, or does nothing when it is complete. The ID is for programs whose answer may get lost after the last message was
 	// moved. With any other change an ID is ErrInvalid, because such a change may be repeated without one.
@@ -244,6 +252,10 @@ func (b *Job) states() ([]punctual.State, error) {
 		return nil, storekit.Invalidf("bulk %s with a due time: only a requeue and a reschedule have one", b.Do)
 	case b.ID != "" && b.Do != Shift:
 		return nil, storekit.Invalidf("bulk %s with an ID: only a shift has one", b.Do)
+	case b.Spread < 0 || b.Spread > 0 && b.Do != Requeue:
+		return nil, storekit.Invalidf("bulk %s spread over %v: only a requeue is spread, over a positive time", b.Do, b.Spread)
+	case b.Do == Shift && s.Only != nil:
+		return nil, storekit.Invalidf("bulk shift of a selection with Only: select by the other fields")
 	case b.Rate < 0:
 		return nil, storekit.Invalidf("bulk with %d changes a second: use 1 or more, or 0 for no bound", b.Rate)
 	}
@@ -387,7 +399,7 @@ func (r *bulkRun) take(ctx context.Context, m *punctual.Info) error {
 	case Delete:
 		a.Change = punctual.ChangeDelete
 	case Requeue:
-		a.Change, a.Due = punctual.ChangeRequeue, r.due
+		a.Change, a.Due = punctual.ChangeRequeue, r.due.Add(share(r.Spread, r.report.Matched))
 	case Reschedule:
 		a.Change, a.Due = punctual.ChangeReschedule, r.due
 		if m.Due.Equal(a.Due) {
@@ -408,6 +420,13 @@ func (r *bulkRun) take(ctx context.Context, m *punctual.Info) error {
 		return r.flush(ctx) // no more than a second's changes in one call
 	}
 	return nil
+}
+
+// share returns by how much the n-th message is later than the first when many are spread over a time. The shares are even however
+// many messages come, because they are multiples of the golden ratio, modulo 1.
+func share(spread time.Duration, n int64) time.Duration {
+	_, place := math.Modf(float64(n) / math.Phi)
+	return time.Duration(place * float64(spread)).Truncate(time.Millisecond)
 }
 
 // retried reports whether the bulk moves messages to a time and an attempt at this one has failed since the bulk began: then its

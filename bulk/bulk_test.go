@@ -410,6 +410,42 @@ func TestBulkRate(t *testing.T) {
 	})
 }
 
+// A requeue that is spread makes as many messages due in each part of the time, of those alone that Only selects.
+func TestBulkRequeueIsSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := bulkQueue(t)
+		ms := make([]punctual.NewMessage, 1000)
+		for i := range ms {
+			ms[i].ID = fmt.Sprint(i)
+		}
+		pushAll(t, q, ms...)
+		ds, err := q.Store().Claim(t.Context(), punctual.Claim{Topics: []string{"visits"}, Max: len(ms)})
+		if err != nil || len(ds) != len(ms) {
+			t.Fatal(len(ds), err)
+		}
+		for _, d := range ds {
+			if _, err := q.Store().Settle(t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleDiscard}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begin := time.Now()
+		even := func(m *punctual.Info) bool { return (m.ID[len(m.ID)-1]-'0')%2 == 0 }
+		r := change(t, q, bulk.Job{Do: bulk.Requeue, When: punctual.In(time.Hour), Spread: 10 * time.Minute, Select: bulk.Selection{Only: even}})
+		if r.Done != 500 || r.Looked != 1000 {
+			t.Fatalf("%+v, want 500 of 1000", r)
+		}
+		perMinute := make([]int, 10)
+		for id, due := range dues(t, q, begin) {
+			if even(&punctual.Info{Message: punctual.Message{ID: id}}) {
+				perMinute[(due-time.Hour)/time.Minute]++
+			}
+		}
+		if slices.Min(perMinute) < 48 || slices.Max(perMinute) > 52 {
+			t.Errorf("in each of ten minutes %v are due, want 50", perMinute)
+		}
+	})
+}
+
 func TestBulkRefuses(t *testing.T) {
 	q := bulkQueue(t)
 	sel := bulk.Selection{Topic: "visits"}
@@ -432,6 +468,9 @@ func TestBulkRefuses(t *testing.T) {
 		{"requeue in the past", bulk.Job{Do: bulk.Requeue, When: punctual.In(-1), Select: sel}, "negative"},
 		{"reason of the living", bulk.Job{Do: bulk.Cancel, Select: bulk.Selection{Topic: "visits", Reason: punctual.ReasonExpired}}, "only dead"},
 		{"cancel with an ID", bulk.Job{Do: bulk.Cancel, ID: "a", Select: sel}, "only a shift"},
+		{"reschedule that is spread", bulk.Job{Do: bulk.Reschedule, Spread: time.Hour, Select: sel}, "only a requeue is spread"},
+		{"negative spread", bulk.Job{Do: bulk.Requeue, Spread: -1, Select: sel}, "only a requeue is spread"},
+		{"shift with Only", bulk.Job{Do: bulk.Shift, By: time.Hour, Select: bulk.Selection{Topic: "visits", Only: func(*punctual.Info) bool { return true }}}, "with Only"},
 		{"negative rate", bulk.Job{Do: bulk.Cancel, Rate: -1, Select: sel}, "changes a second"},
 	} {
 		if _, err := bulk.Run(t.Context(), q, c.b); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), c.text) {

@@ -110,7 +110,7 @@ func fields() map[string]url.Values {
 	return map[string]url.Values{
 		"/push": {"topic": {"order.close"}, "in": {"1s"}, "body": {"b"}}, pathTopic + "/configure": {"lease": {"1h"}}, pathTopic + "/pause": {"what": {"push"}, "pause": {"true"}},
 		pathTopic + "/purge": {"state": {"live"}, "typed": {"order.close"}}, pathTopic + "/delete": {"typed": {"order.close"}},
-		pathTopic + "/amend": {"do": {"cancel"}, "id": {"order-001"}}, pathTopic + "/requeue": {}, pathMessage + "/amend": {"do": {"cancel"}}, pathMessage + "/delete": {},
+		pathTopic + "/amend": {"do": {"cancel"}, "id": {"order-001"}}, pathMessage + "/amend": {"do": {"cancel"}}, pathMessage + "/delete": {},
 		pathTopic + "/groups": {"do": {"add"}, "group": {"billing"}}, "/schedules/new": {"topic": {"order.close"}, "name": {"weekly"}, "was_spec": {""}, "spec": {"@daily"}},
 		pathSchedule + "/edit": {"was_spec": {"@hourly"}, "spec": {"@daily"}}, pathSchedule + "/pause": {}, pathSchedule + "/resume": {}, pathSchedule + "/run": {},
 		pathSchedule + "/skip": {}, pathSchedule + "/delete": {}, pathSchedule + "/backfill": {"from": {"2026-11-22T00:00:00Z"}, "to": {"2026-11-22T10:00:00Z"}},

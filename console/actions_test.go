@@ -175,11 +175,11 @@ func TestRequeueIsSpread(t *testing.T) {
 		ids = append(ids, fmt.Sprintf("m%04d", i))
 	}
 	r.kill("t", "no", ids...)
-	if n := r.sent("/topics/t/requeue", url.Values{"spread": {"10m"}, "reason": {"expired"}}); !strings.HasPrefix(n, "0 messages") {
-		t.Errorf("of another reason: %q", n)
-	}
-	if n := r.sent("/topics/t/requeue", url.Values{"spread": {"10m"}}); !strings.HasPrefix(n, "1,500 messages") {
-		t.Errorf("notice %q", n)
+	for reason, want := range map[string]string{"expired": "Requeued 0", "": "Requeued 1,500 / 1,500"} {
+		page := r.page(r.bulk("t", url.Values{"run": {"1"}, "change": {"requeue"}, "spread": {"10m"}, "reason": {reason}}))
+		if text := wordsOf(page); !strings.Contains(text, want) || !strings.Contains(text, "Spread over 10m") {
+			t.Errorf("of reason %q: %s", reason, text)
+		}
 	}
 	f, err := r.store.Forecast(t.Context(), punctual.ForecastQuery{Topic: "t", Step: time.Minute, Buckets: 10})
 	if err != nil {

@@ -22,8 +22,8 @@ type bulkPage struct {
 	*topicView
 	// States, Changes and Reasons are the choices of the form.
 	States, Changes, Reasons []choice
-	From, To, Error, In, At  string
-	By, Rate                 string
+	From, To, In, At         string
+	By, Rate, Spread         string
 	Filter                   messageFilter
 	MayDelete                bool
 }
@@ -45,6 +45,8 @@ type bulkChange struct {
 	bulk.Job
 	// Due is the instant of Bulk.When, which pages and the audit log show; zero unless the change is a requeue or a reschedule.
 	Due time.Time
+	// Errors are the errors of the messages to change.
+	Errors deathFilter
 }
 
 // bulkWait is how long the answer to a form waits for the end of the change, so that the page of a short change shows its result at once.
@@ -55,8 +57,8 @@ func (c *call) showBulk() error {
 	if err != nil {
 		return err
 	}
-	p := &bulkPage{topicView: v, Error: c.get("error"), In: c.get("in"), At: c.get("at"), By: cmp.Or(c.get("by"), "1h"), Rate: c.get("rate")}
-	p.Filter = messageFilter{Prefix: c.get("prefix"), Header: c.get("header"), Value: c.get("value")}
+	p := &bulkPage{topicView: v, Spread: c.get("spread"), In: c.get("in"), At: c.get("at"), By: cmp.Or(c.get("by"), "1h"), Rate: c.get("rate")}
+	p.Filter = messageFilter{deathFilter{c.get("error"), c.get("match") == matchWhole}, c.get("prefix"), c.get("header"), c.get("value")}
 	p.MayDelete = p.May("admin", v.Stats.Topic)
 	text := c.look.language.text
 	state := c.get("state")
@@ -91,7 +93,7 @@ func (c *call) deathReasons() (all []choice) {
 // readBulk reads a bulk change from the form. A delay becomes the instant that it means now, so that a change which is stopped and
 // continued later still gives all messages the same due time.
 func (c *call) readBulk(topic string) (b bulkChange, err error) {
-	b.Select = bulk.Selection{Topic: topic, Reason: punctual.DeathReason(c.get("reason")), Error: c.get("error"), IDPrefix: c.get("prefix")}
+	b.Select = bulk.Selection{Topic: topic, Reason: punctual.DeathReason(c.get("reason")), IDPrefix: c.get("prefix")}
 	if b.Do, err = bulk.ParseChange(c.get("change")); err != nil {
 		return b, err
 	}
@@ -106,9 +108,14 @@ func (c *call) readBulk(topic string) (b bulkChange, err error) {
 	if b.Select.To, err = c.instant("to"); err != nil {
 		return b, err
 	}
-	filter, err := c.messageFilter(b.Select.State)
+	filter, err := c.messageFilter(punctual.StateDead)
 	if err != nil {
 		return b, err
+	}
+	if b.Errors = filter.Errors; b.Errors.Whole {
+		b.Select.Only = b.Errors.keeps
+	} else {
+		b.Select.Error = b.Errors.Text
 	}
 	if filter.Header != "" {
 		b.Select.Headers = map[string]string{filter.Header: filter.Value}
@@ -122,6 +129,9 @@ func (c *call) readBulk(topic string) (b bulkChange, err error) {
 	case bulk.Requeue, bulk.Reschedule:
 		b.Due, err = c.bulkDue(b.Do)
 		b.When = punctual.At(b.Due)
+	}
+	if err == nil {
+		err = inField("spread", durationInto(&b.Spread)(c.get("spread")))
 	}
 	return b, err
 }
@@ -166,7 +176,7 @@ func (c *call) countBulk() error {
 	if err := c.mayBulk(&b); err != nil {
 		return err
 	}
-	b.DryRun = true
+	b.DryRun = c.get("run") == ""
 	return c.startBulk(b, nil)
 }
 
@@ -228,7 +238,11 @@ func bulkFacts(b *bulkChange, zone *time.Location) (f facts) {
 	f.addTime("from", s.From, zone)
 	f.addTime("to", s.To, zone)
 	f.add("reason", string(s.Reason))
-	f.add("error", s.Error)
+	if b.Errors.Whole {
+		f.add("error.is", cmp.Or(b.Errors.Text, "-"))
+	} else {
+		f.add("error", b.Errors.Text)
+	}
 	f.add("prefix", s.IDPrefix)
 	for name, value := range s.Headers { // the form has at most one
 		f.add("header", name+"="+value)
@@ -240,6 +254,9 @@ func bulkFacts(b *bulkChange, zone *time.Location) (f facts) {
 		f.add("by", "-"+notation.FormatDuration(-b.By))
 	}
 	f.addTime("due", b.Due, zone)
+	if b.Spread > 0 {
+		f.add("spread", notation.FormatDuration(b.Spread))
+	}
 	if b.Rate > 0 {
 		f.add("rate", thousands(int64(b.Rate)))
 	}

@@ -81,8 +81,6 @@ type Console struct {
 	tracker      *consumers.Tracker
 	observed     atomic.Bool   // Observer was called, so the meter counts
 	scanFor      time.Duration // scanTime, except in tests
-	// requeueFor is requeueTime, except in tests.
-	requeueFor time.Duration
 }
 
 // New returns a console of the store. The caller still owns the store, and closes the console before the store. New returns an
@@ -96,7 +94,7 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	}
 	c := &Console{
 		store: store, options: *o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(),
-		meter: overview.NewMeter(), tracker: consumers.New(), scanFor: scanTime, requeueFor: requeueTime,
+		meter: overview.NewMeter(), tracker: consumers.New(), scanFor: scanTime,
 	}
 	table := routes()
 	c.queue = punctual.NewQueue(store, nil)

@@ -3,11 +3,8 @@ package console
 import (
 	"bufio"
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,7 +12,6 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
-	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/internal/wire"
@@ -46,8 +42,6 @@ type deadPage struct {
 	Reasons []choice
 	// Export is the path at which the list can be downloaded as lines of JSON, "" without a list.
 	Export string
-	// On is the position in the list at which the last requeue stopped because its time was up, or "".
-	On string
 }
 
 // deadGroup is dead messages of the same topic with the same reason and the same error, as lastError returns it.
@@ -61,7 +55,7 @@ type deadGroup struct {
 }
 
 func (c *call) showDead() error {
-	p := &deadPage{frame: c.frame("dead"), Topic: c.get("topic"), Whole: true, On: c.get("on")}
+	p := &deadPage{frame: c.frame("dead"), Topic: c.get("topic"), Whole: true}
 	all, err := c.visibleTopics(p.frame)
 	if err != nil {
 		return err
@@ -167,144 +161,20 @@ func daysBefore(now time.Time, n int) []time.Time {
 	return edges
 }
 
-const (
-	// requeuePage is how many dead messages a requeue reads in one call of the store. requeueTime is after how long a requeue stops, so that
-	// its form is answered; the next page then offers to go on.
-	requeuePage = 1000
-	requeueTime = 20 * time.Second
-)
-
-// deathQuery reads the fields of a form that choose dead messages: those that the store filters by, and the filter by error.
-func (c *call) deathQuery(limit int) (q punctual.ListQuery, errors deathFilter, err error) {
-	q = punctual.ListQuery{Topic: c.path["topic"], State: punctual.StateDead, Reason: punctual.DeathReason(c.get("reason")), Limit: limit}
-	if q.From, err = c.instant("from"); err != nil {
-		return q, errors, err
-	}
-	if q.To, err = c.instant("to"); err != nil {
-		return q, errors, err
-	}
-	errors, err = c.deathFilter()
-	return q, errors, err
-}
-
-// requeueDead requeues the dead messages that the form's fields choose. With the field "spread" their due times are spread over that time.
-func (c *call) requeueDead() error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
-	now, err := c.now()
-	if err != nil {
-		return err
-	}
-	q, filter, err := c.deathQuery(requeuePage)
-	if err != nil {
-		return err
-	}
-	q.After = c.get("on")
-	if end := now.Add(time.Millisecond); q.To.IsZero() || q.To.After(end) {
-		q.To = end // so that a message which dies again during the requeue is not requeued a second time
-	}
-	spread, err := notation.ParseDuration(cmp.Or(c.get("spread"), "0"))
-	if err != nil {
-		return err
-	}
-	var r requeued
-	detail := fmt.Sprintf("reason %q, %s, spread over %s", q.Reason, filter, notation.FormatDuration(spread))
-	n, err := c.record(audit.Change{Verb: "requeue", Topic: q.Topic, Detail: detail}, func(ctx context.Context) (n int64, err error) {
-		r, err = c.requeueAll(ctx, inspector, q, filter, spread)
-		return r.done, err
-	})
-	if err != nil {
-		return fmt.Errorf("requeue dead messages of %s (%s were, of %s looked at): %w", q.Topic, thousands(n), thousands(r.looked), err)
-	}
-	back := url.Values{"topic": {q.Topic}}
-	note := notice{Key: "notice.requeued", Args: []string{thousands(n), thousands(r.looked)}}
-	if r.next != "" { // the next page shows the list from there, and its form goes on with the same filter
-		note.Key = "notice.requeued.more"
-		for name, value := range map[string]string{"reason": string(q.Reason), "from": exact(q.From), "to": exact(q.To), "on": r.next, "after": r.next} {
-			if value != "" {
-				back.Set(name, value)
-			}
-		}
-		filter.addTo(back)
-	}
-	return c.redirect(c.frame("").Path("/dead")+"?"+back.Encode(), note)
-}
-
-// requeued is the result of a requeue: done is how many messages were requeued, looked how many were read.
-type requeued struct {
-	done, looked int64
-	// next is the position at which to go on, or "" if the end of the list was reached.
-	next string
-}
-
-// requeueAll requeues, page by page, the messages of a list that the filter keeps. It ends with the list, or with the page during which
-// requeueFor is over.
-func (c *call) requeueAll(ctx context.Context, i punctual.Inspector, q punctual.ListQuery, filter deathFilter, spread time.Duration) (r requeued, err error) {
-	end := time.Now().Add(c.console.requeueFor)
-	for number := 0; ; {
-		page, err := i.List(ctx, q)
-		if err != nil {
-			return r, err
-		}
-		as := make([]punctual.Amendment, 0, len(page.Messages))
-		for k := range page.Messages {
-			if m := &page.Messages[k]; filter.keeps(m) {
-				as = append(as, punctual.Amendment{Change: punctual.ChangeRequeue, Topic: q.Topic, ID: m.ID, Delay: share(spread, number)})
-				number++
-			}
-		}
-		r.looked += int64(len(page.Messages))
-		n, err := c.requeueSome(ctx, as)
-		if r.done += n; err != nil {
-			return r, err
-		}
-		if q.After = page.Next; q.After == "" {
-			return r, nil
-		}
-		if time.Now().After(end) {
-			r.next = q.After
-			return r, nil
-		}
-	}
-}
-
-// requeueSome requeues messages and returns how many of them it has requeued. A message that is no longer dead is no error, because somebody
-// else may have requeued or purged it.
-func (c *call) requeueSome(ctx context.Context, as []punctual.Amendment) (n int64, err error) {
-	if len(as) == 0 {
-		return 0, nil
-	}
-	rs, err := c.console.store.Amend(ctx, as)
-	if err != nil {
-		return 0, err
-	}
-	for _, r := range rs {
-		switch {
-		case r.Err == nil:
-			n++
-		case !errors.Is(r.Err, punctual.ErrNotDead) && !errors.Is(r.Err, punctual.ErrNotFound):
-			err = r.Err
-		}
-	}
-	return n, err
-}
-
-// share returns the delay of message n when messages are spread over a time. It uses the fractions of multiples of the golden ratio, which
-// fill the time evenly although the number of messages is not known yet.
-func share(spread time.Duration, n int) time.Duration {
-	_, place := math.Modf(float64(n) / math.Phi)
-	return time.Duration(place * float64(spread)).Truncate(time.Millisecond)
-}
-
 // exportDead sends the dead messages that the query chooses as lines of JSON, each in the form that a message has in the HTTP interface.
 func (c *call) exportDead() error {
 	inspector, err := c.inspector()
 	if err != nil {
 		return err
 	}
-	q, filter, err := c.deathQuery(scanPage)
+	q := punctual.ListQuery{Topic: c.path["topic"], State: punctual.StateDead, Reason: punctual.DeathReason(c.get("reason")), Limit: scanPage}
+	if q.From, err = c.instant("from"); err != nil {
+		return err
+	}
+	if q.To, err = c.instant("to"); err != nil {
+		return err
+	}
+	filter, err := c.deathFilter()
 	if err != nil {
 		return err
 	}

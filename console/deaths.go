@@ -46,17 +46,6 @@ func (f deathFilter) keeps(m *punctual.Info) bool {
 	return f.Text == "" || n > 0 && strings.Contains(visible(m.Failures[n-1].Error), f.Text)
 }
 
-// String describes the filter for the audit log.
-func (f deathFilter) String() string {
-	switch {
-	case f.keepsAll():
-		return "any error"
-	case f.Whole:
-		return fmt.Sprintf("error %q", f.Text)
-	}
-	return fmt.Sprintf("error with %q", f.Text)
-}
-
 // addTo sets the form's fields of the filter in a query.
 func (f deathFilter) addTo(q url.Values) {
 	if f.Text != "" {

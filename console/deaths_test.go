@@ -3,7 +3,6 @@ package console
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -86,7 +85,7 @@ var (
 // requeueForm returns the hidden fields, but for the token against forged requests, of the form on a page that requeues the messages of the page's list.
 func requeueForm(t *testing.T, page string) url.Values {
 	t.Helper()
-	_, form, ok := strings.Cut(page, `/requeue">`)
+	_, form, ok := strings.Cut(page, `<form method="post" action="/topics/pay/bulk">`)
 	if !ok {
 		t.Fatal("the page has no form that requeues")
 	}
@@ -103,7 +102,7 @@ func requeueForm(t *testing.T, page string) url.Values {
 // A group of dead messages is listed to its last message, exported and requeued, and no other message is.
 func TestGroupOfTheDead(t *testing.T) {
 	r := newRig(t, nil)
-	r.console.scanFor, r.console.requeueFor = time.Hour, time.Hour // however slow the machine is
+	r.console.scanFor = time.Hour // however slow the machine is
 	r.manyDead("pay", 1000)
 	groups := groupLink.FindAllStringSubmatch(r.page("/dead?topic=pay"), -1)
 	if len(groups) != 3 || groups[2][3] != "often 1" && groups[1][3] != "often 1" {
@@ -140,63 +139,21 @@ func TestGroupOfTheDead(t *testing.T) {
 		}
 		form := requeueForm(t, page)
 		form.Set("spread", "10m")
-		if n := r.sent("/topics/pay/requeue", form); !strings.HasPrefix(n, "100 messages were requeued, of 1,000") {
-			t.Errorf("notice %q", n)
+		if text := wordsOf(r.page(r.bulk("pay", form))); !strings.Contains(text, "Requeued 100 / 100") || !strings.Contains(text, "Last error is rare") {
+			t.Errorf("the requeue of the group: %s", text)
 		}
 	}
 	stats, err := r.store.Stats(t.Context(), "pay")
 	if err != nil || stats.Dead != 900 || stats.Live() != 100 || r.message("pay", "m000001").State != punctual.StateDead {
 		t.Errorf("%+v, %v", stats, err)
 	}
-	if n := r.sent("/topics/pay/requeue", url.Values{"error": {"detail"}}); !strings.HasPrefix(n, "100 messages were requeued, of 900") {
-		t.Errorf("by a text in the error: %q", n)
+	if text := wordsOf(r.page(r.bulk("pay", url.Values{"run": {"1"}, "change": {"requeue"}, "error": {"detail"}}))); !strings.Contains(text, "Requeued 100 / 100") {
+		t.Errorf("by a text in the error: %s", text)
 	}
 	if a := r.get("/dead?topic=pay&error=" + strings.Repeat("x", 2000)); a.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("a text of 2,000 bytes: %d", a.Code)
 	}
-	if !strings.Contains(r.page("/audit"), "error with &#34;detail&#34;") {
+	if !strings.Contains(r.page("/audit"), "error detail") {
 		t.Error("the log does not say which were requeued")
-	}
-}
-
-// A requeue whose time is up says so, and the form on the next page goes on where it stopped.
-func TestRequeueGoesOn(t *testing.T) {
-	r := newRig(t, nil)
-	r.console.requeueFor = 0 // each form requeues one page of the list
-	r.manyDead("pay", 2500)
-	form := url.Values{"error": {"rare"}, "spread": {"0s"}}
-	for n, want := range []string{"100 messages were requeued, of 1,000 that were looked at. Time was up", "100 messages were requeued, of 1,000 that were looked at. Time was up", "50 messages were requeued, of 500 that were looked at."} {
-		a := r.post("/topics/pay/requeue", form)
-		if a.Code != http.StatusSeeOther {
-			t.Fatalf("%d %s", a.Code, a.text)
-		}
-		req := httptest.NewRequest(http.MethodGet, a.Header().Get("Location"), nil)
-		for _, k := range a.Result().Cookies() {
-			req.AddCookie(k)
-		}
-		page := r.do(req).text
-		if !strings.Contains(page, `role="status">`+want) {
-			t.Errorf("form %d: want %q above %s", n, want, page)
-		}
-		if n == 2 {
-			break
-		}
-		// A message that was requeued and dies again is not requeued a second time.
-		r.clock.Advance(time.Second)
-		ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"pay"}, Max: 100})
-		if err != nil || len(ds) != 100 {
-			t.Fatal(err, len(ds))
-		}
-		for _, d := range ds {
-			if _, err := r.store.Settle(t.Context(), []punctual.Settlement{{Topic: "pay", ID: d.ID, Token: d.Token, Verb: punctual.SettleDiscard, Error: "rare"}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if form = requeueForm(t, page); form.Get("on") == "" || form.Get("error") != "rare" || !strings.Contains(page, "go on where the last form stopped") {
-			t.Fatalf("the next form is %v", form)
-		}
-	}
-	if stats, err := r.store.Stats(t.Context(), "pay"); err != nil || stats.Live() != 50 || stats.Dead != 2450 {
-		t.Errorf("%+v, %v", stats, err)
 	}
 }

@@ -75,7 +75,6 @@ func routes() []*route {
 		{method: post, path: pathTopic + "/purge", action: access.Admin, form: (*call).showSettings, page: "settings", handle: (*call).purgeTopic},
 		{method: post, path: pathTopic + "/delete", action: access.Admin, form: (*call).showSettings, page: "settings", handle: (*call).deleteTopic},
 		{method: post, path: pathTopic + "/amend", action: access.Amend, form: (*call).showTopic, handle: (*call).amendMany},
-		{method: post, path: pathTopic + "/requeue", action: access.Amend, handle: (*call).requeueDead},
 		{method: get, path: pathTopic + "/dead.ndjson", action: access.Inspect, handle: (*call).exportDead},
 
 		{method: get, path: pathBulk, action: access.Inspect, handle: (*call).showBulk},

@@ -136,7 +136,6 @@ func posts() map[string]url.Values {
 		"/topics/order.close/purge":                    {"state": {"live"}, "typed": {"order.close"}},
 		"/topics/order.close/delete":                   {"typed": {"order.close"}},
 		"/topics/order.close/amend":                    {"do": {"cancel"}, "id": {"order-001"}},
-		"/topics/pay/requeue":                          {},
 		"/topics/order.close/messages/order-002/amend": {"do": {"cancel"}},
 		"/topics/pay/messages/pay-001/delete":          {},
 		"/topics/order.close/groups":                   {"do": {"add"}, "group": {"billing"}},

@@ -84,7 +84,7 @@ func TestFewRights(t *testing.T) {
 	}
 	for path, form := range map[string]string{
 		"/topics/order.cancel/pause": "what=delivery&pause=true", "/topics/order.cancel/purge": "state=live&typed=order.cancel", "/topics/order.cancel/configure": "lease=1h",
-		"/topics/reminder/messages/visit-3/amend": "do=cancel", "/topics/payment.notify/requeue": "", "/push": "topic=reminder&body=x",
+		"/topics/reminder/messages/visit-3/amend": "do=cancel", "/topics/payment.notify/bulk": "run=1&change=requeue", "/push": "topic=reminder&body=x",
 	} {
 		status := r.post(path, form)
 		if status != http.StatusForbidden {
@@ -204,14 +204,13 @@ func requeueRacesAClaim(t *testing.T, s punctual.Store) {
 	requeued, looked := 0, 0
 	for _, tab := range tabs {
 		r.tab = tab
-		r.until("the page tells how many", `document.querySelector(".notice") !== null && document.querySelector(".notice").innerText.includes("were requeued")`)
-		notice := eval[string](r, `document.querySelector(".notice").innerText`)
-		var here, at int
-		if _, err := fmt.Sscanf(strings.ReplaceAll(notice, ",", ""), "%d messages were requeued of %d", &here, &at); err != nil {
-			t.Fatalf("notice %q: %v", notice, err)
+		r.until("the change is complete", `document.querySelectorAll("dl.numbers-row.small dd").length === 5 && document.querySelector("form[action$='/stop']") === null`)
+		counts := eval[[]int](r, `[...document.querySelectorAll("dl.numbers-row.small dd")].map(d => parseInt(d.innerText.replaceAll(",", "")))`)
+		t.Logf("a page tells: %v", counts)
+		requeued += counts[0]
+		for _, n := range counts {
+			looked += n
 		}
-		t.Logf("a page tells: %s", notice)
-		requeued, looked = requeued+here, looked+at
 	}
 	for end := time.Now().Add(patience); c.taken() < n && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 	}
@@ -221,7 +220,7 @@ func requeueRacesAClaim(t *testing.T, s punctual.Store) {
 		t.Error(c.err)
 	}
 	if looked <= n || c.between == 0 {
-		t.Errorf("the pages looked at %d, and %d were claimed between the pages of a requeue, so there was no race", looked, c.between)
+		t.Errorf("the changes tried %d, and %d were claimed between the pages of a requeue, so there was no race", looked, c.between)
 	}
 	if requeued != n || len(c.times) != n {
 		t.Errorf("the pages tell of %d, and %d messages were delivered; want %d", requeued, len(c.times), n)
