@@ -305,9 +305,14 @@ func (c *call) stopBulk() error {
 	return c.redirect(c.frame("").TopicPath(c.path["topic"], "bulk", job.ID), notice{Key: "notice.bulk.stopped"})
 }
 
-// BulkPath returns the path of the page with the form that changes all messages of a list. The form then has the bounds and filters of the
-// list.
-func (f *frame) BulkPath(topic string, l *messageList) string {
+// BulkPath returns the path of the form of a bulk change that selects what the list of the page shows.
+func (p *topicPage) BulkPath() string { return p.pathOfList("bulk") }
+
+// Export returns the path at which the dead messages of the list can be downloaded as lines of JSON.
+func (p *topicPage) Export() string { return p.pathOfList("dead.ndjson") }
+
+func (p *topicPage) pathOfList(end string) string {
+	l := p.List
 	q := url.Values{"state": {l.State}}
 	for name, value := range map[string]string{"from": l.Since, "to": l.Until, "reason": l.Reason} {
 		if value != "" {
@@ -315,7 +320,7 @@ func (f *frame) BulkPath(topic string, l *messageList) string {
 		}
 	}
 	l.Filter.addTo(q)
-	return f.TopicPath(topic, "bulk") + "?" + q.Encode()
+	return p.TopicPath(p.Stats.Topic, end) + "?" + q.Encode()
 }
 
 // errStopped is the cause with which the context of a bulk change ends when somebody stops the change or the console is closed.

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/access"
-	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/internal/wire"
 )
@@ -24,24 +22,27 @@ const (
 	deadDays = 14
 )
 
-// deadPage shows the dead messages of one topic, or of the topics that have the most of them.
+// deadPage shows why messages died, in all topics.
 type deadPage struct {
 	*frame
-	Topic  string
+	Deaths *deaths
+	// Topics are the topics with dead messages, the one with the most first, at most deadTopics. More is how many are left out.
 	Topics []topicRow
-	// More, if above 0, is how many topics with dead messages are not in Topics. All is how many dead messages there are, as far as they
-	// are counted.
-	More int
-	All  int64
-	// Groups are made of Sample dead messages, the newest of each topic in Topics. Whole is true if these are all that there are.
-	Groups  []deadGroup
-	Sample  int
-	Whole   bool
-	Days    *chart
-	List    *messageList
-	Reasons []choice
-	// Export is the path at which the list can be downloaded as lines of JSON, "" without a list.
-	Export string
+	More   int
+	// All is how many messages are dead in all topics, as far as they are counted.
+	All int64
+}
+
+// deaths are the newest dead messages of some topics, by day and grouped.
+type deaths struct {
+	// One is true if all are of one topic.
+	One    bool
+	Groups []deadGroup
+	// Sample is how many dead messages were grouped. Whole is true if these are all there are.
+	Sample int
+	Whole  bool
+	// Days counts the messages of the sample by the day of their death.
+	Days *chart
 }
 
 // deadGroup is dead messages of the same topic with the same reason and the same error, as lastError returns it.
@@ -50,80 +51,63 @@ type deadGroup struct {
 	Count                int
 	Newest               time.Time
 	Example              string
-	// Path leads to the list of the group, ReasonPath to that of all dead messages of the topic with the same reason.
+	// Path leads to the list of the group, ReasonPath to that of all dead messages of the topic with this reason.
 	Path, ReasonPath string
 }
 
 func (c *call) showDead() error {
-	p := &deadPage{frame: c.frame("dead"), Topic: c.get("topic"), Whole: true}
+	p := &deadPage{frame: c.frame("dead")}
 	all, err := c.visibleTopics(p.frame)
 	if err != nil {
 		return err
 	}
 	for _, s := range all {
-		// Until the first count has ended, it is not known which topics have dead messages. Only the topic that was asked for is read then,
-		// because most topics have no dead messages and each would take several calls.
-		if (s.Dead > 0 && p.Topic == "") || p.Topic == s.Topic && (s.Dead > 0 || p.Partial) {
+		if s.Dead > 0 {
 			p.Topics = append(p.Topics, rowOf(s, p.Now))
 			p.All += s.Dead
 		}
 	}
 	slices.SortStableFunc(p.Topics, topicOrder("dead"))
-	if p.More = len(p.Topics) - deadTopics; p.More > 0 {
-		p.Topics, p.Whole = p.Topics[:deadTopics], false
+	p.More = max(0, len(p.Topics)-deadTopics)
+	p.Topics = p.Topics[:len(p.Topics)-p.More]
+	var names []string
+	for _, t := range p.Topics {
+		names = append(names, t.Topic)
 	}
-	if p.Topic != "" {
-		if err := c.may(access.Inspect, p.Topic); err != nil {
-			return err
-		}
-		p.Subject = p.Topic
-	}
-	if err := c.groupDead(p); err != nil {
+	if p.Deaths, err = c.deaths(p.frame, names...); err != nil {
 		return err
 	}
-	if p.Partial {
-		p.All, p.Whole = int64(p.Sample), false
-	}
-	if p.Topic != "" && len(p.Topics) == 1 {
-		if p.List, err = c.list(p.frame, p.Topic, punctual.StateDead, p.Topics[0].Settings); err != nil {
-			return err
-		}
-	}
-	if p.List != nil {
-		chosen := url.Values{"reason": {p.List.Reason}, "from": {p.List.Since}, "to": {p.List.Until}}
-		p.List.Filter.Errors.addTo(chosen)
-		p.Export = p.TopicPath(p.Topic, "dead.ndjson") + "?" + chosen.Encode()
-	}
-	p.Reasons = c.deathReasons()
+	p.Deaths.Whole = p.Deaths.Whole && p.More == 0 && !p.Partial
 	return c.show("dead", p)
 }
 
-// groupDead groups the newest dead messages of the topics of the page, and counts them by the day on which they died.
-func (c *call) groupDead(p *deadPage) error {
+// deaths reads the newest dead messages of the topics, groups them and counts them by day.
+func (c *call) deaths(f *frame, topics ...string) (*deaths, error) {
 	inspector, err := c.inspector()
 	if err != nil {
-		return err
+		return nil, err
 	}
+	d := &deaths{Whole: true, One: f.Page == "topic"}
 	groups := make(map[deadGroup]*deadGroup)
-	edges := daysBefore(p.Now.In(c.look.zone), deadDays)
+	edges := daysBefore(f.Now.In(c.look.zone), deadDays)
 	counts := make([]int64, deadDays)
-	for _, t := range p.Topics {
-		q := punctual.ListQuery{Topic: t.Topic, State: punctual.StateDead}
-		dead, whole, err := newest(c.r.Context(), inspector, q, deadSample/max(1, len(p.Topics)))
+	for _, topic := range topics {
+		q := punctual.ListQuery{Topic: topic, State: punctual.StateDead}
+		dead, whole, err := newest(c.r.Context(), inspector, q, deadSample/len(topics))
 		if err != nil {
-			return fmt.Errorf("list the dead messages of %s: %w", t.Topic, err)
+			return nil, fmt.Errorf("list the dead messages of %s: %w", topic, err)
 		}
-		p.Whole = p.Whole && whole
-		p.Sample += len(dead)
+		d.Whole = d.Whole && whole
+		d.Sample += len(dead)
 		for _, m := range dead {
 			key := deadGroup{Topic: m.Topic, Reason: string(m.Reason), Error: lastError(&m)}
 			g := groups[key]
 			if g == nil {
 				g = &deadGroup{Topic: key.Topic, Reason: key.Reason, Error: key.Error, Newest: m.Died, Example: m.ID}
-				of := url.Values{"topic": {m.Topic}, "reason": {g.Reason}}
-				g.ReasonPath = p.Path("/dead") + "?" + of.Encode()
+				of := url.Values{"state": {"dead"}, "reason": {g.Reason}}
+				g.ReasonPath = f.TopicPath(m.Topic) + "?" + of.Encode()
 				deathFilter{Text: g.Error, Whole: true}.addTo(of)
-				g.Path = p.Path("/dead") + "?" + of.Encode()
+				g.Path = f.TopicPath(m.Topic) + "?" + of.Encode()
 				groups[key] = g
 			}
 			g.Count++
@@ -133,23 +117,19 @@ func (c *call) groupDead(p *deadPage) error {
 		}
 	}
 	for _, g := range slices.SortedFunc(maps.Values(groups), func(a, b *deadGroup) int { return cmp.Or(b.Count-a.Count, b.Newest.Compare(a.Newest)) }) {
-		p.Groups = append(p.Groups, *g)
+		d.Groups = append(d.Groups, *g)
 	}
-	p.Groups = p.Groups[:min(len(p.Groups), pageRows)]
+	d.Groups = d.Groups[:min(len(d.Groups), pageRows)]
 	k := columns{name: "chart.dead", edges: edges, series: []series{{name: c.look.language.text("state.dead"), hue: 6, counts: counts}}}
-	k.label = func(i int) string { return p.stepLabel(edges[i].In(c.look.zone), overview.Day) }
-	if p.Topic != "" {
-		k.path = func(i int) string {
-			return p.Path("/dead") + "?" + url.Values{"topic": {p.Topic}, "from": {notation.FormatTime(edges[i])}, "to": {notation.FormatTime(edges[i+1])}}.Encode()
-		}
+	k.label = func(i int) string { return f.stepLabel(edges[i].In(c.look.zone), overview.Day) }
+	if d.One {
+		k.path = func(i int) string { return f.listBetween(topics[0], "dead", edges[i], edges[i+1]) }
 	}
-	for i := range deadDays {
-		if i%2 == 0 {
-			k.ticks = append(k.ticks, tick{X: percent(100 * float64(i) / deadDays), Text: edges[i].In(c.look.zone).Format("01-02")})
-		}
+	for i := 0; i < deadDays; i += 2 {
+		k.ticks = append(k.ticks, tick{X: percent(100 * float64(i) / deadDays), Text: edges[i].In(c.look.zone).Format("01-02")})
 	}
-	p.Days = p.draw(k)
-	return nil
+	d.Days = f.draw(k)
+	return d, nil
 }
 
 // daysBefore returns when each of the last n days begins in the time zone of now, and when the last one ends. The last day is today.
@@ -174,7 +154,7 @@ func (c *call) exportDead() error {
 	if q.To, err = c.instant("to"); err != nil {
 		return err
 	}
-	filter, err := c.deathFilter()
+	filter, err := c.messageFilter(punctual.StateDead)
 	if err != nil {
 		return err
 	}

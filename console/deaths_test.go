@@ -104,7 +104,7 @@ func TestGroupOfTheDead(t *testing.T) {
 	r := newRig(t, nil)
 	r.console.scanFor = time.Hour // however slow the machine is
 	r.manyDead("pay", 1000)
-	groups := groupLink.FindAllStringSubmatch(r.page("/dead?topic=pay"), -1)
+	groups := groupLink.FindAllStringSubmatch(r.page("/topics/pay?state=dead"), -1)
 	if len(groups) != 3 || groups[2][3] != "often 1" && groups[1][3] != "often 1" {
 		t.Fatalf("the groups are %q", groups)
 	}
@@ -150,7 +150,7 @@ func TestGroupOfTheDead(t *testing.T) {
 	if text := wordsOf(r.page(r.bulk("pay", url.Values{"run": {"1"}, "change": {"requeue"}, "error": {"detail"}}))); !strings.Contains(text, "Requeued 100 / 100") {
 		t.Errorf("by a text in the error: %s", text)
 	}
-	if a := r.get("/dead?topic=pay&error=" + strings.Repeat("x", 2000)); a.Code != http.StatusRequestEntityTooLarge {
+	if a := r.get("/topics/pay?state=dead&error=" + strings.Repeat("x", 2000)); a.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("a text of 2,000 bytes: %d", a.Code)
 	}
 	if !strings.Contains(r.page("/audit"), "error detail") {

@@ -278,8 +278,6 @@ func (c *call) finding(f *frame, over *overview.Overview, o overview.Finding) fi
 	switch {
 	case o.Kind == overview.KindBurst:
 		out.Path = f.burstPath(over, o)
-	case o.Kind == overview.KindDead:
-		out.Path = f.Path("/dead") + "?topic=" + url.QueryEscape(o.Topic)
 	case o.Topic != "" && o.State != punctual.StateNone:
 		out.Path = f.listBetween(o.Topic, o.State.String(), o.From, o.To)
 	case o.Topic != "":

@@ -326,7 +326,7 @@ func TestPagesCostFewCalls(t *testing.T) {
 	}
 	for path, most := range map[string]int64{
 		"/topics": 3 + pageRows, "/topics/topic-007": 7, "/topics/topic-007/settings": 6, "/topics/topic-007/schedules": 6, "/schedules": 4, "/topics/topic-007/messages/m": 3, "/week": 4, "/find": 2, "/dead": 2 + deadTopics,
-		"/dead?topic=topic-007": 3 + 1, "/?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z": 2 + 20 + 20 + betweenTopics, "/find?id=m&stay=1": 503,
+		"/topics/topic-007?state=dead": 8, "/?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z": 2 + 20 + 20 + betweenTopics, "/find?id=m&stay=1": 503,
 	} {
 		before := s.calls.Load()
 		own := rigOver(t, s, r.store, r.clock, nil)

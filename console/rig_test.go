@@ -229,7 +229,7 @@ func pagePaths() []string {
 		"/topics/order.close?from=2026-11-22T12:10&to=2026-11-22T12:20", "/topics/a-b%2Fc:d", "/topics/a-b%2Fc:d/messages/a%2Fb%20%3F%23%25",
 		"/topics/a-b%2Fc:d/messages/a%2Fb%20%3F%23%25?body=hex", "/topics/pay?state=dead", "/topics/pay/messages/dead-1",
 		"/lateness", "/lateness?span=24h", "/lateness?topic=pay",
-		"/find", "/find?id=late-1&stay=1", "/find?topic=a-b/c:d&state=scheduled&name=tenant&value=shop", "/dead", "/dead?topic=pay", "/topics?push=1",
+		"/find", "/find?id=late-1&stay=1", "/find?topic=a-b/c:d&state=scheduled&name=tenant&value=shop", "/dead", "/topics?push=1",
 		"/topics/order.close/settings", "/topics/order.close/consumers", "/topics/order.close/finished", "/topics/order.close/finished?outcome=acked", "/topics/order.close/events", "/topics/order.close/events?event=dead",
 		"/topics/order.close/schedules", "/topics/pay/schedules", "/schedules", "/schedules?topic=order.close&q=clo", "/schedules/new?topic=pay",
 		"/schedules/new?was_spec=&spec=0+9+*+*+MON&zone_name=Europe/Berlin", "/topics/order.close/schedules/closing", "/topics/order.close/schedules/closing/edit",

@@ -29,6 +29,8 @@ type topicPage struct {
 	Reasons []choice
 	// MayPushHere is false for companions that Punctual itself fills.
 	MayPushHere bool
+	// Deaths are the newest dead messages of the topic, nil unless the list is that of dead messages.
+	Deaths *deaths
 	// Waits says why the ready messages of the topic are not delivered, as far as the console knows.
 	Waits string
 }
@@ -57,6 +59,12 @@ func (c *call) showTopic() error {
 		if p.Waits, err = c.whyItWaits(topic, &v.settings); err != nil {
 			return err
 		}
+	}
+	if state == punctual.StateDead && (v.Stats.Dead > 0 || v.Partial) {
+		if p.Deaths, err = c.deaths(p.frame, topic); err != nil {
+			return err
+		}
+		return c.show("topic", p)
 	}
 	p.Chosen = spanCalled(c.get("span")).name
 	scheduled := v.has(schedule.Suffix)

@@ -64,7 +64,7 @@ func TestPages(t *testing.T) {
 		r.seed()
 		shown := map[string]string{
 			"now": "Scheduled", "week": "order.cancel", "lateness": "Lateness", "topics": "payment.notify", "topic": "order-", "dead-topic": "503",
-			"message": "visit-3", "find": "order-7", "dead": "no such customer", "dead-letters": "503", "push": "Push", "audit": "",
+			"message": "visit-3", "find": "order-7", "dead": "no such customer", "push": "Push", "audit": "",
 		}
 		for name, path := range pages() {
 			r.open(path)
@@ -226,7 +226,7 @@ func actionsOnTheDead(t *testing.T, s punctual.Store) {
 	r.kill("pay", "the endpoint answered 503", 9)
 	r.open("/dead")
 	r.shows("the endpoint answered 503")
-	r.submit(`table.rows a[href$="/dead?topic=pay"]`)
+	r.submit(`table.rows a[href$="/topics/pay?state=dead"]`)
 	text, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`fetch(document.querySelector("a[download]").href).then(r => r.text())`, chromedp.EvalAwaitPromise))
 	if lines := strings.Count(text, "\n"); err != nil || lines != 9 || !strings.Contains(text, `"d3"`) {
 		t.Errorf("the export has %d lines, %v; want 9:\n%s", lines, err, text)
@@ -237,11 +237,11 @@ func actionsOnTheDead(t *testing.T, s punctual.Store) {
 	r.open("/topics/pay/messages/d0")
 	r.submit("section.do button.main")
 	r.stored("one is requeued", "pay", "d0", scheduled)
-	r.open("/dead?topic=pay")
+	r.open("/topics/pay?state=dead")
 	r.tick("d1", "d2")
 	r.submit("#many button[value=requeue]")
 	r.stored("the ticked ones are requeued", "pay", "d2", scheduled)
-	r.open("/dead?topic=pay")
+	r.open("/topics/pay?state=dead")
 	r.fill("section.do input[name=spread]", "10m")
 	r.submit("section.do button.main")
 	var last time.Duration

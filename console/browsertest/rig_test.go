@@ -388,6 +388,6 @@ func (r *rig) traffic() {
 func pages() map[string]string {
 	return map[string]string{
 		"now": "/", "week": "/week", "lateness": "/lateness", "topics": "/topics", "topic": "/topics/order.cancel", "dead-topic": "/topics/payment.notify?state=dead",
-		"message": "/topics/reminder/messages/visit-3", "find": "/find?id=order-7", "dead": "/dead", "dead-letters": "/dead?topic=payment.notify", "push": "/topics?push=1", "audit": "/audit",
+		"message": "/topics/reminder/messages/visit-3", "find": "/find?id=order-7", "dead": "/dead", "push": "/topics?push=1", "audit": "/audit",
 	}
 }

@@ -325,6 +325,6 @@ func shopPages() map[string]string {
 	all["groups"], all["group"], all["groups-settings"] = "/topics/order.closed", "/topics/order.closed@g.mail?state=dead", "/topics/order.closed/settings"
 	all["bulk"], all["filtered"] = "/topics/reminder/bulk?state=scheduled&prefix=visit-1", "/topics/reminder?state=scheduled&prefix=visit-10"
 	all["find-header"] = "/find?topic=reminder&state=scheduled&name=trace&value=0a"
-	all["dead-group"] = "/dead?" + url.Values{"topic": {"payment.notify"}, "match": {"is"}, "error": {"no such customer"}}.Encode()
+	all["dead-group"] = "/topics/payment.notify?" + url.Values{"state": {"dead"}, "match": {"is"}, "error": {"no such customer"}}.Encode()
 	return all
 }

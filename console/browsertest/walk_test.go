@@ -122,7 +122,7 @@ func TestHiddenBodies(t *testing.T) {
 	}
 	r.push(secret("a", time.Hour), secret("d", 0))
 	r.kill("t", "no", 1)
-	for _, path := range []string{"/", "/topics/t", "/topics/t/messages/a", "/topics/t/messages/a?body=hex", "/topics/t/messages/d", "/dead?topic=t", "/find?id=a&stay=1", "/find?topic=t&state=scheduled&name=tenant"} {
+	for _, path := range []string{"/", "/topics/t", "/topics/t/messages/a", "/topics/t/messages/a?body=hex", "/topics/t/messages/d", "/find?id=a&stay=1", "/find?topic=t&state=scheduled&name=tenant"} {
 		r.open(path)
 		if eval[bool](r, `document.documentElement.outerHTML.includes("secret")`) {
 			t.Errorf("%s shows what is hidden: %s", path, r.pageText())
@@ -189,7 +189,7 @@ func requeueRacesAClaim(t *testing.T, s punctual.Store) {
 	tabs := []context.Context{r.tab, r.newTab(chromedp.WithNewBrowserContext())} // the second tab has cookies of its own
 	for _, tab := range tabs {
 		r.tab = tab
-		r.open("/dead?topic=pay")
+		r.open("/topics/pay?state=dead")
 		r.fill("section.do input[name=spread]", "0s")
 	}
 	c := &taker{store: s, claimed: store.claimed, times: make(map[string]int)}
