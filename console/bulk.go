@@ -102,10 +102,7 @@ func (c *call) readBulk(topic string) (b bulkChange, err error) {
 			return b, err
 		}
 	}
-	if b.Select.From, err = c.instant("from"); err != nil {
-		return b, err
-	}
-	if b.Select.To, err = c.instant("to"); err != nil {
+	if b.Select.From, b.Select.To, err = c.window(); err != nil {
 		return b, err
 	}
 	filter, err := c.messageFilter(punctual.StateDead)

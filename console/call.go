@@ -19,19 +19,20 @@ import (
 // call is the state of one request. The goroutine of the request owns it. The goroutines of eachInParallel read it as well, and set
 // only noFinished.
 type call struct {
-	console  *Console
-	w        http.ResponseWriter
-	r        *http.Request
-	route    *route
-	path     map[string]string // the path's parameters by name, decoded
-	form     url.Values        // the fields of the query, or of the body of a POST
-	look     look
-	fragment bool              // the script asks for the part of the page that is renewed
-	problem  error             // why a form was refused, shown above its page, or why there is only an error page
-	begun    bool              // the answer has begun, so an error page can no longer be sent
-	who      *access.Principal // nil before it is known
-	loggedIn bool
-	browser  string // the session, or the browser without one, for which the form token is made; "" before it is known
+	console   *Console
+	inspector punctual.Inspector // nil only on routes with anyStore or anyPrincipal, and public ones
+	w         http.ResponseWriter
+	r         *http.Request
+	route     *route
+	path      map[string]string // the path's parameters by name, decoded
+	form      url.Values        // the fields of the query, or of the body of a POST
+	look      look
+	fragment  bool              // the script asks for the part of the page that is renewed
+	problem   error             // why a form was refused, shown above its page, or why there is only an error page
+	begun     bool              // the answer has begun, so an error page can no longer be sent
+	who       *access.Principal // nil before it is known
+	loggedIn  bool
+	browser   string // the session, or the browser without one, for which the form token is made; "" before it is known
 	// noFinished is set once the store has answered that it keeps no finished records. It is atomic because a search in several topics
 	// sets it from several goroutines.
 	noFinished atomic.Bool
@@ -109,14 +110,6 @@ func (c *call) readForm() error {
 
 // get returns a field of the form without the space around it.
 func (c *call) get(name string) string { return strings.TrimSpace(c.form.Get(name)) }
-
-// inspector returns the store's Inspector, or an ErrUnsupported if the store has none.
-func (c *call) inspector() (punctual.Inspector, error) {
-	if c.console.inspector == nil {
-		return nil, fmt.Errorf("this store cannot be inspected: %w", punctual.ErrUnsupported)
-	}
-	return c.console.inspector, nil
-}
 
 // now reads the store's clock.
 func (c *call) now() (time.Time, error) {

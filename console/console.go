@@ -140,7 +140,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
-	k := &call{console: c, w: w, r: r}
+	k := &call{console: c, inspector: c.inspector, w: w, r: r}
 	defer func() {
 		cause := recover()
 		if cause == nil {
@@ -177,6 +177,9 @@ func (c *call) answer() error {
 		}
 		if err := c.authorizeRoute(); err != nil {
 			return err
+		}
+		if c.inspector == nil && !c.route.anyStore && !c.route.anyPrincipal {
+			return fmt.Errorf("this store cannot be inspected: %w", punctual.ErrUnsupported)
 		}
 	}
 	if err := c.readForm(); err != nil {

@@ -83,17 +83,13 @@ func (c *call) showDead() error {
 
 // deaths reads the newest dead messages of the topics, groups them and counts them by day.
 func (c *call) deaths(f *frame, topics ...string) (*deaths, error) {
-	inspector, err := c.inspector()
-	if err != nil {
-		return nil, err
-	}
 	d := &deaths{Whole: true, One: f.Page == "topic"}
 	groups := make(map[deadGroup]*deadGroup)
 	edges := daysBefore(f.Now.In(c.look.zone), deadDays)
 	counts := make([]int64, deadDays)
 	for _, topic := range topics {
 		q := punctual.ListQuery{Topic: topic, State: punctual.StateDead}
-		dead, whole, err := newest(c.r.Context(), inspector, q, deadSample/len(topics))
+		dead, whole, err := newest(c.r.Context(), c.inspector, q, deadSample/len(topics))
 		if err != nil {
 			return nil, fmt.Errorf("list the dead messages of %s: %w", topic, err)
 		}
@@ -142,23 +138,16 @@ func daysBefore(now time.Time, n int) []time.Time {
 }
 
 // exportDead sends the dead messages that the query chooses as lines of JSON, each in the form that a message has in the HTTP interface.
-func (c *call) exportDead() error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
+func (c *call) exportDead() (err error) {
 	q := punctual.ListQuery{Topic: c.path["topic"], State: punctual.StateDead, Reason: punctual.DeathReason(c.get("reason")), Limit: scanPage}
-	if q.From, err = c.instant("from"); err != nil {
-		return err
-	}
-	if q.To, err = c.instant("to"); err != nil {
+	if q.From, q.To, err = c.window(); err != nil {
 		return err
 	}
 	filter, err := c.messageFilter(punctual.StateDead)
 	if err != nil {
 		return err
 	}
-	page, err := inspector.List(c.r.Context(), q)
+	page, err := c.inspector.List(c.r.Context(), q)
 	if err != nil {
 		return fmt.Errorf("list the dead messages of %s: %w", q.Topic, err)
 	}
@@ -182,7 +171,7 @@ func (c *call) exportDead() error {
 			break
 		}
 		q.After = page.Next
-		if page, err = inspector.List(c.r.Context(), q); err != nil {
+		if page, err = c.inspector.List(c.r.Context(), q); err != nil {
 			c.console.log.Warn("an export broke off", "topic", q.Topic, "error", err)
 			panic(http.ErrAbortHandler)
 		}

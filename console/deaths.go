@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -85,16 +84,16 @@ type scanned struct {
 
 // scan reads a list and returns the messages that fit. It stops when it has read scanStep messages or found pageRows, and when scanFor is
 // over.
-func (c *call) scan(ctx context.Context, i punctual.Inspector, q punctual.ListQuery, fits func(*punctual.Info) bool) (s scanned, err error) {
+func (c *call) scan(q punctual.ListQuery, fits func(*punctual.Info) bool) (s scanned, err error) {
 	for end := time.Now().Add(c.console.scanFor); ; {
 		q.Limit = scanPage
-		page, err := i.List(ctx, q)
+		page, err := c.inspector.List(c.r.Context(), q)
 		if err != nil {
 			return s, err
 		}
 		if n := lengthWith(page.Messages, fits, pageRows-len(s.found)); n < len(page.Messages) {
 			q.Limit = n // the page fills up before its end, so it is read again up to the last row, where the next page has to go on
-			if page, err = i.List(ctx, q); err != nil {
+			if page, err = c.inspector.List(c.r.Context(), q); err != nil {
 				return s, err
 			}
 		}

@@ -7,6 +7,8 @@
 //
 //	route ─▶ origin ─▶ authenticate ─▶ authorize ─▶ form ─▶ store ─▶ page
 //
+// Between authorize and form it is refused if its route needs an Inspector and the store is none.
+//
 // The table of routes (routes.go) says for each route which access.Action on which topic it needs. A route without an action is
 // refused to everybody, unless the table marks it as public or for any principal. A page is a struct with what the page shows and a
 // template named after the struct (topicsPage and topics.html). The console makes the page anew for each request, from a bounded

@@ -55,16 +55,12 @@ func contentSum(body []byte, headers map[string]string) string {
 // due time, so the store cannot tell two edits apart: of two forms for one scheduled message that arrive at the same instant, both of
 // which find the message as it was, the later one counts.
 func (c *call) editMessage() error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
 	topic, id := c.path["topic"], c.path["id"]
 	due, err := c.instant("due")
 	if err != nil {
 		return err
 	}
-	m, err := inspector.Get(c.r.Context(), topic, id)
+	m, err := c.inspector.Get(c.r.Context(), topic, id)
 	if err != nil {
 		return fmt.Errorf("look at message %s of %s: %w", id, topic, err)
 	}

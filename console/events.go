@@ -92,33 +92,26 @@ func (c *call) countEvents(p *eventsPage) error {
 }
 
 // listEvents reads one page of the events, the latest first.
-func (c *call) listEvents(p *eventsPage) error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
+func (c *call) listEvents(p *eventsPage) (err error) {
 	kind := c.get("event")
 	for name := range strings.SplitSeq(punctual.AllEvents.String(), ",") {
 		p.Kinds = append(p.Kinds, choice{Value: name, Text: c.look.language.text("happened." + name), Chosen: name == kind})
 	}
 	q := punctual.ListQuery{Topic: p.eventsTopic(), State: punctual.StateReady, Descending: true, Limit: pageRows, After: c.get("after")}
-	if q.From, err = c.instant("from"); err != nil {
-		return err
-	}
-	if q.To, err = c.instant("to"); err != nil {
+	if q.From, q.To, err = c.window(); err != nil {
 		return err
 	}
 	p.From, p.To, p.Filtered = p.Input(q.From), p.Input(q.To), kind != "" || !q.From.IsZero() || !q.To.IsZero()
 	var found []punctual.Info
 	var next string
 	if kind == "" {
-		page, err := inspector.List(c.r.Context(), q)
+		page, err := c.inspector.List(c.r.Context(), q)
 		if err != nil {
 			return fmt.Errorf("list the events of %s: %w", p.Stats.Topic, err)
 		}
 		found, next = page.Messages, page.Next
 	} else {
-		s, err := c.scan(c.r.Context(), inspector, q, func(m *punctual.Info) bool {
+		s, err := c.scan(q, func(m *punctual.Info) bool {
 			e, err := punctual.ParseEvent(m.Body)
 			return err == nil && e.Event.String() == kind
 		})

@@ -99,11 +99,7 @@ func (p *findPage) onlyTopic() string {
 }
 
 // findID asks the topics for a message and for a finished record with the ID, several topics at once.
-func (c *call) findID(p *findPage) error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
+func (c *call) findID(p *findPage) (err error) {
 	if p.Now, err = c.now(); err != nil {
 		return err
 	}
@@ -125,7 +121,7 @@ func (c *call) findID(p *findPage) error {
 		if records[i], err = c.finishedRecord(p.frame, topics[i], p.ID); err != nil {
 			return err
 		}
-		m, err := inspector.Get(ctx, topics[i], p.ID)
+		m, err := c.inspector.Get(ctx, topics[i], p.ID)
 		if errors.Is(err, punctual.ErrNotFound) {
 			return nil
 		}
@@ -187,10 +183,6 @@ func (panicked) Error() string { return "the store panicked" }
 
 // findHeader searches the messages of one topic and state for a header. It reads a bounded number of them, and sets p.Next if there are more.
 func (c *call) findHeader(p *findPage) error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
 	if err := c.may(access.Inspect, p.Topic); err != nil {
 		return err
 	}
@@ -205,12 +197,12 @@ func (c *call) findHeader(p *findPage) error {
 		return err
 	}
 	p.Asked, p.ByHeader = true, true
-	settings, err := inspector.Settings(c.r.Context(), p.Topic)
+	settings, err := c.inspector.Settings(c.r.Context(), p.Topic)
 	if err != nil {
 		return fmt.Errorf("read the settings of %s: %w", p.Topic, err)
 	}
 	q := punctual.ListQuery{Topic: p.Topic, State: state, After: c.get("after")}
-	found, err := c.scan(c.r.Context(), inspector, q, func(m *punctual.Info) bool { _, ok := headerWith(m.Headers, p.Name, p.Value); return ok })
+	found, err := c.scan(q, func(m *punctual.Info) bool { _, ok := headerWith(m.Headers, p.Name, p.Value); return ok })
 	if err != nil {
 		return fmt.Errorf("look through %s: %w", p.Topic, err)
 	}

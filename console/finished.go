@@ -60,8 +60,8 @@ func (c *call) finishedRecord(f *frame, topic, id string) (*finishedRecord, erro
 		t.End = x.At.Sub(x.Delivered)
 	}
 	t.Axis = axisOf(f, t.History)
-	if i, err := c.inspector(); err == nil && c.may(access.Inspect, access.AuditTopic) == nil {
-		e, err := audit.Canceller(c.r.Context(), i, &x)
+	if c.may(access.Inspect, access.AuditTopic) == nil {
+		e, err := audit.Canceller(c.r.Context(), c.inspector, &x)
 		if err != nil {
 			return nil, err
 		}

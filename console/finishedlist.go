@@ -53,10 +53,7 @@ func (c *call) showFinishedList() error {
 // listFinished reads the records of one page, as the fields of the form say.
 func (c *call) listFinished(p *finishedListPage) (err error) {
 	q := punctual.FinishedQuery{Topic: p.Stats.Topic, Outcome: punctual.Outcome(c.get("outcome")), Descending: true, After: c.get("after")}
-	if q.From, err = c.instant("from"); err != nil {
-		return err
-	}
-	if q.To, err = c.instant("to"); err != nil {
+	if q.From, q.To, err = c.window(); err != nil {
 		return err
 	}
 	for _, o := range storekit.Outcomes() {

@@ -99,24 +99,17 @@ type messageList struct {
 }
 
 // list reads one page of a topic's messages in a state. The fields of the form say which bounds and filters it has, and where it begins.
-func (c *call) list(f *frame, topic string, state punctual.State, settings punctual.Settings) (*messageList, error) {
-	inspector, err := c.inspector()
-	if err != nil {
-		return nil, err
-	}
+func (c *call) list(f *frame, topic string, state punctual.State, settings punctual.Settings) (list *messageList, err error) {
 	q := punctual.ListQuery{Topic: topic, State: state, Limit: pageRows, After: c.get("after")}
 	if state == punctual.StateDead {
 		q.Reason = punctual.DeathReason(c.get("reason"))
 	}
-	if q.From, err = c.instant("from"); err != nil {
-		return nil, err
-	}
-	if q.To, err = c.instant("to"); err != nil {
+	if q.From, q.To, err = c.window(); err != nil {
 		return nil, err
 	}
 	l := &messageList{State: state.String(), From: f.Input(q.From), To: f.Input(q.To), Window: !q.From.IsZero() || !q.To.IsZero(), Reason: string(q.Reason)}
 	l.Since, l.Until = exact(q.From), exact(q.To)
-	messages, err := c.listed(f, l, inspector, &q)
+	messages, err := c.listed(f, l, &q)
 	if err != nil {
 		return nil, fmt.Errorf("list the %s messages of %s: %w", state, topic, err)
 	}
@@ -139,19 +132,19 @@ func exact(t time.Time) string {
 
 // listed reads the messages of one page of a list, and sets Next and Filter, and for a list with a filter also Scanned, Looked and
 // Last. Such a list is read with scan, and its page is not renewed, because each renewal would read many messages.
-func (c *call) listed(f *frame, l *messageList, i punctual.Inspector, q *punctual.ListQuery) (messages []punctual.Info, err error) {
+func (c *call) listed(f *frame, l *messageList, q *punctual.ListQuery) (messages []punctual.Info, err error) {
 	next := ""
 	if l.Filter, err = c.messageFilter(q.State); err != nil {
 		return nil, err
 	}
 	if l.Filter.KeepsAll() {
-		page, err := i.List(c.r.Context(), *q)
+		page, err := c.inspector.List(c.r.Context(), *q)
 		if err != nil {
 			return nil, err
 		}
 		messages, next = page.Messages, page.Next
 	} else {
-		s, err := c.scan(c.r.Context(), i, *q, l.Filter.keeps)
+		s, err := c.scan(*q, l.Filter.keeps)
 		if err != nil {
 			return nil, err
 		}

@@ -59,25 +59,21 @@ type event struct {
 // header is a header of a message or of a schedule, in the form that visible gives it.
 type header struct{ Name, Value string }
 
-func (c *call) showMessage() error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
+func (c *call) showMessage() (err error) {
 	topic, id := c.path["topic"], c.path["id"]
 	p := &messagePage{frame: c.frame("message")}
 	p.Subject = visible(id)
 	if p.Now, err = c.now(); err != nil {
 		return err
 	}
-	p.Info, err = inspector.Get(c.r.Context(), topic, id)
+	p.Info, err = c.inspector.Get(c.r.Context(), topic, id)
 	if errors.Is(err, punctual.ErrNotFound) {
 		return c.showFinished(topic, id)
 	}
 	if err != nil {
 		return fmt.Errorf("look at message %s of %s: %w", id, topic, err)
 	}
-	if p.Settings, err = inspector.Settings(c.r.Context(), topic); err != nil {
+	if p.Settings, err = c.inspector.Settings(c.r.Context(), topic); err != nil {
 		return fmt.Errorf("read the settings of %s: %w", topic, err)
 	}
 	p.Row = c.row(&p.Info, p.Now, p.Settings)
@@ -196,14 +192,10 @@ func (c *call) amendMessage() error {
 // deleteMessage removes a dead message, of which the store then keeps no record. It reads the state of the message first and refuses one that
 // is not dead with ErrNotDead, because somebody may have requeued the message since the page was made. A message that is requeued between
 // the read and the delete is due at another time, so that IfDue keeps it.
-func (c *call) deleteMessage() error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
+func (c *call) deleteMessage() (err error) {
 	topic, id := c.path["topic"], c.path["id"]
 	_, err = c.record(audit.Change{Verb: punctual.ChangeDelete.String(), Topic: topic, ID: id}, func(ctx context.Context) (int64, error) {
-		m, err := inspector.Get(ctx, topic, id)
+		m, err := c.inspector.Get(ctx, topic, id)
 		if err != nil {
 			return 0, err
 		}
@@ -224,14 +216,10 @@ func (c *call) deleteMessage() error {
 
 // sendBody answers with the body of a message as a download, unless Options.HideBodies hides it.
 func (c *call) sendBody() error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
 	if c.console.options.HideBodies {
 		return fmt.Errorf("bodies are hidden by the console's configuration: %w", punctual.ErrForbidden)
 	}
-	m, err := inspector.Get(c.r.Context(), c.path["topic"], c.path["id"])
+	m, err := c.inspector.Get(c.r.Context(), c.path["topic"], c.path["id"])
 	if err != nil {
 		return fmt.Errorf("look at message %s: %w", c.path["id"], err)
 	}

@@ -65,10 +65,7 @@ func (c *call) showNow() error {
 	p.Late = p.Over.Oldest
 	p.Headline = headline(p.Over)
 	p.Traffic = c.traffic(p.frame)
-	if p.From, err = c.instant("from"); err != nil {
-		return err
-	}
-	if p.To, err = c.instant("to"); err != nil {
+	if p.From, p.To, err = c.window(); err != nil {
 		return err
 	}
 	chosen := spanCalled(c.get("span"))
@@ -113,11 +110,7 @@ const (
 // countBetween counts the messages of each topic that are due from p.From to p.To. For topics that the picture counted one by one it takes
 // the numbers of the picture, if both times are edges of its steps. Of other topics it lists the first betweenMost messages, because a
 // forecast of the store would count everything from now on, which takes long if From is far away.
-func (c *call) countBetween(p *nowPage, picture *overview.Picture, topics []punctual.TopicStats) error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
+func (c *call) countBetween(p *nowPage, picture *overview.Picture, topics []punctual.TopicStats) (err error) {
 	known := make(map[string]bool)
 	for _, a := range picture.Topics {
 		n, ok := countIn(a, p.From, p.To)
@@ -138,7 +131,7 @@ func (c *call) countBetween(p *nowPage, picture *overview.Picture, topics []punc
 	}
 	err = eachInParallel(c.r.Context(), len(others), func(ctx context.Context, i int) error {
 		q := punctual.ListQuery{Topic: others[i].Topic, State: punctual.StateScheduled, From: p.From, To: p.To, Limit: betweenMost}
-		page, err := inspector.List(ctx, q)
+		page, err := c.inspector.List(ctx, q)
 		others[i].Count, others[i].Capped = int64(len(page.Messages)), page.Next != ""
 		return err
 	})

@@ -76,6 +76,14 @@ func (c *call) instant(name string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("time %q is not understood: write it like 2026-11-20 10:00 or 2026-11-20T10:00:00Z: %w", text, punctual.ErrInvalid)
 }
 
+// window reads the form's fields "from" and "to", as instant does.
+func (c *call) window() (from, to time.Time, err error) {
+	if from, err = c.instant("from"); err == nil {
+		to, err = c.instant("to")
+	}
+	return from, to, err
+}
+
 var errNoTime = fmt.Errorf("neither a time nor a delay is given: use one, such as 30m: %w", punctual.ErrInvalid)
 
 // when reads the fields "in" and "at" of a form, the delay and the due time of a message. At most one of them may be given.

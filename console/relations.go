@@ -69,10 +69,6 @@ func (c *call) relationsOf(f *frame, topic, id string, headers map[string]string
 // lookForFollowers finds the messages whose header storekit.AfterHeader names the message. No store searches for a header, so
 // lookForFollowers reads a bounded number of messages of each topic, and stops when scanFor is over.
 func (c *call) lookForFollowers(f *frame, r *relations, topic, id string, since time.Time) error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
 	all, err := c.counted()
 	if err != nil {
 		return err
@@ -92,7 +88,7 @@ func (c *call) lookForFollowers(f *frame, r *relations, topic, id string, since 
 	var mu sync.Mutex // guards r
 	err = eachInParallel(ctx, len(topics), func(ctx context.Context, i int) error {
 		for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
-			page, err := inspector.List(ctx, punctual.ListQuery{Topic: topics[i], State: state, From: since, Limit: followPage, Bare: true})
+			page, err := c.inspector.List(ctx, punctual.ListQuery{Topic: topics[i], State: state, From: since, Limit: followPage, Bare: true})
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,8 @@ type route struct {
 	// anyPrincipal opens a route to everybody who is authenticated, public also to everybody else. A route with neither of them and
 	// without an action is refused to everybody.
 	anyPrincipal, public bool
+	// anyStore opens a route also when the store is no Inspector.
+	anyStore bool
 	// live marks a page that has a part which is renewed. The script asks for that part at /fragment followed by the page's path.
 	live bool
 	// form shows the page of a POST's form again, with the problem above it, when the handler has returned an error. With nil the error
@@ -52,13 +54,13 @@ func routes() []*route {
 
 		{method: post, path: "/look", anyPrincipal: true, handle: (*call).keepLook},
 
-		{method: get, path: "/", action: access.Inspect, live: true, handle: (*call).showNow},
+		{method: get, path: "/", anyStore: true, action: access.Inspect, live: true, handle: (*call).showNow},
 		{method: get, path: "/week", action: access.Inspect, perTopic: true, live: true, handle: (*call).showWeek},
-		{method: get, path: "/lateness", action: access.Inspect, perTopic: true, live: true, handle: (*call).showLateness},
+		{method: get, path: "/lateness", anyStore: true, action: access.Inspect, perTopic: true, live: true, handle: (*call).showLateness},
 		{method: get, path: "/topics", action: access.Inspect, perTopic: true, live: true, handle: (*call).showTopics},
-		{method: get, path: "/schedules", action: access.Inspect, perTopic: true, live: true, handle: (*call).showSchedules},
-		{method: get, path: "/schedules/new", action: access.Inspect, perTopic: true, live: true, handle: (*call).showScheduleForm},
-		{method: post, path: "/schedules/new", action: access.Push, perTopic: true, form: (*call).showScheduleForm, page: "new", handle: (*call).newSchedule},
+		{method: get, path: "/schedules", anyStore: true, action: access.Inspect, perTopic: true, live: true, handle: (*call).showSchedules},
+		{method: get, path: "/schedules/new", anyStore: true, action: access.Inspect, perTopic: true, live: true, handle: (*call).showScheduleForm},
+		{method: post, path: "/schedules/new", anyStore: true, action: access.Push, perTopic: true, form: (*call).showScheduleForm, page: "new", handle: (*call).newSchedule},
 		{method: get, path: "/find", action: access.Inspect, perTopic: true, handle: (*call).showFind},
 		{method: get, path: "/dead", action: access.Inspect, perTopic: true, live: true, handle: (*call).showDead},
 		{method: post, path: "/push", action: access.Push, perTopic: true, form: (*call).showTopics, page: "topics", handle: (*call).push},

@@ -55,9 +55,6 @@ func (c *call) schedulePage() (*schedulePage, error) {
 	topic, name := c.path["topic"], c.path["name"]
 	p := &schedulePage{frame: c.frame("schedule")}
 	p.Subject = visible(name)
-	if _, err := c.inspector(); err != nil {
-		return nil, err
-	}
 	s, err := schedule.Get(c.r.Context(), c.console.queue, topic, name)
 	if err != nil {
 		return nil, fmt.Errorf("look at schedule %s of %s: %w", name, topic, err)
@@ -172,11 +169,7 @@ func (c *call) skipSchedule() error {
 // backfillSchedule stores the occurrences between two times of the past. With the value "dry" in the field "do" it only shows which
 // occurrences these would be.
 func (c *call) backfillSchedule() error {
-	from, err := c.instant("from")
-	if err != nil {
-		return err
-	}
-	to, err := c.instant("to")
+	from, to, err := c.window()
 	if err != nil {
 		return err
 	}

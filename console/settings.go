@@ -117,13 +117,9 @@ func (c *call) configureTopic() error {
 }
 
 // configure changes the settings of a topic, enters the change into the audit log, and redirects to the path to with the notice.
-func (c *call) configure(topic string, p punctual.SettingsPatch, detail, to string, n notice) error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
+func (c *call) configure(topic string, p punctual.SettingsPatch, detail, to string, n notice) (err error) {
 	_, err = c.record(audit.Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context) (int64, error) {
-		_, err := inspector.Configure(ctx, topic, p)
+		_, err := c.inspector.Configure(ctx, topic, p)
 		return 1, err
 	})
 	if err != nil {
@@ -176,11 +172,7 @@ func eventsText(ticked []string) string {
 // changeGroups adds a group to a topic, or removes one, as the form says.
 func (c *call) changeGroups() error {
 	topic, name := c.path["topic"], c.get("group")
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
-	s, err := inspector.Settings(c.r.Context(), topic)
+	s, err := c.inspector.Settings(c.r.Context(), topic)
 	if err != nil {
 		return fmt.Errorf("read the settings of %s: %w", topic, err)
 	}

@@ -136,12 +136,8 @@ func (c *call) checkTyped(topic string) error {
 }
 
 // purgeTopic removes the messages of the state that the form names, or for "live" all messages that are not dead.
-func (c *call) purgeTopic() error {
+func (c *call) purgeTopic() (err error) {
 	topic := c.path["topic"]
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
 	if err := c.checkTyped(topic); err != nil {
 		return err
 	}
@@ -151,7 +147,7 @@ func (c *call) purgeTopic() error {
 			return err
 		}
 	}
-	n, err := c.record(audit.Change{Verb: "purge", Topic: topic, Detail: c.get("state")}, func(ctx context.Context) (int64, error) { return inspector.Purge(ctx, q) })
+	n, err := c.record(audit.Change{Verb: "purge", Topic: topic, Detail: c.get("state")}, func(ctx context.Context) (int64, error) { return c.inspector.Purge(ctx, q) })
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", topic, err)
 	}
@@ -161,14 +157,10 @@ func (c *call) purgeTopic() error {
 // deleteTopic removes a topic with its messages and settings.
 func (c *call) deleteTopic() error {
 	topic := c.path["topic"]
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
 	if err := c.checkTyped(topic); err != nil {
 		return err
 	}
-	n, err := c.record(audit.Change{Verb: "delete topic", Topic: topic}, func(ctx context.Context) (int64, error) { return inspector.DeleteTopic(ctx, topic) })
+	n, err := c.record(audit.Change{Verb: "delete topic", Topic: topic}, func(ctx context.Context) (int64, error) { return c.inspector.DeleteTopic(ctx, topic) })
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", topic, err)
 	}
@@ -238,12 +230,8 @@ const later = time.Hour
 // anHourLater gives each reschedule a due time that is an hour after the message's own. It leaves out messages that are neither
 // scheduled nor ready. A message that somebody moves meanwhile stays where it is, because each amendment has an IfDue.
 func (c *call) anHourLater(as []punctual.Amendment) ([]punctual.Amendment, error) {
-	inspector, err := c.inspector()
-	if err != nil {
-		return nil, err
-	}
-	err = eachInParallel(c.r.Context(), len(as), func(ctx context.Context, i int) error {
-		m, err := inspector.Get(ctx, as[i].Topic, as[i].ID)
+	err := eachInParallel(c.r.Context(), len(as), func(ctx context.Context, i int) error {
+		m, err := c.inspector.Get(ctx, as[i].Topic, as[i].ID)
 		switch {
 		case errors.Is(err, punctual.ErrNotFound):
 			return nil

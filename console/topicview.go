@@ -41,9 +41,6 @@ type groupTab struct {
 
 // topicView reads what the pages of a topic share. tab is the name of the page's tab, such as "messages".
 func (c *call) topicView(page, tab string) (*topicView, error) {
-	if _, err := c.inspector(); err != nil {
-		return nil, err
-	}
 	topic := c.path["topic"]
 	v := &topicView{frame: c.frame(page)}
 	v.Subject = topic
