@@ -14,6 +14,7 @@ import (
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -255,7 +256,7 @@ func bulkFacts(b *bulkChange, zone *time.Location) (f facts) {
 		f.add("spread", notation.FormatDuration(b.Spread))
 	}
 	if b.Rate > 0 {
-		f.add("rate", thousands(int64(b.Rate)))
+		f.add("rate", overview.Grouped(int64(b.Rate)))
 	}
 	return f
 }

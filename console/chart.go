@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/punctualmq/punctual/internal/overview"
 )
 
 // chart is a picture of counts over time, whose bars the console computes, and the same numbers as a table. Widths are in percent, so that
@@ -178,7 +180,7 @@ func (f *frame) draw(k columns) *chart {
 
 // column returns one bar. The function of returns what the bar shows of a series.
 func (f *frame) column(k columns, scale scale, x, width float64, count int64, of func(series) int64, label, path, kind string) bar {
-	b := bar{X: percent(x), Width: percent(width), Path: path, Kind: kind, Count: count, Text: label + ": " + thousands(count)}
+	b := bar{X: percent(x), Width: percent(width), Path: path, Kind: kind, Count: count, Text: label + ": " + overview.Grouped(count)}
 	whole := scale.height(count)
 	b.Top, b.Middle = round(chartHeight-whole), percent(x+width/2)
 	if b.Broken = count > scale.most; b.Broken {

@@ -77,7 +77,6 @@ type Console struct {
 	reader       *overview.Reader
 	drawn        drawn
 	meter        *overview.Meter
-	lateness     lateness
 	tracker      *consumers.Tracker
 	observed     atomic.Bool   // Observer was called, so the meter counts
 	scanFor      time.Duration // scanTime, except in tests

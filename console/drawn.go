@@ -3,9 +3,7 @@ package console
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"hash"
 	"html/template"
 	"sync"
 
@@ -64,30 +62,13 @@ func (c *call) drawnPicture(f *frame, p *overview.Picture, s span) (template.HTM
 	})
 }
 
-// hashOf returns a hash of the topics, times and counts in a picture.
+// hashOf returns a hash of the topics, times and counts in a picture. The first and last of the edges stand for all, because those between
+// them follow from the span and the time zone.
 func hashOf(p *overview.Picture) (out [sha256.Size]byte) {
 	h := sha256.New()
-	addAhead(h, p.All)
-	for _, t := range p.Topics {
-		addAhead(h, t)
+	for _, a := range append([]*overview.Ahead{p.All}, p.Topics...) {
+		fmt.Fprintf(h, "%q %v %d %d %d %d\n", a.Topic, a.Counts, a.Overdue, a.Beyond, a.Edges[0].Unix(), a.Edges[len(a.Edges)-1].Unix())
 	}
 	h.Sum(out[:0])
 	return out
-}
-
-func addAhead(h hash.Hash, a *overview.Ahead) {
-	b := make([]byte, 0, len(a.Topic)+8*(len(a.Counts)+len(a.Edges)+6))
-	number := func(n int64) { b = binary.LittleEndian.AppendUint64(b, uint64(n)) }
-	number(int64(len(a.Topic)))
-	b = append(b, a.Topic...)
-	number(int64(len(a.Counts)))
-	for _, n := range a.Counts {
-		number(n)
-	}
-	for _, e := range a.Edges {
-		number(e.Unix())
-	}
-	number(a.Overdue)
-	number(a.Beyond)
-	h.Write(b)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -134,7 +135,7 @@ func (f *frame) Known(n int64) string {
 }
 
 // Count writes a number with separators between its thousands.
-func (f *frame) Count(n int64) string { return thousands(n) }
+func (f *frame) Count(n int64) string { return overview.Grouped(n) }
 
 // May reports whether the reader of the page may do an action, such as "amend", to a topic, so that templates can leave out buttons whose
 // forms would be refused.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/punctualmq/punctual/internal/overview"
 )
 
 //go:embed lang/*.json
@@ -58,18 +60,9 @@ func (l *language) text(key string, args ...any) string {
 func shown(a any) string {
 	switch a := a.(type) {
 	case int:
-		return thousands(int64(a))
+		return overview.Grouped(int64(a))
 	case int64:
-		return thousands(a)
+		return overview.Grouped(a)
 	}
 	return fmt.Sprint(a)
-}
-
-// thousands writes a number with separators between its thousands, such as 1,234,567.
-func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

@@ -145,7 +145,7 @@ func TestNumbersInTexts(t *testing.T) {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
-	if got := thousands(-1234); got != "-1,234" {
-		t.Errorf("thousands(-1234) is %q", got)
+	if got := overview.Grouped(-1234); got != "-1,234" {
+		t.Errorf("overview.Grouped(-1234) is %q", got)
 	}
 }

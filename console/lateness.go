@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -46,12 +45,10 @@ type latenessSpan struct {
 	// The span has steps steps of minutes minutes each. A label stands at each step that begins at a minute of the day which is a multiple of
 	// tick.
 	steps, minutes, tick int
-	// fresh is how long pages show the result of one adding up.
-	fresh time.Duration
 }
 
 func latenessSpans() []latenessSpan {
-	return []latenessSpan{{"1h", trafficMinutes, 1, 10, time.Second}, {"24h", 96, 15, 180, 20 * time.Second}}
+	return []latenessSpan{{"1h", trafficMinutes, 1, 10}, {"24h", 96, 15, 180}}
 }
 
 // latenessRow has the numbers of the deliveries of one topic, or of all topics. TooLate is how many were later than overview.PromptLimit.
@@ -93,13 +90,7 @@ func (c *call) showLateness() error {
 		return c.show("lateness", p)
 	}
 	c.lookForOldest(p)
-	all := c.console.lateness.of(c.console.meter, s)
-	var shown []latenessOf
-	for _, t := range all.topics {
-		if t.name != access.AuditTopic && t.sum.Deliveries > 0 && c.may(access.Inspect, t.name) == nil {
-			shown = append(shown, t)
-		}
-	}
+	total, shown := c.latenesses(s)
 	switch {
 	case p.Topic != "":
 		for _, t := range shown {
@@ -109,7 +100,7 @@ func (c *call) showLateness() error {
 		}
 		return c.show("lateness", p)
 	case p.Whole:
-		p.Sum, p.Curve = p.row(all.total), curveOf(p.frame, s, all.total.steps, p.Oldest)
+		p.Sum, p.Curve = p.row(total), curveOf(p.frame, s, total.steps, p.Oldest)
 	}
 	p.addTopics(shown)
 	return c.show("lateness", p)
@@ -165,41 +156,18 @@ type latenessOf struct {
 	sum   overview.Traffic
 }
 
-// latenessAll is what the meter has counted over a span. It is shared between requests and must not be changed.
-type latenessAll struct {
-	total latenessOf
-	// topics are ordered by their 99th percentile, the latest first.
-	topics []latenessOf
-	made   time.Time
-}
-
-// lateness caches the last result for each span, because adding one up takes time: a day of a hundred topics has 144,000 minutes. Its methods
-// are safe for concurrent use.
-type lateness struct {
-	mu   sync.Mutex
-	kept map[string]*latenessAll // guarded by mu
-}
-
-func (l *lateness) of(m *overview.Meter, s latenessSpan) *latenessAll {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if a := l.kept[s.name]; a != nil && time.Since(a.made) < s.fresh {
-		return a
-	}
-	a := &latenessAll{made: time.Now()}
-	a.total.steps, a.total.sum = m.Steps("", s.steps, s.minutes)
+// latenesses returns what the meter has counted over a span: of all topics together, and of each topic, the one with the latest first.
+func (c *call) latenesses(s latenessSpan) (total latenessOf, topics []latenessOf) {
+	m := c.console.meter
+	total.steps, total.sum = m.Steps("", s.steps, s.minutes)
 	for _, name := range m.Topics() {
 		t := latenessOf{name: name}
-		if t.steps, t.sum = m.Steps(name, s.steps, s.minutes); t.steps != nil {
-			a.topics = append(a.topics, t)
+		if t.steps, t.sum = m.Steps(name, s.steps, s.minutes); t.sum.Deliveries > 0 && name != access.AuditTopic && c.may(access.Inspect, name) == nil {
+			topics = append(topics, t)
 		}
 	}
-	slices.SortStableFunc(a.topics, func(x, y latenessOf) int {
+	slices.SortStableFunc(topics, func(x, y latenessOf) int {
 		return cmp.Or(cmp.Compare(y.sum.P99, x.sum.P99), cmp.Compare(y.sum.Max, x.sum.Max), cmp.Compare(x.name, y.name))
 	})
-	if l.kept == nil {
-		l.kept = make(map[string]*latenessAll)
-	}
-	l.kept[s.name] = a
-	return a
+	return total, topics
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/schedule"
 )
@@ -161,7 +162,7 @@ func (c *call) skipSchedule() error {
 	note := notice{Key: "notice.schedule.skip.none"}
 	if len(skipped) > 0 {
 		last := stamp(skipped[len(skipped)-1].Due, c.look.zone)
-		note = notice{Key: "notice.schedule.skip", Args: []string{thousands(int64(len(skipped))), last}}
+		note = notice{Key: "notice.schedule.skip", Args: []string{overview.Grouped(int64(len(skipped))), last}}
 	}
 	return c.redirect(c.frame("").SchedulePath(c.path["topic"], c.path["name"]), note)
 }
@@ -196,7 +197,7 @@ func (c *call) backfillSchedule() error {
 	if err != nil {
 		return err
 	}
-	return c.redirect(c.frame("").SchedulePath(topic, name), notice{Key: "notice.schedule.backfill", Args: []string{thousands(int64(r.Stored)), thousands(int64(r.Kept))}})
+	return c.redirect(c.frame("").SchedulePath(topic, name), notice{Key: "notice.schedule.backfill", Args: []string{overview.Grouped(int64(r.Stored)), overview.Grouped(int64(r.Kept))}})
 }
 
 func (c *call) deleteSchedule() error {

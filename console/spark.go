@@ -24,7 +24,7 @@ func (c *call) spark(topic string) *spark {
 	if !c.console.observed.Load() {
 		return nil
 	}
-	minutes := c.console.meter.Series(topic, trafficMinutes)
+	minutes, _ := c.console.meter.Steps(topic, trafficMinutes, 1)
 	if minutes == nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/schedule"
 )
 
@@ -151,7 +152,7 @@ func (c *call) purgeTopic() (err error) {
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", topic, err)
 	}
-	return c.redirect(c.frame("").TopicPath(topic), notice{Key: "notice.purged", Args: []string{thousands(n)}})
+	return c.redirect(c.frame("").TopicPath(topic), notice{Key: "notice.purged", Args: []string{overview.Grouped(n)}})
 }
 
 // deleteTopic removes a topic with its messages and settings.
@@ -164,7 +165,7 @@ func (c *call) deleteTopic() error {
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", topic, err)
 	}
-	return c.redirect(c.frame("").Path("/topics"), notice{Key: "notice.deleted", Args: []string{topic, thousands(n)}})
+	return c.redirect(c.frame("").Path("/topics"), notice{Key: "notice.deleted", Args: []string{topic, overview.Grouped(n)}})
 }
 
 // amendMany cancels, reschedules or requeues the messages ticked in the list. Messages that are leased, gone, moved, or not
@@ -218,7 +219,7 @@ func (c *call) amendMany() error {
 		return fmt.Errorf("%s of messages of %s: %w", change.Change, topic, err)
 	}
 	back := c.frame("").TopicPath(topic) + "?state=" + url.QueryEscape(c.get("state"))
-	return c.redirect(back, notice{Key: "notice.many." + change.Change.String(), Args: []string{thousands(n), thousands(others)}})
+	return c.redirect(back, notice{Key: "notice.many." + change.Change.String(), Args: []string{overview.Grouped(n), overview.Grouped(others)}})
 }
 
 // mostTicked is how many messages a form changes at most.

@@ -22,7 +22,7 @@ func (c *Console) Observer() *punctual.Observer {
 }
 
 // perMinute writes the mean per minute of a count over some minutes, rounded to a whole number.
-func perMinute(n, minutes int64) string { return thousands((n + minutes/2) / minutes) }
+func perMinute(n, minutes int64) string { return overview.Grouped((n + minutes/2) / minutes) }
 
 // traffic shows what the meter has counted: rates of the last minutes, and the lateness of the last hour.
 type traffic struct {
@@ -75,7 +75,7 @@ func (c *call) traffic(f *frame) *traffic {
 		return nil
 	}
 	t := &traffic{Since: c.console.meter.Since()}
-	if sum, ok := c.console.meter.Total("", rateMinutes); ok {
+	if steps, sum := c.console.meter.Steps("", rateMinutes, 1); steps != nil {
 		for _, r := range []struct {
 			name  string
 			count int64
@@ -83,7 +83,8 @@ func (c *call) traffic(f *frame) *traffic {
 			t.Rates = append(t.Rates, rate{r.name, perMinute(r.count, rateMinutes)})
 		}
 	}
-	if t.Curve = curveOf(f, latenessSpans()[0], c.console.meter.Series("", trafficMinutes), 0); t.Curve != nil {
+	minutes, _ := c.console.meter.Steps("", trafficMinutes, 1)
+	if t.Curve = curveOf(f, latenessSpans()[0], minutes, 0); t.Curve != nil {
 		t.Curve.Path = f.Path("/lateness")
 	}
 	return t

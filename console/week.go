@@ -99,7 +99,7 @@ func (c *call) fillWeek(p *weekPage, a *overview.Ahead) {
 		for h := range p.Days[d].Cells {
 			cell := &p.Days[d].Cells[h]
 			cell.Level = levelOf(cell.Count, p.Most)
-			cell.Text = fmt.Sprintf("%s %02d:00: %s", p.Days[d].Label, h, thousands(cell.Count))
+			cell.Text = fmt.Sprintf("%s %02d:00: %s", p.Days[d].Label, h, overview.Grouped(cell.Count))
 		}
 	}
 	for l := 1; l <= weekLevels; l++ {

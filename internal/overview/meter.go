@@ -65,17 +65,10 @@ type Traffic struct {
 	P50, P99, Max time.Duration
 }
 
-// Series returns what passed in each of the last n minutes, at most MeterMinutes, oldest first. The last of them is the
-// present minute, which is not over. An empty topic asks for all topics together. The answer is nil for a topic that has no
-// numbers of its own.
-func (m *Meter) Series(topic string, n int) []Traffic {
-	steps, _ := m.Steps(topic, min(n, MeterMinutes), 1)
-	return steps
-}
-
-// Steps is Series in steps of so many minutes each, from 1 to 60, and also returns what passed in all steps together. Each
-// step begins at a multiple of its length, so that a step of 5 minutes begins at 10:00, 10:05 and so on. The steps reach back a
-// day at most, and are nil for a topic that has no numbers of its own.
+// Steps returns what passed in each of the last n steps, oldest first, and in all of them together. A step has 1 to 60 minutes
+// and begins at a multiple of its length, so that a step of 5 minutes begins at 10:00, 10:05 and so on. The last of them is the
+// present one, which is not over. The steps reach back a day at most. An empty topic asks for all topics together. The steps are
+// nil for a topic that has no numbers of its own.
 func (m *Meter) Steps(topic string, n, minutes int) (steps []Traffic, all Traffic) {
 	minutes = min(max(minutes, 1), 60)
 	n = min(max(n, 1), MeterMinutes/minutes)
@@ -94,29 +87,11 @@ func (m *Meter) Steps(topic string, n, minutes int) (steps []Traffic, all Traffi
 		var w window
 		for number := begin; number < begin+int64(minutes); number++ {
 			w.add(s.at(number))
+			whole.add(s.at(number))
 		}
-		whole.merge(&w)
 		steps[i] = w.traffic(begin)
 	}
 	return steps, whole.traffic(first)
-}
-
-// Total returns what passed in the last n minutes together, the present one included. An empty topic asks for all topics.
-// known is false for a topic that has no numbers of its own.
-func (m *Meter) Total(topic string, n int) (c Traffic, known bool) {
-	n = min(max(n, 1), MeterMinutes)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.find(topic)
-	if s == nil {
-		return Traffic{}, false
-	}
-	var w window
-	now := minuteOf(time.Now())
-	for number := now - int64(n-1); number <= now; number++ {
-		w.add(s.at(number))
-	}
-	return w.traffic(now - int64(n-1)), true
 }
 
 // Topics returns the topics that have numbers of their own, sorted by name.
@@ -304,19 +279,6 @@ func (w *window) add(c *slot) {
 	w.sum.Max = max(w.sum.Max, milliseconds(c.max))
 	for i, n := range c.lateness {
 		w.lateness[i] += int64(n)
-	}
-}
-
-// merge adds another window.
-func (w *window) merge(other *window) {
-	w.sum.Pushes += other.sum.Pushes
-	w.sum.Deliveries += other.sum.Deliveries
-	w.sum.Acks += other.sum.Acks
-	w.sum.Retries += other.sum.Retries
-	w.sum.Discards += other.sum.Discards
-	w.sum.Max = max(w.sum.Max, other.sum.Max)
-	for i, n := range other.lateness {
-		w.lateness[i] += n
 	}
 }
 

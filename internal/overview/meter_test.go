@@ -56,7 +56,7 @@ func TestMeterCounts(t *testing.T) {
 		want := func(topic string, want Traffic) {
 			t.Helper()
 			want.From = begin
-			if got, known := m.Total(topic, 1); got != want || !known {
+			if got, known := totalOf(m, topic, 1); got != want || !known {
 				t.Errorf("topic %q: %+v, want %+v", topic, got, want)
 			}
 		}
@@ -67,7 +67,7 @@ func TestMeterCounts(t *testing.T) {
 		if got := m.Topics(); !slices.Equal(got, []string{"a", "b"}) {
 			t.Errorf("topics %q", got)
 		}
-		if got, known := m.Total("made.up", 1); known || got != (Traffic{}) || m.Series("made.up", 1) != nil {
+		if got, known := totalOf(m, "made.up", 1); known || got != (Traffic{}) || seriesOf(m, "made.up", 1) != nil {
 			t.Errorf("a topic that was named with an error alone: %+v, %v", got, known)
 		}
 	})
@@ -98,7 +98,7 @@ func TestMeterLateness(t *testing.T) {
 			for _, late := range c.late {
 				f.deliver("a", late)
 			}
-			got, _ := m.Total("a", 1)
+			got, _ := totalOf(m, "a", 1)
 			if got.P50 != c.p50 || got.P99 != c.p99 || got.Max != c.most || got.Late != c.count {
 				t.Errorf("%s: p50 %v, p99 %v, max %v, %d late; want %v, %v, %v, %d", c.name, got.P50, got.P99, got.Max, got.Late, c.p50, c.p99, c.most, c.count)
 			}
@@ -120,7 +120,7 @@ func TestMeterMinutes(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		pushes := func(topic string, n int) (out []int64) {
-			for i, c := range m.Series(topic, n) {
+			for i, c := range seriesOf(m, topic, n) {
 				if want := time.Now().UTC().Truncate(time.Minute).Add(time.Duration(i-n+1) * time.Minute); !c.From.Equal(want) {
 					t.Errorf("minute %d begins at %v, want %v", i, c.From, want)
 				}
@@ -132,35 +132,35 @@ func TestMeterMinutes(t *testing.T) {
 			if got := pushes(topic, 5); !slices.Equal(got, []int64{0, 1, 0, 3, 0}) {
 				t.Errorf("topic %q: %v", topic, got)
 			}
-			if c, _ := m.Total(topic, 3); c.Pushes != 3 {
+			if c, _ := totalOf(m, topic, 3); c.Pushes != 3 {
 				t.Errorf("topic %q: %d pushes in three minutes", topic, c.Pushes)
 			}
-			if c, _ := m.Total(topic, MeterMinutes); c.Pushes != 4 {
+			if c, _ := totalOf(m, topic, MeterMinutes); c.Pushes != 4 {
 				t.Errorf("topic %q: %d pushes in a day", topic, c.Pushes)
 			}
 		}
-		if n := len(m.Series("", 1<<40)); n != MeterMinutes {
+		if n := len(seriesOf(m, "", 1<<40)); n != MeterMinutes {
 			t.Errorf("%d minutes, want %d", n, MeterMinutes)
 		}
 		// A day later everything is out of sight, and an hour of the ring is used again.
 		time.Sleep(MeterMinutes*time.Minute - 2*time.Minute)
-		if c, _ := m.Total("", MeterMinutes); c.Pushes != 3 {
+		if c, _ := totalOf(m, "", MeterMinutes); c.Pushes != 3 {
 			t.Errorf("%d pushes in a day less the first minute, want 3", c.Pushes)
 		}
 		time.Sleep(2 * time.Minute)
-		if c, _ := m.Total("", MeterMinutes); c.Pushes != 0 {
+		if c, _ := totalOf(m, "", MeterMinutes); c.Pushes != 0 {
 			t.Errorf("%d pushes behind a day", c.Pushes)
 		}
 		f.push("", punctual.PushStored, nil)
 		time.Sleep(time.Duration(len(m.total.ring)) * time.Hour) // the hour that is in its place now is out of sight
-		if c, _ := m.Total("", 1); c.Pushes != 0 {
+		if c, _ := totalOf(m, "", 1); c.Pushes != 0 {
 			t.Errorf("%d pushes in a minute without any", c.Pushes)
 		}
 		for range 60 {
 			f.push("a", punctual.PushStored, nil)
 			time.Sleep(59 * time.Minute) // more hours than the ring has
 		}
-		if c, _ := m.Total("a", MeterMinutes); c.Pushes != MeterMinutes/59 {
+		if c, _ := totalOf(m, "a", MeterMinutes); c.Pushes != MeterMinutes/59 {
 			t.Errorf("%d pushes in the last day, want %d", c.Pushes, MeterMinutes/59)
 		}
 	})
@@ -177,7 +177,7 @@ func TestMeterIsBounded(t *testing.T) {
 		if got := len(m.Topics()); got != meteredTopics {
 			t.Errorf("%d topics are counted, want %d", got, meteredTopics)
 		}
-		if c, _ := m.Total("", 1); c.Pushes != 3*meteredTopics {
+		if c, _ := totalOf(m, "", 1); c.Pushes != 3*meteredTopics {
 			t.Errorf("%d pushes over all topics, want %d", c.Pushes, 3*meteredTopics)
 		}
 		if m.find("t0") == nil || m.find("t99") == nil || m.find("t100") != nil {
@@ -231,7 +231,7 @@ func TestMeterIsShared(t *testing.T) {
 			for n := range 500 {
 				f.push(fmt.Sprint("t", (g+n)%10), punctual.PushStored, nil)
 				if n%50 == 0 {
-					m.Series("", 60)
+					seriesOf(m, "", 60)
 					m.Topics()
 				}
 			}
@@ -240,10 +240,10 @@ func TestMeterIsShared(t *testing.T) {
 	all.Wait()
 	var byTopic int64
 	for _, name := range m.Topics() {
-		c, _ := m.Total(name, MeterMinutes)
+		c, _ := totalOf(m, name, MeterMinutes)
 		byTopic += c.Pushes
 	}
-	if c, _ := m.Total("", MeterMinutes); c.Pushes != 4000 || byTopic != 4000 {
+	if c, _ := totalOf(m, "", MeterMinutes); c.Pushes != 4000 || byTopic != 4000 {
 		t.Errorf("%d pushes, %d by topic; want 4000", c.Pushes, byTopic)
 	}
 }
@@ -274,7 +274,7 @@ func TestMeterSteps(t *testing.T) {
 		if all.Deliveries != 40 || all.Max != 4*time.Second || all.Late != 30 || all.P50 != 2*time.Second {
 			t.Errorf("all together: %+v", all)
 		}
-		sum, _ := m.Total("a", 60)
+		sum, _ := totalOf(m, "a", 60)
 		if sum.P99 != all.P99 || sum.Deliveries != all.Deliveries {
 			t.Errorf("steps %+v differ from the minutes %+v", all, sum)
 		}
@@ -301,4 +301,15 @@ func TestMeterOfThePast(t *testing.T) {
 	if !m.Since().Equal(past) {
 		t.Errorf("it has counted since %v, and was told of %v", m.Since(), past)
 	}
+}
+
+// totalOf returns what passed in the last n minutes together, and whether the meter has numbers of the topic.
+func totalOf(m *Meter, topic string, n int) (c Traffic, known bool) {
+	steps, c := m.Steps(topic, n, 1)
+	return c, steps != nil
+}
+
+func seriesOf(m *Meter, topic string, n int) []Traffic {
+	steps, _ := m.Steps(topic, n, 1)
+	return steps
 }
