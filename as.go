@@ -35,30 +35,30 @@ func As[T any](s Store) (T, error) {
 
 // lacking returns what a store that is no T cannot do, as the end of a sentence that begins with "this store".
 func lacking[T any]() string {
-	switch any((*T)(nil)).(type) {
-	case *Inspector:
+	switch reflect.TypeFor[T]().Name() {
+	case "Inspector":
 		return "cannot be inspected"
-	case *Checker:
+	case "Checker":
 		return "cannot be checked"
-	case *Examiner:
+	case "Examiner":
 		return "cannot be examined"
-	case *FinishedKeeper:
+	case "FinishedKeeper":
 		return "keeps no finished messages"
-	case *Backuper:
+	case "Backuper":
 		return "cannot be copied while it runs"
-	case *DurabilityReporter:
+	case "DurabilityReporter":
 		return "does not tell its class of durability"
-	case *SpaceReporter:
+	case "SpaceReporter":
 		return "does not tell how much room it has"
-	case *ConsumerReporter:
+	case "ConsumerReporter":
 		return "does not know who claims"
-	case *AbilityReporter:
+	case "AbilityReporter":
 		return "does not tell what it can do"
-	case *TopicNamer:
+	case "TopicNamer":
 		return "does not name its topics without counting them"
-	case *ClockKeeper:
+	case "ClockKeeper":
 		return "does not tell how its clock stands"
-	case *Surveyor:
+	case "Surveyor":
 		return "makes no surveys"
 	}
 	return "is no " + reflect.TypeFor[T]().String()

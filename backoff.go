@@ -18,11 +18,6 @@ type Backoff struct {
 	Jitter float64
 }
 
-// DefaultBackoff waits 1 s, 2 s, 4 s and so on up to 1 h, each up to 20 % longer.
-func DefaultBackoff() Backoff {
-	return Backoff{Base: time.Second, Max: time.Hour, Jitter: 0.2}
-}
-
 // RetryDelays returns a change for Queue.Configure with which a failed message is delivered again after each of the delays in
 // turn, and becomes dead when the attempt after the last delay has failed, too. It sets Backoff.Delays, and MaxAttempts to
 // the number of delays plus one.

@@ -76,7 +76,7 @@
 //
 // # Errors
 //
-// Every error wraps one of the errors in [ErrorKinds] or an error of package context. Only the errors of a program's own
+// Every error wraps one of the errors in docs/errors.md or an error of package context. Only the errors of a program's own
 // code, such as a [Codec], are returned as they are, with a sentence in front. [Definite] tells whether the operation
 // certainly did not happen:
 //

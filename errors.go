@@ -130,67 +130,6 @@ func (e *BatchError) Error() string {
 // Unwrap returns Err.
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// ErrorKind describes one error of the vocabulary.
-type ErrorKind struct {
-	// Err is the sentinel.
-	Err error
-	// Code is the error's name in JSON and in metrics: lower case, and the same in every release.
-	Code string
-	// Definite tells that an operation with this error certainly did not happen.
-	Definite bool
-	// Meaning is one sentence for documents and for people.
-	Meaning string
-}
-
-// ErrorKinds returns the vocabulary in order of precedence: an error that wraps several of the kinds has the code of the
-// first. So ErrIndeterminate comes before all others. The slice is the caller's.
-func ErrorKinds() []ErrorKind {
-	return []ErrorKind{
-		{ErrIndeterminate, "indeterminate", false, "The operation may or may not have happened; repeat it with the same ID, or look."},
-		{ErrInvalid, "invalid", true, "An argument is malformed; the text says which and what to use instead."},
-		{ErrTooLarge, "too_large", true, "A body, header or batch is beyond its limit."},
-		{ErrUnsupported, "unsupported", true, "This store does not have the operation."},
-		{ErrNotFound, "not_found", true, "There is no such message or topic."},
-		{ErrDuplicate, "duplicate", true, "The ID is already in use by a dead message, or by any message and the push asked to fail then."},
-		{ErrLeaseLost, "lease_lost", true, "The token is not the current one; somebody else may work on the message."},
-		{ErrCancelled, "cancelled", true, "The message was cancelled while leased; it ends with this attempt."},
-		{ErrLeased, "leased", true, "Somebody works on the message; after a cancel no further attempt will be made."},
-		{ErrNotDead, "not_dead", true, "Only a dead message can be requeued."},
-		{ErrChanged, "changed", true, "The message is not due at the instant named any more, or the topic has other settings than those named; somebody changed them meanwhile."},
-		{ErrPaused, "paused", true, "The topic takes no messages for now."},
-		{ErrClosed, "closed", true, "The store, queue or worker was closed."},
-		{ErrOverloaded, "overloaded", true, "Too much is under way; try again later."},
-		{ErrUnreachable, "unreachable", true, "No server answers; the call was never sent, or only read."},
-		{ErrUnauthenticated, "unauthenticated", true, "The server asks for credentials and got none that are valid."},
-		{ErrForbidden, "forbidden", true, "The server does not let these credentials, or this origin, do it."},
-		{ErrNoSpace, "no_space", true, "The storage is nearly full; pushes are refused, acks and cancels pass."},
-		{ErrLocked, "locked", true, "Another process owns the store."},
-		{ErrCorrupt, "corrupt", true, "Stored data is damaged; nothing was skipped or repaired."},
-		{ErrStoreFailed, "store_failed", true, "The storage failed earlier and the store has stopped; mend it and reopen."},
-		{ErrDurability, "durability", true, "The server cannot give the durability asked for."},
-	}
-}
-
-// ErrorCode returns the code of the first kind in ErrorKinds that err wraps. It returns "canceled" and "deadline" for the
-// errors of package context, "" for nil, and "internal" for any other error.
-func ErrorCode(err error) string {
-	if err == nil {
-		return ""
-	}
-	for _, k := range ErrorKinds() {
-		if errors.Is(err, k.Err) {
-			return k.Code
-		}
-	}
-	switch {
-	case errors.Is(err, context.Canceled):
-		return "canceled"
-	case errors.Is(err, context.DeadlineExceeded):
-		return "deadline"
-	}
-	return "internal"
-}
-
 // Definite reports whether an operation that returned err certainly did not happen (P13). It is false for ErrIndeterminate
 // and for errors that Punctual does not know. An error of package context is definite unless err wraps ErrIndeterminate as
 // well. A *BatchError is definite only if no item was carried out. For example, a push whose error is definite may be
@@ -199,12 +138,21 @@ func Definite(err error) bool {
 	if b := (*BatchError)(nil); errors.As(err, &b) {
 		return b.untouched
 	}
-	for _, k := range ErrorKinds() {
-		if errors.Is(err, k.Err) {
-			return k.Definite
+	if errors.Is(err, ErrIndeterminate) {
+		return false
+	}
+	for _, kind := range definite {
+		if errors.Is(err, kind) {
+			return true
 		}
 	}
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return false
+}
+
+// definite are the errors of an operation that certainly did not happen.
+var definite = [...]error{
+	ErrInvalid, ErrTooLarge, ErrUnsupported, ErrNotFound, ErrDuplicate, ErrLeaseLost, ErrCancelled, ErrLeased, ErrNotDead, ErrChanged, ErrPaused, ErrClosed, ErrOverloaded, ErrUnreachable, ErrUnauthenticated, ErrForbidden, ErrNoSpace, ErrLocked, ErrCorrupt, ErrStoreFailed, ErrDurability,
+	context.Canceled, context.DeadlineExceeded,
 }
 
 // errorf returns an error that wraps kind and begins with the formatted sentence.

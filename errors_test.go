@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // sentinels returns the names of the package-level errors of errors.go, in order.
@@ -42,7 +43,7 @@ func sentinels(t *testing.T) []string {
 // listed returns the names of the sentinels in the literal that ErrorKinds returns.
 func listed(t *testing.T) []string {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, 0)
+	f, err := parser.ParseFile(token.NewFileSet(), "storekit/errorkinds.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func listed(t *testing.T) []string {
 			return false
 		}
 		if lit, ok := n.(*ast.CompositeLit); ok && len(lit.Elts) == 4 {
-			names = append(names, lit.Elts[0].(*ast.Ident).Name)
+			names = append(names, lit.Elts[0].(*ast.SelectorExpr).Sel.Name)
 		}
 		return true
 	})
@@ -74,7 +75,10 @@ func TestErrorKindsAreComplete(t *testing.T) {
 
 func TestErrorKindsAreDistinct(t *testing.T) {
 	codes := map[string]bool{"canceled": true, "deadline": true, "internal": true, "": true}
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
+		if k.Definite != punctual.Definite(k.Err) {
+			t.Errorf("%s is definite: %v, but Definite says the opposite", k.Code, k.Definite)
+		}
 		if codes[k.Code] {
 			t.Errorf("code %q is used twice or reserved", k.Code)
 		}
@@ -89,17 +93,17 @@ func TestErrorKindsAreDistinct(t *testing.T) {
 }
 
 func TestErrorCodeAndDefinite(t *testing.T) {
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
 		wrapped := fmt.Errorf("push: %w", fmt.Errorf("a detail: %w", k.Err))
-		if got := punctual.ErrorCode(wrapped); got != k.Code {
+		if got := storekit.ErrorCode(wrapped); got != k.Code {
 			t.Errorf("ErrorCode(%v) is %q: want %q", wrapped, got, k.Code)
 		}
 		if got := punctual.Definite(wrapped); got != (k.Err != punctual.ErrIndeterminate) {
 			t.Errorf("P13: Definite(%v) is %v", wrapped, got)
 		}
 		both := fmt.Errorf("%w: %w", wrapped, punctual.ErrIndeterminate)
-		if punctual.Definite(both) || punctual.ErrorCode(both) != "indeterminate" {
-			t.Errorf("P13: %v passes as definite, code %q", both, punctual.ErrorCode(both))
+		if punctual.Definite(both) || storekit.ErrorCode(both) != "indeterminate" {
+			t.Errorf("P13: %v passes as definite, code %q", both, storekit.ErrorCode(both))
 		}
 	}
 	for _, test := range []struct {
@@ -113,7 +117,7 @@ func TestErrorCodeAndDefinite(t *testing.T) {
 		{errors.New("who knows"), "internal", false},
 		{nil, "", false},
 	} {
-		if got := punctual.ErrorCode(test.err); got != test.code {
+		if got := storekit.ErrorCode(test.err); got != test.code {
 			t.Errorf("ErrorCode(%v) is %q: want %q", test.err, got, test.code)
 		}
 		if got := punctual.Definite(test.err); got != test.definite {
@@ -137,7 +141,7 @@ func errorTable(t *testing.T) string {
 	names := listed(t)
 	var b strings.Builder
 	b.WriteString("| error | code | did not happen | meaning |\n|---|---|---|---|\n")
-	for i, k := range punctual.ErrorKinds() {
+	for i, k := range storekit.ErrorKinds() {
 		definite := "certainly"
 		if !k.Definite {
 			definite = "not known"

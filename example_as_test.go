@@ -6,6 +6,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // A store may have optional interfaces beside Store. As finds them, also below a wrapper that shows the store which it wraps.
@@ -14,7 +15,7 @@ func ExampleAs() {
 	store := memstore.New(nil)
 	defer store.Close()
 
-	checker, err := punctual.As[punctual.Checker](store)
+	checker, err := punctual.As[storekit.Checker](store)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -22,7 +23,7 @@ func ExampleAs() {
 	report, err := checker.Check(ctx, nil)
 	fmt.Println(len(report.Problems), "problems", err)
 
-	_, err = punctual.As[punctual.ConsumerReporter](store)
+	_, err = punctual.As[storekit.ConsumerReporter](store)
 	fmt.Println(err)
 	// Output:
 	// 0 problems <nil>

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Handler works on messages. A Worker calls Handle from many goroutines at once. Handle must not change d; middleware that
@@ -59,14 +61,14 @@ func Snooze(d time.Duration) error {
 }
 
 // SnoozeUntil returns the error with which a handler puts its message off until t, say until a shop opens. The message keeps its
-// attempts, and its history gets no entry. A t in the past is at once. With the zero Time or a t after MaxDue the error is an
+// attempts, and its history gets no entry. A t in the past is at once. With the zero Time or a t after limits.MaxDue the error is an
 // ordinary one, so that the message is retried.
 func SnoozeUntil(t time.Time) error {
 	switch {
 	case t.IsZero():
 		return invalidf("snooze until the zero Time: set it, or use Snooze(0) for at once")
-	case t.After(MaxDue):
-		return invalidf("snooze until %s: use a time until %s", t.Format(time.RFC3339), MaxDue.Format(time.RFC3339))
+	case t.After(limits.MaxDue):
+		return invalidf("snooze until %s: use a time until %s", t.Format(time.RFC3339), limits.MaxDue.Format(time.RFC3339))
 	}
 	return &decisionError{verb: SettleSnooze, due: t}
 }

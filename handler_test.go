@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 func TestDecisionOf(t *testing.T) {
@@ -72,9 +73,9 @@ func TestDecisionOf(t *testing.T) {
 	}{
 		{"an instant", fmt.Errorf("closed: %w", punctual.SnoozeUntil(nine)), punctual.SettleSnooze, nine},
 		{"with follow-ups", punctual.Follow(punctual.SnoozeUntil(nine), bill), punctual.SettleSnooze, nine},
-		{"the last instant", punctual.SnoozeUntil(punctual.MaxDue), punctual.SettleSnooze, punctual.MaxDue},
+		{"the last instant", punctual.SnoozeUntil(limits.MaxDue), punctual.SettleSnooze, limits.MaxDue},
 		{"the zero Time", punctual.SnoozeUntil(time.Time{}), punctual.SettleRetry, time.Time{}},
-		{"an instant too late", punctual.SnoozeUntil(punctual.MaxDue.Add(1)), punctual.SettleRetry, time.Time{}},
+		{"an instant too late", punctual.SnoozeUntil(limits.MaxDue.Add(1)), punctual.SettleRetry, time.Time{}},
 	} {
 		t.Run("snooze until "+c.name, func(t *testing.T) {
 			if d := punctual.DecisionOf(c.err); d.Verb != c.verb || !d.Due.Equal(c.due) || d.Verb == punctual.SettleSnooze && d.Delay != 0 {

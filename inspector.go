@@ -46,7 +46,7 @@ type Inspector interface {
 	// DeleteTopic removes a topic with its settings, all its messages in any state, its finished records and the IDs that it
 	// remembers, and all that of its companions. It returns how many messages it removed, those of companions included, or
 	// ErrNotFound. It is ErrInvalid for the topic of a group that is set (Settings.Groups), whose messages would wait for ever
-	// without it, and for a topic whose follow-ups for other topics still wait in its companion out (ReachFamily); then nothing is
+	// without it, and for a topic whose follow-ups for other topics still wait in its companion out (storekit.ReachFamily); then nothing is
 	// removed. All IDs of the topic may be used again at once. In a topic of several partitions DeleteTopic takes effect in
 	// one atomic step for each partition, and for each companion.
 	DeleteTopic(ctx context.Context, topic string) (int64, error)
@@ -134,20 +134,6 @@ type PurgeQuery struct {
 	From, To time.Time
 }
 
-// Checker is an optional interface of stores that can scan themselves for damage. As[Checker] finds it.
-type Checker interface {
-	// Check reads everything that is stored, and returns how much it counted and what is damaged. It calls progress, if not
-	// nil, from time to time with the number of messages read so far. The error says that the scan could not be finished.
-	Check(ctx context.Context, progress func(read int64)) (CheckReport, error)
-}
-
-// CheckReport is the result of a full scan.
-type CheckReport struct {
-	Topics, Live, Dead int64
-	// Problems has a sentence for each damage, at most 100. It is empty for a sound store.
-	Problems []string
-}
-
 // Settings are the rules of a topic. They live in the store and apply to every process.
 //
 // A change applies as soon as the setting is used next. A claim and an extension use Lease, a claim and a retry use
@@ -156,14 +142,14 @@ type CheckReport struct {
 // finishes, and EmitKeep, for each event, when it happens.
 type Settings struct {
 	// Lease is how long a claim may work before the message is ready again, unless the lease is extended.
-	// Allowed: 10ms to 1d (MinLease to MaxLease). Default: 30s.
+	// Allowed: 10ms to 1d (limits.MinLease to limits.MaxLease). Default: 30s.
 	Lease time.Duration
 	// MaxAttempts is how many deliveries a message gets before it is dead. NewMessage.MaxAttempts takes its
 	// place for one message.
-	// Allowed: 1 to 1000000 (MaxAttemptsLimit). Default: 10.
+	// Allowed: 1 to 1000000 (limits.MaxAttemptsLimit). Default: 10.
 	MaxAttempts int
 	// Backoff is how long a message that failed waits before its next attempt. Zero is no wait: the message is ready at once.
-	// Allowed: delays like 2m,10m,1h or exp:1s..1h,jitter=0.2, each 0 to 3650d. Default: exp:1s..1h,jitter=0.2 (DefaultBackoff).
+	// Allowed: delays like 2m,10m,1h or exp:1s..1h,jitter=0.2, each 0 to 3650d. Default: exp:1s..1h,jitter=0.2.
 	Backoff Backoff
 	// DeadRetention is how long dead messages are kept. From that long after Info.Died on nobody sees the message any more,
 	// whether or not the store has removed it already.
@@ -175,7 +161,7 @@ type Settings struct {
 	DedupeWindow time.Duration
 	// FinishedRetention is how long the record of a finished message (acked, cancelled, dropped) is kept; see
 	// FinishedKeeper. Zero costs nothing. A store that keeps none refuses more than zero with ErrUnsupported.
-	// Allowed: 0 (not at all) to 366d (MaxFinishedRetention). Default: 0s.
+	// Allowed: 0 (not at all) to 366d (limits.MaxFinishedRetention). Default: 0s.
 	FinishedRetention time.Duration
 	// Emit has the store tell of what happens to the topic's messages. For each event it stores a message in the topic's
 	// companion events, such as orders@events, in the same atomic step as the change that the event tells of: exactly one for
@@ -187,7 +173,7 @@ type Settings struct {
 	Emit Events
 	// EmitKeep is how long an event is kept for a reader. An event that no reader has taken by then is dropped, so that a topic
 	// whose events nobody reads does not grow without end.
-	// Allowed: 1s to 366d (MaxFinishedRetention). Default: 1d.
+	// Allowed: 1s to 366d (limits.MaxFinishedRetention). Default: 1d.
 	EmitKeep time.Duration
 	// PushPaused refuses pushes with ErrPaused. All else goes on, a requeue included.
 	// Allowed: true or false. Default: false.
@@ -198,18 +184,18 @@ type Settings struct {
 	// Partitions is into how many parts the topic is divided, which may lie on different servers; order holds
 	// within a part (P12). The number is fixed once the topic exists, so that a later change is ErrInvalid.
 	// A store that cannot divide topics refuses more than 1 with ErrUnsupported.
-	// Allowed: 1 to 256 (MaxPartitions). Default: 1.
+	// Allowed: 1 to 256 (limits.MaxPartitions). Default: 1.
 	Partitions int
 	// Groups are the names of groups, each of which gets a copy of every message of the topic once it is due; see GroupTopic.
 	// The copies are made by a Worker that handles one of the groups (worker.Worker.HandleGroup), by package duty and by the
 	// program "punctual serve". A group that is added gets what falls due afterwards; one that is removed keeps the copies that
 	// it has, in its topic. The names are unlike, and neither "none" nor "all", which people write for no groups and for all.
 	// A companion topic has no groups, so that setting them there is ErrInvalid. Configure makes the topics of the groups.
-	// Allowed: none, or 1 to 32 names of 1 to 62 bytes of A-Z a-z 0-9 . _ - (MaxGroups, MaxGroupBytes). Default: none.
+	// Allowed: none, or 1 to 32 names of 1 to 62 bytes of A-Z a-z 0-9 . _ - (limits.MaxGroups, limits.MaxGroupBytes). Default: none.
 	Groups []string
 	// LateAfter is how long a message of the topic may be ready before the console and "punctual top" warn that the topic is
 	// late. From sixty times as long on they call it bad. No delivery depends on LateAfter.
-	// Allowed: 1s to 366d (MaxFinishedRetention). Default: 10s.
+	// Allowed: 1s to 366d (limits.MaxFinishedRetention). Default: 10s.
 	LateAfter time.Duration
 }
 
@@ -221,7 +207,7 @@ func (s Settings) Clone() Settings {
 
 // DefaultSettings returns the settings of a topic that was never configured.
 func DefaultSettings() Settings {
-	return Settings{Lease: 30 * time.Second, MaxAttempts: 10, Backoff: DefaultBackoff(), EmitKeep: 24 * time.Hour, Partitions: 1, LateAfter: 10 * time.Second}
+	return Settings{Lease: 30 * time.Second, MaxAttempts: 10, Backoff: Backoff{Base: time.Second, Max: time.Hour, Jitter: 0.2}, EmitKeep: 24 * time.Hour, Partitions: 1, LateAfter: 10 * time.Second}
 }
 
 // SettingsPatch changes the settings whose field is not nil. A value that is not allowed is an ErrInvalid that names the

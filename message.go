@@ -29,7 +29,7 @@ type Message struct {
 	Created time.Time
 	// Expires is the instant from which the message is not delivered any more; zero means that it does not expire. It is
 	// NewMessage.ExpireAfter after FirstDue, so that a reschedule or requeue moves it and a retry does not. An expiry that would
-	// lie beyond MaxDue is the millisecond after MaxDue.
+	// lie beyond limits.MaxDue is the millisecond after limits.MaxDue.
 	Expires time.Time
 	// DropExpired has the message dropped when it expires; otherwise it becomes dead with ReasonExpired.
 	DropExpired bool
@@ -96,7 +96,7 @@ type Failure struct {
 	// At is the store's clock when the failure was recorded. A lease that ran out is recorded by the next claim that
 	// encounters the message, so the lease itself ended earlier.
 	At time.Time
-	// Error is the text that the holder of the lease gave, at most MaxErrorBytes of it; "lease ran out" when the lease ended
+	// Error is the text that the holder of the lease gave, at most limits.MaxErrorBytes of it; "lease ran out" when the lease ended
 	// without a settlement.
 	Error string
 }

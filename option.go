@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual/internal/cron"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Compose builds a message from options, for PushMany. The order of options of different kinds does not matter. Of two
@@ -43,13 +44,13 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 	return m, nil
 }
 
-// A PushOption sets a field of a message that is to be pushed. The options are In, At, AtLocal, Level, Spread, ID,
+// A PushOption sets a field of a message that is to be pushed. The options are In, At, AtLocal, Spread, ID,
 // Replace, ReplaceIfDue, ReplaceDead, FailIfExists, Remember, Timeout, Header, Headers, MaxAttempts, Expire and DropExpired.
 type PushOption interface {
 	applyPush(m *NewMessage) error
 }
 
-// When is the due time of a message, made by In, At, AtLocal or Level. The zero When is now. A When is also a PushOption; a message
+// When is the due time of a message, made by In, At or AtLocal. The zero When is now. A When is also a PushOption; a message
 // pushed without one is due now.
 type When struct {
 	due   time.Time
@@ -67,8 +68,8 @@ func (w When) From(now time.Time) (time.Time, error) {
 	switch {
 	case w.err != nil:
 		return time.Time{}, w.err
-	case w.delay < 0 || due.After(MaxDue):
-		return time.Time{}, invalidf("the due time is negative or lies after %s", MaxDue.Format(time.RFC3339))
+	case w.delay < 0 || due.After(limits.MaxDue):
+		return time.Time{}, invalidf("the due time is negative or lies after %s", limits.MaxDue.Format(time.RFC3339))
 	}
 	if ms := due.Truncate(time.Millisecond); ms.Before(due) {
 		due = ms.Add(time.Millisecond)
@@ -81,7 +82,7 @@ func (w When) From(now time.Time) (time.Time, error) {
 func In(d time.Duration) When { return When{delay: d} }
 
 // At returns the due time t, rounded up to whole milliseconds. A message whose due time lies in the past is due at once. The
-// zero Time is ErrInvalid, because most often it is a field that somebody forgot to set; a time after MaxDue is ErrInvalid,
+// zero Time is ErrInvalid, because most often it is a field that somebody forgot to set; a time after limits.MaxDue is ErrInvalid,
 // too (P9).
 func At(t time.Time) When {
 	if t.IsZero() {
@@ -106,26 +107,6 @@ func AtLocal(wall, zone string) When {
 		return When{err: invalidf("%v", err)}
 	}
 	return At(t.UTC())
-}
-
-// Level returns the due time of the n-th of RocketMQ's 18 delay levels (its default messageDelayLevel), for programs that
-// were written for RocketMQ. For n from 1 to 18 the delays are
-//
-//	1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h
-//
-// Any other n is ErrInvalid.
-func Level(n int) When {
-	if n < 1 || n > len(levels) {
-		return When{err: invalidf("delay level %d: use 1 to %d", n, len(levels))}
-	}
-	return In(levels[n-1])
-}
-
-var levels = [...]time.Duration{
-	time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
-	1 * time.Minute, 2 * time.Minute, 3 * time.Minute, 4 * time.Minute, 5 * time.Minute,
-	6 * time.Minute, 7 * time.Minute, 8 * time.Minute, 9 * time.Minute, 10 * time.Minute,
-	20 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,
 }
 
 func (w When) applyPush(m *NewMessage) error {
@@ -166,7 +147,7 @@ func ID(s string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.ID = s
 		if s == "" {
-			return invalidf("ID is empty: give 1 to %d printable ASCII bytes, or leave the option out for a generated ID", MaxIDBytes)
+			return invalidf("ID is empty: give 1 to %d printable ASCII bytes, or leave the option out for a generated ID", limits.MaxIDBytes)
 		}
 		return nil
 	})
@@ -205,7 +186,7 @@ func ifExists(v IfExists) PushOption {
 
 // Remember keeps the ID of this message in use for d after the message has finished (acked, cancelled, dropped), so that a
 // push that is repeated in that time is a duplicate. It takes the place of Settings.DedupeWindow. d is rounded up to whole
-// milliseconds and at most MaxFinishedRetention; 0, the default, follows the topic's setting. A dead message keeps its ID in
+// milliseconds and at most limits.MaxFinishedRetention; 0, the default, follows the topic's setting. A dead message keeps its ID in
 // use as long as it is stored.
 func Remember(d time.Duration) PushOption {
 	return pushOption(func(m *NewMessage) error {
@@ -216,7 +197,7 @@ func Remember(d time.Duration) PushOption {
 
 // Timeout is how long a handler may work on this message, counted from its claim: a Worker ends the handler's context with
 // context.DeadlineExceeded then, whatever its Config.Timeout and the option worker.Timeout say. d is rounded up to whole
-// milliseconds and at most MaxTimeout; 0, the default, leaves the time to the Worker.
+// milliseconds and at most limits.MaxTimeout; 0, the default, leaves the time to the Worker.
 func Timeout(d time.Duration) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.Timeout = d
@@ -224,7 +205,7 @@ func Timeout(d time.Duration) PushOption {
 	})
 }
 
-// Header adds one header. The names and values of all headers are at most MaxHeaderBytes together.
+// Header adds one header. The names and values of all headers are at most limits.MaxHeaderBytes together.
 func Header(name, value string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		addHeader(m, name, value)
@@ -249,7 +230,7 @@ func addHeader(m *NewMessage, name, value string) {
 	m.Headers[name] = value
 }
 
-// MaxAttempts sets the most attempts that this message gets (P6), 1 to MaxAttemptsLimit. 0, the default, follows
+// MaxAttempts sets the most attempts that this message gets (P6), 1 to limits.MaxAttemptsLimit. 0, the default, follows
 // Settings.MaxAttempts of the topic.
 func MaxAttempts(n int) PushOption {
 	return pushOption(func(m *NewMessage) error {

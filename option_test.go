@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"pgregory.net/rapid"
 )
@@ -101,7 +102,6 @@ func TestComposeRefusesDelayWithInstant(t *testing.T) {
 	for name, opts := range map[string][]punctual.PushOption{
 		"In, At":     {punctual.In(time.Minute), at},
 		"At, In":     {at, punctual.In(time.Minute)},
-		"At, Level":  {at, punctual.ID("a"), punctual.Level(1)},
 		"At, In(0)":  {at, punctual.In(0)},
 		"In, At, In": {punctual.In(1), at, punctual.In(1)},
 	} {
@@ -127,27 +127,8 @@ func TestHeadersAreCopied(t *testing.T) {
 	}
 }
 
-func TestLevels(t *testing.T) {
-	names := strings.Fields("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
-	if len(names) != 18 {
-		t.Fatalf("the test has %d levels", len(names))
-	}
-	for i, name := range names {
-		want, err := time.ParseDuration(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m := compose(t, punctual.Level(i+1)); m.Delay != want {
-			t.Errorf("level %d is %v: want %v", i+1, m.Delay, want)
-		}
-	}
-}
-
 func TestBadOptions(t *testing.T) {
 	for name, o := range map[string]punctual.PushOption{
-		"level 0":         punctual.Level(0),
-		"level 19":        punctual.Level(19),
-		"level -1":        punctual.Level(-1),
 		"zero time":       punctual.At(time.Time{}),
 		"empty ID":        punctual.ID(""),
 		"negative spread": punctual.Spread(-1),
@@ -182,7 +163,7 @@ func TestOptionsHideNothingFromTheStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := compose(t, opts...)
-			if err := storekit.CheckPush(&m, punctual.DefaultMaxBody); !errors.Is(err, punctual.ErrInvalid) {
+			if err := storekit.CheckPush(&m, limits.DefaultMaxBody); !errors.Is(err, punctual.ErrInvalid) {
 				t.Errorf("%+v passes the store's check: %v", m, err)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual/internal/batch"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Queue is the client of programs that push messages. It stores messages, and cancels, reschedules, requeues and deletes
@@ -44,7 +45,7 @@ type Queue struct {
 
 // QueueConfig adjusts a Queue. The zero value has the defaults.
 type QueueConfig struct {
-	// MaxBatch is the most items that one call of the store gets, 1 to the constant MaxBatch. Default 1000.
+	// limits.MaxBatch is the most items that one call of the store gets, 1 to the constant limits.MaxBatch. Default 1000.
 	MaxBatch int
 	// MaxPendingBytes is the most memory that pushes of single messages may hold until the store has answered. Amendments of
 	// single messages may hold as much again. A call beyond it fails with ErrOverloaded (P10), unless nothing else is under
@@ -109,8 +110,8 @@ func checkQueue(s Store, c *QueueConfig) error {
 	switch {
 	case s == nil:
 		return invalidf("queue has no store: give NewQueue one")
-	case c.MaxBatch < 0 || c.MaxBatch > MaxBatch:
-		return invalidf("queue with MaxBatch %d: use 1 to %d, or 0 for %d", c.MaxBatch, MaxBatch, defaultMaxBatch)
+	case c.MaxBatch < 0 || c.MaxBatch > limits.MaxBatch:
+		return invalidf("queue with MaxBatch %d: use 1 to %d, or 0 for %d", c.MaxBatch, limits.MaxBatch, defaultMaxBatch)
 	case c.MaxPendingBytes < 0:
 		return invalidf("queue with MaxPendingBytes %d: use a positive number, or 0 for %d", c.MaxPendingBytes, defaultMaxPendingBytes)
 	}

@@ -3,10 +3,8 @@ package punctual
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"reflect"
-	"time"
 )
 
 // The methods of Queue that list and count messages and change the settings of topics. They need a store that is an
@@ -97,57 +95,6 @@ func (q *Queue) List(ctx context.Context, lq ListQuery) iter.Seq2[Info, error] {
 			}
 			lq.After = page.Next
 		}
-	}
-}
-
-// RequeueAll schedules for w, page by page, the messages that lq selects and that were dead when the call began, and returns
-// how many it has requeued. lq.State may be StateNone or StateDead. Messages that somebody else requeues or purges meanwhile
-// do not count. After an error the messages requeued so far stay requeued, and a further call requeues the rest.
-func (q *Queue) RequeueAll(ctx context.Context, lq ListQuery, w When) (n int, err error) {
-	i, err := q.inspector()
-	if err != nil {
-		return 0, err
-	}
-	if lq.State != StateNone && lq.State != StateDead {
-		return 0, invalidf("requeue of %s messages: only dead ones can be requeued", lq.State)
-	}
-	lq.State = StateDead
-	now, err := q.store.Now(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("requeue: %w", err)
-	}
-	if end := now.Add(time.Millisecond); lq.To.IsZero() || lq.To.After(end) {
-		lq.To = end
-	}
-	for {
-		page, err := i.List(ctx, lq)
-		if err != nil {
-			return n, fmt.Errorf("requeue: %w", err)
-		}
-		ids := make([]string, len(page.Messages))
-		for k, m := range page.Messages {
-			ids[k] = m.ID
-		}
-		rs, err := q.RequeueMany(ctx, lq.Topic, ids, w)
-		if len(rs) == 0 && err != nil {
-			return n, err
-		}
-		var failure error
-		for _, r := range rs {
-			switch {
-			case r.Err == nil:
-				n++
-			case !errors.Is(r.Err, ErrNotDead) && !errors.Is(r.Err, ErrNotFound):
-				failure = err
-			}
-		}
-		if failure != nil {
-			return n, failure
-		}
-		if page.Next == "" {
-			return n, nil
-		}
-		lq.After = page.Next
 	}
 }
 

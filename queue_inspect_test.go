@@ -24,7 +24,6 @@ func TestZeroQueueAndTopic(t *testing.T) {
 			"CancelMany":    second2(q.CancelMany(ctx, "t", []string{"a"})),
 			"Reschedule":    second2(q.Reschedule(ctx, "t", "a", punctual.When{})),
 			"Requeue":       second2(q.Requeue(ctx, "t", "a", punctual.When{})),
-			"RequeueAll":    second2(q.RequeueAll(ctx, punctual.ListQuery{Topic: "t"}, punctual.When{})),
 			"Get":           second2(q.Get(ctx, "t", "a")),
 			"Stats":         second2(q.Stats(ctx, "t")),
 			"Settings":      second2(q.Settings(ctx, "t")),
@@ -88,7 +87,7 @@ func TestQueueConfigure(t *testing.T) {
 	}
 }
 
-func TestQueueListAndRequeueAll(t *testing.T) {
+func TestQueueListAndPurge(t *testing.T) {
 	q, clock := newQueue(t, nil)
 	ctx := t.Context()
 	const n = 7
@@ -109,15 +108,7 @@ func TestQueueListAndRequeueAll(t *testing.T) {
 	if ids != "01234" {
 		t.Errorf("listed %s; want the first five", ids)
 	}
-	if _, err := q.RequeueAll(ctx, punctual.ListQuery{Topic: "t", State: punctual.StateReady}, punctual.When{}); !errors.Is(err, punctual.ErrInvalid) {
-		t.Errorf("requeue of ready ones: %v; want ErrInvalid", err)
-	}
-	got, err := q.RequeueAll(ctx, punctual.ListQuery{Topic: "t", Limit: 2, From: noon.Add(2 * time.Second)}, punctual.In(time.Hour))
-	st, serr := q.Stats(ctx, "t")
-	if err != nil || serr != nil || got != n-2 || st.Dead != 2 || st.Scheduled != n-2 {
-		t.Errorf("requeued %d, %v; then %+v, %v; want %d", got, err, st, serr, n-2)
-	}
-	if got, err := q.Purge(ctx, punctual.PurgeQuery{Topic: "t"}); err != nil || got != n-2 {
+	if got, err := q.Purge(ctx, punctual.PurgeQuery{Topic: "t"}); err != nil || got != n {
 		t.Errorf("purged %d, %v", got, err)
 	}
 }
@@ -150,17 +141,6 @@ func TestQueueGoesOnBehindAnEmptyPage(t *testing.T) {
 	}
 	if n != 1 {
 		t.Errorf("%d messages are listed; want 1", n)
-	}
-	query.Reason = punctual.ReasonExpired
-	if _, err := q.RequeueAll(t.Context(), query, punctual.Level(99)); !errors.Is(err, punctual.ErrInvalid) {
-		t.Errorf("RequeueAll of no message at a level that does not exist: %v; want ErrInvalid", err)
-	}
-	if n, err := q.RequeueAll(t.Context(), query, punctual.In(0)); n != 0 || err != nil {
-		t.Errorf("requeued %d, %v of those that expired; want none", n, err)
-	}
-	query.Reason = punctual.ReasonDiscarded
-	if n, err := q.RequeueAll(t.Context(), query, punctual.In(0)); n != 1 || err != nil {
-		t.Errorf("requeued %d, %v of those discarded; want 1", n, err)
 	}
 }
 

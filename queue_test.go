@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -130,8 +131,8 @@ func TestQueueRefusedItemIsAnError(t *testing.T) {
 		"taken ID":       {"t", []punctual.PushOption{punctual.ID("a"), punctual.FailIfExists()}, punctual.ErrDuplicate},
 		"no topic":       {"", nil, punctual.ErrInvalid},
 		"negative delay": {"t", []punctual.PushOption{punctual.In(-1)}, punctual.ErrInvalid},
-		"year 10000":     {"t", []punctual.PushOption{punctual.At(punctual.MaxDue.Add(1))}, punctual.ErrInvalid},
-		"large header":   {"t", []punctual.PushOption{punctual.Header("k", strings.Repeat("v", punctual.MaxHeaderBytes))}, punctual.ErrTooLarge},
+		"year 10000":     {"t", []punctual.PushOption{punctual.At(limits.MaxDue.Add(1))}, punctual.ErrInvalid},
+		"large header":   {"t", []punctual.PushOption{punctual.Header("k", strings.Repeat("v", limits.MaxHeaderBytes))}, punctual.ErrTooLarge},
 	} {
 		r, err := q.Push(t.Context(), test.topic, nil, test.opts...)
 		if !errors.Is(err, test.kind) || !errors.Is(r.Err, test.kind) || !punctual.Definite(err) || r.Status != punctual.PushNone {
@@ -141,10 +142,10 @@ func TestQueueRefusedItemIsAnError(t *testing.T) {
 	if err := q.Cancel(t.Context(), "t", ""); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("cancel of no ID: %v: want ErrInvalid", err)
 	}
-	if _, err := q.Reschedule(t.Context(), "t", "a", punctual.Level(99)); !errors.Is(err, punctual.ErrInvalid) {
+	if _, err := q.Reschedule(t.Context(), "t", "a", punctual.In(-1)); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("reschedule to level 99: %v: want ErrInvalid", err)
 	}
-	if _, err := q.RescheduleMany(t.Context(), "t", []string{"a"}, punctual.Level(99)); !errors.Is(err, punctual.ErrInvalid) {
+	if _, err := q.RescheduleMany(t.Context(), "t", []string{"a"}, punctual.In(-1)); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("reschedule of many to level 99: %v: want ErrInvalid", err)
 	}
 }
@@ -181,11 +182,11 @@ func wantCodes(t *testing.T, outs []punctual.Amended, err error, want ...string)
 		}
 	}
 	b := (*punctual.BatchError)(nil)
-	if !errors.As(err, &b) || b.Failed != failed || b.Total != len(want) || punctual.ErrorCode(err) != first || punctual.Definite(err) {
+	if !errors.As(err, &b) || b.Failed != failed || b.Total != len(want) || storekit.ErrorCode(err) != first || punctual.Definite(err) {
 		t.Errorf("%v: want %d of %d failed, the first with %s; not definite, since others were done", err, failed, len(want), first)
 	}
 	for i, o := range outs {
-		if punctual.ErrorCode(o.Err) != want[i] {
+		if storekit.ErrorCode(o.Err) != want[i] {
 			t.Errorf("item %d: %v: want %q", i, o.Err, want[i])
 		}
 	}
@@ -475,7 +476,7 @@ func TestQueueBadConfig(t *testing.T) {
 	for name, q := range map[string]*punctual.Queue{
 		"no store":         punctual.NewQueue(nil, nil),
 		"negative batch":   punctual.NewQueue(s, &punctual.QueueConfig{MaxBatch: -1}),
-		"large batch":      punctual.NewQueue(s, &punctual.QueueConfig{MaxBatch: punctual.MaxBatch + 1}),
+		"large batch":      punctual.NewQueue(s, &punctual.QueueConfig{MaxBatch: limits.MaxBatch + 1}),
 		"negative pending": punctual.NewQueue(s, &punctual.QueueConfig{MaxPendingBytes: -1}),
 	} {
 		r, err := q.Push(t.Context(), "t", nil)
@@ -494,10 +495,10 @@ func TestQueueObserver(t *testing.T) {
 	var seen []string
 	o := &punctual.Observer{
 		OnPush: func(_ context.Context, r punctual.PushResult, _ time.Duration) {
-			seen = append(seen, fmt.Sprintf("push %s %s %s", r.Topic, r.Status, punctual.ErrorCode(r.Err)))
+			seen = append(seen, fmt.Sprintf("push %s %s %s", r.Topic, r.Status, storekit.ErrorCode(r.Err)))
 		},
 		OnAmend: func(_ context.Context, a punctual.Amendment, o punctual.Amended, _ time.Duration) {
-			seen = append(seen, fmt.Sprintf("%s %s %s", a.Change, a.ID, punctual.ErrorCode(o.Err)))
+			seen = append(seen, fmt.Sprintf("%s %s %s", a.Change, a.ID, storekit.ErrorCode(o.Err)))
 		},
 	}
 	q, _ := newQueue(t, &punctual.QueueConfig{Observer: o})

@@ -38,7 +38,7 @@ import (
 //
 //  1. The store is closed: ErrClosed. Its medium has failed, now or earlier: ErrStoreFailed.
 //  2. ctx has ended: the error of ctx.
-//  3. The call is wrong as a whole: ErrTooLarge for more than MaxBatch items, ErrInvalid for a malformed Claim or
+//  3. The call is wrong as a whole: ErrTooLarge for more than limits.MaxBatch items, ErrInvalid for a malformed Claim or
 //     query.
 //
 // Then each item is checked by itself, so that a malformed item fails alone. When an item has several faults, the store
@@ -106,7 +106,7 @@ type Store interface {
 	// SettleRetry, SettleSnooze and SettleRelease end the message, SettleExtend leaves the lease as it is; all four return
 	// ErrCancelled.
 	//
-	// A retry or snooze under a current token after which the message would be due after MaxDue fails with ErrInvalid and
+	// A retry or snooze under a current token after which the message would be due after limits.MaxDue fails with ErrInvalid and
 	// changes nothing: the lease stays. A retry of the last attempt fails so, too, although the message would be dead.
 	//
 	// An ack, a snooze and a discard may carry follow-ups (Settlement.Then): messages that are stored in the same atomic step.
@@ -120,12 +120,12 @@ type Store interface {
 	// follow-up is stored.
 	//
 	// Settle checks an item in this order: is it malformed, its follow-ups included, is its token current, was the message
-	// cancelled, would the message be due after MaxDue, is a follow-up refused. A follow-up whose Delay leads beyond MaxDue is
+	// cancelled, would the message be due after limits.MaxDue, is a follow-up refused. A follow-up whose Delay leads beyond limits.MaxDue is
 	// refused. Because items take effect in order, the second of two acks with one token fails with ErrLeaseLost.
 	Settle(ctx context.Context, ss []Settlement) ([]error, error)
 
 	// Amend cancels, reschedules, requeues or deletes messages by ID, without a lease. Each item has a definite answer. An
-	// item with a due time after MaxDue fails with ErrInvalid, whether there is such a message or not. A reschedule of a
+	// item with a due time after limits.MaxDue fails with ErrInvalid, whether there is such a message or not. A reschedule of a
 	// message that was cancelled under a lease which has run out ends the message and returns ErrNotFound. When several items
 	// of a call change one message, each acts on what the one before has left.
 	Amend(ctx context.Context, as []Amendment) ([]Amended, error)
@@ -146,34 +146,34 @@ type NewMessage struct {
 	// ID names the message within its topic: 1 to 128 printable ASCII bytes. When it is empty the store makes a ULID: one that is
 	// ordered by time (storekit.NewID), or one that follows from the key of a push that can be sent again (storekit.IDOfKey).
 	ID string
-	// Body is at most as long as the store allows, by default 1 MiB (DefaultMaxBody). An empty Body is stored as nil.
+	// Body is at most as long as the store allows, by default 1 MiB (limits.DefaultMaxBody). An empty Body is stored as nil.
 	Body []byte
-	// Headers are at most MaxHeaderBytes in all, names and values together. Both may be any bytes, and a name may be empty. An
+	// Headers are at most limits.MaxHeaderBytes in all, names and values together. Both may be any bytes, and a name may be empty. An
 	// empty map is stored as nil.
 	Headers map[string]string
 	// Due is the time at which to deliver the message, rounded up to whole milliseconds. If it lies in the past the message
-	// is due at once. The zero Time means Delay after the store's clock. A time before the year 1 or after MaxDue is
+	// is due at once. The zero Time means Delay after the store's clock. A time before the year 1 or after limits.MaxDue is
 	// ErrInvalid.
 	Due time.Time
 	// Delay is the time from the moment of storing, by the store's clock, until the message is due, rounded up to whole
-	// milliseconds. A negative Delay, one that leads beyond MaxDue, and one that is given together with Due are ErrInvalid.
+	// milliseconds. A negative Delay, one that leads beyond limits.MaxDue, and one that is given together with Due are ErrInvalid.
 	Delay time.Duration
-	// MaxAttempts takes the place of Settings.MaxAttempts for this message: 1 to MaxAttemptsLimit. 0, the default, follows
+	// MaxAttempts takes the place of Settings.MaxAttempts for this message: 1 to limits.MaxAttemptsLimit. 0, the default, follows
 	// the topic's setting. A negative number is ErrInvalid.
 	MaxAttempts int
 	// ExpireAfter is how long after its due time the message may still be delivered, rounded up to whole milliseconds. It counts
-	// from Message.FirstDue, so that a reschedule or requeue moves the expiry and a retry or snooze does not. 0, the default, is without end; a negative one is ErrInvalid. An expiry beyond MaxDue is no error, because nothing is due
-	// then: Message.Expires is the millisecond after MaxDue.
+	// from Message.FirstDue, so that a reschedule or requeue moves the expiry and a retry or snooze does not. 0, the default, is without end; a negative one is ErrInvalid. An expiry beyond limits.MaxDue is no error, because nothing is due
+	// then: Message.Expires is the millisecond after limits.MaxDue.
 	ExpireAfter time.Duration
 	// DropExpired has the message dropped when it expires; otherwise it becomes dead with ReasonExpired.
 	DropExpired bool
 	// Remember takes the place of Settings.DedupeWindow for this message: how long its ID stays in use after the message has
-	// finished. It is rounded up to whole milliseconds and at most MaxFinishedRetention. 0, the default, follows the topic's
+	// finished. It is rounded up to whole milliseconds and at most limits.MaxFinishedRetention. 0, the default, follows the topic's
 	// setting.
 	Remember time.Duration
 	// Timeout is how long a handler may work on the message. A Worker counts it from the claim and ends the context of the handler
 	// then, in the place of its own timeouts; whoever claims without a Worker reads the time from Message.Timeout. It is rounded up
-	// to whole milliseconds and at most MaxTimeout; 0, the default, leaves the time to the Worker. A negative one is ErrInvalid.
+	// to whole milliseconds and at most limits.MaxTimeout; 0, the default, leaves the time to the Worker. A negative one is ErrInvalid.
 	Timeout time.Duration
 	// IfExists says what the push does when the ID is already in use. Default IfExistsKeep.
 	IfExists IfExists
@@ -244,10 +244,10 @@ type PushResult struct {
 
 // Claim asks for due messages.
 type Claim struct {
-	// Topics are the topics to claim from, in order of preference, 1 to MaxClaimTopics. A topic that does not exist yet has no
+	// Topics are the topics to claim from, in order of preference, 1 to limits.MaxClaimTopics. A topic that does not exist yet has no
 	// messages; a claim that waits when it is created gets its messages.
 	Topics []string
-	// Max is the most deliveries that the claim may return, 1 to MaxClaim.
+	// Max is the most deliveries that the claim may return, 1 to limits.MaxClaim.
 	Max int
 	// PerTopic is the most deliveries of any one topic. 0, the default, sets no bound of its own; a negative one is
 	// ErrInvalid.
@@ -256,7 +256,7 @@ type Claim struct {
 	// upper bound. Over HTTP a server refuses more than its limit, by default 55 s; remotestore asks again until the whole
 	// Wait is over.
 	Wait time.Duration
-	// Lease takes the place of Settings.Lease for this claim: MinLease to MaxLease. 0, the default, follows the setting of
+	// Lease takes the place of Settings.Lease for this claim: limits.MinLease to limits.MaxLease. 0, the default, follows the setting of
 	// each topic.
 	Lease time.Duration
 }
@@ -301,18 +301,18 @@ type Settlement struct {
 	Verb  Verb
 	// Delay, for SettleRetry and SettleSnooze, is the time until the message is due again; UseBackoff, for SettleRetry only,
 	// stands for the delay that the topic's Backoff says. For SettleExtend it is the new length of the lease from now,
-	// MinLease to MaxLease, 0 for the topic's. With any other verb a Delay is ErrInvalid, because an ack that was meant for
+	// limits.MinLease to limits.MaxLease, 0 for the topic's. With any other verb a Delay is ErrInvalid, because an ack that was meant for
 	// later would finish the message for good.
 	Delay time.Duration
 	// Error is the text that SettleRetry and SettleDiscard add to the history of the message. The store shortens it to
-	// MaxErrorBytes and makes it valid UTF-8, as storekit.TrimError does. The other verbs ignore it.
+	// limits.MaxErrorBytes and makes it valid UTF-8, as storekit.TrimError does. The other verbs ignore it.
 	Error string
 	// Due, for SettleRetry and SettleSnooze, is the instant at which the message is due again, in the place of Delay, rounded up
 	// to whole milliseconds. An instant in the past stays the due time of the message, which is ready at once. With another
 	// verb, or together with a Delay, Due is ErrInvalid.
 	Due time.Time
 	// Then are the follow-ups: messages that the store stores in the same atomic step, with SettleAck, SettleSnooze or
-	// SettleDiscard; see Settle. They are at most MaxThen, and have at most MaxThenBytes together, and no two
+	// SettleDiscard; see Settle. They are at most limits.MaxThen, and have at most limits.MaxThenBytes together, and no two
 	// of them have the same topic and ID; else the item fails with ErrInvalid or ErrTooLarge. A store that cannot store a
 	// follow-up in one step with this settlement fails the item with ErrUnsupported; Abilities.Follow says which it can store.
 	// Then with any other verb is ErrInvalid.
@@ -399,23 +399,3 @@ const (
 	// Volatile: the message may be lost; the documentation of the store says how many may be and when.
 	Volatile Durability = "volatile"
 )
-
-// DurabilityReporter is an optional interface of stores that know their class of durability. As[DurabilityReporter] finds it.
-type DurabilityReporter interface {
-	// Durability returns the class, or "" when it is not known.
-	Durability() Durability
-}
-
-// SpaceReporter is an optional interface of stores that know how much room their medium has. As[SpaceReporter] finds it.
-type SpaceReporter interface {
-	// Space returns how much room there is now, or ErrUnsupported when the medium does not tell.
-	Space(ctx context.Context) (Space, error)
-}
-
-// Space is the room of a store's medium, in bytes.
-type Space struct {
-	// Free is how much may still be written, Total the size of the medium.
-	Free, Total int64
-	// Reserve is the part that is kept for acks and cancels: while less than it is free, pushes fail with ErrNoSpace.
-	Reserve int64
-}

@@ -372,7 +372,7 @@ func TestStoreChecks(t *testing.T) {
 		"a wrapper with its own":       {change: map[string]string{"w/more.go": "package w\nfunc (q quota) Survey() {}\n"}, want: `the source says "own"`},
 		"an engine that lost a method": {change: map[string]string{"mem/mem.go": strings.Replace(engine, "Survey()", "Other()", 1)}, want: `mem.Store and Surveyor: the source says "-"`},
 		"an embedded store":            {change: map[string]string{"w/more.go": imports + "type bad struct { punctual.Store }\n"}, want: "w/more.go:4: a struct embeds Store"},
-		"an embedded interface":        {change: map[string]string{"w/more.go": imports + "type bad struct { x int; punctual.Surveyor }\n"}, want: "a struct embeds Surveyor"},
+		"an embedded interface":        {change: map[string]string{"w/more.go": imports + "type bad struct { x int; storekit.Surveyor }\n"}, want: "a struct embeds Surveyor"},
 		"an embedded interface made of one": {
 			change: map[string]string{"w/more.go": imports + "type full interface { punctual.Store; Sync() }\ntype bad struct { full }\n"},
 			want:   "a struct embeds w.full",

@@ -37,7 +37,7 @@ type Change struct {
 	// change of several topics each stands behind its topic and a space.
 	IDs func() []string
 	// Detail describes the change further, for example with the settings, the state, or when a message is due. It never contains bodies.
-	// It is cut to punctual.MaxErrorBytes.
+	// It is cut to limits.MaxErrorBytes.
 	Detail string
 	// Amends marks a change of messages by their IDs, which is entered after it was made. It must be false for a change that deletes
 	// messages, because deleted messages leave no other trace.

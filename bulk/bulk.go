@@ -36,12 +36,7 @@ const (
 var names = [...]string{"", "cancel", "delete", "requeue", "reschedule", "shift"}
 
 // String returns "cancel", "delete", "requeue", "reschedule" or "shift".
-func (c Change) String() string {
-	if int(c) < len(names) {
-		return names[c]
-	}
-	return "invalid"
-}
+func (c Change) String() string { return storekit.Word(names[:], int(c)) }
 
 // ParseChange is the inverse of Change.String.
 func ParseChange(name string) (Change, error) {
@@ -144,7 +139,7 @@ type Report struct {
 	Changed int64
 	// Gone is how many were finished or removed since they were read, or died if the bulk cancels or moves them.
 	Gone int64
-	// Failed is how many the store refused with ErrInvalid, such as a shift beyond MaxDue, and Failure the first of these errors.
+	// Failed is how many the store refused with ErrInvalid, such as a shift beyond limits.MaxDue, and Failure the first of these errors.
 	Failed  int64
 	Failure error
 	// First are the first messages selected, at most 10.

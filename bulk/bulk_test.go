@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/bulk"
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -343,7 +344,7 @@ func TestBulkBesideOthers(t *testing.T) {
 		for _, id := range []string{"kept", "moved", "cancelled", "far"} {
 			due := begin.Add(time.Hour)
 			if id == "far" {
-				due = punctual.MaxDue.Add(-time.Second)
+				due = limits.MaxDue.Add(-time.Second)
 			}
 			pushAll(t, q, punctual.NewMessage{ID: id, Due: due})
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // sent sends a form, follows the redirect of its answer, and returns the notice of the page there.
@@ -351,7 +352,7 @@ func TestFind(t *testing.T) {
 		many[i] = punctual.NewMessage{Topic: "many", ID: fmt.Sprintf("m%05d", i), Delay: time.Hour}
 	}
 	many[11_500].Headers = map[string]string{"Tenant": "shop-7"}
-	for part := range slices.Chunk(many, punctual.MaxBatch) {
+	for part := range slices.Chunk(many, limits.MaxBatch) {
 		if _, err := r.store.Push(t.Context(), part); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // call is the state of one request. The goroutine of the request owns it. The goroutines of eachInParallel read it as well, and set
@@ -156,7 +157,7 @@ func (c *call) status() int {
 	if errors.Is(c.problem, errMethod) {
 		return http.StatusMethodNotAllowed
 	}
-	return wire.StatusOf(cmp.Or(punctual.ErrorCode(c.problem), "internal"))
+	return wire.StatusOf(cmp.Or(storekit.ErrorCode(c.problem), "internal"))
 }
 
 // errorPage is a page that shows nothing but the problem of its frame.

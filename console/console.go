@@ -19,6 +19,7 @@ import (
 	"github.com/punctualmq/punctual/internal/consumers"
 	"github.com/punctualmq/punctual/internal/httproute"
 	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Options configures a Console. A nil *Options and each zero field mean the default.
@@ -50,8 +51,8 @@ type Options struct {
 	// means, such as a certificate or a cookie of the program around the console.
 	LoginByToken bool
 	// Consumers returns who works on a topic, such as Server.Consumers of the server beside the console. Default: the store's answer, if it
-	// is a punctual.ConsumerReporter, otherwise what Console.Observer has observed.
-	Consumers func(ctx context.Context, topic string) (punctual.Consumers, error)
+	// is a storekit.ConsumerReporter, otherwise what Console.Observer has observed.
+	Consumers func(ctx context.Context, topic string) (storekit.Consumers, error)
 }
 
 // Console is the pages of a store. It is an http.Handler, safe for concurrent use. Make one with New.
@@ -60,9 +61,9 @@ type Console struct {
 	queue     *punctual.Queue           // for schedules and bulk changes, which Queue makes of several calls of the store
 	inspector punctual.Inspector        // nil when the store has none
 	keeper    punctual.FinishedKeeper   // nil when the store has none
-	abilities punctual.AbilityReporter  // nil when the store does not tell
-	namer     punctual.TopicNamer       // nil when the store has none
-	reporter  punctual.ConsumerReporter // nil when the store has none
+	abilities storekit.AbilityReporter  // nil when the store does not tell
+	namer     storekit.TopicNamer       // nil when the store has none
+	reporter  storekit.ConsumerReporter // nil when the store has none
 	options   Options
 	log       *slog.Logger
 	origin    *http.CrossOriginProtection
@@ -101,9 +102,9 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	c.liveRoutes = httproute.New(slices.DeleteFunc(table, func(rt *route) bool { return !rt.live }), (*route).pattern)
 	c.inspector, _ = punctual.As[punctual.Inspector](store)
 	c.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
-	c.abilities, _ = punctual.As[punctual.AbilityReporter](store)
-	c.namer, _ = punctual.As[punctual.TopicNamer](store)
-	c.reporter, _ = punctual.As[punctual.ConsumerReporter](store)
+	c.abilities, _ = punctual.As[storekit.AbilityReporter](store)
+	c.namer, _ = punctual.As[storekit.TopicNamer](store)
+	c.reporter, _ = punctual.As[storekit.ConsumerReporter](store)
 	c.sessions, c.formKey = newSessions(), newFormKey()
 	c.audit = audit.New(store, c.log)
 	c.bulks = newBulks(c.queue, c.log)

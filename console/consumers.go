@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/consumers"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // consumersPage shows who works on a topic.
@@ -44,7 +45,7 @@ type workers struct {
 
 // workerRow is one consumer in a table.
 type workerRow struct {
-	punctual.Consumer
+	storekit.Consumer
 	// Who is the consumer's user and name, or its address if both are unknown. Others marks the row that sums up the consumers without a row
 	// of their own.
 	Who    string
@@ -58,7 +59,7 @@ const mostWorkers = 20
 
 // whoClaims returns the function that reports the consumers of a topic: Options.Consumers, otherwise the store's, otherwise that of the
 // tracker which Observer fills. It returns nil if there is none of the three.
-func (c *Console) whoClaims() func(context.Context, string) (punctual.Consumers, error) {
+func (c *Console) whoClaims() func(context.Context, string) (storekit.Consumers, error) {
 	switch {
 	case c.options.Consumers != nil:
 		return c.options.Consumers
@@ -89,8 +90,8 @@ func (c *call) whyItWaits(topic string, s *punctual.Settings) (string, error) {
 	case len(all.All) == 0:
 		return text("workers.nobody", stamp(all.Since, c.look.zone)), nil
 	}
-	free := func(one punctual.Consumer) bool { return one.Leases == 0 || one.Waiting > 0 }
-	if all.Others != (punctual.Consumer{}) || slices.ContainsFunc(all.All, free) {
+	free := func(one storekit.Consumer) bool { return one.Leases == 0 || one.Waiting > 0 }
+	if all.Others != (storekit.Consumer{}) || slices.ContainsFunc(all.All, free) {
 		return "", nil
 	}
 	return text("waits.busy", len(all.All), stamp(all.First(0).Others.NextEnd, c.look.zone)), nil
@@ -115,7 +116,7 @@ func (c *call) whoPaused(topic string) (string, error) {
 
 // consumersOf asks who works on a topic. known is false after an error, and where nobody can report consumers: a store or server may be too
 // old for that.
-func (c *call) consumersOf(topic string) (all punctual.Consumers, known bool, err error) {
+func (c *call) consumersOf(topic string) (all storekit.Consumers, known bool, err error) {
 	tell := c.console.whoClaims()
 	if tell == nil {
 		return all, false, nil
@@ -145,7 +146,7 @@ func (c *call) workersOf(topic string) (*workers, error) {
 	for _, one := range all.All {
 		w.Rows = append(w.Rows, workerRowOf(one))
 	}
-	if all.Others != (punctual.Consumer{}) {
+	if all.Others != (storekit.Consumer{}) {
 		others := workerRowOf(all.Others)
 		others.Others = true
 		w.Rows = append(w.Rows, others)
@@ -153,7 +154,7 @@ func (c *call) workersOf(topic string) (*workers, error) {
 	return w, nil
 }
 
-func workerRowOf(one punctual.Consumer) workerRow {
+func workerRowOf(one storekit.Consumer) workerRow {
 	row := workerRow{Consumer: one, Who: visible(strings.TrimSpace(one.User + " " + one.Name))}
 	row.Who = cmp.Or(row.Who, visible(one.Address))
 	row.Address = visible(one.Address)

@@ -10,13 +10,14 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The page of a topic shows its consumers, as Options.Consumers reports them, and sums up those for whom there is no room.
 func TestConsumersOfATopic(t *testing.T) {
-	var told punctual.Consumers
+	var told storekit.Consumers
 	var fails error
-	r := newRig(t, &Options{Consumers: func(_ context.Context, topic string) (punctual.Consumers, error) {
+	r := newRig(t, &Options{Consumers: func(_ context.Context, topic string) (storekit.Consumers, error) {
 		if topic != "t" {
 			t.Errorf("asked for topic %q", topic)
 		}
@@ -27,9 +28,9 @@ func TestConsumersOfATopic(t *testing.T) {
 	if text := r.page("/topics/t/consumers"); !strings.Contains(text, "Nobody claims from this topic") {
 		t.Error("nobody works, and the page does not say so")
 	}
-	told.All = []punctual.Consumer{{User: "shop", Address: "10.0.0.7", Name: "web-3\u202e", Leases: 12, Waiting: 3, NextEnd: noon.Add(30 * time.Second), Claimed: 500, Settled: 250}}
+	told.All = []storekit.Consumer{{User: "shop", Address: "10.0.0.7", Name: "web-3\u202e", Leases: 12, Waiting: 3, NextEnd: noon.Add(30 * time.Second), Claimed: 500, Settled: 250}}
 	for n := range 30 {
-		told.All = append(told.All, punctual.Consumer{User: fmt.Sprint("u", n), Leases: 2})
+		told.All = append(told.All, storekit.Consumer{User: fmt.Sprint("u", n), Leases: 2})
 	}
 	text := r.page("/topics/t/consumers")
 	for _, want := range []string{`shop web-3\u202E`, "10.0.0.7", `<td class="n">12</td>`, `<td class="n">100</td><td class="n">50</td>`, "u18", "others", `<td class="n">22</td>`} {
@@ -49,9 +50,9 @@ func TestConsumersOfATopic(t *testing.T) {
 // The pages of a topic with ready messages and of a ready message say why they wait: a pause, nobody who claims, or consumers that all hold
 // leases while no claim is under way. They say nothing while a consumer is free, while nobody knows the consumers, and about a message that is not due.
 func TestWhyItWaits(t *testing.T) {
-	told := punctual.Consumers{Since: noon.Add(-time.Hour)}
+	told := storekit.Consumers{Since: noon.Add(-time.Hour)}
 	var fails error
-	r := newRig(t, &Options{Consumers: func(context.Context, string) (punctual.Consumers, error) { return told, fails }})
+	r := newRig(t, &Options{Consumers: func(context.Context, string) (storekit.Consumers, error) { return told, fails }})
 	says := func(what, want string) {
 		t.Helper()
 		for _, path := range []string{"/topics/t", "/topics/t/messages/ready"} {
@@ -69,13 +70,13 @@ func TestWhyItWaits(t *testing.T) {
 	}
 	r.push("t", "ready", 0)
 	says("nobody", "Why it waits: Nobody claims from this topic through this process, which has looked since 2026-11-22 11:00:00 UTC.")
-	told.All = []punctual.Consumer{{Name: "a", Leases: 3, NextEnd: noon.Add(time.Minute)}}
+	told.All = []storekit.Consumer{{Name: "a", Leases: 3, NextEnd: noon.Add(time.Minute)}}
 	says("one busy", "Why it waits: no claim is under way, and the only consumer holds leases, the first until 2026-11-22 12:01:00 UTC.")
-	told.All = append(told.All, punctual.Consumer{Name: "b", Leases: 1, NextEnd: noon.Add(30 * time.Second)})
+	told.All = append(told.All, storekit.Consumer{Name: "b", Leases: 1, NextEnd: noon.Add(30 * time.Second)})
 	says("two busy", "Why it waits: no claim is under way, and all 2 consumers hold leases, the first until 2026-11-22 12:00:30 UTC.")
 	told.All[1].Waiting = 1
 	says("one with a claim under way", "")
-	told.All[1] = punctual.Consumer{Name: "b"}
+	told.All[1] = storekit.Consumer{Name: "b"}
 	says("one without leases", "")
 	fails = fmt.Errorf("no: %w", punctual.ErrUnsupported)
 	says("nobody knows", "")

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // manyDead makes n dead messages. One in ten has the error "rare", one in ten "often 1", the others "often 2".
 func (r *rig) manyDead(topic string, n int) {
 	r.t.Helper()
-	for part := 0; part < n; part += punctual.MaxBatch {
-		ms := make([]punctual.NewMessage, min(punctual.MaxBatch, n-part))
+	for part := 0; part < n; part += limits.MaxBatch {
+		ms := make([]punctual.NewMessage, min(limits.MaxBatch, n-part))
 		for i := range ms {
 			ms[i] = punctual.NewMessage{Topic: topic, ID: fmt.Sprintf("m%06d", part+i)}
 		}

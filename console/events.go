@@ -58,7 +58,7 @@ func (c *call) showEvents() error {
 	if v.settings.Emit != 0 {
 		p.On = strings.Split(v.settings.Emit.String(), ",")
 	}
-	if !p.Able || !v.has(punctual.EventSuffix) {
+	if !p.Able || !v.has(storekit.EventSuffix) {
 		return c.show("events", p)
 	}
 	if err := c.countEvents(p); err != nil {
@@ -71,7 +71,7 @@ func (c *call) showEvents() error {
 }
 
 // eventsTopic returns the name of the companion with the events of the page's topic.
-func (p *eventsPage) eventsTopic() string { return p.Stats.Topic + punctual.EventSuffix }
+func (p *eventsPage) eventsTopic() string { return p.Stats.Topic + storekit.EventSuffix }
 
 // countEvents sets Waiting and Late from the counts of the topics.
 func (c *call) countEvents(p *eventsPage) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // frame is what all pages share. The struct of a page embeds it, so that templates can call its methods.
@@ -187,7 +188,7 @@ func (f *frame) Problem() *problem {
 		return nil
 	}
 	return &problem{
-		Code: punctual.ErrorCode(f.call.problem), Status: f.call.status(), Detail: visible(f.call.problem.Error()),
+		Code: storekit.ErrorCode(f.call.problem), Status: f.call.status(), Detail: visible(f.call.problem.Error()),
 		Definite: punctual.Definite(f.call.problem),
 	}
 }

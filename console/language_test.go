@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Both languages have the same keys, a text has the same arguments, such as {0}, in both languages, and the source has every key or may make it
@@ -114,7 +114,7 @@ func TestEveryTextIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range languages {
-		for _, k := range punctual.ErrorKinds() {
+		for _, k := range storekit.ErrorKinds() {
 			if l.texts["error."+k.Code] == "" || l.texts["remedy."+k.Code] == "" {
 				t.Errorf("%s has no text for the error %s", l.code, k.Code)
 			}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // latenessPage shows how late deliveries were: one large curve, and numbers and small curves of single topics, the latest topic first.
@@ -140,7 +140,7 @@ func (c *call) lookForOldest(p *latenessPage) {
 		if t.Ready == 0 || t.NextDue.IsZero() || t.Settings.DeliveryPaused || p.Topic != "" && p.Topic != t.Topic || c.may(access.Inspect, t.Topic) != nil {
 			continue
 		}
-		if p.Topic == "" && strings.HasSuffix(t.Topic, punctual.EventSuffix) { // events wait until somebody reads them, as in Overview.Oldest
+		if p.Topic == "" && strings.HasSuffix(t.Topic, storekit.EventSuffix) { // events wait until somebody reads them, as in Overview.Oldest
 			continue
 		}
 		if late := max(0, p.Now.Sub(t.NextDue)); p.OldestIn == "" || late > p.Oldest {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // nowPage shows whether messages are delivered in time, what needs attention, and what falls due.
@@ -213,7 +214,7 @@ func sum(counts []int64) (n int64) {
 }
 
 // finding returns a finding as a sentence, with the path of the page that shows more. The sentence is in the language of the page, except
-// for what the store's Examiner has found, which is in English.
+// for what the store's storekit.Examiner has found, which is in English.
 func (c *call) finding(f *frame, over *overview.Overview, o overview.Finding) finding {
 	out := finding{Finding: o, Severity: o.Severity.String()}
 	text := c.look.language.text
@@ -250,7 +251,7 @@ func (c *call) finding(f *frame, over *overview.Overview, o overview.Finding) fi
 		}
 		out.Sentence = text(key, o.Count, f.Span(o.Late))
 	case overview.KindLate:
-		if parent, ok := strings.CutSuffix(o.Topic, punctual.EventSuffix); ok {
+		if parent, ok := strings.CutSuffix(o.Topic, storekit.EventSuffix); ok {
 			out.Sentence, out.Topic = text("events.unread", o.Count, f.Span(o.Late)), parent
 			out.Path = f.TopicPath(parent, "events")
 			return out

@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/schedule"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // scheduleList is one page of a list of schedules, of one topic or of several.
@@ -131,7 +132,7 @@ func (c *call) canSchedule() (bool, error) {
 		return false, nil
 	}
 	can, err := c.abilities()
-	return can.Follow != punctual.ReachNone, err
+	return can.Follow != storekit.ReachNone, err
 }
 
 // topicsWithSchedules returns the topics that have schedules and that the reader may inspect, sorted by name.
@@ -139,7 +140,7 @@ func (c *call) topicsWithSchedules() ([]string, error) {
 	var names []string
 	err := error(punctual.ErrUnsupported)
 	if c.console.namer != nil {
-		names, err = c.console.namer.TopicNames(c.r.Context(), punctual.NameQuery{Suffix: schedule.Suffix})
+		names, err = c.console.namer.TopicNames(c.r.Context(), storekit.NameQuery{Suffix: schedule.Suffix})
 	}
 	if errors.Is(err, punctual.ErrUnsupported) {
 		all, countErr := c.counted()

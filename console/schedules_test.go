@@ -13,6 +13,7 @@ import (
 	attributesrig "github.com/punctualmq/punctual/internal/rigs/attributes"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/schedule"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // tick has a scheduler do what is due for the schedules of a topic, as a duty does.
@@ -165,7 +166,7 @@ func TestSchedulesByNextTime(t *testing.T) {
 // following is a counted store that has the abilities of the store below, follow-ups among them.
 type following struct {
 	*counted
-	punctual.AbilityReporter
+	storekit.AbilityReporter
 }
 
 // The page of a schedule says when its messages expire, and if they are dropped then, that they vanish.

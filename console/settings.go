@@ -47,7 +47,7 @@ func (c *call) showSettings() error {
 		return err
 	}
 	p := &settingsPage{topicView: v, Fields: c.settingFields(v.Stats.Topic, v.settings, can), NoFinished: c.keeper() == nil}
-	p.MayGroup = v.Parent == "" && can.Follow != punctual.ReachNone
+	p.MayGroup = v.Parent == "" && can.Follow != storekit.ReachNone
 	p.States = c.stateTabs(v.frame, v.Stats.TopicStats, punctual.StateNone)
 	return c.show("settings", p)
 }
@@ -55,7 +55,7 @@ func (c *call) showSettings() error {
 // settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, and the groups, which have
 // forms of their own. It also leaves out settings that the store cannot have, or that a companion takes from its topic. After a form
 // that was refused, the fields that differ in it keep what was typed.
-func (c *call) settingFields(topic string, s punctual.Settings, can punctual.Abilities) (fields []settingField) {
+func (c *call) settingFields(topic string, s punctual.Settings, can storekit.Abilities) (fields []settingField) {
 	for _, row := range settings.Table {
 		var same punctual.SettingsPatch
 		row.Take(&same, &s)
@@ -92,7 +92,7 @@ func problemOfSetting(row *settings.Setting, s punctual.Settings, text string) s
 
 // canHave reports whether the store can do what a setting needs: keep finished records, or tell of events. It returns true for every
 // other setting.
-func (c *call) canHave(row *settings.Setting, can punctual.Abilities) bool {
+func (c *call) canHave(row *settings.Setting, can storekit.Abilities) bool {
 	switch row.Needs {
 	case settings.FinishedRecords:
 		return c.keeper() != nil

@@ -80,7 +80,7 @@ func (c *call) topicView(page, tab string) (*topicView, error) {
 	return v, err
 }
 
-// has reports whether the topic of the page has the companion with this suffix, such as punctual.EventSuffix.
+// has reports whether the topic of the page has the companion with this suffix, such as storekit.EventSuffix.
 func (v *topicView) has(suffix string) bool {
 	return slices.Contains(v.companions, v.Stats.Topic+suffix)
 }
@@ -89,7 +89,7 @@ func (v *topicView) has(suffix string) bool {
 // them, the names come from the counts of all topics.
 func (c *call) companionsOf(topic string) ([]string, error) {
 	if namer := c.console.namer; namer != nil {
-		names, err := namer.TopicNames(c.r.Context(), punctual.NameQuery{Prefix: topic + "@"})
+		names, err := namer.TopicNames(c.r.Context(), storekit.NameQuery{Prefix: topic + "@"})
 		if !errors.Is(err, punctual.ErrUnsupported) {
 			return names, err
 		}
@@ -153,13 +153,13 @@ func (c *call) addGroups(v *topicView, topic string) error {
 }
 
 // abilities returns what the store can do. A store that does not tell, or whose server is too old to tell, counts as having no abilities.
-func (c *call) abilities() (punctual.Abilities, error) {
+func (c *call) abilities() (storekit.Abilities, error) {
 	if c.console.abilities == nil {
-		return punctual.Abilities{}, nil
+		return storekit.Abilities{}, nil
 	}
 	can, err := c.console.abilities.Abilities(c.r.Context())
 	if errors.Is(err, punctual.ErrUnsupported) {
-		return punctual.Abilities{}, nil
+		return storekit.Abilities{}, nil
 	}
 	if err != nil {
 		return can, fmt.Errorf("ask what the store can do: %w", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -19,7 +20,7 @@ func ackedStore(t *testing.T, mem *vfs.MemFS, hook func(fsOp) error, n, idBytes 
 	s := openAt(t, "store", &Options{fs: hookFS{mem, hook}, Clock: storekit.NewManualClock(testStart), Logger: quiet, byHand: true})
 	push(t, s, punctual.NewMessage{Topic: "o", ID: "kept", Delay: time.Hour})
 	for left := n; left > 0; {
-		ms := make([]punctual.NewMessage, min(left, punctual.MaxBatch))
+		ms := make([]punctual.NewMessage, min(left, limits.MaxBatch))
 		for i := range ms {
 			ms[i] = punctual.NewMessage{Topic: "o", ID: fmt.Sprintf("%0*d", idBytes, left-i)}
 		}

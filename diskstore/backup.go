@@ -26,7 +26,7 @@ import (
 // of copies of the small other files, in a directory below the store's. So the lock is held for about as long as links take, and not
 // for as long as copying all tables takes. What is copied afterwards cannot change.
 
-// Backup implements punctual.Backuper. dir must not lie in the store's own directory. The copy is always written to the file
+// Backup implements storekit.Backuper. dir must not lie in the store's own directory. The copy is always written to the file
 // system of the machine.
 func (s *Store) Backup(ctx context.Context, dir string, progress func(written, total int64)) error {
 	if err := archive.CheckOutside(s.dir, dir); err != nil {
@@ -35,7 +35,7 @@ func (s *Store) Backup(ctx context.Context, dir string, progress func(written, t
 	return archive.Backup(ctx, s, dir, progress)
 }
 
-// Archive implements punctual.Backuper. Until it returns, the files of the copy take room on the store's disk that the
+// Archive implements storekit.Backuper. Until it returns, the files of the copy take room on the store's disk that the
 // database would otherwise give back.
 func (s *Store) Archive(ctx context.Context, w io.Writer, size func(total int64)) (err error) {
 	if err := s.state.Enter(); err != nil {

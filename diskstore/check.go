@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/database"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 	"github.com/punctualmq/punctual/storekit"
@@ -15,8 +14,8 @@ const maxProblems = 100
 
 // Check reads everything in the store. It compares every message with its ID and every ID with its message, and
 // checks the counts and the watermarks. It also checks that the leased messages in memory are on disk, and that companions
-// have their topics. See punctual.Checker.
-func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
+// have their topics. See storekit.Checker.
+func (s *Store) Check(ctx context.Context, progress func(read int64)) (storekit.CheckReport, error) {
 	c := checker{s: s, ctx: ctx, progress: progress}
 	if err := c.tables(); err != nil {
 		return c.report, fmt.Errorf("check: %w", err)
@@ -49,7 +48,7 @@ type checker struct {
 	progress func(read int64)
 	keys     int64
 	read     int64 // messages
-	report   punctual.CheckReport
+	report   storekit.CheckReport
 }
 
 func (c *checker) problem(format string, args ...any) {

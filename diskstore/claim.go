@@ -55,7 +55,7 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 
 const (
 	// claimBytes is the most bytes that the records of one claim have in all, without the last of them. Otherwise a claim of
-	// punctual.MaxClaim messages of 1 MiB each would have 10 GiB.
+	// limits.MaxClaim messages of 1 MiB each would have 10 GiB.
 	claimBytes = 64 << 20
 	// slowWait is how long an attempt of a claim waits in all for steps that may be slow, while there may be
 	// something else to deliver. It is in ms of the store's clock.

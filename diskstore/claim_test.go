@@ -13,6 +13,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/claimlog"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -49,7 +50,7 @@ type slowClaim struct{ *attempt }
 // reserve is the first step of a claim: it reserves the message, which no other claim encounters then.
 func (k *killRig) reserve() slowClaim {
 	k.t.Helper()
-	c := slowClaim{&attempt{s: k.Store, c: &punctual.Claim{Max: 10, Lease: punctual.MinLease}, now: k.Store.clock.ms(), stop: func() {}}}
+	c := slowClaim{&attempt{s: k.Store, c: &punctual.Claim{Max: 10, Lease: limits.MinLease}, now: k.Store.clock.ms(), stop: func() {}}}
 	if _, err := c.reserveFrom(k.t.Context(), "o"); err != nil || len(c.got) != 1 {
 		k.t.Fatalf("reserved %d messages, %v, want 1", len(c.got), err)
 	}
@@ -216,7 +217,7 @@ func TestClaimReturnsNothingTwice(t *testing.T) {
 		}
 		return nil
 	})
-	ds, err := k.Claim(t.Context(), punctual.Claim{Topics: []string{"o"}, Max: 10, Lease: punctual.MinLease})
+	ds, err := k.Claim(t.Context(), punctual.Claim{Topics: []string{"o"}, Max: 10, Lease: limits.MinLease})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/database"
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -46,14 +46,14 @@ type stepping struct {
 	read     bool                        // guarded by mu: it has read everything
 }
 
-// Clock returns how the store's clock stands to the machine's; see punctual.ClockKeeper.
-func (s *Store) Clock(ctx context.Context) (punctual.ClockState, error) {
+// Clock returns how the store's clock stands to the machine's; see storekit.ClockKeeper.
+func (s *Store) Clock(ctx context.Context) (storekit.ClockState, error) {
 	return s.withClock(ctx, "clock", func() error { return nil })
 }
 
-// StepClock steps the store's clock back at once if it is ahead; see punctual.ClockKeeper. Before that it moves all that is left of the
+// StepClock steps the store's clock back at once if it is ahead; see storekit.ClockKeeper. Before that it moves all that is left of the
 // last step.
-func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
+func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
 	return s.withClock(ctx, "step the clock", func() error {
 		s.stepping.mu.Lock()
 		defer s.stepping.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
 	})
 }
 
-func (s *Store) withClock(ctx context.Context, doing string, do func() error) (state punctual.ClockState, err error) {
+func (s *Store) withClock(ctx context.Context, doing string, do func() error) (state storekit.ClockState, err error) {
 	if err = s.admit(ctx, nil); err == nil {
 		err = s.state.Enter()
 	}
@@ -79,12 +79,12 @@ func (s *Store) withClock(ctx context.Context, doing string, do func() error) (s
 		err = s.claims.KeepClock(storekit.Millis(state.Now))
 	}
 	if err != nil {
-		return punctual.ClockState{}, fmt.Errorf("%s: %w", doing, err)
+		return storekit.ClockState{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	return state, nil
 }
 
-func (s *Store) clockState() punctual.ClockState {
+func (s *Store) clockState() storekit.ClockState {
 	state := s.clock.State()
 	state.Steps, state.Last = s.stepping.last.Load().Told()
 	return state
@@ -117,7 +117,7 @@ func (s *Store) step(ctx context.Context) error {
 	err := s.writer.StepClock(ctx, func(txn uint64) (step record.Step, stepped bool) {
 		err := s.claims.StepClock(txn, func(count int64) (record.Step, bool) {
 			moved = s.index.Step(func() (lifecycle.Step, bool) {
-				var at punctual.ClockStep
+				var at storekit.ClockStep
 				at, stepped = s.clock.Step()
 				step = record.Step{Count: count, Step: lifecycle.Step{From: storekit.Millis(at.From), To: storekit.CeilMillis(at.To)}}
 				return step.Step, stepped
@@ -141,7 +141,7 @@ func (s *Store) step(ctx context.Context) error {
 		s.log.Warn("the machine's clock was set back, and the store's clock has followed it", "dir", s.dir, "step", last.Count,
 			"from", storekit.FromMillis(last.From), "to", storekit.FromMillis(last.To), "leases", len(moved))
 	}
-	for some := range slices.Chunk(moved, punctual.MaxClaim) {
+	for some := range slices.Chunk(moved, limits.MaxClaim) {
 		if err := s.claims.AppendLeases(some); err != nil {
 			s.log.Warn("the claim log does not take the leases that a step of the clock has moved; it is replaced", "dir", s.dir, "error", err)
 			break

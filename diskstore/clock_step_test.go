@@ -16,7 +16,7 @@ import (
 )
 
 // stepClock steps the clock of a store and moves all that the step moves.
-func stepClock(t *testing.T, s *Store) punctual.ClockState {
+func stepClock(t *testing.T, s *Store) storekit.ClockState {
 	t.Helper()
 	if _, err := s.StepClock(t.Context()); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/directory"
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
@@ -123,7 +124,7 @@ func TestLockFileRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustBeRefused(t, inAnotherProcess(t, dir, 10))
-	mustFind(t, examined(t, dir, nil), "in use", punctual.SeverityWarning, fmt.Sprintf("process %d ", os.Getpid()))
+	mustFind(t, examined(t, dir, nil), "in use", storekit.SeverityWarning, fmt.Sprintf("process %d ", os.Getpid()))
 	if _, err := Open(dir, nil); !errors.Is(err, punctual.ErrLocked) {
 		t.Errorf("a second opener in the same process: %v, want ErrLocked", err)
 	}
@@ -187,7 +188,7 @@ func twoOwners(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: examine: %v", c.what, err)
 			}
-			mustFind(t, fs, "directory", punctual.SeverityBad, "was opened by process")
+			mustFind(t, fs, "directory", storekit.SeverityBad, "was opened by process")
 		}
 		if err := old.Close(); !errors.Is(err, punctual.ErrStoreFailed) {
 			t.Errorf("%s: close of the first store: %v, want ErrStoreFailed", c.what, err)
@@ -591,7 +592,7 @@ func TestNewerFormat(t *testing.T) {
 				}
 			}
 			fs := examined(t, dir, nil)
-			mustFind(t, fs, "store", punctual.SeverityBad, c.want[0])
+			mustFind(t, fs, "store", storekit.SeverityBad, c.want[0])
 			for _, f := range fs {
 				if f.Name == "damage" || strings.Contains(f.Remedy, "backup") {
 					t.Errorf("the examination takes a newer format for damage: %+v", f)

@@ -76,7 +76,7 @@ func settle(t *testing.T, s punctual.Store, d punctual.Delivery, verb punctual.V
 }
 
 // mustBeSound runs a full check and fails the test for each problem that it finds.
-func mustBeSound(t *testing.T, s *Store) punctual.CheckReport {
+func mustBeSound(t *testing.T, s *Store) storekit.CheckReport {
 	t.Helper()
 	r, err := s.Check(t.Context(), nil)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/database"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -45,7 +46,7 @@ func (r dueRig) holds(when string) {
 // listed counts the messages of a state by reading them.
 func (r dueRig) listed(state punctual.State) (n int64) {
 	r.Helper()
-	q := punctual.ListQuery{Topic: "t", State: state, Limit: punctual.MaxBatch}
+	q := punctual.ListQuery{Topic: "t", State: state, Limit: limits.MaxBatch}
 	for {
 		page, err := r.s.List(r.Context(), q)
 		if err != nil {

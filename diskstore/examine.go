@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/examine"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Examine examines what a store in a directory depends on, without opening it: the directory itself, the lock, the files, the disk,
-// the clock and the file system; see punctual.Examiner. It is for stores that refuse to open; an open store has a method of the
+// the clock and the file system; see storekit.Examiner. It is for stores that refuse to open; an open store has a method of the
 // same name. Of the options Clock, CacheBytes, ReserveBytes and CommitTimeout count; o may be nil.
 //
 // Examine changes nothing, but where it may it makes one small file, writes it, syncs it and removes it. The file is in the
@@ -18,14 +18,14 @@ import (
 //
 // Examine finds most of the damage that opening the store would encounter; only Check reads everything. A disk that
 // does not answer for CommitTimeout is a finding; the goroutine that asked the disk ends when that answers.
-func Examine(ctx context.Context, dir string, o *Options) ([]punctual.Finding, error) {
+func Examine(ctx context.Context, dir string, o *Options) ([]storekit.Finding, error) {
 	opt := o.withDefaults()
 	return examine.Run(ctx, dir, opt.examination())
 }
 
-// Examine examines what the store depends on; see punctual.Examiner. A store that has failed may be
+// Examine examines what the store depends on; see storekit.Examiner. A store that has failed may be
 // examined, too. Like the function Examine it makes and removes one small file.
-func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
+func (s *Store) Examine(ctx context.Context) ([]storekit.Finding, error) {
 	if err := s.state.EnterFailed(); err != nil {
 		return nil, fmt.Errorf("examine: %w", err)
 	}

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func TestExamineInMemory(t *testing.T) {
@@ -19,6 +19,6 @@ func TestExamineInMemory(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	fs := examined(t, dir, nil)
-	mustFind(t, fs, "file system", punctual.SeverityBad, "tmpfs")
-	mustFind(t, fs, "durability", punctual.SeverityBad, "volatile")
+	mustFind(t, fs, "file system", storekit.SeverityBad, "tmpfs")
+	mustFind(t, fs, "durability", storekit.SeverityBad, "volatile")
 }

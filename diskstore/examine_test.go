@@ -22,7 +22,7 @@ import (
 )
 
 // examined returns what Examine finds of a directory.
-func examined(t *testing.T, dir string, o *Options) []punctual.Finding {
+func examined(t *testing.T, dir string, o *Options) []storekit.Finding {
 	t.Helper()
 	fs, err := Examine(t.Context(), dir, o)
 	if err != nil {
@@ -33,18 +33,18 @@ func examined(t *testing.T, dir string, o *Options) []punctual.Finding {
 }
 
 // mustBeComplete checks what holds for every finding.
-func mustBeComplete(t *testing.T, fs []punctual.Finding) {
+func mustBeComplete(t *testing.T, fs []storekit.Finding) {
 	t.Helper()
 	for _, f := range fs {
-		if f.Name == "" || f.Value == "" || strings.Contains(f.Value, "\n") || f.Severity < punctual.SeverityGood || f.Severity > punctual.SeverityBad ||
-			(f.Remedy == "") != (f.Severity == punctual.SeverityGood) {
+		if f.Name == "" || f.Value == "" || strings.Contains(f.Value, "\n") || f.Severity < storekit.SeverityGood || f.Severity > storekit.SeverityBad ||
+			(f.Remedy == "") != (f.Severity == storekit.SeverityGood) {
 			t.Errorf("finding %+v: want a name, one line of value, a severity, and a remedy unless it is good", f)
 		}
 	}
 }
 
 // mustFind fails the test unless there is a finding of this name and severity whose value has text.
-func mustFind(t *testing.T, fs []punctual.Finding, name string, severity punctual.Severity, text string) {
+func mustFind(t *testing.T, fs []storekit.Finding, name string, severity storekit.Severity, text string) {
 	t.Helper()
 	for _, f := range fs {
 		if f.Name == name && f.Severity == severity && strings.Contains(f.Value, text) {
@@ -102,7 +102,7 @@ func TestExamineASoundStore(t *testing.T) {
 		{"free space", "kept in reserve"},
 		{"store's clock", "not ahead"},
 	} {
-		mustFind(t, fs, want.name, punctual.SeverityGood, want.text)
+		mustFind(t, fs, want.name, storekit.SeverityGood, want.text)
 	}
 	after := contentsOf(t, dir)
 	if len(after) != len(before) {
@@ -126,19 +126,19 @@ func TestExamineWhereNoStoreIs(t *testing.T) {
 	missing := filepath.Join(parent, "a", "b")
 	for _, c := range []struct {
 		what, dir, name, text string
-		severity              punctual.Severity
+		severity              storekit.Severity
 		probed                bool
 	}{
-		{"no such directory", missing, "store", "none", punctual.SeverityWarning, true},
-		{"an empty directory", t.TempDir(), "store", "none", punctual.SeverityWarning, true},
-		{"a file", file, "directory", "a file", punctual.SeverityBad, false},
-		{"a directory below a file", filepath.Join(file, "x"), "directory", "a file", punctual.SeverityBad, false},
-		{"a directory with other files", foreign, "store", "letter.txt", punctual.SeverityBad, false},
+		{"no such directory", missing, "store", "none", storekit.SeverityWarning, true},
+		{"an empty directory", t.TempDir(), "store", "none", storekit.SeverityWarning, true},
+		{"a file", file, "directory", "a file", storekit.SeverityBad, false},
+		{"a directory below a file", filepath.Join(file, "x"), "directory", "a file", storekit.SeverityBad, false},
+		{"a directory with other files", foreign, "store", "letter.txt", storekit.SeverityBad, false},
 	} {
 		fs := examined(t, c.dir, nil)
 		mustFind(t, fs, c.name, c.severity, c.text)
 		if c.probed {
-			mustFind(t, fs, "writable", punctual.SeverityGood, "yes")
+			mustFind(t, fs, "writable", storekit.SeverityGood, "yes")
 		}
 	}
 	if _, err := os.Stat(filepath.Dir(missing)); !errors.Is(err, os.ErrNotExist) {
@@ -153,7 +153,7 @@ func TestExamineAStoreInUse(t *testing.T) {
 	dir := t.TempDir()
 	s := openAt(t, dir, nil)
 	fs := examined(t, dir, nil)
-	mustFind(t, fs, "in use", punctual.SeverityWarning, fmt.Sprintf("process %d ", os.Getpid()))
+	mustFind(t, fs, "in use", storekit.SeverityWarning, fmt.Sprintf("process %d ", os.Getpid()))
 	for _, f := range fs {
 		if f.Name == "damage" || f.Name == "store" {
 			t.Errorf("%+v was found in a store that another process may be changing", f)
@@ -168,9 +168,9 @@ func TestExamineAStoreInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustBeComplete(t, fs)
-	mustFind(t, fs, "in use", punctual.SeverityGood, "this process")
-	mustFind(t, fs, "store", punctual.SeverityGood, "format 2")
-	mustFind(t, fs, "fsync", punctual.SeverityGood, "median")
+	mustFind(t, fs, "in use", storekit.SeverityGood, "this process")
+	mustFind(t, fs, "store", storekit.SeverityGood, "format 2")
+	mustFind(t, fs, "fsync", storekit.SeverityGood, "median")
 }
 
 func TestExamineAClosedStore(t *testing.T) {
@@ -188,12 +188,12 @@ func TestExamineDamage(t *testing.T) {
 	for _, c := range []struct {
 		what     string
 		damage   func(t *testing.T, dir string)
-		severity punctual.Severity
+		severity storekit.Severity
 		text     string
 	}{
-		{"a table is missing", func(t *testing.T, dir string) { removeAll(t, dir, "*.sst") }, punctual.SeverityBad, "sstable"},
-		{"the manifest is missing", func(t *testing.T, dir string) { removeAll(t, dir, "MANIFEST-*") }, punctual.SeverityBad, "MANIFEST"},
-		{"the marker is missing", func(t *testing.T, dir string) { removeAll(t, dir, "marker.manifest*") }, punctual.SeverityBad, "marker.manifest"},
+		{"a table is missing", func(t *testing.T, dir string) { removeAll(t, dir, "*.sst") }, storekit.SeverityBad, "sstable"},
+		{"the manifest is missing", func(t *testing.T, dir string) { removeAll(t, dir, "MANIFEST-*") }, storekit.SeverityBad, "MANIFEST"},
+		{"the marker is missing", func(t *testing.T, dir string) { removeAll(t, dir, "marker.manifest*") }, storekit.SeverityBad, "marker.manifest"},
 		{"the claim log is damaged", func(t *testing.T, dir string) {
 			closeStore(t, openAt(t, dir, nil)) // so that the segment is not number 1, of which no damage is reported
 			segments, err := filepath.Glob(filepath.Join(dir, claimlog.Prefix+"*"))
@@ -208,7 +208,7 @@ func TestExamineDamage(t *testing.T) {
 			if err := os.WriteFile(segments[0], data, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, punctual.SeverityWarning, claimlog.Prefix},
+		}, storekit.SeverityWarning, claimlog.Prefix},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			dir := t.TempDir()
@@ -220,12 +220,12 @@ func TestExamineDamage(t *testing.T) {
 				t.Errorf("the examination left %d files of %d", len(after), len(before))
 			}
 			s, err := Open(dir, &Options{Logger: quiet})
-			if refused := errors.Is(err, punctual.ErrCorrupt); refused != (c.severity == punctual.SeverityBad) {
+			if refused := errors.Is(err, punctual.ErrCorrupt); refused != (c.severity == storekit.SeverityBad) {
 				t.Errorf("open says %v, the examination %s", err, c.severity)
 			}
 			if err == nil {
 				closeStore(t, s)
-				mustFind(t, examined(t, dir, nil), "earlier damage", punctual.SeverityWarning, claimlog.DamagedSuffix)
+				mustFind(t, examined(t, dir, nil), "earlier damage", storekit.SeverityWarning, claimlog.DamagedSuffix)
 			}
 		})
 	}
@@ -248,7 +248,7 @@ func TestExamineANewerFormat(t *testing.T) {
 	dir := t.TempDir()
 	closeStore(t, openAt(t, dir, nil))
 	setMeta(t, vfs.Default, dir, map[string]uint64{"version": directory.FormatVersion + 1})
-	mustFind(t, examined(t, dir, nil), "store", punctual.SeverityBad, fmt.Sprintf("format %d", directory.FormatVersion+1))
+	mustFind(t, examined(t, dir, nil), "store", storekit.SeverityBad, fmt.Sprintf("format %d", directory.FormatVersion+1))
 }
 
 // TestExamineWithoutPermission has the file system refuse instead of a mode of the directory, because a mode does not keep root out.
@@ -264,12 +264,12 @@ func TestExamineWithoutPermission(t *testing.T) {
 			return cause
 		})
 		fs := examined(t, "store", &Options{fs: hookFS{mem, f.hook}})
-		mustFind(t, fs, "writable", punctual.SeverityBad, cause.Error())
-		mustFind(t, fs, "store", punctual.SeverityGood, "format 2")
+		mustFind(t, fs, "writable", storekit.SeverityBad, cause.Error())
+		mustFind(t, fs, "store", storekit.SeverityGood, "format 2")
 	}
 	mem := vfs.NewMem()
 	fs := examined(t, "store", &Options{fs: unreadable{mem}})
-	mustFind(t, fs, "directory", punctual.SeverityBad, "permission denied")
+	mustFind(t, fs, "directory", storekit.SeverityBad, "permission denied")
 }
 
 // unreadable is a file system that refuses every Stat.
@@ -291,7 +291,7 @@ func TestExamineAFailingDisk(t *testing.T) {
 		}
 		return nil
 	})
-	mustFind(t, examined(t, "store", &Options{fs: hookFS{mem, f.hook}}), "fsync", punctual.SeverityBad, errIO.Error())
+	mustFind(t, examined(t, "store", &Options{fs: hookFS{mem, f.hook}}), "fsync", storekit.SeverityBad, errIO.Error())
 }
 
 func TestExamineAFailedStore(t *testing.T) { alone(t, examineAFailedStore) }
@@ -307,7 +307,7 @@ func examineAFailedStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustFind(t, fs, "store", punctual.SeverityBad, errIO.Error())
+	mustFind(t, fs, "store", storekit.SeverityBad, errIO.Error())
 	if err := s.Close(); !errors.Is(err, punctual.ErrStoreFailed) {
 		t.Errorf("close of the failed store: %v", err)
 	}
@@ -331,7 +331,7 @@ func TestExamineAHangingDisk(t *testing.T) {
 		return nil
 	})
 	hung := hookFS{mem, f.hook}
-	mustFind(t, examined(t, "store", &Options{fs: hung, CommitTimeout: 200 * time.Millisecond}), "disk", punctual.SeverityBad, "no answer")
+	mustFind(t, examined(t, "store", &Options{fs: hung, CommitTimeout: 200 * time.Millisecond}), "disk", storekit.SeverityBad, "no answer")
 	<-asked
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
@@ -339,7 +339,7 @@ func TestExamineAHangingDisk(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("examine with a context that ended: %v", err)
 	}
-	mustFind(t, fs, "store", punctual.SeverityGood, "format 2")
+	mustFind(t, fs, "store", storekit.SeverityGood, "format 2")
 	close(release)
 	<-goOn // now that the disk answers, both goroutines remove their files
 	<-goOn
@@ -348,7 +348,7 @@ func TestExamineAHangingDisk(t *testing.T) {
 func TestExamineTheSpace(t *testing.T) {
 	dir := t.TempDir()
 	storeIn(t, dir, nil)
-	for free, want := range map[uint64]punctual.Severity{99 << 20: punctual.SeverityBad, 150 << 20: punctual.SeverityWarning, 200 << 20: punctual.SeverityGood} {
+	for free, want := range map[uint64]storekit.Severity{99 << 20: storekit.SeverityBad, 150 << 20: storekit.SeverityWarning, 200 << 20: storekit.SeverityGood} {
 		fs := examined(t, dir, &Options{fs: scaleFS{vfs.Default, &free}, ReserveBytes: 100 << 20})
 		mustFind(t, fs, "free space", want, fmt.Sprintf("%d MiB, of which 100 MiB", free>>20))
 	}
@@ -359,5 +359,5 @@ func TestExamineTheClock(t *testing.T) {
 	storeIn(t, dir, &Options{Clock: clock})
 	clock.Advance(-time.Hour)
 	fs := examined(t, dir, &Options{Clock: clock})
-	mustFind(t, fs, "store's clock", punctual.SeverityWarning, "1h0m0s ahead")
+	mustFind(t, fs, "store's clock", storekit.SeverityWarning, "1h0m0s ahead")
 }

@@ -214,7 +214,7 @@ func (r *rig) checkOpenError(what string, err error) {
 func (r *rig) checkError(what string, s *Store, err error) {
 	switch {
 	case err == nil:
-	case punctual.ErrorCode(err) == "internal":
+	case storekit.ErrorCode(err) == "internal":
 		r.t.Errorf("P13: %s: an error without a kind: %v", what, err)
 	case errors.Is(err, punctual.ErrIndeterminate) && punctual.Definite(err):
 		r.t.Errorf("P13: %s: both open and definite: %v", what, err)
@@ -289,7 +289,7 @@ func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string
 			return err
 		},
 		"Topics":     func() error { _, err := s.Topics(ctx); return err },
-		"TopicNames": func() error { _, err := s.TopicNames(ctx, punctual.NameQuery{}); return err },
+		"TopicNames": func() error { _, err := s.TopicNames(ctx, storekit.NameQuery{}); return err },
 		"NewCompanions": func() error {
 			_, err := s.NewCompanions(ctx, "", 0)
 			return err

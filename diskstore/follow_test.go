@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -217,9 +218,9 @@ func TestFollowUpsBesideAcks(t *testing.T) {
 // topic deletes its companions in the same transaction. A topic whose name is only a part of the deleted one's stays.
 func TestCompanionsGoWithTheirTopic(t *testing.T) {
 	k := newKillRig(t)
-	longest := strings.Repeat("t", punctual.MaxTopicBytes)
-	family := []string{longest + "@" + strings.Repeat("c", punctual.MaxCompanionBytes), longest + "@a"}
-	names := func(s *Store, q punctual.NameQuery) []string {
+	longest := strings.Repeat("t", limits.MaxTopicBytes)
+	family := []string{longest + "@" + strings.Repeat("c", limits.MaxCompanionBytes), longest + "@a"}
+	names := func(s *Store, q storekit.NameQuery) []string {
 		names, err := s.TopicNames(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
@@ -231,10 +232,10 @@ func TestCompanionsGoWithTheirTopic(t *testing.T) {
 	s := k.reopened(k.killed())
 	want := []string{longest[1:], longest[1:] + "@a", longest, family[1], family[0]}
 	slices.Sort(want)
-	if got := names(s, punctual.NameQuery{}); !slices.Equal(got, want) {
+	if got := names(s, storekit.NameQuery{}); !slices.Equal(got, want) {
 		t.Errorf("topics behind a kill are %q, want %q", got, want)
 	}
-	if got := names(s, punctual.NameQuery{Prefix: longest + "@", Suffix: "a"}); !slices.Equal(got, family[1:]) {
+	if got := names(s, storekit.NameQuery{Prefix: longest + "@", Suffix: "a"}); !slices.Equal(got, family[1:]) {
 		t.Errorf("the companions a of one topic are %q, want %q", got, family[1:])
 	}
 	if ds := claim(t, s, family[0], 1); len(ds) != 1 || ds[0].Topic != family[0] {
@@ -247,7 +248,7 @@ func TestCompanionsGoWithTheirTopic(t *testing.T) {
 	if made := s.db.LastTxn() - before; made != 1 {
 		t.Errorf("a topic and its companions were deleted in %d transactions, want 1", made)
 	}
-	if got := names(s, punctual.NameQuery{}); !slices.Equal(got, want[:2]) {
+	if got := names(s, storekit.NameQuery{}); !slices.Equal(got, want[:2]) {
 		t.Errorf("%q are left, want %q", got, want[:2])
 	}
 	if r := mustBeSound(t, s); r.Topics != 2 || r.Live != 2 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/directory"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -100,7 +101,7 @@ func fillGolden(t *testing.T, s *Store) {
 	}
 	push(t, s,
 		punctual.NewMessage{Topic: goldenTopic, ID: "ready", Body: []byte("body of ready"), MaxAttempts: 3},
-		punctual.NewMessage{Topic: goldenTopic, ID: "scheduled", Body: []byte("body of scheduled"), Due: punctual.MaxDue, ExpireAfter: time.Hour, DropExpired: true, Remember: goldenRemember},
+		punctual.NewMessage{Topic: goldenTopic, ID: "scheduled", Body: []byte("body of scheduled"), Due: limits.MaxDue, ExpireAfter: time.Hour, DropExpired: true, Remember: goldenRemember},
 	)
 }
 
@@ -157,7 +158,7 @@ func readGolden(t *testing.T, s *Store) {
 	if _, err := s.Get(context.Background(), goldenTopic, "acked"); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("the acked message is there: %v", err)
 	}
-	want, err := storekit.ApplySettings(punctual.DefaultSettings(), goldenSettings, storekit.Abilities{Partitions: 1, KeepsFinished: true, Emits: true})
+	want, err := storekit.ApplySettings(punctual.DefaultSettings(), goldenSettings, storekit.CanSet{Partitions: 1, KeepsFinished: true, Emits: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func readGolden(t *testing.T, s *Store) {
 		!f.KeptUntil.Equal(testStart.Add(goldenRetention)) || f.Attempt != 1 {
 		t.Errorf("the finished record: %+v, %v", f, err)
 	}
-	if ds := claim(t, s, "done"+punctual.EventSuffix, 2); len(ds) != 1 {
+	if ds := claim(t, s, "done"+storekit.EventSuffix, 2); len(ds) != 1 {
 		t.Errorf("%d events; want that of the ack", len(ds))
 	} else if e, err := punctual.ParseEvent(ds[0].Body); err != nil || e.ID != "finished" || !e.At.Equal(testStart) {
 		t.Errorf("the event: %+v, %v", e, err)

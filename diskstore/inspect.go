@@ -424,9 +424,9 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return out, nil
 }
 
-// TopicNames returns the names of the topics that q selects; see punctual.TopicNamer. It counts no messages and reads nothing from
+// TopicNames returns the names of the topics that q selects; see storekit.TopicNamer. It counts no messages and reads nothing from
 // disk, so it has the write lock only for a moment.
-func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string, error) {
 	if err := s.admit(ctx, nil); err != nil {
 		return nil, fmt.Errorf("topic names: %w", err)
 	}
@@ -441,20 +441,20 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 	return names, nil
 }
 
-// NewCompanions returns the names of new companions; see punctual.TopicNamer. It reads nothing from disk.
-func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
+// NewCompanions returns the names of new companions; see storekit.TopicNamer. It reads nothing from disk.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (storekit.Companions, error) {
 	a := s.topics.Arrivals.Await(ctx, mark, wait)
 	if err := s.admit(ctx, nil); err != nil {
-		return punctual.Companions{}, fmt.Errorf("new companions: %w", err)
+		return storekit.Companions{}, fmt.Errorf("new companions: %w", err)
 	}
 	if err := s.state.Enter(); err != nil {
-		return punctual.Companions{}, fmt.Errorf("new companions: %w", err)
+		return storekit.Companions{}, fmt.Errorf("new companions: %w", err)
 	}
 	defer s.state.Leave()
 	c := s.topics.NewCompanions(a)
 	if len(c.Names) > 0 {
 		if err := s.writer.WaitDurable(ctx); err != nil { // a topic may have been made a moment ago
-			return punctual.Companions{}, fmt.Errorf("new companions: %w", err)
+			return storekit.Companions{}, fmt.Errorf("new companions: %w", err)
 		}
 	}
 	return c, nil
@@ -655,7 +655,7 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 	if t != nil {
 		old = topics.Copy(*t.Settings())
 	}
-	settings, err = storekit.ApplySettings(old, p, storekit.Abilities{Partitions: 1, KeepsFinished: true, Emits: true})
+	settings, err = storekit.ApplySettings(old, p, storekit.CanSet{Partitions: 1, KeepsFinished: true, Emits: true})
 	if t != nil && err == nil {
 		err = s.sweepRest(tx, t)
 	}

@@ -82,7 +82,7 @@ func (p *player) push(ms ...punctual.NewMessage) {
 	rs, err := p.store.Push(p.t.Context(), ms)
 	p.answer("push %v", err)
 	for _, r := range rs {
-		p.answer("%s: %s %s %v %v", r.ID, r.Status, r.Existing, r.Due, punctual.ErrorCode(r.Err))
+		p.answer("%s: %s %s %v %v", r.ID, r.Status, r.Existing, r.Due, storekit.ErrorCode(r.Err))
 	}
 }
 
@@ -123,7 +123,7 @@ func (p *player) settle(ss ...punctual.Settlement) {
 	errs, err := p.store.Settle(p.t.Context(), ss)
 	p.answer("settle %v", err)
 	for _, err := range errs {
-		p.answer("%s", punctual.ErrorCode(err))
+		p.answer("%s", storekit.ErrorCode(err))
 	}
 }
 
@@ -682,7 +682,7 @@ func (p *player) extend(i int) string {
 	d := p.leases[i]
 	errs, err := p.store.Settle(p.t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleExtend, Delay: 10 * time.Millisecond}})
 	p.must(err)
-	return punctual.ErrorCode(errs[0])
+	return storekit.ErrorCode(errs[0])
 }
 
 // compareRest compares what both stores deliver in 12 rounds in which every attempt fails, what they have in the end, and what they

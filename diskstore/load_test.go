@@ -16,6 +16,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/database"
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -146,7 +147,7 @@ func (c *courier) claimUntil(stop chan struct{}, rng *rand.Rand) {
 
 func (c *courier) claimOnce(n int) {
 	ds, err := c.s.Claim(c.t.Context(), punctual.Claim{
-		Topics: []string{"o"}, Max: n, Lease: punctual.MaxLease,
+		Topics: []string{"o"}, Max: n, Lease: limits.MaxLease,
 	})
 	if err != nil {
 		c.t.Errorf("claim: %v", err)
@@ -209,7 +210,7 @@ func TestLoadBehindAWholeMillisecond(t *testing.T) {
 	}
 	push(t, s, punctual.NewMessage{Topic: "o", ID: "last", Delay: time.Minute})
 	clock.Advance(2 * time.Second)
-	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"o"}, Max: punctual.MaxClaim, Lease: time.Hour})
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"o"}, Max: limits.MaxClaim, Lease: time.Hour})
 	if err != nil || len(ds) != 1+2*loadMessages {
 		t.Fatalf("claimed %d messages, %v", len(ds), err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
@@ -219,8 +220,8 @@ func TestReadOnlyDirectory(t *testing.T) {
 		}
 	}
 	found := examined(t, dir, nil)
-	mustFind(t, found, "writable", punctual.SeverityBad, "read-only")
-	mustFind(t, found, "in use", punctual.SeverityBad, "not known")
+	mustFind(t, found, "writable", storekit.SeverityBad, "read-only")
+	mustFind(t, found, "in use", storekit.SeverityBad, "not known")
 	remount(0)
 	s = openAt(t, dir, &Options{ReserveBytes: 1})
 	if ds := claim(t, s, "o", 1); len(ds) != 1 || ds[0].ID != "kept" {

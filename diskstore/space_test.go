@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // scaleFS is a file system that says that so much space is free, whatever its disk has.
@@ -40,7 +41,7 @@ func TestLittleSpaceRefusesPushesAlone(t *testing.T) {
 	}
 	atomic.StoreUint64(&free, 99<<20)
 	s.owned.ForgetSpace()
-	if room, err := s.Space(t.Context()); err != nil || room != (punctual.Space{Free: 99 << 20, Total: 1 << 40, Reserve: 100 << 20}) {
+	if room, err := s.Space(t.Context()); err != nil || room != (storekit.Space{Free: 99 << 20, Total: 1 << 40, Reserve: 100 << 20}) {
 		t.Errorf("space %+v, %v; want 99 MiB of 1 TiB, 100 MiB in reserve", room, err)
 	}
 	_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "o", ID: "late"}})

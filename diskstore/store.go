@@ -18,6 +18,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/topics"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -25,7 +26,7 @@ import (
 type Options struct {
 	// Clock is where the store's clock comes from. Default storekit.SystemClock.
 	Clock storekit.Clock
-	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 means punctual.DefaultMaxBody, 1 MiB. Open refuses
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 means limits.DefaultMaxBody, 1 MiB. Open refuses
 	// less than 0 and more than 1 GiB.
 	MaxBody int
 	// Logger gets what the store has to say on its own, above all why it failed.
@@ -76,7 +77,7 @@ func (o *Options) withDefaults() Options {
 	if d.fs == nil {
 		d.fs = vfs.Default
 	}
-	orDefault(&d.MaxBody, punctual.DefaultMaxBody)
+	orDefault(&d.MaxBody, limits.DefaultMaxBody)
 	orDefault(&d.MemoryBytes, 64<<20)
 	orDefault(&d.CacheBytes, 32<<20)
 	orDefault(&d.ReserveBytes, 256<<20)
@@ -110,8 +111,8 @@ func orDefault[T comparable](v *T, d T) {
 // before have happened, and those from next on certainly have not. Otherwise err is the error of the whole call.
 func restAlone(next int, err error) bool { return next > 0 && punctual.Definite(err) }
 
-// Store is an open embedded store. It implements punctual.Store, Inspector, Checker, Examiner, FinishedKeeper,
-// SpaceReporter, Backuper, AbilityReporter, TopicNamer, ClockKeeper and DurabilityReporter (Fsync). Its methods are safe for concurrent use.
+// Store is an open embedded store. It implements punctual.Store, Inspector, Checker, storekit.Examiner, FinishedKeeper,
+// storekit.SpaceReporter, storekit.Backuper, storekit.AbilityReporter, storekit.TopicNamer, storekit.ClockKeeper and storekit.DurabilityReporter (Fsync). Its methods are safe for concurrent use.
 type Store struct {
 	dir   string
 	opt   Options
@@ -164,15 +165,15 @@ type Store struct {
 var (
 	_ punctual.Store              = (*Store)(nil)
 	_ punctual.Inspector          = (*Store)(nil)
-	_ punctual.Checker            = (*Store)(nil)
-	_ punctual.Examiner           = (*Store)(nil)
+	_ storekit.Checker            = (*Store)(nil)
+	_ storekit.Examiner           = (*Store)(nil)
 	_ punctual.FinishedKeeper     = (*Store)(nil)
-	_ punctual.DurabilityReporter = (*Store)(nil)
-	_ punctual.SpaceReporter      = (*Store)(nil)
-	_ punctual.Backuper           = (*Store)(nil)
-	_ punctual.AbilityReporter    = (*Store)(nil)
-	_ punctual.TopicNamer         = (*Store)(nil)
-	_ punctual.ClockKeeper        = (*Store)(nil)
+	_ storekit.DurabilityReporter = (*Store)(nil)
+	_ storekit.SpaceReporter      = (*Store)(nil)
+	_ storekit.Backuper           = (*Store)(nil)
+	_ storekit.AbilityReporter    = (*Store)(nil)
+	_ storekit.TopicNamer         = (*Store)(nil)
+	_ storekit.ClockKeeper        = (*Store)(nil)
 )
 
 // admit returns why a call is not made, or nil: the store is closed or has failed, ctx has ended, or the call itself is wrong, which
@@ -212,11 +213,11 @@ func (s *Store) Durability() punctual.Durability { return punctual.Fsync }
 
 // Abilities returns what the store can do: follow-ups go to every topic and every ID, and topics tell of their events, because a
 // transaction holds any messages.
-func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
+func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	if err := s.admit(ctx, nil); err != nil {
-		return punctual.Abilities{}, fmt.Errorf("abilities: %w", err)
+		return storekit.Abilities{}, fmt.Errorf("abilities: %w", err)
 	}
-	return punctual.Abilities{Follow: punctual.ReachAny, Emit: true}, nil
+	return storekit.Abilities{Follow: storekit.ReachAny, Emit: true}, nil
 }
 
 // Close ends waiting claims and scans, waits for the methods under way unless the store has failed, and closes the files.

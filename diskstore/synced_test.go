@@ -63,7 +63,7 @@ func amended(c punctual.Change) func(context.Context, *Store) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return punctual.ErrorCode(out[0].Err), nil
+		return storekit.ErrorCode(out[0].Err), nil
 	}
 }
 
@@ -81,7 +81,7 @@ func settledAs(v punctual.Verb) func(context.Context, *Store) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return punctual.ErrorCode(errs[0]), nil
+		return storekit.ErrorCode(errs[0]), nil
 	}
 }
 
@@ -93,7 +93,7 @@ func followedBy(m punctual.NewMessage) func(context.Context, *Store) (string, er
 		if err != nil {
 			return "", err
 		}
-		return punctual.ErrorCode(errs[0]), nil
+		return storekit.ErrorCode(errs[0]), nil
 	}
 }
 
@@ -194,7 +194,7 @@ func questions() []question {
 				if err != nil {
 					return "", err
 				}
-				return punctual.ErrorCode(rs[0].Err), nil
+				return storekit.ErrorCode(rs[0].Err), nil
 			},
 		},
 		{name: "cancel, not found", prepare: prepareMessage, change: changeAmend(punctual.ChangeCancel), ask: amended(punctual.ChangeCancel)},
@@ -251,7 +251,7 @@ func questions() []question {
 			return i.State.String(), err
 		}},
 		{name: "topic names", prepare: prepareLease, change: changeFollow, read: true, ask: func(ctx context.Context, s *Store) (string, error) {
-			names, err := s.TopicNames(ctx, punctual.NameQuery{})
+			names, err := s.TopicNames(ctx, storekit.NameQuery{})
 			return fmt.Sprint(names), err
 		}},
 		{name: "finished", prepare: prepareKeeping, change: changeAmend(punctual.ChangeCancel), read: true, ask: func(ctx context.Context, s *Store) (string, error) {

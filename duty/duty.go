@@ -1,6 +1,6 @@
 // Package duty does the work of a store that somebody has to do and any process may do. It copies the messages of topics
 // with groups (punctual.Settings.Groups), forwards follow-ups to topics that their store could not reach in one step
-// (punctual.ReachFamily), and stores the occurrences of schedules (schedule.Schedule).
+// (storekit.ReachFamily), and stores the occurrences of schedules (schedule.Schedule).
 //
 //	err := duty.Run(ctx, store, nil)
 //
@@ -20,6 +20,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/duties"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
@@ -32,7 +33,7 @@ type Config struct {
 	// WithoutSchedules leaves out the duty that stores the occurrences of schedules. Their times then wait for another process that
 	// does this duty.
 	WithoutSchedules bool
-	// Concurrency is how many messages each duty handles at the same time, 1 to punctual.MaxClaim. Default 64, because the handlers
+	// Concurrency is how many messages each duty handles at the same time, 1 to limits.MaxClaim. Default 64, because the handlers
 	// of duties mostly wait for the store.
 	Concurrency int
 	// Logger gets what goes wrong. Default slog.Default().
@@ -51,12 +52,12 @@ const (
 )
 
 // Run runs the duties of the store's topics until ctx ends. It is told of new companions, and asks for them once a second because
-// that may get lost (punctual.TopicNamer). Every 10 s it looks through all topics, with one call whatever their number and one more
+// that may get lost (storekit.TopicNamer). Every 10 s it looks through all topics, with one call whatever their number and one more
 // for each topic that has or had groups. When ctx has ended, Run waits until nothing is under way any more and
 // returns nil; close the store only then. It does not wait longer than some seconds, even for a handler that does not return.
 //
-// Run returns an ErrUnsupported for a store that cannot name its topics (punctual.TopicNamer) or does not tell what it can
-// do (punctual.AbilityReporter), an ErrInvalid for a malformed configuration, and the error of a store that was closed, has
+// Run returns an ErrUnsupported for a store that cannot name its topics (storekit.TopicNamer) or does not tell what it can
+// do (storekit.AbilityReporter), an ErrInvalid for a malformed configuration, and the error of a store that was closed, has
 // failed or is damaged.
 func Run(ctx context.Context, store punctual.Store, c *Config) error {
 	if c == nil {
@@ -72,14 +73,14 @@ func Run(ctx context.Context, store punctual.Store, c *Config) error {
 	if h.config.Logger == nil {
 		h.config.Logger = slog.Default()
 	}
-	if n := h.config.Concurrency; n < 1 || n > punctual.MaxClaim {
-		return fmt.Errorf("duties with a concurrency of %d: use 1 to %d, or 0 for %d: %w", n, punctual.MaxClaim, defaultConcurrency, punctual.ErrInvalid)
+	if n := h.config.Concurrency; n < 1 || n > limits.MaxClaim {
+		return fmt.Errorf("duties with a concurrency of %d: use 1 to %d, or 0 for %d: %w", n, limits.MaxClaim, defaultConcurrency, punctual.ErrInvalid)
 	}
-	namer, err := punctual.As[punctual.TopicNamer](store)
+	namer, err := punctual.As[storekit.TopicNamer](store)
 	if err != nil {
 		return fmt.Errorf("duties: %w", err)
 	}
-	if _, err := punctual.As[punctual.AbilityReporter](store); err != nil {
+	if _, err := punctual.As[storekit.AbilityReporter](store); err != nil {
 		return fmt.Errorf("duties: %w", err)
 	}
 	r := duties.NewRunner(store, h.config.Logger, c.Observer)
@@ -89,7 +90,7 @@ func Run(ctx context.Context, store punctual.Store, c *Config) error {
 		return (len(c.Topics) == 0 || slices.Contains(c.Topics, parent)) && !(c.WithoutSchedules && strings.HasSuffix(name, schedule.Suffix))
 	}
 	r.Names = func(ctx context.Context) ([]string, error) {
-		names, err := namer.TopicNames(ctx, punctual.NameQuery{})
+		names, err := namer.TopicNames(ctx, storekit.NameQuery{})
 		return slices.DeleteFunc(names, func(name string) bool { return !r.Owns(name) }), err
 	}
 	r.Start = h.start

@@ -150,12 +150,12 @@ type counting struct {
 	names, news, claims atomic.Int64
 }
 
-func (c *counting) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
+func (c *counting) NewCompanions(ctx context.Context, mark string, wait time.Duration) (storekit.Companions, error) {
 	c.news.Add(1)
 	return c.Store.NewCompanions(ctx, mark, wait)
 }
 
-func (c *counting) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+func (c *counting) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string, error) {
 	c.names.Add(1)
 	return c.Store.TopicNames(ctx, q)
 }
@@ -256,8 +256,8 @@ func TestRefusedCopiesDelayNobody(t *testing.T) {
 type hanging struct {
 	*hungrig.Store
 	punctual.Inspector
-	punctual.TopicNamer
-	punctual.AbilityReporter
+	storekit.TopicNamer
+	storekit.AbilityReporter
 }
 
 // TestHungTopicDelaysNoOther: follow-ups for a topic that hangs do not hold up those for others (P14), also when they all come

@@ -4,18 +4,17 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Check implements punctual.Checker: it verifies the invariants that the comments of this package state. A problem that it
+// Check implements storekit.Checker: it verifies the invariants that the comments of this package state. A problem that it
 // finds is a bug in the store.
-func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
+func (s *Store) Check(ctx context.Context, progress func(read int64)) (storekit.CheckReport, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, err := s.enter(ctx)
 	if err != nil {
-		return punctual.CheckReport{}, err
+		return storekit.CheckReport{}, err
 	}
 	c := checker{maxToken: s.token}
 	for name := range s.topics {
@@ -28,12 +27,12 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 	return c.report, nil
 }
 
-// maxProblems is the most problems that a CheckReport has.
+// maxProblems is the most problems that a storekit.CheckReport has.
 const maxProblems = 100
 
 // checker makes the report of a Check. maxToken is the newest token of the store.
 type checker struct {
-	report   punctual.CheckReport
+	report   storekit.CheckReport
 	maxToken int64
 }
 

@@ -3,21 +3,20 @@ package memstore
 import (
 	"context"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Clock implements punctual.ClockKeeper.
-func (s *Store) Clock(ctx context.Context) (punctual.ClockState, error) {
+// Clock implements storekit.ClockKeeper.
+func (s *Store) Clock(ctx context.Context) (storekit.ClockState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.enter(ctx)
 	return s.clock.State(), err
 }
 
-// StepClock implements punctual.ClockKeeper.
-func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
+// StepClock implements storekit.ClockKeeper.
+func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.enter(ctx)

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func TestExamineSaysVolatile(t *testing.T) {
 	s := New(nil)
 	fs, err := s.Examine(t.Context())
-	if err != nil || len(fs) == 0 || fs[0].Value != string(s.Durability()) || fs[0].Severity != punctual.SeverityWarning || fs[0].Remedy == "" {
+	if err != nil || len(fs) == 0 || fs[0].Value != string(s.Durability()) || fs[0].Severity != storekit.SeverityWarning || fs[0].Remedy == "" {
 		t.Errorf("examine: %+v, %v; want the class %s, with a warning", fs, err, s.Durability())
 	}
 	if err := s.Close(); err != nil {

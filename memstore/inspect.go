@@ -266,7 +266,7 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 	if t != nil {
 		was = t.settings
 	}
-	changed, err := storekit.ApplySettings(was, p, storekit.Abilities{Partitions: 1, KeepsFinished: true, Emits: true})
+	changed, err := storekit.ApplySettings(was, p, storekit.CanSet{Partitions: 1, KeepsFinished: true, Emits: true})
 	if err != nil {
 		return punctual.Settings{}, err
 	}
@@ -333,8 +333,8 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	return int64(removed), nil
 }
 
-// TopicNames implements punctual.TopicNamer.
-func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+// TopicNames implements storekit.TopicNamer.
+func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := s.enter(ctx); err != nil {
@@ -350,15 +350,15 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 	return names, nil
 }
 
-// NewCompanions implements punctual.TopicNamer.
-func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
+// NewCompanions implements storekit.TopicNamer.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (storekit.Companions, error) {
 	a := s.arrivals.Await(ctx, mark, wait)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := s.enter(ctx); err != nil {
-		return punctual.Companions{}, err
+		return storekit.Companions{}, err
 	}
-	c := punctual.Companions{Names: []string{}, Mark: a.Mark(s.made)}
+	c := storekit.Companions{Names: []string{}, Mark: a.Mark(s.made)}
 	if a.First || a.Same && a.Since == s.made {
 		return c, nil
 	}

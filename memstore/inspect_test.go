@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // oneOfEach returns a store whose topic holds a message in each state.
@@ -131,7 +133,7 @@ func TestRefusals(t *testing.T) {
 		"StepClock":   func(ctx context.Context, s *Store) error { _, err := s.StepClock(ctx); return err },
 		"Abilities":   func(ctx context.Context, s *Store) error { _, err := s.Abilities(ctx); return err },
 		"TopicNames": func(ctx context.Context, s *Store) error {
-			_, err := s.TopicNames(ctx, punctual.NameQuery{})
+			_, err := s.TopicNames(ctx, storekit.NameQuery{})
 			return err
 		},
 		"NewCompanions": func(ctx context.Context, s *Store) error { _, err := s.NewCompanions(ctx, "", 0); return err },
@@ -200,7 +202,7 @@ func TestForecast(t *testing.T) {
 	for _, d := range []time.Duration{0, 1, time.Minute - 1, time.Minute, 2*time.Minute - time.Millisecond, 2 * time.Minute, time.Hour} {
 		push(t, s, punctual.NewMessage{Delay: d})
 	}
-	push(t, s, punctual.NewMessage{Due: punctual.MaxDue})
+	push(t, s, punctual.NewMessage{Due: limits.MaxDue})
 	f, err := s.Forecast(t.Context(), punctual.ForecastQuery{Step: time.Minute, Buckets: 2})
 	if err != nil {
 		t.Fatal(err)

@@ -111,7 +111,7 @@ func (p *pair) settle(t *rapid.T) {
 	}
 	p.both(func(s *Store) (any, error) {
 		errs, err := s.Settle(context.Background(), []punctual.Settlement{x})
-		return punctual.ErrorCode(errs[0]), err
+		return storekit.ErrorCode(errs[0]), err
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -23,13 +24,13 @@ type Options struct {
 	// Clock is where the store gets its time from. Default storekit.SystemClock.
 	Clock storekit.Clock
 	// MaxBody is the greatest length of a body, in bytes; the push of a longer one is ErrTooLarge. 0 or less means
-	// punctual.DefaultMaxBody, 1 MiB.
+	// limits.DefaultMaxBody, 1 MiB.
 	MaxBody int
 }
 
 // Store keeps messages in memory. It implements punctual.Store, punctual.Inspector,
-// punctual.Checker, punctual.Examiner, punctual.FinishedKeeper, punctual.DurabilityReporter, punctual.AbilityReporter,
-// punctual.TopicNamer and punctual.ClockKeeper, and is safe for concurrent use. Make one with New.
+// storekit.Checker, storekit.Examiner, punctual.FinishedKeeper, storekit.DurabilityReporter, storekit.AbilityReporter,
+// storekit.TopicNamer and storekit.ClockKeeper, and is safe for concurrent use. Make one with New.
 type Store struct {
 	maxBody int
 	clock   *storekit.SteadyClock
@@ -50,13 +51,13 @@ type Store struct {
 var (
 	_ punctual.Store              = (*Store)(nil)
 	_ punctual.Inspector          = (*Store)(nil)
-	_ punctual.Checker            = (*Store)(nil)
-	_ punctual.Examiner           = (*Store)(nil)
+	_ storekit.Checker            = (*Store)(nil)
+	_ storekit.Examiner           = (*Store)(nil)
 	_ punctual.FinishedKeeper     = (*Store)(nil)
-	_ punctual.DurabilityReporter = (*Store)(nil)
-	_ punctual.AbilityReporter    = (*Store)(nil)
-	_ punctual.TopicNamer         = (*Store)(nil)
-	_ punctual.ClockKeeper        = (*Store)(nil)
+	_ storekit.DurabilityReporter = (*Store)(nil)
+	_ storekit.AbilityReporter    = (*Store)(nil)
+	_ storekit.TopicNamer         = (*Store)(nil)
+	_ storekit.ClockKeeper        = (*Store)(nil)
 )
 
 // New returns an empty store. If o is nil, the options have their defaults.
@@ -70,7 +71,7 @@ func New(o *Options) *Store {
 	}
 	s := &Store{maxBody: o.MaxBody, clock: storekit.NewSteadyClock(source, time.Time{}), topics: make(map[string]*topic), arrivals: storekit.NewArrivals()}
 	if s.maxBody <= 0 {
-		s.maxBody = punctual.DefaultMaxBody
+		s.maxBody = limits.DefaultMaxBody
 	}
 	return s
 }
@@ -79,15 +80,15 @@ func New(o *Options) *Store {
 func (s *Store) Durability() punctual.Durability { return punctual.Volatile }
 
 // Abilities returns what the store can do: a settlement reaches every topic, and topics tell of their events.
-func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
+func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.enter(ctx)
-	return punctual.Abilities{Follow: punctual.ReachAny, Emit: true}, err
+	return storekit.Abilities{Follow: storekit.ReachAny, Emit: true}, err
 }
 
 // Now returns the store's clock: the time of Options.Clock in whole milliseconds, except that it does not run backwards but for a
-// step (punctual.ClockKeeper).
+// step (storekit.ClockKeeper).
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +140,7 @@ func (s *Store) enter(ctx context.Context) (instant, error) {
 	return instant{fine: t, ms: storekit.Millis(t), source: source}, nil
 }
 
-// enterBatch is enter for the methods with items; more than punctual.MaxBatch of them are an error.
+// enterBatch is enter for the methods with items; more than limits.MaxBatch of them are an error.
 func (s *Store) enterBatch(ctx context.Context, items int) (instant, error) {
 	now, err := s.enter(ctx)
 	if err != nil {
@@ -163,7 +164,7 @@ func (s *Store) existing(name string, now instant) *topic {
 	}
 	t.remembered.sweep(now.ms)
 	t.records.sweep(now.ms)
-	if strings.HasSuffix(name, punctual.EventSuffix) {
+	if strings.HasSuffix(name, storekit.EventSuffix) {
 		s.sweepEvents(t, now)
 	}
 	return t

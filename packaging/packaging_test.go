@@ -19,10 +19,10 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/slo"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/metrics/punctualprom"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // recorder is a prometheus.Registerer that notes the metrics that are registered, with their labels, whether they have series or not.
@@ -92,7 +92,7 @@ var values = map[string][]string{
 }
 
 func codes() (all []string) {
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
 		all = append(all, k.Code)
 	}
 	return all

@@ -5,14 +5,15 @@ import (
 	"fmt"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
-// maxProblems is how many problems a CheckReport holds at most.
+// maxProblems is how many problems a storekit.CheckReport holds at most.
 const maxProblems = 100
 
-// Check reads all messages and names those that no sound store has; see punctual.Checker.
-func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
-	var report punctual.CheckReport // also beside an error
+// Check reads all messages and names those that no sound store has; see storekit.Checker.
+func (s *Store) Check(ctx context.Context, progress func(read int64)) (storekit.CheckReport, error) {
+	var report storekit.CheckReport // also beside an error
 	_, err := call(ctx, s, "check", "", nil, func() (_ struct{}, err error) {
 		report, err = s.check(ctx, progress)
 		return
@@ -20,9 +21,9 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 	return report, err
 }
 
-func (s *Store) check(ctx context.Context, progress func(read int64)) (report punctual.CheckReport, err error) {
+func (s *Store) check(ctx context.Context, progress func(read int64)) (report storekit.CheckReport, err error) {
 	err = s.readAll(ctx, func() *step {
-		report = punctual.CheckReport{}
+		report = storekit.CheckReport{}
 		return s.step().add("check", s.reading(), func(rows scanner) error {
 			var topic string
 			var live, dead int64
@@ -58,14 +59,14 @@ func (s *Store) check(ctx context.Context, progress func(read int64)) (report pu
 	return report, err
 }
 
-func addProblem(r *punctual.CheckReport, topic, problem string) {
+func addProblem(r *storekit.CheckReport, topic, problem string) {
 	if len(r.Problems) < maxProblems {
 		r.Problems = append(r.Problems, fmt.Sprintf("topic %s: %s", topic, problem))
 	}
 }
 
 // checkCoded reads a row of check_coded.sql.
-func checkCoded(rows scanner, r *punctual.CheckReport) error {
+func checkCoded(rows scanner, r *storekit.CheckReport) error {
 	var topic, id string
 	var headers, attributes []byte
 	var failures [][]byte

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -41,43 +40,43 @@ func (c clockSteps) last() lifecycle.Step {
 	return lifecycle.Step{From: c.from / 1000, To: c.to / 1000}
 }
 
-// Clock implements punctual.ClockKeeper.
-func (s *Store) Clock(ctx context.Context) (punctual.ClockState, error) {
-	return call(ctx, s, "clock", "", nil, func() (punctual.ClockState, error) { return s.clockState(ctx) })
+// Clock implements storekit.ClockKeeper.
+func (s *Store) Clock(ctx context.Context) (storekit.ClockState, error) {
+	return call(ctx, s, "clock", "", nil, func() (storekit.ClockState, error) { return s.clockState(ctx) })
 }
 
-// StepClock implements punctual.ClockKeeper. It returns when the messages have been carried over the step.
-func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
-	return call(ctx, s, "step the clock", "", nil, func() (punctual.ClockState, error) {
+// StepClock implements storekit.ClockKeeper. It returns when the messages have been carried over the step.
+func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
+	return call(ctx, s, "step the clock", "", nil, func() (storekit.ClockState, error) {
 		if _, err := s.tick(ctx); err != nil {
-			return punctual.ClockState{}, err
+			return storekit.ClockState{}, err
 		}
 		d, stepped, err := s.stepClock(ctx)
 		if err == nil && stepped {
 			err = s.carry(ctx, d)
 		}
 		if err != nil {
-			return punctual.ClockState{}, err
+			return storekit.ClockState{}, err
 		}
 		return s.clockState(ctx)
 	})
 }
 
-func (s *Store) clockState(ctx context.Context) (punctual.ClockState, error) {
+func (s *Store) clockState(ctx context.Context) (storekit.ClockState, error) {
 	// A step between the two readings shows as one that is still to come.
 	d, err := s.readStore(ctx)
 	if err != nil {
-		return punctual.ClockState{}, err
+		return storekit.ClockState{}, err
 	}
 	micros, err := s.tick(ctx)
 	micros = max(micros, d.micros) // which a store that is only examined has not heard before
-	state := punctual.ClockState{Now: storekit.FromMillis(micros / 1000), Follows: "PostgreSQL server", Steps: d.steps}
+	state := storekit.ClockState{Now: storekit.FromMillis(micros / 1000), Follows: "PostgreSQL server", Steps: d.steps}
 	// The second reading is later, so a small difference may be the time between the two.
 	if ahead := time.Duration(micros-d.server) * time.Microsecond; ahead > storekit.StepBeyond || s.clock.fake != nil {
 		state.Ahead = max(0, ahead.Truncate(time.Millisecond))
 	}
 	if d.steps > 0 {
-		state.Last = punctual.ClockStep{From: storekit.FromMillis(d.from / 1000), To: storekit.FromMillis(d.to / 1000)}
+		state.Last = storekit.ClockStep{From: storekit.FromMillis(d.from / 1000), To: storekit.FromMillis(d.to / 1000)}
 	}
 	return state, err
 }

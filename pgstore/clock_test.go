@@ -6,6 +6,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -88,7 +89,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		ds := claimN(t, x, 1)
-		if len(ds) != 1 || ds[0].Delivered.Before(start) || ds[0].LeaseUntil.Before(start.Add(punctual.MinLease)) {
+		if len(ds) != 1 || ds[0].Delivered.Before(start) || ds[0].LeaseUntil.Before(start.Add(limits.MinLease)) {
 			t.Errorf("P8: a claim of %s process found %v; want the message, under a lease by the clock", name, ds)
 		}
 		i, err := x.Get(t.Context(), "orders", name+" now")

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // A message that cannot be read holds up no other one: claims skip it, and it is dead when its attempts are used up.
@@ -32,7 +34,7 @@ func TestSlowDamagedMessage(t *testing.T) {
 		}
 		got := map[string]bool{}
 		for len(got) < 2 {
-			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Lease: punctual.MinLease, Wait: time.Minute})
+			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Lease: limits.MinLease, Wait: time.Minute})
 			if err != nil {
 				t.Fatalf("%s: claim beside a damaged message: %v", column, err)
 			}
@@ -58,7 +60,7 @@ func TestSlowDamagedMessage(t *testing.T) {
 			}
 		}
 		found, err := s.Examine(t.Context())
-		if err != nil || severities(found)["damage"] != punctual.SeverityBad {
+		if err != nil || severities(found)["damage"] != storekit.SeverityBad {
 			t.Errorf("%s: Examine answers %+v, %v; want the damage", column, found, err)
 		}
 	}

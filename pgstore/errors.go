@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Names of some codes of PostgreSQL's errors.
@@ -146,7 +147,7 @@ func ended(err error) bool {
 
 // saysItself reports whether an error is one of the vocabulary already.
 func saysItself(err error) bool {
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
 		if errors.Is(err, k.Err) {
 			return true
 		}

@@ -21,9 +21,9 @@ const (
 	poolSpare       = 4 // connections of a pool beside those that handlers hold
 )
 
-// Examine says what a store on this pool would stand on, without opening one; see punctual.Examiner. Of the options only Schema and
+// Examine says what a store on this pool would stand on, without opening one; see storekit.Examiner. Of the options only Schema and
 // Durability count. It is for stores that refuse to open; an open store has a method of the same name.
-func Examine(ctx context.Context, pool *pgxpool.Pool, o *Options) ([]punctual.Finding, error) {
+func Examine(ctx context.Context, pool *pgxpool.Pool, o *Options) ([]storekit.Finding, error) {
 	s, err := newStore(pool, o)
 	if err != nil {
 		return nil, fmt.Errorf("examine postgres store: %w", err)
@@ -32,8 +32,8 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, o *Options) ([]punctual.Fi
 	return s.examine(ctx)
 }
 
-// Examine says what the store stands on; see punctual.Examiner.
-func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
+// Examine says what the store stands on; see storekit.Examiner.
+func (s *Store) Examine(ctx context.Context) ([]storekit.Finding, error) {
 	if err := s.calls.BeginAnyway(ctx); err != nil {
 		return nil, fmt.Errorf("examine: %w", err)
 	}
@@ -42,7 +42,7 @@ func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 }
 
 // examine asks the server, and makes findings of what the server answers.
-func (s *Store) examine(ctx context.Context) ([]punctual.Finding, error) {
+func (s *Store) examine(ctx context.Context) ([]storekit.Finding, error) {
 	x := &examination{s: s}
 	for _, examine := range []func(context.Context) error{x.server, x.latency, x.health, x.tables} {
 		if err := examine(ctx); err != nil {
@@ -64,10 +64,10 @@ func (x *examination) damage() {
 // examination collects findings.
 type examination struct {
 	s        *Store
-	findings []punctual.Finding
+	findings []storekit.Finding
 }
 
-func (x *examination) add(f punctual.Finding) { x.findings = append(x.findings, f) }
+func (x *examination) add(f storekit.Finding) { x.findings = append(x.findings, f) }
 
 // server examines version, role and durability of the server.
 func (x *examination) server(ctx context.Context) error {

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // severities are those of findings, by their names.
-func severities(found []punctual.Finding) map[string]punctual.Severity {
-	out := make(map[string]punctual.Severity)
+func severities(found []storekit.Finding) map[string]storekit.Severity {
+	out := make(map[string]storekit.Severity)
 	for _, f := range found {
 		out[f.Name] = f.Severity
 	}
@@ -24,18 +25,18 @@ func TestExamine(t *testing.T) {
 	t.Cleanup(pool.Close)
 	o := &Options{Schema: fresh()}
 	found, err := Examine(t.Context(), pool, o)
-	if got := severities(found); err != nil || got["tables"] != punctual.SeverityWarning || got["role"] != punctual.SeverityGood {
+	if got := severities(found); err != nil || got["tables"] != storekit.SeverityWarning || got["role"] != storekit.SeverityGood {
 		t.Errorf("without a store: %+v, %v; want a warning of the tables", found, err)
 	}
 	o.Migrate = true
 	s := openStore(t, pool, o)
 	found, err = s.Examine(t.Context())
 	got := severities(found)
-	if err != nil || got["tables"] != punctual.SeverityGood || got["durability"] != punctual.SeverityWarning {
+	if err != nil || got["tables"] != storekit.SeverityGood || got["durability"] != storekit.SeverityWarning {
 		t.Errorf("with fsync off: %+v, %v; want good tables and a warning of durability", found, err)
 	}
 	for _, f := range found {
-		if (f.Remedy == "") != (f.Severity == punctual.SeverityGood) {
+		if (f.Remedy == "") != (f.Severity == storekit.SeverityGood) {
 			t.Errorf("finding %+v: a remedy goes with what is not good, and only with that", f)
 		}
 		if f.Name == "durability" && !strings.Contains(f.Remedy, "fsync") {
@@ -63,11 +64,11 @@ func TestExaminePool(t *testing.T) {
 			pushOrders(t, s, 1, 0)
 		}
 		found, err := s.Examine(t.Context())
-		i := slices.IndexFunc(found, func(f punctual.Finding) bool { return f.Name == "pool" })
+		i := slices.IndexFunc(found, func(f storekit.Finding) bool { return f.Name == "pool" })
 		if err != nil || i < 0 {
 			t.Fatalf("pool of %d, full %v: %+v, %v; want a finding", c.conns, c.full, found, err)
 		}
-		if f := found[i]; !strings.Contains(f.Remedy, c.remedy) || (f.Severity == punctual.SeverityGood) != (c.remedy == "") {
+		if f := found[i]; !strings.Contains(f.Remedy, c.remedy) || (f.Severity == storekit.SeverityGood) != (c.remedy == "") {
 			t.Errorf("pool of %d, full %v: %+v; want %q as the remedy", c.conns, c.full, f, c.remedy)
 		}
 	}
@@ -80,7 +81,7 @@ func TestOpenNeedsTables(t *testing.T) {
 	pool := newPool(t, shared)
 	t.Cleanup(pool.Close)
 	o := &Options{Schema: fresh()}
-	if _, err := Open(t.Context(), pool, o); punctual.ErrorCode(err) != "not_found" || !strings.Contains(err.Error(), "migrate up") {
+	if _, err := Open(t.Context(), pool, o); storekit.ErrorCode(err) != "not_found" || !strings.Contains(err.Error(), "migrate up") {
 		t.Errorf("Open without tables: %v; want not found, with what to do", err)
 	}
 	v, err := MigrationStatus(t.Context(), pool, o)
@@ -99,7 +100,7 @@ func TestOpenNeedsTables(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), inSchema("INSERT INTO punctual.migration (version) VALUES (99)", o.Schema)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), pool, o); punctual.ErrorCode(err) != "unsupported" {
+	if _, err := Open(t.Context(), pool, o); storekit.ErrorCode(err) != "unsupported" {
 		t.Errorf("Open on tables of a newer program: %v; want unsupported", err)
 	}
 }
@@ -129,7 +130,7 @@ func TestDurabilityRefused(t *testing.T) {
 	t.Cleanup(pool.Close)
 	for want, setting := range map[punctual.Durability]string{punctual.Fsync: "fsync", punctual.Replicated: "fsync"} {
 		_, err := Open(t.Context(), pool, &Options{Schema: fresh(), Migrate: true, Durability: want})
-		if punctual.ErrorCode(err) != "durability" || !strings.Contains(err.Error(), setting) {
+		if storekit.ErrorCode(err) != "durability" || !strings.Contains(err.Error(), setting) {
 			t.Errorf("Open with class %s on a server with fsync off: %v; want one that names %s", want, err, setting)
 		}
 	}

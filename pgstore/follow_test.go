@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -158,7 +159,7 @@ func TestRefusedFollowUpBesideOthers(t *testing.T) {
 	if !strings.HasPrefix(fmt.Sprint(errs[2]), "follow-up 3: ") {
 		t.Errorf("the error of the third follow-up is %v", errs[2])
 	}
-	if names, err := s.TopicNames(t.Context(), punctual.NameQuery{}); err != nil || fmt.Sprint(names) != "[orders paused]" {
+	if names, err := s.TopicNames(t.Context(), storekit.NameQuery{}); err != nil || fmt.Sprint(names) != "[orders paused]" {
 		t.Errorf("topics: %v, %v; want none that a refused settlement has made", names, err)
 	}
 }
@@ -394,7 +395,7 @@ func TestManyFollowUps(t *testing.T) {
 	var ss []punctual.Settlement
 	for n, d := range claimN(t, s, all) {
 		x := settlement(d, punctual.SettleAck)
-		for f := 0; f < punctual.MaxThen && n%2 == 0; f++ {
+		for f := 0; f < limits.MaxThen && n%2 == 0; f++ {
 			x.Then = append(x.Then, punctual.NewMessage{Topic: fmt.Sprint("t", f), ID: d.ID, Delay: time.Hour})
 		}
 		ss = append(ss, x)
@@ -403,7 +404,7 @@ func TestManyFollowUps(t *testing.T) {
 	if err != nil || errors.Join(errs...) != nil {
 		t.Fatal(err, errors.Join(errs...))
 	}
-	for f := range punctual.MaxThen {
+	for f := range limits.MaxThen {
 		if st, err := s.Stats(t.Context(), fmt.Sprint("t", f)); err != nil || st.Scheduled != all/2 {
 			t.Errorf("%d follow-ups in topic %d, %v; want %d", st.Scheduled, f, err, all/2)
 		}

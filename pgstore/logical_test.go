@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // P1, P4: logical replication brings the tables to another server, but not the numbers that sequences have given. When that server is used
@@ -70,7 +71,7 @@ func TestLogicalReplica(t *testing.T) {
 		t.Fatalf("this test shows nothing: the target is in timeline %s", same)
 	}
 
-	sequences := func() (finding punctual.Finding, found bool) {
+	sequences := func() (finding storekit.Finding, found bool) {
 		t.Helper()
 		all, err := Examine(t.Context(), pool, nil)
 		if err != nil {

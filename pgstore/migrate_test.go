@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // P14: a migration of tables that somebody reads is refused, and the error names the reader. The statements of others do not wait long
@@ -95,7 +96,7 @@ func TestNamesOfSchemas(t *testing.T) {
 		}
 		s := openStore(t, pool, &Options{Schema: word, Migrate: true})
 		ackAll(t, s, leaseOne(t, s, "orders", "a"))
-		if found, err := s.Examine(t.Context()); err != nil || severities(found)["tables"] != punctual.SeverityGood {
+		if found, err := s.Examine(t.Context()); err != nil || severities(found)["tables"] != storekit.SeverityGood {
 			t.Errorf("Examine of a store in schema %s: %+v, %v; want good tables", word, found, err)
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
-// TopicNames returns the names of topics without counting their messages; see punctual.TopicNamer.
-func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+// TopicNames returns the names of topics without counting their messages; see storekit.TopicNamer.
+func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string, error) {
 	return call(ctx, s, "topic names", "", nil, func() (names []string, err error) {
 		if strings.ContainsFunc(q.Prefix+q.Suffix, func(r rune) bool { return r < ' ' || r > '~' }) {
 			return []string{}, nil // no name has such a character, and the server takes no text with a NUL
@@ -32,10 +32,10 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 // that has made a topic with a greater number.
 const numbersAgain = 256
 
-// NewCompanions returns the names of new companions; see punctual.TopicNamer. A mark has the greatest number of a topic.
-func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
+// NewCompanions returns the names of new companions; see storekit.TopicNamer. A mark has the greatest number of a topic.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (storekit.Companions, error) {
 	a := s.waits.arrivals.Await(ctx, mark, wait)
-	return call(ctx, s, "new companions", "", nil, func() (c punctual.Companions, err error) {
+	return call(ctx, s, "new companions", "", nil, func() (c storekit.Companions, err error) {
 		err = s.read(ctx, func() *step {
 			return s.step().add("new_companions", []any{a.Since - numbersAgain}, func(rows scanner) error {
 				var number int64

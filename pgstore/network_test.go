@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 	netrig "github.com/punctualmq/punctual/internal/rigs/net"
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // poolOver is a pool whose connections go over a wire.
@@ -36,7 +37,7 @@ func TestNetworkCut(t *testing.T) {
 			_, err := s.Push(ctx, []punctual.NewMessage{{Topic: "orders", ID: "in doubt"}})
 			end()
 			// The pool may have tested the connection first, so that the call ended before anything of it was sent.
-			if punctual.ErrorCode(err) != punctual.ErrorCode(context.DeadlineExceeded) {
+			if storekit.ErrorCode(err) != storekit.ErrorCode(context.DeadlineExceeded) {
 				wantIndeterminate(t, "push over a network that was cut", err)
 			}
 			w.AwaitHeld(t, d, 1)

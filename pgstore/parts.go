@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // A call with many items is carried out in parts, in order, each in one transaction where that is possible. No two items of a part name
@@ -75,7 +76,7 @@ func inParts(all [][]int, carryOut func(part []int) error, refuse func(i int, er
 // they had done was rolled back.
 func notDone(err error) error {
 	kind := punctual.ErrOverloaded
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
 		if k.Definite && errors.Is(err, k.Err) {
 			kind = k.Err
 			break

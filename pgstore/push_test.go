@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -39,7 +40,7 @@ func TestPushAnswersAfterARollback(t *testing.T) {
 		out: []punctual.PushResult{{ID: "7", Topic: "orders", Status: punctual.PushReplaced}},
 	}
 	got := newInserted()
-	got.micros, got.paused["orders"] = punctual.MaxDue.UnixMicro(), false
+	got.micros, got.paused["orders"] = limits.MaxDue.UnixMicro(), false
 	if !p.took(0, got, p.out[0].Status) || p.out[0].Err == nil || p.out[0].Status != punctual.PushNone {
 		t.Errorf("a message that is due too late: %+v; want an error and no status", p.out[0])
 	}

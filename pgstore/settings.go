@@ -13,7 +13,7 @@ import (
 const maxPartitions = 1
 
 // abilities are what this store can do with settings.
-var abilities = storekit.Abilities{Partitions: maxPartitions, KeepsFinished: true, Emits: true}
+var abilities = storekit.CanSet{Partitions: maxPartitions, KeepsFinished: true, Emits: true}
 
 // Settings returns a topic's settings; see punctual.Inspector.
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {

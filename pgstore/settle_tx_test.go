@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // A settlement and its follow-ups take effect exactly if the caller's transaction commits, and has not gone back to a savepoint before them.
@@ -281,7 +282,7 @@ func TestSettleTxIsolation(t *testing.T) {
 		wantMessage(t, s, "orders", "of "+id, punctual.StateScheduled)
 		wantMessage(t, s, id+"@out", "a", punctual.StateScheduled)
 	}
-	names, err := s.TopicNames(t.Context(), punctual.NameQuery{Prefix: "nobodys"})
+	names, err := s.TopicNames(t.Context(), storekit.NameQuery{Prefix: "nobodys"})
 	if err != nil || len(names) > 0 {
 		t.Errorf("topics behind settlements of nothing: %v, %v; want none", names, err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -25,7 +26,7 @@ type Options struct {
 	// Migrate makes the tables, or brings them to this program's version, when the store is opened. Several processes may
 	// do so at once. Without it Open returns ErrNotFound where there is no store.
 	Migrate bool
-	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means punctual.DefaultMaxBody, 1 MiB.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means limits.DefaultMaxBody, 1 MiB.
 	MaxBody int
 	// Durability, if not empty, is the class that the server must give: Open returns ErrDurability, naming the setting, when it
 	// cannot. Empty takes the server as it is.
@@ -98,14 +99,14 @@ type Store struct {
 var (
 	_ punctual.Store              = (*Store)(nil)
 	_ punctual.Inspector          = (*Store)(nil)
-	_ punctual.Checker            = (*Store)(nil)
-	_ punctual.Examiner           = (*Store)(nil)
-	_ punctual.DurabilityReporter = (*Store)(nil)
+	_ storekit.Checker            = (*Store)(nil)
+	_ storekit.Examiner           = (*Store)(nil)
+	_ storekit.DurabilityReporter = (*Store)(nil)
 	_ punctual.FinishedKeeper     = (*Store)(nil)
-	_ punctual.Surveyor           = (*Store)(nil)
-	_ punctual.AbilityReporter    = (*Store)(nil)
-	_ punctual.TopicNamer         = (*Store)(nil)
-	_ punctual.ClockKeeper        = (*Store)(nil)
+	_ storekit.Surveyor           = (*Store)(nil)
+	_ storekit.AbilityReporter    = (*Store)(nil)
+	_ storekit.TopicNamer         = (*Store)(nil)
+	_ storekit.ClockKeeper        = (*Store)(nil)
 )
 
 // Open opens a store on a pool, which Open itself never closes; see Options.OwnPool. PostgreSQL 13 or newer is needed.
@@ -144,7 +145,7 @@ func newStore(pool *pgxpool.Pool, o *Options) (*Store, error) {
 	}
 	s.opt.heartbeat = cmp.Or(s.opt.heartbeat, heartbeat)
 	if s.opt.MaxBody <= 0 {
-		s.opt.MaxBody = punctual.DefaultMaxBody
+		s.opt.MaxBody = limits.DefaultMaxBody
 	}
 	if s.opt.Logger == nil {
 		s.opt.Logger = slog.Default()
@@ -267,10 +268,10 @@ func (s *Store) Durability() punctual.Durability {
 	return s.durability
 }
 
-// Abilities returns what the store can do; see punctual.AbilityReporter. Follow-ups may go to every topic, because all are in one database.
-func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
-	return call(ctx, s, "abilities", "", nil, func() (punctual.Abilities, error) {
-		return punctual.Abilities{Follow: punctual.ReachAny, Emit: true}, nil
+// Abilities returns what the store can do; see storekit.AbilityReporter. Follow-ups may go to every topic, because all are in one database.
+func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
+	return call(ctx, s, "abilities", "", nil, func() (storekit.Abilities, error) {
+		return storekit.Abilities{Follow: storekit.ReachAny, Emit: true}, nil
 	})
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Survey counts all topics and what is due between times in one reading; see punctual.Surveyor. It reads all messages.
-func (s *Store) Survey(ctx context.Context, q punctual.SurveyQuery) (punctual.Survey, error) {
-	return call(ctx, s, "survey", "", storekit.CheckSurvey(q), func() (punctual.Survey, error) {
+// Survey counts all topics and what is due between times in one reading; see storekit.Surveyor. It reads all messages.
+func (s *Store) Survey(ctx context.Context, q storekit.SurveyQuery) (storekit.Survey, error) {
+	return call(ctx, s, "survey", "", storekit.CheckSurvey(q), func() (storekit.Survey, error) {
 		out, err := s.survey(ctx, q)
 		if err == nil {
 			err = s.settled(ctx)
@@ -18,7 +18,7 @@ func (s *Store) Survey(ctx context.Context, q punctual.SurveyQuery) (punctual.Su
 	})
 }
 
-func (s *Store) survey(ctx context.Context, q punctual.SurveyQuery) (out punctual.Survey, err error) {
+func (s *Store) survey(ctx context.Context, q storekit.SurveyQuery) (out storekit.Survey, err error) {
 	edges := make([]int64, len(q.Edges))
 	for i, e := range q.Edges {
 		edges[i] = storekit.CeilMillis(e)
@@ -27,7 +27,7 @@ func (s *Store) survey(ctx context.Context, q punctual.SurveyQuery) (out punctua
 	var micros int64
 	err = s.readAll(ctx, func() *step {
 		steps := len(edges) - 1
-		out = punctual.Survey{Topics: []punctual.TopicStats{}, All: punctual.DueCounts{Counts: make([]int64, steps)}}
+		out = storekit.Survey{Topics: []punctual.TopicStats{}, All: storekit.DueCounts{Counts: make([]int64, steps)}}
 		x := s.step().add("now", s.reading(), s.micros(&micros)) // also of a store without topics
 		return x.add("survey", s.reading(edges, q.Largest, without), func(rows scanner) error {
 			var r surveyRow
@@ -76,11 +76,11 @@ func (r *surveyRow) stats(settings *storekit.SettingsReader) (t punctual.TopicSt
 }
 
 // addTo adds a row about a step to the survey. The rows about the steps of one topic come one behind the other.
-func (r *surveyRow) addTo(out *punctual.Survey, steps int) {
+func (r *surveyRow) addTo(out *storekit.Survey, steps int) {
 	c := &out.All
 	if r.topic != nil {
 		if last := len(out.Largest) - 1; last < 0 || out.Largest[last].Topic != *r.topic {
-			out.Largest = append(out.Largest, punctual.DueCounts{Topic: *r.topic, Counts: make([]int64, steps)})
+			out.Largest = append(out.Largest, storekit.DueCounts{Topic: *r.topic, Counts: make([]int64, steps)})
 		}
 		c = &out.Largest[len(out.Largest)-1]
 	}
@@ -95,20 +95,20 @@ func (r *surveyRow) addTo(out *punctual.Survey, steps int) {
 }
 
 // NextDue returns for every topic the due time of the ready message that is claimed next, and counts its ready messages up to
-// punctual.MaxReadyCount; see punctual.Surveyor.
-func (s *Store) NextDue(ctx context.Context) (punctual.NextDueTimes, error) {
-	return call(ctx, s, "next due times of the topics", "", nil, func() (punctual.NextDueTimes, error) { return s.topicsNextDue(ctx) })
+// storekit.MaxReadyCount; see storekit.Surveyor.
+func (s *Store) NextDue(ctx context.Context) (storekit.NextDueTimes, error) {
+	return call(ctx, s, "next due times of the topics", "", nil, func() (storekit.NextDueTimes, error) { return s.topicsNextDue(ctx) })
 }
 
-func (s *Store) topicsNextDue(ctx context.Context) (out punctual.NextDueTimes, err error) {
+func (s *Store) topicsNextDue(ctx context.Context) (out storekit.NextDueTimes, err error) {
 	var micros int64
 	err = s.read(ctx, func() *step {
-		out.Topics = []punctual.TopicNextDue{}
-		return s.step().add("topic_heads", s.reading(punctual.MaxReadyCount), func(rows scanner) error {
+		out.Topics = []storekit.TopicNextDue{}
+		return s.step().add("topic_heads", s.reading(storekit.MaxReadyCount), func(rows scanner) error {
 			var name *string
 			var settings []byte
 			var due *int64
-			var h punctual.TopicNextDue
+			var h storekit.TopicNextDue
 			if err := rows.Scan(&micros, &name, &settings, &h.Ready, &due); err != nil || name == nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // openTx begins a transaction of a caller, which end commits or rolls back.
@@ -207,7 +208,7 @@ func TestTxRefusedMessages(t *testing.T) {
 			}
 			large, far, fails := message("large"), message("far"), message("taken")
 			large.Body = make([]byte, 1001)
-			far.Due = punctual.MaxDue.Add(time.Hour)
+			far.Due = limits.MaxDue.Add(time.Hour)
 			fails.IfExists = punctual.IfExistsFail
 			refused := map[string]struct {
 				m    punctual.NewMessage

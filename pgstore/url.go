@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // OpenURL opens a store with a pool of its own, which Close closes. The URL is one of PostgreSQL,
@@ -41,7 +42,7 @@ func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
 }
 
 // ExamineURL is Examine for a URL as OpenURL takes it, with a pool that it closes again.
-func ExamineURL(ctx context.Context, text string, o *Options) ([]punctual.Finding, error) {
+func ExamineURL(ctx context.Context, text string, o *Options) ([]storekit.Finding, error) {
 	pool, opt, err := connectURL(ctx, text, o)
 	if err != nil {
 		return nil, err

@@ -153,7 +153,7 @@ func (k *Kit) steadyBackoff(topic string) {
 	if err != nil {
 		k.tb.Fatalf("punctualtest: handle %s: %v", topic, err)
 	}
-	steady := punctual.DefaultBackoff()
+	steady := punctual.DefaultSettings().Backoff
 	if !reflect.DeepEqual(set.Backoff, steady) {
 		return
 	}

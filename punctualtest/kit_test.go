@@ -175,9 +175,9 @@ func TestPausedTopicWaits(t *testing.T) {
 // Handle takes the jitter from the default backoff alone. A jitter that was set stays, also beside the default Base and Max.
 func TestHandleKeepsABackoffThatWasSet(t *testing.T) {
 	kit := punctualtest.New(t)
-	jitter := punctual.DefaultBackoff()
+	jitter := punctual.DefaultSettings().Backoff
 	jitter.Jitter = 0.5
-	steady := punctual.DefaultBackoff()
+	steady := punctual.DefaultSettings().Backoff
 	steady.Jitter = 0
 	for topic, c := range map[string]struct {
 		set  *punctual.Backoff // nil: none

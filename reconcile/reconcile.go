@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -237,7 +238,7 @@ func (r *Config) turn(ctx context.Context, q *punctual.Queue) (passed bool, err 
 // keepTurn stores the message that is claimed for a pass, unless it is stored already, and makes it due within Every.
 func (r *Config) keepTurn(ctx context.Context, q *punctual.Queue) error {
 	rs, err := q.Store().Push(ctx, []punctual.NewMessage{{
-		Topic: r.LeaseTopic, ID: reconcileID, MaxAttempts: punctual.MaxAttemptsLimit, IfExists: punctual.IfExistsReplaceDead,
+		Topic: r.LeaseTopic, ID: reconcileID, MaxAttempts: limits.MaxAttemptsLimit, IfExists: punctual.IfExistsReplaceDead,
 	}})
 	if err != nil {
 		return err

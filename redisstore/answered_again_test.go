@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -95,7 +96,7 @@ func TestClaimAnsweredAgainBesideOthers(t *testing.T) {
 				clock.Advance(time.Second)
 				add("same end", true, 0)
 				others, err := claim(other, 2, 59*time.Second)
-				if want := fmt.Sprintf("given back %d same end %[1]d ", token+punctual.MaxPartitions); err != nil || len(others) != len(want) {
+				if want := fmt.Sprintf("given back %d same end %[1]d ", token+limits.MaxPartitions); err != nil || len(others) != len(want) {
 					t.Fatalf("this test shows nothing: the other claim has %q, %v; want both messages", others, err)
 				}
 				lost.Resume()

@@ -12,12 +12,12 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// maxProblems is how many problems a CheckReport holds at most.
+// maxProblems is how many problems a storekit.CheckReport holds at most.
 const maxProblems = 100
 
-// Check reads all messages and finished records of all topics; see punctual.Checker. It may run while the store is in use,
+// Check reads all messages and finished records of all topics; see storekit.Checker. It may run while the store is in use,
 // because each script checks its messages at one instant.
-func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
+func (s *Store) Check(ctx context.Context, progress func(read int64)) (storekit.CheckReport, error) {
 	if progress == nil {
 		progress = func(int64) {}
 	}
@@ -29,7 +29,7 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 // checker collects the report of one Check.
 type checker struct {
 	s        *Store
-	report   punctual.CheckReport
+	report   storekit.CheckReport
 	read     int64
 	progress func(read int64)
 }

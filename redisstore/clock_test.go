@@ -22,7 +22,7 @@ import (
 const stepWithin = storekit.StepAfter + 5*time.Second
 
 // state returns how the store's clock stands.
-func state(t *testing.T, s *Store) punctual.ClockState {
+func state(t *testing.T, s *Store) storekit.ClockState {
 	t.Helper()
 	c, err := s.Clock(t.Context())
 	if err != nil {
@@ -117,7 +117,7 @@ func steppers(t *testing.T, clock storekit.Clock, n int) []*Store {
 	return all
 }
 
-func stepClock(t *testing.T, s *Store) punctual.ClockState {
+func stepClock(t *testing.T, s *Store) storekit.ClockState {
 	t.Helper()
 	c, err := s.StepClock(t.Context())
 	if err != nil {

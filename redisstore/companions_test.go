@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // wantPartitions fails the test unless a topic has so many partitions.
@@ -24,7 +25,7 @@ func wantPartitions(t *testing.T, s *Store, topic string, want int) {
 // wantTopics fails the test unless exactly these topics are there.
 func wantTopics(t *testing.T, s *Store, want ...string) {
 	t.Helper()
-	got, err := s.TopicNames(t.Context(), punctual.NameQuery{})
+	got, err := s.TopicNames(t.Context(), storekit.NameQuery{})
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("there are topics %q, %v; want %q", got, err, want)
 	}
@@ -108,7 +109,7 @@ func TestCompanionMadeDuringDeletion(t *testing.T) {
 			t.Fatalf("deletion beside a new companion, in front of script %d: %v", n, err)
 		}
 		done := deleter.interrupt.called()
-		names, err := deleter.TopicNames(t.Context(), punctual.NameQuery{})
+		names, err := deleter.TopicNames(t.Context(), storekit.NameQuery{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,13 +191,13 @@ func TestTopicNamesAreOfTopics(t *testing.T) {
 		t.Fatalf("this test shows nothing: %s names are entered", n)
 	}
 	for _, c := range []struct {
-		q    punctual.NameQuery
+		q    storekit.NameQuery
 		want []string
 	}{
-		{punctual.NameQuery{}, []string{"bills", "orders", "orders@cron"}},
-		{punctual.NameQuery{Suffix: "@cron"}, []string{"orders@cron"}},
-		{punctual.NameQuery{Prefix: "orders@"}, []string{"orders@cron"}},
-		{punctual.NameQuery{Prefix: "none"}, []string{}},
+		{storekit.NameQuery{}, []string{"bills", "orders", "orders@cron"}},
+		{storekit.NameQuery{Suffix: "@cron"}, []string{"orders@cron"}},
+		{storekit.NameQuery{Prefix: "orders@"}, []string{"orders@cron"}},
+		{storekit.NameQuery{Prefix: "none"}, []string{}},
 	} {
 		if got, err := s.TopicNames(t.Context(), c.q); err != nil || got == nil || !slices.Equal(got, c.want) {
 			t.Errorf("the names by %+v are %q, %v; want %q", c.q, got, err, c.want)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
@@ -33,7 +34,7 @@ func verbs() []verb {
 		out = append(out, verb{v.String(), script.Settle, func(ctx context.Context, s *Store, held punctual.Delivery) (string, error) {
 			x := how
 			x.Topic, x.ID, x.Token, x.Verb = held.Topic, held.ID, held.Token, v
-			lost := punctual.Settlement{Topic: held.Topic, ID: held.ID, Token: held.Token + punctual.MaxPartitions, Verb: v}
+			lost := punctual.Settlement{Topic: held.Topic, ID: held.ID, Token: held.Token + limits.MaxPartitions, Verb: v}
 			errs, err := s.Settle(ctx, []punctual.Settlement{lost, x})
 			return fmt.Sprint(errs), err
 		}})

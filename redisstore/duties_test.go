@@ -46,7 +46,7 @@ func openQuietly(t *testing.T, url string) punctual.Store {
 // refused on the way.
 func TestReaches(t *testing.T) {
 	t.Parallel()
-	if _, err := punctual.As[punctual.AbilityReporter](openFresh(t, nil)); err != nil {
+	if _, err := punctual.As[storekit.AbilityReporter](openFresh(t, nil)); err != nil {
 		t.Skipf("skipped: %v", err)
 	}
 	for _, partitions := range []int{1, 4} {

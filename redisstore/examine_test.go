@@ -9,10 +9,11 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // finding returns the finding of a name.
-func finding(t testing.TB, all []punctual.Finding, name string) punctual.Finding {
+func finding(t testing.TB, all []storekit.Finding, name string) storekit.Finding {
 	t.Helper()
 	for _, f := range all {
 		if f.Name == name {
@@ -20,10 +21,10 @@ func finding(t testing.TB, all []punctual.Finding, name string) punctual.Finding
 		}
 	}
 	t.Fatalf("there is no finding %q in %s", name, list(all))
-	return punctual.Finding{}
+	return storekit.Finding{}
 }
 
-func list(all []punctual.Finding) string {
+func list(all []storekit.Finding) string {
 	var b strings.Builder
 	for _, f := range all {
 		fmt.Fprintf(&b, "\n%-5s %s: %s; %s", f.Severity, f.Name, f.Value, f.Remedy)
@@ -42,67 +43,67 @@ func TestExamine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range all {
-		if f.Severity != punctual.SeverityGood || f.Remedy != "" || f.Value == "" {
+		if f.Severity != storekit.SeverityGood || f.Remedy != "" || f.Value == "" {
 			t.Errorf("of a sound server: %+v; want it good", f)
 		}
 	}
 	tests := []struct {
 		name   string
 		change []string
-		want   punctual.Finding
+		want   storekit.Finding
 		back   []string
 	}{
 		{
 			"eviction policy",
 			[]string{"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"},
-			punctual.Finding{Value: "allkeys-lru", Severity: punctual.SeverityBad, Remedy: "noeviction"},
+			storekit.Finding{Value: "allkeys-lru", Severity: storekit.SeverityBad, Remedy: "noeviction"},
 			[]string{"CONFIG", "SET", "maxmemory-policy", "noeviction"},
 		},
 		{
 			"append-only file",
 			[]string{"CONFIG", "SET", "appendfsync", "everysec"},
-			punctual.Finding{Value: "appendfsync everysec", Severity: punctual.SeverityWarning, Remedy: "appendfsync to always"},
+			storekit.Finding{Value: "appendfsync everysec", Severity: storekit.SeverityWarning, Remedy: "appendfsync to always"},
 			nil,
 		},
 		{
 			"durability", nil,
-			punctual.Finding{Value: "volatile", Severity: punctual.SeverityWarning, Remedy: "appendfsync to always"},
+			storekit.Finding{Value: "volatile", Severity: storekit.SeverityWarning, Remedy: "appendfsync to always"},
 			[]string{"CONFIG", "SET", "appendfsync", "always"},
 		},
 		{
 			"sync during rewrites",
 			[]string{"CONFIG", "SET", "no-appendfsync-on-rewrite", "yes"},
-			punctual.Finding{Value: "off", Severity: punctual.SeverityWarning, Remedy: "no-appendfsync-on-rewrite to no"},
+			storekit.Finding{Value: "off", Severity: storekit.SeverityWarning, Remedy: "no-appendfsync-on-rewrite to no"},
 			[]string{"CONFIG", "SET", "no-appendfsync-on-rewrite", "no"},
 		},
 		{
 			"memory",
 			[]string{"CONFIG", "SET", "maxmemory", "0"},
-			punctual.Finding{Value: "no limit", Severity: punctual.SeverityWarning, Remedy: "maxmemory"},
+			storekit.Finding{Value: "no limit", Severity: storekit.SeverityWarning, Remedy: "maxmemory"},
 			nil,
 		},
 		{
 			"memory",
 			[]string{"CONFIG", "SET", "maxmemory", "1"},
-			punctual.Finding{Value: "of 0.0 MiB", Severity: punctual.SeverityBad, Remedy: "maxmemory"},
+			storekit.Finding{Value: "of 0.0 MiB", Severity: storekit.SeverityBad, Remedy: "maxmemory"},
 			[]string{"CONFIG", "SET", "maxmemory", "1gb"},
 		},
 		{
 			"role",
 			[]string{"REPLICAOF", "127.0.0.1", "1"},
-			punctual.Finding{Value: "replica of 127.0.0.1", Severity: punctual.SeverityBad, Remedy: "name the primary"},
+			storekit.Finding{Value: "replica of 127.0.0.1", Severity: storekit.SeverityBad, Remedy: "name the primary"},
 			[]string{"REPLICAOF", "NO", "ONE"},
 		},
 		{
 			"data set",
 			[]string{"HSET", "punctual:store", "epoch", "another"},
-			punctual.Finding{Value: "another one", Severity: punctual.SeverityBad, Remedy: "open the store anew"},
+			storekit.Finding{Value: "another one", Severity: storekit.SeverityBad, Remedy: "open the store anew"},
 			nil,
 		},
 		{
 			"data set",
 			[]string{"FLUSHALL"},
-			punctual.Finding{Value: "vanished", Severity: punctual.SeverityBad, Remedy: "wiped"},
+			storekit.Finding{Value: "vanished", Severity: storekit.SeverityBad, Remedy: "wiped"},
 			nil,
 		},
 	}
@@ -133,11 +134,11 @@ func TestExamineWithoutStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]punctual.Severity{
-		"connection": punctual.SeverityGood, "encryption": punctual.SeverityGood, "password": punctual.SeverityGood, "version": punctual.SeverityGood,
-		"role": punctual.SeverityGood, "eviction policy": punctual.SeverityBad, "memory": punctual.SeverityWarning, "append-only file": punctual.SeverityWarning,
-		"last writes to disk": punctual.SeverityGood, "replicas": punctual.SeverityGood, "clock": punctual.SeverityGood, "durability": punctual.SeverityBad,
-		"latency": punctual.SeverityGood, "rights": punctual.SeverityGood, "data set": punctual.SeverityWarning,
+	for name, want := range map[string]storekit.Severity{
+		"connection": storekit.SeverityGood, "encryption": storekit.SeverityGood, "password": storekit.SeverityGood, "version": storekit.SeverityGood,
+		"role": storekit.SeverityGood, "eviction policy": storekit.SeverityBad, "memory": storekit.SeverityWarning, "append-only file": storekit.SeverityWarning,
+		"last writes to disk": storekit.SeverityGood, "replicas": storekit.SeverityGood, "clock": storekit.SeverityGood, "durability": storekit.SeverityBad,
+		"latency": storekit.SeverityGood, "rights": storekit.SeverityGood, "data set": storekit.SeverityWarning,
 	} {
 		if f := finding(t, all, name); f.Severity != want {
 			t.Errorf("%+v; want %s", f, want)
@@ -175,7 +176,7 @@ func TestExamineCluster(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"cluster": "16384 of 16384 slots served", "nodes down": "none"} {
-		if f := finding(t, all, name); f.Value != want || f.Severity != punctual.SeverityGood {
+		if f := finding(t, all, name); f.Value != want || f.Severity != storekit.SeverityGood {
 			t.Errorf("%+v; want %q", f, want)
 		}
 	}
@@ -187,15 +188,15 @@ func TestExamineCluster(t *testing.T) {
 
 // A connection over a network has a warning if it is not encrypted, and one if there is no password.
 func TestExaminedLinks(t *testing.T) {
-	for url, want := range map[string][2]punctual.Severity{
-		"redis://localhost":                    {punctual.SeverityGood, punctual.SeverityGood},
-		"redis://127.8.8.8:7":                  {punctual.SeverityGood, punctual.SeverityGood},
-		"redis://db.example.com":               {punctual.SeverityWarning, punctual.SeverityWarning},
-		"redis://u:p@db.example.com":           {punctual.SeverityWarning, punctual.SeverityGood},
-		"rediss://u:p@db.example.com":          {punctual.SeverityGood, punctual.SeverityGood},
-		"redis+cluster://localhost,10.0.0.1":   {punctual.SeverityWarning, punctual.SeverityWarning},
-		"rediss+sentinel://:p@localhost/main":  {punctual.SeverityGood, punctual.SeverityGood},
-		"redis+sentinel://localhost:7000/main": {punctual.SeverityWarning, punctual.SeverityWarning}, // the servers may be anywhere
+	for url, want := range map[string][2]storekit.Severity{
+		"redis://localhost":                    {storekit.SeverityGood, storekit.SeverityGood},
+		"redis://127.8.8.8:7":                  {storekit.SeverityGood, storekit.SeverityGood},
+		"redis://db.example.com":               {storekit.SeverityWarning, storekit.SeverityWarning},
+		"redis://u:p@db.example.com":           {storekit.SeverityWarning, storekit.SeverityGood},
+		"rediss://u:p@db.example.com":          {storekit.SeverityGood, storekit.SeverityGood},
+		"redis+cluster://localhost,10.0.0.1":   {storekit.SeverityWarning, storekit.SeverityWarning},
+		"rediss+sentinel://:p@localhost/main":  {storekit.SeverityGood, storekit.SeverityGood},
+		"redis+sentinel://localhost:7000/main": {storekit.SeverityWarning, storekit.SeverityWarning}, // the servers may be anywhere
 	} {
 		client, o, err := connectURL(url, nil)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
@@ -480,7 +481,7 @@ func TestAcksOfLongHistories(t *testing.T) {
 	for range failures {
 		ss := acks(claim())
 		for i := range ss {
-			ss[i].Verb, ss[i].Delay, ss[i].Error = punctual.SettleRetry, time.Millisecond, strings.Repeat("x", punctual.MaxErrorBytes)
+			ss[i].Verb, ss[i].Delay, ss[i].Error = punctual.SettleRetry, time.Millisecond, strings.Repeat("x", limits.MaxErrorBytes)
 		}
 		settled(t, s, ss)
 		clock.Advance(time.Second)

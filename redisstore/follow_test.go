@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
@@ -421,7 +422,7 @@ func TestFollowUpsForManyNewTopics(t *testing.T) {
 	server := redisrig.Start(t)
 	s, p := openBehind(t, server, nil)
 	var ms []punctual.NewMessage
-	for n := range punctual.MaxThen {
+	for n := range limits.MaxThen {
 		ms = append(ms, punctual.NewMessage{Topic: fmt.Sprint("orders@", n)})
 	}
 	d := held(t, s, "a")[0]
@@ -430,7 +431,7 @@ func TestFollowUpsForManyNewTopics(t *testing.T) {
 	if n := sent.Seen(); n != 2 {
 		t.Errorf("a settlement with follow-ups for %d new topics was sent %d times; want 2", len(ms), n)
 	}
-	if names, err := s.TopicNames(t.Context(), punctual.NameQuery{Prefix: "orders@"}); err != nil || len(names) != len(ms) {
+	if names, err := s.TopicNames(t.Context(), storekit.NameQuery{Prefix: "orders@"}); err != nil || len(names) != len(ms) {
 		t.Errorf("there are %d companions, %v; want %d", len(names), err, len(ms))
 	}
 }
@@ -495,7 +496,7 @@ func TestFollowUpsOfManySettlements(t *testing.T) {
 		"many messages":         {250, 3, 1, 10, 10 + 8, 5},
 		"many topics":           {40, 2, 80, 10, 10 + 8*mostTopics, 3},
 		"many bytes":            {16, 1, 1, 128 << 10, 10 + 8, 6},
-		"one with all there is": {1, punctual.MaxThen, punctual.MaxThen, 100 << 10, 10 + 8*punctual.MaxThen, 1},
+		"one with all there is": {1, limits.MaxThen, limits.MaxThen, 100 << 10, 10 + 8*limits.MaxThen, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			topic := func(n int) string { return fmt.Sprintf("orders@%s%d", strings.ReplaceAll(name, " ", "."), n%c.topics) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -280,7 +281,7 @@ func TestLatencyLog(t *testing.T) {
 			t.Fatalf("this test shows nothing: %s finished records are kept", n)
 		}
 		long := make([]byte, 4<<10)
-		for _, m := range []punctual.NewMessage{{}, {Body: long[:4000]}, {ID: strings.Repeat("i", punctual.MaxIDBytes-3)}, {Body: long, ID: "l"}} {
+		for _, m := range []punctual.NewMessage{{}, {Body: long[:4000]}, {ID: strings.Repeat("i", limits.MaxIDBytes-3)}, {Body: long, ID: "l"}} {
 			if err := r.many(script.Items, m); err != nil {
 				t.Fatal(err)
 			}
@@ -296,7 +297,7 @@ func TestLatencyLog(t *testing.T) {
 		for n := range 17 { // 16 retries, because as many failures are kept and become part of a finished record, and the ack
 			var ds []punctual.Delivery
 			r.bounded(fmt.Sprint("claim many with failures, ", n+1), func() (err error) { ds, err = r.claim(script.Items); return err })
-			x := punctual.Settlement{Verb: punctual.SettleRetry, Error: strings.Repeat("x", punctual.MaxErrorBytes)}
+			x := punctual.Settlement{Verb: punctual.SettleRetry, Error: strings.Repeat("x", limits.MaxErrorBytes)}
 			if n == 16 {
 				x = ack
 			}
@@ -332,7 +333,7 @@ func TestLatencyLog(t *testing.T) {
 		if err := r.many(many/4, punctual.NewMessage{ID: "d", MaxAttempts: 100}); err != nil {
 			t.Fatal(err)
 		}
-		long := strings.Repeat("x", punctual.MaxErrorBytes)
+		long := strings.Repeat("x", limits.MaxErrorBytes)
 		for n := 0; n < many/4; {
 			ds, err := r.claim(script.Items)
 			n += len(ds)
@@ -368,7 +369,7 @@ func TestLatencyLog(t *testing.T) {
 		r.bounded("purge of what is left", func() error { _, err := r.s.Purge(t.Context(), punctual.PurgeQuery{Topic: "orders"}); return err })
 	})
 	r.state(t, "large", func(t *testing.T) {
-		for _, size := range []int{8 << 10, 64 << 10, punctual.DefaultMaxBody} {
+		for _, size := range []int{8 << 10, 64 << 10, limits.DefaultMaxBody} {
 			r.store(1)
 			n := max(16<<20/size, 8)
 			body := make([]byte, size)

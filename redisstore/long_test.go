@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
@@ -211,7 +212,7 @@ func TestRefusedBesideInvalid(t *testing.T) {
 	server := redisrig.Start(t)
 	s, p := openBehind(t, server, nil)
 	held := situations(t, s)
-	invalid := string(make([]byte, punctual.MaxIDBytes+1))
+	invalid := string(make([]byte, limits.MaxIDBytes+1))
 	for name, c := range map[string]struct {
 		script *script.Script
 		call   func() error

@@ -11,13 +11,14 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // P11: nine of ten messages that fall due in one of many topics are claimed at most a second later than a bare client gets answers at
 // that time. The bare client measures how loaded the machine is. That holds with notifications and without: a message that is due more
 // than 2 s ahead is not notified, so the polls have to find it. The test logs how late both were.
 func TestSlowManyTopics(t *testing.T) {
-	const many, probes = punctual.MaxClaimTopics, 50
+	const many, probes = limits.MaxClaimTopics, 50
 	server := redisrig.Start(t)
 	s, producer, bare := openStore(t, connect(t, server), nil), openStore(t, connect(t, server), nil), connect(t, server)
 	topics := make([]string, many)

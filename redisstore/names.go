@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
@@ -15,9 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TopicNames returns the names of topics; see punctual.TopicNamer. It reads one field of each of these topics. A topic whose node
+// TopicNames returns the names of topics; see storekit.TopicNamer. It reads one field of each of these topics. A topic whose node
 // does not answer counts as there.
-func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string, error) {
 	return call(ctx, s, "topic names", "", nil, func() ([]string, error) {
 		all, err := s.topics.All(ctx)
 		if err != nil {
@@ -97,17 +96,17 @@ func (s *Store) lookUp(ctx context.Context, names []string) ([]bool, error) {
 // newCompanions is the name that package notify has for the channel on which processes tell of new companions. It is no partition.
 var newCompanions = wait.Part{Topic: "@"}
 
-// NewCompanions returns the names of new companions; see punctual.TopicNamer. A mark has a time of the store's clock, in ms.
-func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
-	return call(ctx, s, "new companions", "", nil, func() (punctual.Companions, error) {
+// NewCompanions returns the names of new companions; see storekit.TopicNamer. A mark has a time of the store's clock, in ms.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (storekit.Companions, error) {
+	return call(ctx, s, "new companions", "", nil, func() (storekit.Companions, error) {
 		s.waits.listener.Subscribe(s.names.Companions(), newCompanions)
 		s.waits.listener.Start()
 		a := s.waits.arrivals.Await(ctx, mark, wait)
 		names, now, err := s.topics.Since(ctx, a.Since)
 		if err != nil {
-			return punctual.Companions{}, err
+			return storekit.Companions{}, err
 		}
-		c := punctual.Companions{Names: []string{}, Mark: a.Mark(now)}
+		c := storekit.Companions{Names: []string{}, Mark: a.Mark(now)}
 		for _, name := range names {
 			if _, companion := storekit.Companion(name); companion != "" && !a.First {
 				c.Names = append(c.Names, name)

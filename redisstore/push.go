@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
@@ -253,5 +254,5 @@ func refusedPush(m *punctual.NewMessage, id string, status, due, state int64) er
 }
 
 func tooFar(what string) error {
-	return fmt.Errorf("%s: due time lies after %s: %w", what, punctual.MaxDue.Format(time.RFC3339), punctual.ErrInvalid)
+	return fmt.Errorf("%s: due time lies after %s: %w", what, limits.MaxDue.Format(time.RFC3339), punctual.ErrInvalid)
 }

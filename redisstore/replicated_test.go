@@ -14,6 +14,7 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/health"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 var replicated = Options{Durability: punctual.Replicated}
@@ -132,7 +133,7 @@ func TestReplicated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := finding(t, found, "durability"); f.Value != string(punctual.Replicated) || f.Severity != punctual.SeverityGood {
+	if f := finding(t, found, "durability"); f.Value != string(punctual.Replicated) || f.Severity != storekit.SeverityGood {
 		t.Errorf("%+v; want replicated", f)
 	}
 }

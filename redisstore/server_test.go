@@ -136,7 +136,7 @@ func TestOtherFormats(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := finding(t, all, "data set")
-		if f.Severity != punctual.SeverityBad || f.Value != "format "+format || !strings.Contains(f.Remedy, remedy) {
+		if f.Severity != storekit.SeverityBad || f.Value != "format "+format || !strings.Contains(f.Remedy, remedy) {
 			t.Errorf("format %s: %+v; want it bad, with %q", format, f, remedy)
 		}
 		if after := do(t, server, "DEBUG", "DIGEST"); after != before {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/health"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
@@ -26,7 +27,7 @@ type Options struct {
 	// different prefixes know nothing of each other. A prefix has at most 128 bytes, and
 	// neither { nor }.
 	Prefix string
-	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means punctual.DefaultMaxBody, 1 MiB.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means limits.DefaultMaxBody, 1 MiB.
 	MaxBody int
 	// Durability, if not empty, is the class that the server must give: Open returns
 	// ErrDurability, naming the setting, when it cannot. Empty takes the server as it is.
@@ -48,7 +49,7 @@ type Options struct {
 	// OwnClient lets Close close the client, too.
 	OwnClient bool
 	// Partitions is into how many parts a topic is divided that comes into being through this
-	// store, unless its first settings say otherwise. Default 1, at most punctual.MaxPartitions. A
+	// store, unless its first settings say otherwise. Default 1, at most limits.MaxPartitions. A
 	// companion gets as many partitions as its topic.
 	Partitions int
 	// MustExist makes Open return ErrNotFound, and write nothing, where there is no store with
@@ -66,9 +67,9 @@ type Options struct {
 	slack time.Duration
 }
 
-// Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner,
-// punctual.FinishedKeeper, punctual.AbilityReporter, punctual.TopicNamer, storekit.Repeater, storekit.Reacher and
-// punctual.DurabilityReporter and punctual.ClockKeeper, and is safe for concurrent use. Make one with Open, and close it with Close.
+// Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector, storekit.Checker, storekit.Examiner,
+// punctual.FinishedKeeper, storekit.AbilityReporter, storekit.TopicNamer, storekit.Repeater, storekit.Reacher and
+// storekit.DurabilityReporter and storekit.ClockKeeper, and is safe for concurrent use. Make one with Open, and close it with Close.
 type Store struct {
 	client  redis.UniversalClient
 	names   keys.Names
@@ -91,13 +92,13 @@ type Store struct {
 var (
 	_ punctual.Store              = (*Store)(nil)
 	_ punctual.Inspector          = (*Store)(nil)
-	_ punctual.Checker            = (*Store)(nil)
-	_ punctual.Examiner           = (*Store)(nil)
+	_ storekit.Checker            = (*Store)(nil)
+	_ storekit.Examiner           = (*Store)(nil)
 	_ punctual.FinishedKeeper     = (*Store)(nil)
-	_ punctual.DurabilityReporter = (*Store)(nil)
-	_ punctual.AbilityReporter    = (*Store)(nil)
-	_ punctual.TopicNamer         = (*Store)(nil)
-	_ punctual.ClockKeeper        = (*Store)(nil)
+	_ storekit.DurabilityReporter = (*Store)(nil)
+	_ storekit.AbilityReporter    = (*Store)(nil)
+	_ storekit.TopicNamer         = (*Store)(nil)
+	_ storekit.ClockKeeper        = (*Store)(nil)
 	_ storekit.Repeater           = (*Store)(nil)
 	_ storekit.Reacher            = (*Store)(nil)
 )
@@ -137,13 +138,13 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	}
 	s := &Store{client: client, names: n, opt: *o, sender: rand.Text(), closing: make(chan struct{})}
 	if s.opt.MaxBody <= 0 {
-		s.opt.MaxBody = punctual.DefaultMaxBody
+		s.opt.MaxBody = limits.DefaultMaxBody
 	}
 	if s.opt.Partitions == 0 {
 		s.opt.Partitions = 1
 	}
-	if s.opt.Partitions < 1 || s.opt.Partitions > punctual.MaxPartitions {
-		return nil, fmt.Errorf("topics of %d partitions: use 1 to %d: %w", s.opt.Partitions, punctual.MaxPartitions, punctual.ErrInvalid)
+	if s.opt.Partitions < 1 || s.opt.Partitions > limits.MaxPartitions {
+		return nil, fmt.Errorf("topics of %d partitions: use 1 to %d: %w", s.opt.Partitions, limits.MaxPartitions, punctual.ErrInvalid)
 	}
 	if s.opt.Logger == nil {
 		s.opt.Logger = slog.Default()
@@ -207,7 +208,7 @@ func fitTimeout(name string, d time.Duration) error {
 	return nil
 }
 
-// Now returns the time by the store's clock (P8): that of the server, made not to run backwards but for a step (punctual.ClockKeeper).
+// Now returns the time by the store's clock (P8): that of the server, made not to run backwards but for a step (storekit.ClockKeeper).
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return call(ctx, s, "now", "", nil, func() (time.Time, error) {
 		err := s.health.CheckData(ctx, false)
@@ -215,14 +216,14 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	})
 }
 
-// Clock implements punctual.ClockKeeper.
-func (s *Store) Clock(ctx context.Context) (punctual.ClockState, error) {
-	return call(ctx, s, "clock", "", nil, func() (punctual.ClockState, error) { return s.health.Clock(ctx, false) })
+// Clock implements storekit.ClockKeeper.
+func (s *Store) Clock(ctx context.Context) (storekit.ClockState, error) {
+	return call(ctx, s, "clock", "", nil, func() (storekit.ClockState, error) { return s.health.Clock(ctx, false) })
 }
 
-// StepClock implements punctual.ClockKeeper. Each partition makes the step when it is next asked.
-func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
-	return call(ctx, s, "step clock", "", nil, func() (punctual.ClockState, error) { return s.health.Clock(ctx, true) })
+// StepClock implements storekit.ClockKeeper. Each partition makes the step when it is next asked.
+func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
+	return call(ctx, s, "step clock", "", nil, func() (storekit.ClockState, error) { return s.health.Clock(ctx, true) })
 }
 
 // Durability returns the class that the server gave at the last check that could tell.
@@ -230,9 +231,9 @@ func (s *Store) Durability() punctual.Durability { return s.health.Durability() 
 
 // Abilities returns what the store can do: the follow-ups of a settlement reach its topic and the other topics of that family, in
 // the partition of its message, and topics tell of their events.
-func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
-	return call(ctx, s, "abilities", "", nil, func() (punctual.Abilities, error) {
-		return punctual.Abilities{Follow: punctual.ReachFamily, Emit: true}, nil
+func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
+	return call(ctx, s, "abilities", "", nil, func() (storekit.Abilities, error) {
+		return storekit.Abilities{Follow: storekit.ReachFamily, Emit: true}, nil
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
@@ -56,7 +57,7 @@ func (g goesOn) heldBack(t *testing.T, server *redisrig.Server, sc *script.Scrip
 			}
 			if sc == of {
 				of, another = script.Settle, func() error {
-					_, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: "nobody", Token: punctual.MaxPartitions, Verb: punctual.SettleAck}})
+					_, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: "nobody", Token: limits.MaxPartitions, Verb: punctual.SettleAck}})
 					return err
 				}
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/tlsfile"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -52,7 +53,7 @@ func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
 }
 
 // ExamineURL is Examine for a URL as OpenURL takes it, with a client that it closes again.
-func ExamineURL(ctx context.Context, text string, o *Options) ([]punctual.Finding, error) {
+func ExamineURL(ctx context.Context, text string, o *Options) ([]storekit.Finding, error) {
 	client, opt, err := connectURL(text, o)
 	if err != nil {
 		return nil, err

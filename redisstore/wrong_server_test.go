@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // wrong is a URL that names a server of another kind, or a database, primary or server that is not there.
@@ -103,10 +104,10 @@ func TestExamineWhereDiskFails(t *testing.T) {
 	if err != nil {
 		t.Errorf("a look: %v", err)
 	}
-	if f := finding(t, all, "last writes to disk"); f.Severity != punctual.SeverityBad {
+	if f := finding(t, all, "last writes to disk"); f.Severity != storekit.SeverityBad {
 		t.Errorf("%+v; want it bad", f)
 	}
-	if f := finding(t, all, "rights"); f.Severity != punctual.SeverityWarning {
+	if f := finding(t, all, "rights"); f.Severity != storekit.SeverityWarning {
 		t.Errorf("%+v; want a warning", f)
 	}
 	failing.end(t, server)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // able is a store that counts how often it is asked what it can do. The test sets its reach; with one below zero the store answers with an
@@ -21,12 +22,12 @@ type able struct {
 	asked atomic.Int32
 }
 
-func (a *able) Abilities(context.Context) (punctual.Abilities, error) {
+func (a *able) Abilities(context.Context) (storekit.Abilities, error) {
 	a.asked.Add(1)
 	if r := a.reach.Load(); r >= 0 {
-		return punctual.Abilities{Follow: punctual.Reach(r)}, nil
+		return storekit.Abilities{Follow: storekit.Reach(r)}, nil
 	}
-	return punctual.Abilities{}, fmt.Errorf("asking: %w", punctual.ErrUnreachable)
+	return storekit.Abilities{}, fmt.Errorf("asking: %w", punctual.ErrUnreachable)
 }
 
 // Abilities keeps the answer of the server for a minute, and does not keep an error.
@@ -37,22 +38,22 @@ func TestAbilities(t *testing.T) {
 	if a, err := s.Abilities(t.Context()); !errors.Is(err, punctual.ErrUnreachable) {
 		t.Errorf("of a store that does not say what it can do: %+v, %v; want ErrUnreachable", a, err)
 	}
-	want := func(r punctual.Reach) {
+	want := func(r storekit.Reach) {
 		t.Helper()
 		if a, err := s.Abilities(t.Context()); err != nil || a.Follow != r {
 			t.Errorf("abilities: %+v, %v; want %v", a, err, r)
 		}
 	}
-	below.reach.Store(int32(punctual.ReachFamily))
-	want(punctual.ReachFamily)
+	below.reach.Store(int32(storekit.ReachFamily))
+	want(storekit.ReachFamily)
 	asked := below.asked.Load()
-	below.reach.Store(int32(punctual.ReachAny))
-	want(punctual.ReachFamily)
+	below.reach.Store(int32(storekit.ReachAny))
+	want(storekit.ReachFamily)
 	if n := below.asked.Load() - asked; n != 0 {
 		t.Errorf("asked again %d times within the minute", n)
 	}
 	s.ForgetAbilities()
-	want(punctual.ReachAny)
+	want(storekit.ReachAny)
 	if n := below.asked.Load() - asked; n != 1 {
 		t.Errorf("asked %d times after the minute; want 1", n)
 	}
@@ -62,10 +63,10 @@ func TestAbilities(t *testing.T) {
 		t.Errorf("with a context that has ended: %+v, %v", a, err)
 	}
 	plain := connect(t, nil, serve(t, struct{ punctual.Store }{below.Store}, "").url)
-	if a, err := plain.Abilities(t.Context()); err != nil || a.Follow != punctual.ReachNone {
+	if a, err := plain.Abilities(t.Context()); err != nil || a.Follow != storekit.ReachNone {
 		t.Errorf("of a store that is no AbilityReporter: %+v, %v", a, err)
 	}
-	if names, err := plain.TopicNames(t.Context(), punctual.NameQuery{}); !errors.Is(err, punctual.ErrUnsupported) {
+	if names, err := plain.TopicNames(t.Context(), storekit.NameQuery{}); !errors.Is(err, punctual.ErrUnsupported) {
 		t.Errorf("names of a store that is no TopicNamer: %v, %v", names, err)
 	}
 }
@@ -73,20 +74,20 @@ func TestAbilities(t *testing.T) {
 // TopicNames returns the names of the topics in order, those that fit the query.
 func TestTopicNames(t *testing.T) {
 	s := connect(t, nil, serve(t, closing(t, memstore.New(nil), nil), "").url)
-	if names, err := s.TopicNames(t.Context(), punctual.NameQuery{}); err != nil || names == nil || len(names) != 0 {
+	if names, err := s.TopicNames(t.Context(), storekit.NameQuery{}); err != nil || names == nil || len(names) != 0 {
 		t.Errorf("of an empty store: %#v, %v", names, err)
 	}
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "b@cron"}, {Topic: "a/b@cron"}, {Topic: "b@events"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		q    punctual.NameQuery
+		q    storekit.NameQuery
 		want []string
 	}{
-		{punctual.NameQuery{}, []string{"a/b", "a/b@cron", "b", "b@cron", "b@events"}},
-		{punctual.NameQuery{Suffix: "@cron"}, []string{"a/b@cron", "b@cron"}},
-		{punctual.NameQuery{Prefix: "b@", Suffix: "cron"}, []string{"b@cron"}},
-		{punctual.NameQuery{Prefix: "é&="}, []string{}},
+		{storekit.NameQuery{}, []string{"a/b", "a/b@cron", "b", "b@cron", "b@events"}},
+		{storekit.NameQuery{Suffix: "@cron"}, []string{"a/b@cron", "b@cron"}},
+		{storekit.NameQuery{Prefix: "b@", Suffix: "cron"}, []string{"b@cron"}},
+		{storekit.NameQuery{Prefix: "é&="}, []string{}},
 	} {
 		if names, err := s.TopicNames(t.Context(), c.q); err != nil || !slices.Equal(names, c.want) {
 			t.Errorf("%+v: %v, %v; want %v", c.q, names, err, c.want)

@@ -10,14 +10,14 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Backup implements punctual.Backuper. The server sends the copy, for which the caller needs the rights to administer and inspect all
-// topics, and Backup writes it to dir on this machine. It fails with ErrUnsupported when the store behind the server is no Backuper. The
+// Backup implements storekit.Backuper. The server sends the copy, for which the caller needs the rights to administer and inspect all
+// topics, and Backup writes it to dir on this machine. It fails with ErrUnsupported when the store behind the server is no storekit.Backuper. The
 // embedded store is one.
 func (s *Store) Backup(ctx context.Context, dir string, progress func(written, total int64)) error {
 	return archive.Backup(ctx, s, dir, progress)
 }
 
-// Archive implements punctual.Backuper.
+// Archive implements storekit.Backuper.
 func (s *Store) Archive(ctx context.Context, w io.Writer, size func(total int64)) error {
 	if err := s.calls.Begin(ctx); err != nil {
 		return fmt.Errorf("backup: %w", err)

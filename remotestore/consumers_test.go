@@ -18,6 +18,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/remotestore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Two clients work on a topic, and each is shown with its own leases. When one vanishes while it waits, and its leases have run out, it is
@@ -53,7 +54,7 @@ func TestConsumers(t *testing.T) {
 		defer close(gone)
 		b.post(waiting, "/v1/topics/t/claim?wait=50s", nil)
 	}()
-	until(t, a, "each has its leases, and b waits for more", func(all []punctual.Consumer) bool {
+	until(t, a, "each has its leases, and b waits for more", func(all []storekit.Consumer) bool {
 		return len(all) == 2 && all[0].Name == "a/1" && all[0].Leases == 3 && all[0].Claimed == 3 && all[0].Waiting == 0 &&
 			all[1].Name == "b" && all[1].Leases == 2 && all[1].Waiting == 1 && all[1].Address == "127.0.0.1" && !all[1].NextEnd.IsZero()
 	})
@@ -61,8 +62,8 @@ func TestConsumers(t *testing.T) {
 	if err := errors.Join(append(settled, err)...); err != nil {
 		t.Fatal(err)
 	}
-	until(t, a, "a holds one less", func(all []punctual.Consumer) bool {
-		return slices.ContainsFunc(all, func(c punctual.Consumer) bool { return c.Name == "a/1" && c.Leases == 2 && c.Settled == 1 })
+	until(t, a, "a holds one less", func(all []storekit.Consumer) bool {
+		return slices.ContainsFunc(all, func(c storekit.Consumer) bool { return c.Name == "a/1" && c.Leases == 2 && c.Settled == 1 })
 	})
 
 	for _, m := range claimed.Messages {
@@ -71,7 +72,7 @@ func TestConsumers(t *testing.T) {
 	vanish()
 	<-gone
 	b.client.CloseIdleConnections()
-	until(t, a, "b has gone, and a has not", func(all []punctual.Consumer) bool { return len(all) == 1 && all[0].Name == "a/1" && all[0].Leases == 2 })
+	until(t, a, "b has gone, and a has not", func(all []storekit.Consumer) bool { return len(all) == 1 && all[0].Name == "a/1" && all[0].Leases == 2 })
 	if c, err := a.Consumers(t.Context(), "other"); err != nil || len(c.All) != 0 || c.Since.IsZero() {
 		t.Errorf("of a topic that nobody claims: %+v, %v", c, err)
 	}
@@ -110,7 +111,7 @@ func (s *stranger) post(ctx context.Context, path string, v any) {
 }
 
 // until waits until the consumers of topic t are as wished.
-func until(t *testing.T, s *remotestore.Store, what string, wished func([]punctual.Consumer) bool) {
+func until(t *testing.T, s *remotestore.Store, what string, wished func([]storekit.Consumer) bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		c, err := s.Consumers(t.Context(), "t")

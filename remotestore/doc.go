@@ -1,6 +1,6 @@
 // Package remotestore is the client of a Punctual server. Its Store calls the store behind the server over HTTP and has the same
-// interfaces: Store, Inspector, Checker, Examiner, FinishedKeeper, Backuper, DurabilityReporter, SpaceReporter, ConsumerReporter,
-// AbilityReporter, TopicNamer and ClockKeeper, and of package storekit Repeater. So Queue and Worker run on it unchanged. A method that the store
+// interfaces: Store, Inspector, Checker, storekit.Examiner, FinishedKeeper, storekit.Backuper, storekit.DurabilityReporter, storekit.SpaceReporter, storekit.ConsumerReporter,
+// storekit.AbilityReporter, storekit.TopicNamer and storekit.ClockKeeper, and of package storekit Repeater. So Queue and Worker run on it unchanged. A method that the store
 // behind the server does not have returns ErrUnsupported, except that Durability returns "" and Abilities returns none.
 //
 // A fault of the network is returned as a fault of the store:

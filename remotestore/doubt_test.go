@@ -217,7 +217,7 @@ func TestRefusedCopies(t *testing.T) {
 	inFront := []string{"unauthenticated", "forbidden", "overloaded", "too_large", "invalid"}
 	sentAgain := []string{"closed", "store_failed", "unreachable", "locked"}
 	tried := 0
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
 		if !k.Definite || slices.Contains(sentAgain, k.Code) {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -328,7 +329,7 @@ func (x *sending) name(ctx context.Context, e *endpoint, header http.Header) err
 		header.Set(wire.HeaderCopy, "1")
 	}
 	header.Set(wire.HeaderRequest, x.r.key)
-	if !notAfter.After(punctual.MaxDue) { // the header has no form for later times
+	if !notAfter.After(limits.MaxDue) { // the header has no form for later times
 		header.Set(wire.HeaderNotAfter, wire.TimeText(notAfter.UTC()))
 	}
 	if instance != "" {

@@ -89,9 +89,9 @@ func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (pun
 	return call(ctx, s, "list finished", wrong, read(wire.TopicPath(q.Topic, "finished")), query, (*wire.FinishedPage).Page)
 }
 
-// Consumers implements punctual.ConsumerReporter with the consumers that the answering server has seen. It fails with ErrUnsupported
+// Consumers implements storekit.ConsumerReporter with the consumers that the answering server has seen. It fails with ErrUnsupported
 // when that server is too old to record them.
-func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
+func (s *Store) Consumers(ctx context.Context, topic string) (storekit.Consumers, error) {
 	wrong := storekit.CheckTopic(topic)
 	return call(ctx, s, "consumers", wrong, read(wire.TopicPath(topic, "consumers")), nil, (*wire.Consumers).All)
 }
@@ -127,9 +127,9 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	})
 }
 
-// TopicNames implements punctual.TopicNamer. The server names only the topics that this program may inspect. TopicNames fails with
-// ErrUnsupported when the store behind the server is no TopicNamer.
-func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+// TopicNames implements storekit.TopicNamer. The server names only the topics that this program may inspect. TopicNames fails with
+// ErrUnsupported when the store behind the server is no storekit.TopicNamer.
+func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string, error) {
 	query := parameters("prefix", q.Prefix, "suffix", q.Suffix)
 	return call(ctx, s, "topic names", nil, read(wire.PathNames), query, func(a *wire.Names) ([]string, error) {
 		if a.Topics == nil {
@@ -139,12 +139,12 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 	})
 }
 
-// NewCompanions implements punctual.TopicNamer, as TopicNames does.
-func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
-	query := parameters("wait", wire.DurationText(min(max(wait, 0), punctual.MaxAwait)))
+// NewCompanions implements storekit.TopicNamer, as TopicNames does.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (storekit.Companions, error) {
+	query := parameters("wait", wire.DurationText(min(max(wait, 0), storekit.MaxAwait)))
 	query.Set("mark", mark)
-	return call(ctx, s, "new companions", nil, read(wire.PathNames), query, func(a *wire.Names) (punctual.Companions, error) {
-		return punctual.Companions{Names: append([]string{}, a.Topics...), Mark: a.Mark}, nil
+	return call(ctx, s, "new companions", nil, read(wire.PathNames), query, func(a *wire.Names) (storekit.Companions, error) {
+		return storekit.Companions{Names: append([]string{}, a.Topics...), Mark: a.Mark}, nil
 	})
 }
 
@@ -200,13 +200,13 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 
 func purged(a *wire.Purged) (int64, error) { return a.Purged, nil }
 
-// Check implements punctual.Checker.
-func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
+// Check implements storekit.Checker.
+func (s *Store) Check(ctx context.Context, progress func(read int64)) (storekit.CheckReport, error) {
 	if err := s.calls.Begin(ctx); err != nil {
-		return punctual.CheckReport{}, fmt.Errorf("check: %w", err)
+		return storekit.CheckReport{}, fmt.Errorf("check: %w", err)
 	}
 	defer s.calls.End()
-	var report *punctual.CheckReport
+	var report *storekit.CheckReport
 	var failed error
 	r := read(wire.PathCheck)
 	r.onLine = func(line []byte) error {
@@ -233,15 +233,15 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 		err = fmt.Errorf("the server ended before it had read everything: %w", punctual.ErrUnreachable)
 	}
 	if err != nil {
-		return punctual.CheckReport{}, fmt.Errorf("check: %w", err)
+		return storekit.CheckReport{}, fmt.Errorf("check: %w", err)
 	}
 	return *report, nil
 }
 
-// Examine implements punctual.Examiner.
-func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
+// Examine implements storekit.Examiner.
+func (s *Store) Examine(ctx context.Context) ([]storekit.Finding, error) {
 	type examined struct {
-		findings []punctual.Finding
+		findings []storekit.Finding
 		err      error
 	}
 	e, err := call(ctx, s, "examine", nil, read(wire.PathExamine), nil, func(a *wire.Examination) (examined, error) {
@@ -251,20 +251,20 @@ func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 	return e.findings, errors.Join(err, e.err)
 }
 
-// Space implements punctual.SpaceReporter for the store behind the server. It fails with ErrUnsupported when that store is no
-// SpaceReporter.
-func (s *Store) Space(ctx context.Context) (punctual.Space, error) {
-	return call(ctx, s, "space", nil, read(wire.PathSpace), nil, func(a *wire.Space) (punctual.Space, error) {
-		return punctual.Space{Free: a.Free, Total: a.Total, Reserve: a.Reserve}, nil
+// Space implements storekit.SpaceReporter for the store behind the server. It fails with ErrUnsupported when that store is no
+// storekit.SpaceReporter.
+func (s *Store) Space(ctx context.Context) (storekit.Space, error) {
+	return call(ctx, s, "space", nil, read(wire.PathSpace), nil, func(a *wire.Space) (storekit.Space, error) {
+		return storekit.Space{Free: a.Free, Total: a.Total, Reserve: a.Reserve}, nil
 	})
 }
 
-// Clock implements punctual.ClockKeeper for the store behind the server. It fails with ErrUnsupported when that store is no ClockKeeper.
-func (s *Store) Clock(ctx context.Context) (punctual.ClockState, error) {
+// Clock implements storekit.ClockKeeper for the store behind the server. It fails with ErrUnsupported when that store is no storekit.ClockKeeper.
+func (s *Store) Clock(ctx context.Context) (storekit.ClockState, error) {
 	return call(ctx, s, "clock", nil, read(wire.PathStanding), nil, (*wire.ClockState).State)
 }
 
-// StepClock implements punctual.ClockKeeper, as Clock does.
-func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
+// StepClock implements storekit.ClockKeeper, as Clock does.
+func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
 	return call(ctx, s, "step the clock", nil, &request{method: http.MethodPost, path: wire.PathStanding}, nil, (*wire.ClockState).State)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/punctualmq/punctual/pgstore"
 	"github.com/punctualmq/punctual/redisstore"
 	"github.com/punctualmq/punctual/remotestore"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
@@ -211,7 +212,7 @@ func (k *killRun) audit() {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	c, err := punctual.As[punctual.Checker](s)
+	c, err := punctual.As[storekit.Checker](s)
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/remotestore"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
@@ -75,7 +76,7 @@ func TestClockOfAServerSteps(t *testing.T) {
 // P8, P13: a client that has read the clock while it was ahead goes on right after the step, with all calls and without an error.
 func TestStoreUnderAServerStepsBack(t *testing.T) {
 	x := overDisk(t)
-	keeper, err := punctual.As[punctual.ClockKeeper](x.below)
+	keeper, err := punctual.As[storekit.ClockKeeper](x.below)
 	if err != nil {
 		t.Fatal(err)
 	}

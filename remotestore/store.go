@@ -236,7 +236,7 @@ func (s *Store) hangUp() {
 	}
 }
 
-// Durability implements punctual.DurabilityReporter with what the server said when the store was opened. It is empty when the store
+// Durability implements storekit.DurabilityReporter with what the server said when the store was opened. It is empty when the store
 // behind the server does not report it.
 func (s *Store) Durability() punctual.Durability { return s.durability }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cron"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/schedule/internal/rule"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -408,16 +409,16 @@ func scheduleTopics(ctx context.Context, q *punctual.Queue, sq Query) (topics []
 	if sq.Topic != "" {
 		return []string{sq.Topic}, now, checkScheduleName(sq.Topic, "any")
 	}
-	names, err := topicNames(ctx, q, punctual.NameQuery{Suffix: Suffix})
+	names, err := topicNames(ctx, q, storekit.NameQuery{Suffix: Suffix})
 	for _, n := range names {
 		topics = append(topics, n[:len(n)-len(Suffix)])
 	}
 	return topics, now, err
 }
 
-// topicNames returns the names of the topics that nq selects, also from a store that is no TopicNamer.
-func topicNames(ctx context.Context, q *punctual.Queue, nq punctual.NameQuery) ([]string, error) {
-	if namer, err := punctual.As[punctual.TopicNamer](q.Store()); err == nil {
+// topicNames returns the names of the topics that nq selects, also from a store that is no storekit.TopicNamer.
+func topicNames(ctx context.Context, q *punctual.Queue, nq storekit.NameQuery) ([]string, error) {
+	if namer, err := punctual.As[storekit.TopicNamer](q.Store()); err == nil {
 		return namer.TopicNames(ctx, nq)
 	}
 	i, err := punctual.As[punctual.Inspector](q.Store())
@@ -459,7 +460,7 @@ func scheduleInfo(ctx context.Context, q *punctual.Queue, topic string, m *punct
 	var timesErr error
 	if out.Times, timesErr = preview(topic, m.ID, r, sq.Next, &look.zones); timesErr == nil {
 		var due int64
-		if due, timesErr = r.Due(delay, punctual.MaxDue.UnixMilli(), &look.zones); timesErr == nil {
+		if due, timesErr = r.Due(delay, limits.MaxDue.UnixMilli(), &look.zones); timesErr == nil {
 			want = timeOf(due)
 		}
 	}
@@ -615,7 +616,7 @@ func editSchedule(ctx context.Context, q *punctual.Queue, topic, name string, zo
 
 // misplaced reports whether somebody has moved the message m of the schedule r to a later time than that of the schedule.
 func misplaced(topic string, m *punctual.Info, r *rule.Record, zones *cron.Zones) bool {
-	due, err := r.Due(rule.Delay(r.Spread, topic, m.ID), punctual.MaxDue.UnixMilli(), zones)
+	due, err := r.Due(rule.Delay(r.Spread, topic, m.ID), limits.MaxDue.UnixMilli(), zones)
 	return err == nil && m.State == punctual.StateScheduled && m.FirstDue.After(timeOf(due))
 }
 
@@ -624,14 +625,14 @@ func canFollow(ctx context.Context, q *punctual.Queue, about *Schedule) error {
 	if err := checkScheduleName(about.Topic, about.Name); err != nil {
 		return err
 	}
-	reporter, err := punctual.As[punctual.AbilityReporter](q.Store())
+	reporter, err := punctual.As[storekit.AbilityReporter](q.Store())
 	if err != nil {
 		return about.errorf(punctual.ErrUnsupported, "this store has no follow-ups, on which schedules rest")
 	}
 	switch can, err := reporter.Abilities(ctx); {
 	case err != nil:
 		return fmt.Errorf("schedule %s in %s: %w", about.Name, about.Topic, err)
-	case can.Follow == punctual.ReachNone:
+	case can.Follow == storekit.ReachNone:
 		return about.errorf(punctual.ErrUnsupported, "this store has no follow-ups, on which schedules rest")
 	}
 	return nil
@@ -639,7 +640,7 @@ func canFollow(ctx context.Context, q *punctual.Queue, about *Schedule) error {
 
 // scheduleMessage is the message of a schedule.
 func scheduleMessage(topic, name string, r *rule.Record, zones *cron.Zones) (punctual.NewMessage, error) {
-	due, err := r.Due(rule.Delay(r.Spread, topic, name), punctual.MaxDue.UnixMilli(), zones)
+	due, err := r.Due(rule.Delay(r.Spread, topic, name), limits.MaxDue.UnixMilli(), zones)
 	if err != nil {
 		return punctual.NewMessage{}, err
 	}
@@ -649,10 +650,10 @@ func scheduleMessage(topic, name string, r *rule.Record, zones *cron.Zones) (pun
 	}
 	// MaxAttempts is as high as it can be, because each duty that is killed between its claim and its ack has used an attempt, and
 	// a schedule must not become dead by that.
-	return punctual.NewMessage{Topic: topic + Suffix, ID: name, Body: body, Due: timeOf(due), MaxAttempts: punctual.MaxAttemptsLimit}, nil
+	return punctual.NewMessage{Topic: topic + Suffix, ID: name, Body: body, Due: timeOf(due), MaxAttempts: limits.MaxAttemptsLimit}, nil
 }
 
 // selects reports whether q selects a topic.
-func selects(q punctual.NameQuery, topic string) bool {
+func selects(q storekit.NameQuery, topic string) bool {
 	return len(topic) >= len(q.Prefix)+len(q.Suffix) && topic[:len(q.Prefix)] == q.Prefix && topic[len(topic)-len(q.Suffix):] == q.Suffix
 }

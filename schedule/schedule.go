@@ -16,6 +16,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cron"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/schedule/internal/rule"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -71,7 +72,7 @@ type Schedule struct {
 	MaxDead int
 
 	// Body and Headers are those of the occurrences. Body is at most MaxBody long. Headers are UTF-8, at most
-	// MaxHeaderBytes less 1 KiB, and no name begins with "punctual-".
+	// limits.MaxHeaderBytes less 1 KiB, and no name begins with "punctual-".
 	Body    []byte
 	Headers map[string]string
 	// MaxAttempts, ExpireAfter, DropExpired, Remember and Timeout are those of the occurrences; see NewMessage. ExpireAfter counts
@@ -133,7 +134,7 @@ const (
 var overlapNames = [...]string{"skip", "allow", "replace"}
 
 // String returns "skip", "allow" or "replace".
-func (o Overlap) String() string { return word(overlapNames[:], int(o)) }
+func (o Overlap) String() string { return storekit.Word(overlapNames[:], int(o)) }
 
 // ParseOverlap is the inverse of Overlap.String. The empty text is OverlapSkip.
 func ParseOverlap(text string) (Overlap, error) {
@@ -159,15 +160,7 @@ const (
 var missedNames = [...]string{"latest", "all", "none"}
 
 // String returns "latest", "all" or "none".
-func (m Missed) String() string { return word(missedNames[:], int(m)) }
-
-// word returns the word of the i-th value of an enumeration, or "invalid" when there is none.
-func word(names []string, i int) string {
-	if i < len(names) {
-		return names[i]
-	}
-	return "invalid"
-}
+func (m Missed) String() string { return storekit.Word(missedNames[:], int(m)) }
 
 // ParseMissed is the inverse of Missed.String. The empty text is MissedLatest.
 func ParseMissed(text string) (Missed, error) {
@@ -226,8 +219,8 @@ func (s *Schedule) check(grace time.Duration) error {
 	switch {
 	case len(s.Body) > MaxBody:
 		return s.errorf(punctual.ErrTooLarge, "body has %d bytes: use at most %d", len(s.Body), MaxBody)
-	case headerBytes > punctual.MaxHeaderBytes-scheduleHeaderBytes:
-		return s.errorf(punctual.ErrTooLarge, "headers have %d bytes: use at most %d", headerBytes, punctual.MaxHeaderBytes-scheduleHeaderBytes)
+	case headerBytes > limits.MaxHeaderBytes-scheduleHeaderBytes:
+		return s.errorf(punctual.ErrTooLarge, "headers have %d bytes: use at most %d", headerBytes, limits.MaxHeaderBytes-scheduleHeaderBytes)
 	case int(s.Overlap) >= len(overlapNames):
 		return s.errorf(punctual.ErrInvalid, "overlap %d: use OverlapSkip, OverlapAllow or OverlapReplace", s.Overlap)
 	case int(s.Missed) >= len(missedNames):
@@ -240,16 +233,16 @@ func (s *Schedule) check(grace time.Duration) error {
 		return s.errorf(punctual.ErrInvalid, "limit %d is negative: use 0 for no limit", s.Limit)
 	case s.MaxDead < 0 || s.MaxDead > mostDead:
 		return s.errorf(punctual.ErrInvalid, "pause after %d dead occurrences: use 1 to %d, or 0 for never", s.MaxDead, mostDead)
-	case s.MaxAttempts < 0 || s.MaxAttempts > punctual.MaxAttemptsLimit:
-		return s.errorf(punctual.ErrInvalid, "%d attempts: use 1 to %d, or 0 for the topic's", s.MaxAttempts, punctual.MaxAttemptsLimit)
+	case s.MaxAttempts < 0 || s.MaxAttempts > limits.MaxAttemptsLimit:
+		return s.errorf(punctual.ErrInvalid, "%d attempts: use 1 to %d, or 0 for the topic's", s.MaxAttempts, limits.MaxAttemptsLimit)
 	case s.ExpireAfter < 0:
 		return s.errorf(punctual.ErrInvalid, "expiry %v is negative: use 0 for none", s.ExpireAfter)
-	case s.Remember < 0 || s.Remember > punctual.MaxFinishedRetention:
-		return s.errorf(punctual.ErrInvalid, "ID remembered for %v: use at most %v, or 0 for the topic's window", s.Remember, punctual.MaxFinishedRetention)
-	case s.Timeout < 0 || s.Timeout > punctual.MaxTimeout:
-		return s.errorf(punctual.ErrInvalid, "a timeout of %v: use at most %v, or 0 for that of the handler", s.Timeout, punctual.MaxTimeout)
-	case s.From.After(punctual.MaxDue) || s.Until.After(punctual.MaxDue):
-		return s.errorf(punctual.ErrInvalid, "a bound is after %s", punctual.MaxDue.Format(time.RFC3339))
+	case s.Remember < 0 || s.Remember > limits.MaxFinishedRetention:
+		return s.errorf(punctual.ErrInvalid, "ID remembered for %v: use at most %v, or 0 for the topic's window", s.Remember, limits.MaxFinishedRetention)
+	case s.Timeout < 0 || s.Timeout > limits.MaxTimeout:
+		return s.errorf(punctual.ErrInvalid, "a timeout of %v: use at most %v, or 0 for that of the handler", s.Timeout, limits.MaxTimeout)
+	case s.From.After(limits.MaxDue) || s.Until.After(limits.MaxDue):
+		return s.errorf(punctual.ErrInvalid, "a bound is after %s", limits.MaxDue.Format(time.RFC3339))
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/punctualmq/punctual"
 	attributesrig "github.com/punctualmq/punctual/internal/rigs/attributes"
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
@@ -238,7 +239,7 @@ func TestBadSchedules(t *testing.T) {
 		`schedule daily in reports: limit -1 is negative`:                                           func(s *schedule.Schedule) { s.Limit = -1 },
 		`schedule daily in reports: pause after 11 dead occurrences: use 1 to 10`:                   func(s *schedule.Schedule) { s.MaxDead = 11 },
 		`schedule daily in reports: a timeout of -1s: use at most 720h0m0s`:                         func(s *schedule.Schedule) { s.Timeout = -time.Second },
-		`schedule daily in reports: a timeout of 720h0m1s: use at most`:                             func(s *schedule.Schedule) { s.Timeout = punctual.MaxTimeout + time.Second },
+		`schedule daily in reports: a timeout of 720h0m1s: use at most`:                             func(s *schedule.Schedule) { s.Timeout = limits.MaxTimeout + time.Second },
 		`schedule daily in reports: overlap 7`:                                                      func(s *schedule.Schedule) { s.Overlap = 7 },
 		`schedule daily in reports: missed 7`:                                                       func(s *schedule.Schedule) { s.Missed = 7 },
 		`schedule da~ly in reports: byte 3 of the name is not one of`:                               func(s *schedule.Schedule) { s.Name = "da~ly" },
@@ -576,7 +577,7 @@ func TestTopicsThatTakeNothing(t *testing.T) {
 func TestScheduleTooLargeForGroups(t *testing.T) {
 	r := newCronRig(t)
 	_, err := r.queue.Configure(t.Context(), "big", func(s *punctual.Settings) {
-		for i := range punctual.MaxGroups {
+		for i := range limits.MaxGroups {
 			s.Groups = append(s.Groups, fmt.Sprint("g", i))
 		}
 	})

@@ -11,7 +11,9 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cron"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/schedule/internal/rule"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Scheduler is the Handler of the companions T@cron: it stores the occurrences of schedules when these come. Package duty runs
@@ -112,7 +114,7 @@ func forget(ctx context.Context, store punctual.Store, r *rule.Record, now int64
 		return nil
 	}
 	from := now
-	if k, err := punctual.As[punctual.ClockKeeper](store); err == nil {
+	if k, err := punctual.As[storekit.ClockKeeper](store); err == nil {
 		c, err := k.Clock(ctx)
 		if err != nil && !errors.Is(err, punctual.ErrUnsupported) {
 			return err
@@ -132,7 +134,7 @@ func roomFor(d *rule.Definition) int {
 		each += len(name) + len(value)
 	}
 	const self = 2 * MaxBody // the stored form of the schedule escapes some bytes
-	return max(1, min(rule.MostStored, (punctual.MaxThenBytes-self)/each))
+	return max(1, min(rule.MostStored, (limits.MaxThenBytes-self)/each))
 }
 
 // fates looks up what has become of the occurrences that a decision depends on.
@@ -200,7 +202,7 @@ func (s *Scheduler) events(ctx context.Context, topic string, d *punctual.Delive
 			return nil, err
 		}
 		ms = append(ms, punctual.NewMessage{
-			Topic: topic + punctual.EventSuffix, ID: body.ID + "~" + string(a.Why), Body: text, ExpireAfter: set.EmitKeep,
+			Topic: topic + storekit.EventSuffix, ID: body.ID + "~" + string(a.Why), Body: text, ExpireAfter: set.EmitKeep,
 			DropExpired: true, IfExists: punctual.IfExistsReplace,
 		})
 	}
@@ -239,7 +241,7 @@ func (s *Scheduler) sweep(ctx context.Context, look punctual.Inspector, topic st
 	}
 	s.mu.Unlock()
 	if due {
-		_, _ = look.Purge(ctx, punctual.PurgeQuery{Topic: topic + punctual.EventSuffix, State: punctual.StateReady, To: now.Add(-keep)})
+		_, _ = look.Purge(ctx, punctual.PurgeQuery{Topic: topic + storekit.EventSuffix, State: punctual.StateReady, To: now.Add(-keep)})
 	}
 }
 

@@ -7,17 +7,18 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // able is a store whose reach the test sets, or the error with which it answers what it can do.
 type able struct {
 	punctual.Store
-	reach punctual.Reach
+	reach storekit.Reach
 	err   error
 }
 
-func (a *able) Abilities(context.Context) (punctual.Abilities, error) {
-	return punctual.Abilities{Follow: a.reach}, a.err
+func (a *able) Abilities(context.Context) (storekit.Abilities, error) {
+	return storekit.Abilities{Follow: a.reach}, a.err
 }
 
 // GET /v1 has what the store can do. While the store does not answer, it has what the store said before, or nothing at all: a client must not
@@ -36,7 +37,7 @@ func TestAbilities(t *testing.T) {
 	if a := r.ask("GET /v1", ""); a.status != 200 || strings.Contains(a.body, "abilities") {
 		t.Errorf("of a store that does not answer: %d %s", a.status, a.body)
 	}
-	store.reach, store.err = punctual.ReachFamily, nil
+	store.reach, store.err = storekit.ReachFamily, nil
 	r.ask("GET /v1", "").want(t, 200, `"abilities":{"follow":"family"}`)
 	store.err = punctual.ErrUnreachable
 	r.ask("GET /v1", "").want(t, 200, `"abilities":{"follow":"family"}`)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // json answers with v. A large answer to a GET counts in Server.memory until the request ends. Other answers do not count.
@@ -142,7 +143,7 @@ func (s *Server) notice(c *call, err error) {
 	if c.principal != nil {
 		name = c.principal.Name
 	}
-	switch code := punctual.ErrorCode(err); {
+	switch code := storekit.ErrorCode(err); {
 	case errors.Is(err, errNotSent):
 		s.log.Debug("an answer could not be sent", "method", c.r.Method, "route", c.pattern(), "principal", name, "error", err)
 	case code == "internal", code == "indeterminate", code == "corrupt", code == "store_failed":

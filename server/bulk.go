@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // bulkStream is the form of the answer that tells how far a bulk is.
@@ -93,7 +94,7 @@ func (c *call) bulk() error {
 		c.w.Header().Set("Content-Type", wire.TypeNDJSON)
 		return c.line(answer)
 	case err != nil:
-		return c.json(wire.StatusOf(punctual.ErrorCode(err)), answer)
+		return c.json(wire.StatusOf(storekit.ErrorCode(err)), answer)
 	}
 	return c.json(http.StatusOK, answer)
 }

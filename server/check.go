@@ -9,6 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/stalled"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // check scans the store. Because that may take long, its time is not limited. It ends early when its client goes, or when the server drains.
@@ -68,7 +69,7 @@ func (c *call) examine() error {
 	defer end()
 	findings, err := c.server.examiner.Examine(ctx)
 	if err == nil {
-		var schedules []punctual.Finding
+		var schedules []storekit.Finding
 		schedules, err = stalled.Examine(ctx, c.server.below)
 		findings = append(findings, schedules...)
 	}

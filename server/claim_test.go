@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -430,7 +431,7 @@ func TestWindowAfterARefusedExtension(t *testing.T) {
 
 // A window may be larger than what one claim of a store brings.
 func TestWindowBeyondOneClaim(t *testing.T) {
-	const size = punctual.MaxClaim + 1
+	const size = limits.MaxClaim + 1
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &Options{Limits: Limits{MaxWindow: size}})
 		if _, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: size}); err == nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // In the compact form every item is judged as in JSON: its topic by the client's rights, its body and the number of items by the limits.
@@ -34,7 +35,7 @@ func TestCompactItemsAreJudged(t *testing.T) {
 	}
 	var codes []string
 	for _, r := range rs {
-		codes = append(codes, fmt.Sprintf("%s %v %s", r.ID, r.Status, punctual.ErrorCode(r.Err)))
+		codes = append(codes, fmt.Sprintf("%s %v %s", r.ID, r.Status, storekit.ErrorCode(r.Err)))
 	}
 	same(t, codes, []string{"1 stored ", "2  forbidden", "3  too_large", "4  invalid"})
 
@@ -50,7 +51,7 @@ func TestCompactItemsAreJudged(t *testing.T) {
 	})
 	a = send("POST /v1/settle", data, err).want(t, 200)
 	errs, err := wire.DecodeSettleAnswer(wire.Compact, []byte(a.body))
-	if err != nil || punctual.ErrorCode(errs[0]) != "forbidden" || errs[1] != nil || punctual.ErrorCode(errs[2]) != "lease_lost" {
+	if err != nil || storekit.ErrorCode(errs[0]) != "forbidden" || errs[1] != nil || storekit.ErrorCode(errs[2]) != "lease_lost" {
 		t.Fatal(errs, err)
 	}
 

@@ -5,15 +5,14 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/consumers"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Consumers implements punctual.ConsumerReporter. It reports the consumers that claim from a topic through this server. The server counts up to
+// Consumers implements storekit.ConsumerReporter. It reports the consumers that claim from a topic through this server. The server counts up to
 // 200,000 leases and distinguishes up to 1,000 consumers, where a consumer of two topics counts as two.
-func (s *Server) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
+func (s *Server) Consumers(ctx context.Context, topic string) (storekit.Consumers, error) {
 	return s.tracker.Consumers(ctx, topic)
 }
 

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The examples of docs/server.md, but for those of the command punctual, print in a shell what the page says.
@@ -58,7 +58,7 @@ func TestDocsStatuses(t *testing.T) {
 		want[code] = fmt.Sprint(wire.StatusOf(code))
 	}
 	definite := map[string]bool{"canceled": true, "deadline": true}
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
 		definite[k.Code] = k.Definite
 		if want[k.Code] == "" {
 			t.Errorf("%s has no status of its own", k.Code)

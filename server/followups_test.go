@@ -11,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	familyrig "github.com/punctualmq/punctual/internal/rigs/family"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -111,7 +112,7 @@ func TestFollowUpsWithoutAfterHeader(t *testing.T) {
 // When one follow-up is refused nothing happens: the lease stays, and none of the others is stored.
 func TestRefusedFollowUps(t *testing.T) {
 	const good = `{"topic":"mail","id":"good","body":"x"},`
-	tooMany := strings.TrimSuffix(strings.Repeat(`{"topic":"mail","body":""},`, punctual.MaxThen+1), ",")
+	tooMany := strings.TrimSuffix(strings.Repeat(`{"topic":"mail","body":""},`, limits.MaxThen+1), ",")
 	for name, c := range map[string]struct {
 		then   string
 		status int
@@ -188,7 +189,7 @@ func TestFollowUpsOfOtherVerbs(t *testing.T) {
 
 // Follow-ups count in the server's memory as pushes do, also when they are many and tiny.
 func TestMemoryOfFollowUps(t *testing.T) {
-	tiny := `{"topic":"modest","id":"x","token":"1","verb":"ack","then":[` + strings.TrimSuffix(strings.Repeat(`{"topic":"modest","body":""},`, punctual.MaxThen), ",") + `]},`
+	tiny := `{"topic":"modest","id":"x","token":"1","verb":"ack","then":[` + strings.TrimSuffix(strings.Repeat(`{"topic":"modest","body":""},`, limits.MaxThen), ",") + `]},`
 	large := `{"topic":"modest","id":"x","token":"1","verb":"ack","then":[{"topic":"modest","body":"` + strings.Repeat("x", 1<<20) + `"}]},`
 	for name, c := range map[string]struct {
 		item   string

@@ -26,9 +26,9 @@ func (c *call) ready() error {
 	}
 	defer end()
 	_, err = c.server.store.Now(ctx)
-	var clock []punctual.Finding
+	var clock []storekit.Finding
 	if err == nil && c.server.clock != nil {
-		var state punctual.ClockState
+		var state storekit.ClockState
 		if state, err = c.server.clock.Clock(ctx); err == nil {
 			clock = storekit.ClockFindings(state)[:1]
 		} else if errors.Is(err, punctual.ErrUnsupported) { // an older server behind this one
@@ -36,7 +36,7 @@ func (c *call) ready() error {
 		}
 	}
 	if err != nil {
-		code := punctual.ErrorCode(storeError(ctx, err))
+		code := storekit.ErrorCode(storeError(ctx, err))
 		return &refusal{status: http.StatusServiceUnavailable, err: &unready{code, err}}
 	}
 	h := wire.Health{Status: "ok"}
@@ -49,7 +49,7 @@ func (c *call) ready() error {
 		}
 	}
 	for _, f := range clock {
-		if f.Severity > punctual.SeverityGood {
+		if f.Severity > storekit.SeverityGood {
 			h.Reasons = append(h.Reasons, "the store's clock is "+f.Value+": "+f.Remedy)
 		}
 	}

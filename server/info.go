@@ -9,6 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func (c *call) showInfo() error {
@@ -23,11 +24,11 @@ func (c *call) showInfo() error {
 const abilityTime = time.Second
 
 // abilities returns what the store can do, and whether the program does its duties. If the store does not say so now, abilities returns what it
-// said last, nil if it never has. A store that is no punctual.AbilityReporter has no abilities of its own.
+// said last, nil if it never has. A store that is no storekit.AbilityReporter has no abilities of its own.
 func (c *call) abilities() *wire.Abilities {
 	s := c.server
 	if s.abler == nil {
-		return wire.AbilitiesOf(punctual.Abilities{Duties: s.options.Duties})
+		return wire.AbilitiesOf(storekit.Abilities{Duties: s.options.Duties})
 	}
 	ctx, end := context.WithTimeout(c.r.Context(), min(abilityTime, s.limits.StoreTime))
 	defer end()
@@ -56,12 +57,12 @@ func (c *call) clock() error {
 
 // showClockState answers with how the store's clock stands.
 func (c *call) showClockState() error {
-	return c.withClock(func(ctx context.Context) (punctual.ClockState, error) { return c.server.clock.Clock(ctx) })
+	return c.withClock(func(ctx context.Context) (storekit.ClockState, error) { return c.server.clock.Clock(ctx) })
 }
 
 // stepClock steps the store's clock back, and answers as showClockState does.
 func (c *call) stepClock() error {
-	return c.withClock(func(ctx context.Context) (state punctual.ClockState, err error) {
+	return c.withClock(func(ctx context.Context) (state storekit.ClockState, err error) {
 		_, err = c.record(audit.Change{Verb: "step clock"}, func() (int64, error) {
 			state, err = c.server.clock.StepClock(ctx)
 			return 1, err
@@ -70,7 +71,7 @@ func (c *call) stepClock() error {
 	})
 }
 
-func (c *call) withClock(do func(context.Context) (punctual.ClockState, error)) error {
+func (c *call) withClock(do func(context.Context) (storekit.ClockState, error)) error {
 	if c.server.clock == nil {
 		return fmt.Errorf("this store does not tell how its clock stands: %w", punctual.ErrUnsupported)
 	}

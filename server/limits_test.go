@@ -18,6 +18,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -117,7 +118,7 @@ func TestMemoryFollowsTheBytes(t *testing.T) {
 }
 
 func TestLimitsThatCannotBe(t *testing.T) {
-	for _, l := range []Limits{{MaxBody: -1}, {Rate: -1}, {MaxWait: -time.Second}, {MaxBatch: punctual.MaxBatch + 1}, {MaxClaim: punctual.MaxClaim + 1}} {
+	for _, l := range []Limits{{MaxBody: -1}, {Rate: -1}, {MaxWait: -time.Second}, {MaxBatch: limits.MaxBatch + 1}, {MaxClaim: limits.MaxClaim + 1}} {
 		if _, err := New(memstore.New(nil), &Options{Limits: l}); !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("%+v: %v; want ErrInvalid", l, err)
 		}
@@ -186,11 +187,11 @@ func TestStoreOnABadDay(t *testing.T) {
 		var told error
 		r := &rig{t, store.Store, newServer(t, store, &Options{OnStoreFailed: func(err error) { told = err }})}
 		a := ask(r.Server, r.request("PUT /v1/topics/t/messages/x", "x"))
-		a.problem(t, status, punctual.ErrorCode(err))
+		a.problem(t, status, storekit.ErrorCode(err))
 		if status == 503 && a.header.Get("Retry-After") == "" {
 			t.Errorf("%v: no Retry-After", err)
 		}
-		ask(r.Server, r.request("POST /v1/push", `[{"topic":"t","body":""}]`)).problem(t, status, punctual.ErrorCode(err))
+		ask(r.Server, r.request("POST /v1/push", `[{"topic":"t","body":""}]`)).problem(t, status, storekit.ErrorCode(err))
 		failed := errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt)
 		if (told != nil) != failed {
 			t.Errorf("%v: OnStoreFailed got %v", err, told)
@@ -208,8 +209,8 @@ type halfExamined struct {
 	err error
 }
 
-func (s *halfExamined) Examine(context.Context) ([]punctual.Finding, error) {
-	return []punctual.Finding{storekit.Good("directory", "/data")}, fmt.Errorf("examine: %w", s.err)
+func (s *halfExamined) Examine(context.Context) ([]storekit.Finding, error) {
+	return []storekit.Finding{storekit.Good("directory", "/data")}, fmt.Errorf("examine: %w", s.err)
 }
 
 // An examination that fails is answered with what it has found. OnStoreFailed is told if the error says that the store has failed.
@@ -218,7 +219,7 @@ func TestExaminationThatFails(t *testing.T) {
 		store := &halfExamined{memstore.New(nil), err}
 		var told error
 		r := &rig{t, store.Store, newServer(t, store, &Options{OnStoreFailed: func(err error) { told = err }})}
-		r.ask("GET /v1/examine", "").want(t, 200, `"name":"directory"`, `"code":"`+punctual.ErrorCode(err)+`"`)
+		r.ask("GET /v1/examine", "").want(t, 200, `"name":"directory"`, `"code":"`+storekit.ErrorCode(err)+`"`)
 		if (told != nil) != failed || failed && !errors.Is(told, err) {
 			t.Errorf("%v: OnStoreFailed got %v", err, told)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Most of these tests show that the server counts the memory that requests and answers take, and not only their bytes on the network.
@@ -189,7 +190,7 @@ func heap() int64 {
 // TestNamesOfWaitingClaims: the topic names of a claim count in the server's memory for as long as the claim waits.
 func TestNamesOfWaitingClaims(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"w": role("w", access.Work, "*")}, Limits: Limits{MaxMemory: 1 << 20}})
-	names := make([]string, punctual.MaxClaimTopics)
+	names := make([]string, limits.MaxClaimTopics)
 	for i := range names {
 		names[i] = fmt.Sprintf("%0128d", i)
 	}

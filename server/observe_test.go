@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // TestObserver: the Observer is told what clients do, and with which outcome.
@@ -23,15 +24,15 @@ func TestObserver(t *testing.T) {
 	}
 	o := &punctual.Observer{
 		OnPush: func(_ context.Context, r punctual.PushResult, _ time.Duration) {
-			note("push %s %s%s", r.ID, r.Status, punctual.ErrorCode(r.Err))
+			note("push %s %s%s", r.ID, r.Status, storekit.ErrorCode(r.Err))
 		},
 		OnAmend: func(_ context.Context, a punctual.Amendment, r punctual.Amended, _ time.Duration) {
-			note("%s %s %s", a.Change, a.ID, punctual.ErrorCode(r.Err))
+			note("%s %s %s", a.Change, a.ID, storekit.ErrorCode(r.Err))
 		},
 		OnClaim: func(_ context.Context, n int, _ time.Duration) { note("claim %d", n) },
 		OnStart: func(_ context.Context, d *punctual.Delivery) { note("start %s", d.ID) },
 		OnSettle: func(_ context.Context, s punctual.Settlement, _ time.Duration, err error) {
-			note("%s %s %s", s.Verb, s.ID, punctual.ErrorCode(err))
+			note("%s %s %s", s.Verb, s.ID, storekit.ErrorCode(err))
 		},
 		OnLeaseLost: func(_ context.Context, d *punctual.Delivery, err error) {
 			note("lost %s %d %v", d.ID, d.Token, errors.Is(err, punctual.ErrLeaseLost))

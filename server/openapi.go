@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The OpenAPI description is generated from the table of routes and the types of the bodies, so that it cannot name other paths,
@@ -160,7 +160,7 @@ func responses(rt *route, schemas schemaSet, problem object) object {
 
 func meanings(codes []string) string {
 	var out []string
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
 		if slices.Contains(codes, k.Code) {
 			out = append(out, k.Code+": "+k.Meaning)
 		}

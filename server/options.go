@@ -11,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Options configures a Server. A nil *Options and each zero field mean the default.
@@ -78,7 +79,7 @@ type RequestInfo struct {
 // 400, and for a body that comes too slowly with 408. An item of a batch that is beyond MaxBody or MaxTopics is refused alone. The answer
 // to a client that reads too slowly breaks off. Each zero field means the default.
 type Limits struct {
-	// MaxBody bounds the bytes of one message's body. 0 means punctual.DefaultMaxBody, 1 MiB. The store below has a limit of its own,
+	// MaxBody bounds the bytes of one message's body. 0 means limits.DefaultMaxBody, 1 MiB. The store below has a limit of its own,
 	// which may be lower.
 	MaxBody int64
 	// MaxRequest bounds the bytes of a request's body. Default 32 MiB.
@@ -86,9 +87,9 @@ type Limits struct {
 	// MaxMemory bounds about how many bytes the bodies of requests, what is decoded from them, and large answers take in memory at once.
 	// With an Authenticator one client may have as much of it as it leaves free, so at most half. Default 256 MiB.
 	MaxMemory int64
-	// MaxBatch bounds the items of a request. Default punctual.MaxBatch.
+	// limits.MaxBatch bounds the items of a request. Default limits.MaxBatch.
 	MaxBatch int
-	// MaxClaim bounds the messages of a claim that is not a stream. Default punctual.MaxClaim.
+	// limits.MaxClaim bounds the messages of a claim that is not a stream. Default limits.MaxClaim.
 	MaxClaim int
 	// MaxTopics bounds the topics that clients can make by pushes, follow-ups, schedules and settings. A topic that does not exist is an
 	// ErrOverloaded when the store has so many. Those that the store has when the server starts count from the first request on, unless
@@ -115,11 +116,11 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	orDefault(&l.MaxBody, punctual.DefaultMaxBody)
+	orDefault(&l.MaxBody, limits.DefaultMaxBody)
 	orDefault(&l.MaxRequest, 32<<20)
 	orDefault(&l.MaxMemory, 256<<20)
-	orDefault(&l.MaxBatch, punctual.MaxBatch)
-	orDefault(&l.MaxClaim, punctual.MaxClaim)
+	orDefault(&l.MaxBatch, limits.MaxBatch)
+	orDefault(&l.MaxClaim, limits.MaxClaim)
 	orDefault(&l.MaxTopics, 10_000)
 	orDefault(&l.MaxWait, 55*time.Second)
 	orDefault(&l.MaxWaiting, 10_000)
@@ -164,9 +165,9 @@ func (l Limits) check() error {
 			return fmt.Errorf("server limit %s is %v: use a positive one, or 0 for the default: %w", limit.name, limit.value, punctual.ErrInvalid)
 		}
 	}
-	if l.MaxBatch > punctual.MaxBatch || l.MaxClaim > punctual.MaxClaim {
+	if l.MaxBatch > limits.MaxBatch || l.MaxClaim > limits.MaxClaim {
 		return fmt.Errorf("server limits MaxBatch %d and MaxClaim %d: use at most %d and %d: %w",
-			l.MaxBatch, l.MaxClaim, punctual.MaxBatch, punctual.MaxClaim, punctual.ErrInvalid)
+			l.MaxBatch, l.MaxClaim, limits.MaxBatch, limits.MaxClaim, punctual.ErrInvalid)
 	}
 	return nil
 }

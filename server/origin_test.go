@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // A request that a page of another site has a browser send is refused on every route, whether it changes something or not.
@@ -52,7 +52,7 @@ type checking struct {
 	at      atomic.Int64
 }
 
-func (s *checking) Check(ctx context.Context, progress func(int64)) (punctual.CheckReport, error) {
+func (s *checking) Check(ctx context.Context, progress func(int64)) (storekit.CheckReport, error) {
 	s.at.Add(1)
 	defer s.at.Add(-1)
 	s.entered <- struct{}{}

@@ -69,7 +69,7 @@ func TestPanicsOfTheStore(t *testing.T) {
 				Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 				OnRequest: func(_ context.Context, i RequestInfo) { codes = append(codes, i.Code) },
 				Observer: &punctual.Observer{OnPush: func(_ context.Context, r punctual.PushResult, _ time.Duration) {
-					codes = append(codes, punctual.ErrorCode(r.Err))
+					codes = append(codes, storekit.ErrorCode(r.Err))
 				}},
 			})
 			r := &rig{t, store.Store, s}

@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -149,7 +150,7 @@ func TestRecordIsBounded(t *testing.T) {
 	r.ask("PATCH /v1/topics/t/settings", `{"max_attempts":`+spaces+`3}`).want(t, 200)
 	r.ask("PATCH /v1/topics/t/settings", `{"backoff":"`+strings.Repeat("1s,", 2000)+`1s"}`)
 	for _, ch := range recorded {
-		if len(ch.Detail) > punctual.MaxErrorBytes {
+		if len(ch.Detail) > limits.MaxErrorBytes {
 			t.Errorf("%d bytes are recorded", len(ch.Detail))
 		}
 	}

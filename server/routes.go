@@ -8,6 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -120,8 +121,8 @@ func (rt *route) queryNames() []string {
 
 // The parameters that several routes take.
 var (
-	paramTopic = param{name: "topic", in: inPath, text: "The topic; a / in it is written %2F.", required: true, schema: name(punctual.MaxTopicBytes)}
-	paramID    = param{name: "id", in: inPath, text: "The message's ID within its topic.", required: true, schema: name(punctual.MaxIDBytes)}
+	paramTopic = param{name: "topic", in: inPath, text: "The topic; a / in it is written %2F.", required: true, schema: name(limits.MaxTopicBytes)}
+	paramID    = param{name: "id", in: inPath, text: "The message's ID within its topic.", required: true, schema: name(limits.MaxIDBytes)}
 	paramIn    = param{name: "in", in: inQuery, text: "Due this long after now: 30m, 2h30m, 2d.", schema: length()}
 	paramAt    = param{name: "at", in: inQuery, text: "Due at this time: 2026-11-20T10:00:00Z.", schema: instant()}
 	paramDue   = param{name: "due", in: inQuery, text: "The same as at, as it is called in JSON.", schema: instant()}
@@ -135,13 +136,13 @@ var (
 	paramTo    = param{name: "to", in: inQuery, text: "Only messages before this time.", schema: instant()}
 	pushParams = append(slices.Clone(whenParams), []param{
 		{name: "if_exists", in: inQuery, text: "What to do when the ID is already in use. Default keep.", values: ifExistsWords},
-		{name: "max_attempts", in: inQuery, text: "How many deliveries it gets; left out: as the topic says.", schema: count(0, punctual.MaxAttemptsLimit)},
+		{name: "max_attempts", in: inQuery, text: "How many deliveries it gets; left out: as the topic says.", schema: count(0, limits.MaxAttemptsLimit)},
 		{name: "expire", in: inQuery, text: "Do not deliver any more this long after the due time.", schema: length()},
 		{name: "drop_expired", in: inQuery, text: "Drop it when it expires, instead of keeping it among the dead.", values: []string{"true", "false"}},
 		{name: "if_due", in: inQuery, text: "With if_exists=replace: replace only a message that is due at this time; otherwise the answer is 409.", schema: instant()},
 	}...)
 	claimParams = []param{
-		{name: "max", in: inQuery, text: "How many messages at most. Default 1.", schema: count(1, punctual.MaxClaim)},
+		{name: "max", in: inQuery, text: "How many messages at most. Default 1.", schema: count(1, limits.MaxClaim)},
 		{name: "wait", in: inQuery, text: "How long to wait when nothing is due, at most max_wait of GET /v1. Default 0s.", schema: length()},
 		{name: "lease", in: inQuery, text: "How long the lease lasts; left out: as the topic says.", schema: length()},
 		{name: "window", in: inQuery, text: "With Accept: application/x-ndjson, how many messages of the stream may be unsettled at once.", schema: count(1, math.MaxInt32)},
@@ -250,7 +251,7 @@ func messageRoutes() []*route {
 	return []*route{
 		{
 			method: http.MethodPost, path: pathMessages, action: access.Push, body: bodyMessage,
-			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one.", schema: name(punctual.MaxIDBytes)}, pushParams, attributeParams),
+			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one.", schema: name(limits.MaxIDBytes)}, pushParams, attributeParams),
 			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
 			id: "push", summary: "Push a message: the request's body is the message itself",
 			detail: "Headers Punctual-Header-NAME and Content-Type become headers of the message. An Idempotency-Key becomes the ID, " +

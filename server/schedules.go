@@ -9,6 +9,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/schedule"
 )
 
@@ -302,7 +303,7 @@ func scheduleMembers() map[string]object {
 		"ScheduleItem.missed":       named(schedule.MissedLatest, schedule.MissedNone),
 		"ScheduleItem.grace":        length(),
 		"ScheduleItem.max_dead":     count(0, 10),
-		"ScheduleItem.max_attempts": count(0, punctual.MaxAttemptsLimit),
+		"ScheduleItem.max_attempts": count(0, limits.MaxAttemptsLimit),
 		"ScheduleItem.expire":       length(),
 		"Schedule.result":           named(punctual.PushStored, punctual.PushReplaced),
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // This file has the schemas of values in the OpenAPI description.
@@ -74,13 +76,13 @@ func (p *param) described() object {
 // key is the name of the type that has the member, a dot, and the member's name in JSON. Numbers that are not here are counts from 0.
 func members() map[string]object {
 	states := named(punctual.StateScheduled, punctual.StateDead)
-	topic, id := name(punctual.MaxTopicBytes), name(punctual.MaxIDBytes)
-	items := object{"maxItems": punctual.MaxBatch}
+	topic, id := name(limits.MaxTopicBytes), name(limits.MaxIDBytes)
+	items := object{"maxItems": limits.MaxBatch}
 	of := map[string]object{
 		"PushRequest.messages":      items,
 		"PushItem.topic":            topic,
 		"PushItem.id":               id,
-		"PushItem.max_attempts":     count(0, punctual.MaxAttemptsLimit),
+		"PushItem.max_attempts":     count(0, limits.MaxAttemptsLimit),
 		"PushItem.expire":           length(),
 		"PushItem.if_exists":        words(ifExistsWords...),
 		"PushItem.if_due":           instant(),
@@ -91,8 +93,8 @@ func members() map[string]object {
 		"When.zone":                 {"examples": []string{"Europe/Berlin"}},
 		"PushResult.result":         named(punctual.PushStored, punctual.PushReplaced),
 		"PushResult.existing":       states,
-		"ClaimRequest.topics":       {"minItems": 1, "maxItems": punctual.MaxClaimTopics},
-		"ClaimRequest.max":          count(1, punctual.MaxClaim),
+		"ClaimRequest.topics":       {"minItems": 1, "maxItems": limits.MaxClaimTopics},
+		"ClaimRequest.max":          count(1, limits.MaxClaim),
 		"ClaimRequest.per_topic":    count(0, math.MaxInt32),
 		"Delivery.token":            tokenOfLease(),
 		"Delivery.attempt":          count(1, math.MaxInt64),
@@ -101,8 +103,8 @@ func members() map[string]object {
 		"SettleItem.id":             id,
 		"SettleItem.token":          tokenOfLease(),
 		"SettleItem.verb":           named(punctual.SettleAck, punctual.SettleExtend),
-		"SettleItem.then":           {"maxItems": punctual.MaxThen},
-		"SettleBody.then":           {"maxItems": punctual.MaxThen},
+		"SettleItem.then":           {"maxItems": limits.MaxThen},
+		"SettleBody.then":           {"maxItems": limits.MaxThen},
 		"AmendRequest.amendments":   items,
 		"AmendItem.change":          named(punctual.ChangeCancel, punctual.ChangeDelete),
 		"AmendItem.topic":           topic,
@@ -112,8 +114,8 @@ func members() map[string]object {
 		"Message.state":             states,
 		"Message.reason":            words(reasons...),
 		"Finished.outcome":          words(wire.OutcomeWords()...),
-		"Finding.severity":          named(punctual.SeverityGood, punctual.SeverityBad),
-		"Abilities.follow":          named(punctual.ReachNone, punctual.ReachAny),
+		"Finding.severity":          named(storekit.SeverityGood, storekit.SeverityBad),
+		"Abilities.follow":          named(storekit.ReachNone, storekit.ReachAny),
 		"Info.durability":           words(punctual.Fsync, punctual.Replicated, punctual.Volatile),
 		"Health.status":             words("ok", "degraded"),
 		"Problem.status":            count(400, 599),

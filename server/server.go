@@ -28,15 +28,15 @@ type Server struct {
 	coalesced *coalesced     // is below answers; nil without answers
 	takesBack takesBack      // releases claims whose answers were not sent; nil if the store cannot do that
 	inspector punctual.Inspector
-	checker   punctual.Checker
-	examiner  punctual.Examiner
-	space     punctual.SpaceReporter
-	clock     punctual.ClockKeeper
-	backuper  punctual.Backuper
+	checker   storekit.Checker
+	examiner  storekit.Examiner
+	space     storekit.SpaceReporter
+	clock     storekit.ClockKeeper
+	backuper  storekit.Backuper
 	keeper    punctual.FinishedKeeper
-	namer     punctual.TopicNamer
+	namer     storekit.TopicNamer
 	below     punctual.Store // the store that the server was given, with all its interfaces
-	abler     punctual.AbilityReporter
+	abler     storekit.AbilityReporter
 	abilities atomic.Pointer[wire.Abilities] // what abler said last; nil before that
 	options   Options
 	limits    Limits
@@ -105,22 +105,22 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 		s.store, s.takesBack, repeater = s.answers, s.answers, s.answers
 	}
 	s.inspector, _ = punctual.As[punctual.Inspector](store)
-	s.checker, _ = punctual.As[punctual.Checker](store)
-	s.examiner, _ = punctual.As[punctual.Examiner](store)
-	s.space, _ = punctual.As[punctual.SpaceReporter](store)
-	s.clock, _ = punctual.As[punctual.ClockKeeper](store)
-	s.backuper, _ = punctual.As[punctual.Backuper](store)
+	s.checker, _ = punctual.As[storekit.Checker](store)
+	s.examiner, _ = punctual.As[storekit.Examiner](store)
+	s.space, _ = punctual.As[storekit.SpaceReporter](store)
+	s.clock, _ = punctual.As[storekit.ClockKeeper](store)
+	s.backuper, _ = punctual.As[storekit.Backuper](store)
 	s.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
 	s.queue = punctual.NewQueue(store, &punctual.QueueConfig{Observer: o.Observer})
-	s.namer, _ = punctual.As[punctual.TopicNamer](store)
+	s.namer, _ = punctual.As[storekit.TopicNamer](store)
 	s.below = store
 	s.topicLimit = topicLimit{most: s.limits.MaxTopics, inspector: s.inspector, namer: s.namer, log: s.log}
-	s.abler, _ = punctual.As[punctual.AbilityReporter](store)
+	s.abler, _ = punctual.As[storekit.AbilityReporter](store)
 	s.info = wire.Info{
 		Service: "punctual", Version: o.Version, Inspector: s.inspector != nil, Checker: s.checker != nil,
 		Examiner: s.examiner != nil, Compact: wire.CompactVersion, Limits: s.limits.onWire(),
 	}
-	if d, err := punctual.As[punctual.DurabilityReporter](store); err == nil {
+	if d, err := punctual.As[storekit.DurabilityReporter](store); err == nil {
 		s.info.Durability = d.Durability()
 	}
 	s.info.Repeats = wire.Duration(repeater.Repeats())

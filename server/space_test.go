@@ -13,8 +13,8 @@ import (
 // spacious is a store that knows how much room it has.
 type spacious struct{ punctual.Store }
 
-func (spacious) Space(context.Context) (punctual.Space, error) {
-	return punctual.Space{Free: 3, Total: 10, Reserve: 1}, nil
+func (spacious) Space(context.Context) (storekit.Space, error) {
+	return storekit.Space{Free: 3, Total: 10, Reserve: 1}, nil
 }
 
 func TestSpace(t *testing.T) {
@@ -40,8 +40,8 @@ type roomy struct {
 	free *int64
 }
 
-func (r roomy) Space(context.Context) (punctual.Space, error) {
-	return punctual.Space{Free: *r.free, Total: 10, Reserve: 1}, nil
+func (r roomy) Space(context.Context) (storekit.Space, error) {
+	return storekit.Space{Free: *r.free, Total: 10, Reserve: 1}, nil
 }
 
 // A server whose store's clock is ahead says so at /readyz, to those who examine the store and at /v1/clock/state, until the store's clock

@@ -10,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // A stream is a claim that goes on until its client ends it, the server drains or a claim fails. Its window bounds the messages
@@ -151,7 +152,7 @@ func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
 	if n >= size {
 		return c.awaitRoom(w, time.Until(next))
 	}
-	req.Max, req.Wait = min(size-n, punctual.MaxClaim), min(keepAlive, c.server.limits.MaxWait)
+	req.Max, req.Wait = min(size-n, limits.MaxClaim), min(keepAlive, c.server.limits.MaxWait)
 	ctx, end := context.WithTimeoutCause(c.r.Context(), req.Wait+c.server.limits.StoreTime, errStoreTime)
 	defer end()
 	ds, err := c.claimDue(ctx, req)

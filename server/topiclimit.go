@@ -20,7 +20,7 @@ import (
 type topicLimit struct {
 	most      int
 	inspector punctual.Inspector // nil means that there is no limit
-	namer     punctual.TopicNamer
+	namer     storekit.TopicNamer
 	log       *slog.Logger
 
 	begun     atomic.Bool // begin has noted the store's topics
@@ -97,7 +97,7 @@ func (l *topicLimit) begin(ctx context.Context) {
 // names returns the names of the store's topics, if possible without counting their messages.
 func (l *topicLimit) names(ctx context.Context) ([]string, error) {
 	if l.namer != nil {
-		names, err := l.namer.TopicNames(ctx, punctual.NameQuery{})
+		names, err := l.namer.TopicNames(ctx, storekit.NameQuery{})
 		if !errors.Is(err, punctual.ErrUnsupported) {
 			return names, err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // TestTopicLimit: in a store that was empty clients make no more topics than MaxTopics. Topics that exist go on as before, and a deleted one
@@ -51,7 +52,7 @@ func TestTopicLimitCountsCompanions(t *testing.T) {
 	r.ask("PUT /v1/topics/t/schedules/s", `{"spec":"@daily"}`).want(t, 201)
 	r.ask("PUT /v1/topics/u/schedules/s", `{"spec":"@daily"}`).problem(t, 503, "overloaded")
 	r.ask("PUT /v1/topics/t/schedules/other", `{"spec":"@daily"}`).want(t, 201)
-	if names, err := r.store.TopicNames(t.Context(), punctual.NameQuery{}); err != nil || !slices.Equal(names, []string{"t", "t@cron"}) {
+	if names, err := r.store.TopicNames(t.Context(), storekit.NameQuery{}); err != nil || !slices.Equal(names, []string{"t", "t@cron"}) {
 		t.Errorf("there are the topics %v, %v; want t and its companion", names, err)
 	}
 }
@@ -84,7 +85,7 @@ func TestTopicLimitAfterRestart(t *testing.T) {
 	push("fourth").want(t, 201)
 	push("fifth").problem(t, 503, "overloaded")
 	push("t1").want(t, 201)
-	if names, err := first.store.TopicNames(t.Context(), punctual.NameQuery{}); err != nil || len(names) != 4 {
+	if names, err := first.store.TopicNames(t.Context(), storekit.NameQuery{}); err != nil || len(names) != 4 {
 		t.Errorf("there are the topics %v, %v; want 4", names, err)
 	}
 }
@@ -96,7 +97,7 @@ type slowNamer struct {
 	asked atomic.Int32 // how often it was asked for the names
 }
 
-func (s *slowNamer) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+func (s *slowNamer) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string, error) {
 	s.asked.Add(1)
 	if s.slow.Load() {
 		<-ctx.Done()

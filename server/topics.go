@@ -148,7 +148,7 @@ func (c *call) names() error {
 }
 
 // named returns the names that the request asks for: with a mark those of the companions that are new since then.
-func (c *call) named() (out punctual.Companions, err error) {
+func (c *call) named() (out storekit.Companions, err error) {
 	wait, err := c.duration("wait")
 	switch {
 	case err != nil:
@@ -157,15 +157,15 @@ func (c *call) named() (out punctual.Companions, err error) {
 		if wait > 0 {
 			return out, invalidf("parameter \"wait\" needs \"mark\"")
 		}
-		q := punctual.NameQuery{Prefix: c.param("prefix"), Suffix: c.param("suffix")}
+		q := storekit.NameQuery{Prefix: c.param("prefix"), Suffix: c.param("suffix")}
 		out.Names, err = storeCall(c, func(ctx context.Context) ([]string, error) { return c.server.namer.TopicNames(ctx, q) })
 		return out, err
 	case c.query.Has("prefix") || c.query.Has("suffix"):
 		return out, invalidf("parameter \"mark\" is not for \"prefix\" and \"suffix\"")
-	case wait > punctual.MaxAwait:
-		return out, invalidf("the request waits %v: use at most %v, and ask again", wait, punctual.MaxAwait)
+	case wait > storekit.MaxAwait:
+		return out, invalidf("the request waits %v: use at most %v, and ask again", wait, storekit.MaxAwait)
 	}
-	return storeCall(c, func(ctx context.Context) (punctual.Companions, error) {
+	return storeCall(c, func(ctx context.Context) (storekit.Companions, error) {
 		return c.server.namer.NewCompanions(ctx, c.param("mark"), wait)
 	})
 }

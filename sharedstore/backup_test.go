@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The owner and another process each make a copy with all messages. Both refuse to make it in a directory that exists, or within that of
@@ -15,7 +16,7 @@ func TestBackup(t *testing.T) {
 	dir := t.TempDir()
 	owner, other := open(t, dir), open(t, dir)
 	push(t, owner, "1", "2", "3")
-	for name, s := range map[string]punctual.Backuper{"owner": owner, "other": other} {
+	for name, s := range map[string]storekit.Backuper{"owner": owner, "other": other} {
 		target := filepath.Join(t.TempDir(), "copy")
 		var written, total int64
 		if err := s.Backup(t.Context(), target, func(n, of int64) { written, total = n, of }); err != nil {

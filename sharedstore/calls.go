@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Push implements punctual.Store.
@@ -66,21 +67,21 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return do(ctx, s, func(f full, _ bool) ([]punctual.TopicStats, error) { return f.Topics(ctx) }, false)
 }
 
-// Abilities implements punctual.AbilityReporter with those of the owner's store.
-func (s *Store) Abilities(ctx context.Context) (punctual.Abilities, error) {
-	return do(ctx, s, func(f full, _ bool) (punctual.Abilities, error) {
-		r, err := punctual.As[punctual.AbilityReporter](f)
+// Abilities implements storekit.AbilityReporter with those of the owner's store.
+func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
+	return do(ctx, s, func(f full, _ bool) (storekit.Abilities, error) {
+		r, err := punctual.As[storekit.AbilityReporter](f)
 		if err != nil {
-			return punctual.Abilities{}, err
+			return storekit.Abilities{}, err
 		}
 		return r.Abilities(ctx)
 	}, false)
 }
 
-// TopicNames implements punctual.TopicNamer.
-func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string, error) {
+// TopicNames implements storekit.TopicNamer.
+func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string, error) {
 	return do(ctx, s, func(f full, _ bool) ([]string, error) {
-		n, err := punctual.As[punctual.TopicNamer](f)
+		n, err := punctual.As[storekit.TopicNamer](f)
 		if err != nil {
 			return nil, err
 		}
@@ -88,12 +89,12 @@ func (s *Store) TopicNames(ctx context.Context, q punctual.NameQuery) ([]string,
 	}, false)
 }
 
-// NewCompanions implements punctual.TopicNamer.
-func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (punctual.Companions, error) {
-	return do(ctx, s, func(f full, _ bool) (punctual.Companions, error) {
-		n, err := punctual.As[punctual.TopicNamer](f)
+// NewCompanions implements storekit.TopicNamer.
+func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (storekit.Companions, error) {
+	return do(ctx, s, func(f full, _ bool) (storekit.Companions, error) {
+		n, err := punctual.As[storekit.TopicNamer](f)
 		if err != nil {
-			return punctual.Companions{}, err
+			return storekit.Companions{}, err
 		}
 		return n.NewCompanions(ctx, mark, wait)
 	}, false)
@@ -139,45 +140,45 @@ func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (pun
 	return do(ctx, s, func(f full, _ bool) (punctual.FinishedPage, error) { return f.ListFinished(ctx, q) }, false)
 }
 
-// Consumers implements punctual.ConsumerReporter. It reports the processes that use the directory through its owner. It does not report
+// Consumers implements storekit.ConsumerReporter. It reports the processes that use the directory through its owner. It does not report
 // the claims of the owner itself, because those do not pass the socket. It fails with ErrUnsupported if the directory cannot be shared.
-func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
-	return do(ctx, s, func(f full, _ bool) (punctual.Consumers, error) {
-		r, err := punctual.As[punctual.ConsumerReporter](f)
+func (s *Store) Consumers(ctx context.Context, topic string) (storekit.Consumers, error) {
+	return do(ctx, s, func(f full, _ bool) (storekit.Consumers, error) {
+		r, err := punctual.As[storekit.ConsumerReporter](f)
 		if err != nil {
 			r, err = s.reporter()
 		}
 		if err != nil {
-			return punctual.Consumers{}, err
+			return storekit.Consumers{}, err
 		}
 		return r.Consumers(ctx, topic)
 	}, false)
 }
 
-// Check implements punctual.Checker.
-func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
-	return do(ctx, s, func(f full, _ bool) (punctual.CheckReport, error) { return f.Check(ctx, progress) }, false)
+// Check implements storekit.Checker.
+func (s *Store) Check(ctx context.Context, progress func(read int64)) (storekit.CheckReport, error) {
+	return do(ctx, s, func(f full, _ bool) (storekit.CheckReport, error) { return f.Check(ctx, progress) }, false)
 }
 
-// Examine implements punctual.Examiner.
-func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
-	return do(ctx, s, func(f full, _ bool) ([]punctual.Finding, error) { return f.Examine(ctx) }, false)
+// Examine implements storekit.Examiner.
+func (s *Store) Examine(ctx context.Context) ([]storekit.Finding, error) {
+	return do(ctx, s, func(f full, _ bool) ([]storekit.Finding, error) { return f.Examine(ctx) }, false)
 }
 
-// Durability implements punctual.DurabilityReporter.
+// Durability implements storekit.DurabilityReporter.
 func (s *Store) Durability() punctual.Durability { return punctual.Fsync }
 
-// Space implements punctual.SpaceReporter.
-func (s *Store) Space(ctx context.Context) (punctual.Space, error) {
-	return do(ctx, s, func(f full, _ bool) (punctual.Space, error) { return f.Space(ctx) }, false)
+// Space implements storekit.SpaceReporter.
+func (s *Store) Space(ctx context.Context) (storekit.Space, error) {
+	return do(ctx, s, func(f full, _ bool) (storekit.Space, error) { return f.Space(ctx) }, false)
 }
 
-// Clock implements punctual.ClockKeeper.
-func (s *Store) Clock(ctx context.Context) (punctual.ClockState, error) {
-	return do(ctx, s, func(f full, _ bool) (punctual.ClockState, error) { return f.Clock(ctx) }, false)
+// Clock implements storekit.ClockKeeper.
+func (s *Store) Clock(ctx context.Context) (storekit.ClockState, error) {
+	return do(ctx, s, func(f full, _ bool) (storekit.ClockState, error) { return f.Clock(ctx) }, false)
 }
 
-// StepClock implements punctual.ClockKeeper.
-func (s *Store) StepClock(ctx context.Context) (punctual.ClockState, error) {
-	return do(ctx, s, func(f full, _ bool) (punctual.ClockState, error) { return f.StepClock(ctx) }, false)
+// StepClock implements storekit.ClockKeeper.
+func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
+	return do(ctx, s, func(f full, _ bool) (storekit.ClockState, error) { return f.StepClock(ctx) }, false)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/remotestore"
 	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // SocketName is the name of the socket in a directory that is shared.
@@ -136,7 +137,7 @@ func (s *Store) Dir() string { return s.dir }
 
 // reporter returns the server by which this process, as the owner, shares the directory. The server knows what the other processes
 // claim. If the directory is not shared, reporter returns an ErrUnsupported.
-func (s *Store) reporter() (punctual.ConsumerReporter, error) {
+func (s *Store) reporter() (storekit.ConsumerReporter, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shared == nil {
@@ -149,12 +150,12 @@ func (s *Store) reporter() (punctual.ConsumerReporter, error) {
 type full interface {
 	punctual.Store
 	punctual.Inspector
-	punctual.Checker
-	punctual.Examiner
+	storekit.Checker
+	storekit.Examiner
 	punctual.FinishedKeeper
-	punctual.SpaceReporter
-	punctual.Backuper
-	punctual.ClockKeeper
+	storekit.SpaceReporter
+	storekit.Backuper
+	storekit.ClockKeeper
 }
 
 // enter returns the store to call: that of this process, also as owned, if this process is the owner, and otherwise the remote one.

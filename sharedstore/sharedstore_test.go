@@ -16,6 +16,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/sharedstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // open opens the store in dir as a further process would. The store is closed at the end of the test, if not before.
@@ -51,7 +52,7 @@ func TestConsumers(t *testing.T) {
 		t.Fatalf("%d messages, %v", len(ds), err)
 	}
 	for name, s := range map[string]*sharedstore.Store{"owner": owner, "other": other} {
-		r, err := punctual.As[punctual.ConsumerReporter](s)
+		r, err := punctual.As[storekit.ConsumerReporter](s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/punctualmq/punctual"
 )
 
 // Arrivals lets the calls of TopicNamer.NewCompanions of a store wait until one of the store's processes has told of a new companion.
@@ -69,7 +67,7 @@ func (a *Arrivals) Await(ctx context.Context, mark string, wait time.Duration) A
 	wake, now := a.wake, at.First || a.closed || at.Same && told != a.told
 	a.mu.Unlock()
 	if !now {
-		t := time.NewTimer(min(wait, punctual.MaxAwait))
+		t := time.NewTimer(min(wait, MaxAwait))
 		defer t.Stop()
 		select {
 		case <-wake:

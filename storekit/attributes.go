@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Attributes are the fields of a message that are set by its push, stay with it until its end and come back with each delivery
@@ -56,11 +57,11 @@ func (a Attributes) Set(m *punctual.Message) { m.Remember, m.Timeout = a.Remembe
 
 // check returns an ErrInvalid that says which attribute no push may have, or nil.
 func (a Attributes) check() error {
-	if a.Remember < 0 || a.Remember > punctual.MaxFinishedRetention {
-		return Invalidf("ID remembered for %v: use at most %v, or 0 for the topic's window", a.Remember, punctual.MaxFinishedRetention)
+	if a.Remember < 0 || a.Remember > limits.MaxFinishedRetention {
+		return Invalidf("ID remembered for %v: use at most %v, or 0 for the topic's window", a.Remember, limits.MaxFinishedRetention)
 	}
-	if a.Timeout < 0 || a.Timeout > punctual.MaxTimeout {
-		return Invalidf("timeout %v: use at most %v, or 0 for that of the worker", a.Timeout, punctual.MaxTimeout)
+	if a.Timeout < 0 || a.Timeout > limits.MaxTimeout {
+		return Invalidf("timeout %v: use at most %v, or 0 for that of the worker", a.Timeout, limits.MaxTimeout)
 	}
 	return nil
 }

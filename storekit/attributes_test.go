@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // The bytes of a block are in the formats of stores, so they never change.
@@ -21,7 +22,7 @@ func TestAttributesHaveOneForm(t *testing.T) {
 		{Attributes{Timeout: time.Minute}, "0203e0d403", Attributes{Timeout: time.Minute}},
 		{Attributes{Remember: 1, Timeout: 1}, "010101020101", Attributes{Remember: time.Millisecond, Timeout: time.Millisecond}},
 		{Attributes{Remember: 1}, "010101", Attributes{Remember: time.Millisecond}},
-		{Attributes{Remember: punctual.MaxFinishedRetention}, "01058090dee675", Attributes{Remember: punctual.MaxFinishedRetention}},
+		{Attributes{Remember: limits.MaxFinishedRetention}, "01058090dee675", Attributes{Remember: limits.MaxFinishedRetention}},
 	} {
 		block := c.attributes.Block()
 		if got := fmt.Sprintf("%x", block); got != c.block {

@@ -81,7 +81,7 @@ func TestBackoffStaysInBounds(t *testing.T) {
 
 func TestBackoffCheck(t *testing.T) {
 	good := []punctual.Backoff{
-		punctual.DefaultBackoff(),
+		punctual.DefaultSettings().Backoff,
 		{},
 		{Delays: []time.Duration{0, time.Hour}},
 		{Delays: []time.Duration{1}, Base: -1}, // the other fields are unused

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // CheckID returns an ErrInvalid unless id is 1 to 128 printable ASCII bytes.
@@ -12,8 +13,8 @@ func CheckID(id string) error {
 	if id == "" {
 		return Invalidf("ID is empty")
 	}
-	if len(id) > punctual.MaxIDBytes {
-		return Invalidf("ID has %d bytes: use at most %d", len(id), punctual.MaxIDBytes)
+	if len(id) > limits.MaxIDBytes {
+		return Invalidf("ID has %d bytes: use at most %d", len(id), limits.MaxIDBytes)
 	}
 	for i := range len(id) {
 		if id[i] < ' ' || id[i] > '~' {
@@ -37,11 +38,11 @@ func CheckPush(m *punctual.NewMessage, maxBody int) error {
 	if len(m.Body) > maxBody {
 		return Errorf(punctual.ErrTooLarge, "body has %d bytes: at most %d are allowed", len(m.Body), maxBody)
 	}
-	if n := sizeOfHeaders(m.Headers); n > punctual.MaxHeaderBytes {
-		return Errorf(punctual.ErrTooLarge, "headers have %d bytes: at most %d are allowed", n, punctual.MaxHeaderBytes)
+	if n := sizeOfHeaders(m.Headers); n > limits.MaxHeaderBytes {
+		return Errorf(punctual.ErrTooLarge, "headers have %d bytes: at most %d are allowed", n, limits.MaxHeaderBytes)
 	}
-	if m.MaxAttempts < 0 || m.MaxAttempts > punctual.MaxAttemptsLimit {
-		return Invalidf("max attempts %d: use 1 to %d, or 0 for the topic's", m.MaxAttempts, punctual.MaxAttemptsLimit)
+	if m.MaxAttempts < 0 || m.MaxAttempts > limits.MaxAttemptsLimit {
+		return Invalidf("max attempts %d: use 1 to %d, or 0 for the topic's", m.MaxAttempts, limits.MaxAttemptsLimit)
 	}
 	if m.ExpireAfter < 0 {
 		return Invalidf("expiry %v lies before the due time: use a positive duration, or 0 for never", m.ExpireAfter)
@@ -64,8 +65,8 @@ func checkWhen(due time.Time, delay time.Duration) error {
 		return Invalidf("delay %v is negative: use 0 for now, or a due time, which may lie in the past", delay)
 	case !due.IsZero() && delay != 0:
 		return Invalidf("both a due time and a delay are given: use one")
-	case due.After(punctual.MaxDue):
-		return Invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
+	case due.After(limits.MaxDue):
+		return Invalidf("due time lies after %s", limits.MaxDue.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -75,8 +76,8 @@ func CheckClaim(c *punctual.Claim) error {
 	if len(c.Topics) == 0 {
 		return Invalidf("claim names no topic")
 	}
-	if len(c.Topics) > punctual.MaxClaimTopics {
-		return Invalidf("claim names %d topics: use at most %d, and several claims for more", len(c.Topics), punctual.MaxClaimTopics)
+	if len(c.Topics) > limits.MaxClaimTopics {
+		return Invalidf("claim names %d topics: use at most %d, and several claims for more", len(c.Topics), limits.MaxClaimTopics)
 	}
 	for _, t := range c.Topics {
 		if err := CheckTopic(t); err != nil {
@@ -84,14 +85,14 @@ func CheckClaim(c *punctual.Claim) error {
 		}
 	}
 	switch {
-	case c.Max < 1 || c.Max > punctual.MaxClaim:
-		return Invalidf("claim of %d messages: use 1 to %d", c.Max, punctual.MaxClaim)
+	case c.Max < 1 || c.Max > limits.MaxClaim:
+		return Invalidf("claim of %d messages: use 1 to %d", c.Max, limits.MaxClaim)
 	case c.PerTopic < 0:
 		return Invalidf("claim of %d messages of a topic: use 1 or more, or 0 for as many as in all", c.PerTopic)
 	case c.Wait < 0:
 		return Invalidf("claim waits %v: use a positive duration, or 0 not to wait", c.Wait)
-	case c.Lease != 0 && (c.Lease < punctual.MinLease || c.Lease > punctual.MaxLease):
-		return Invalidf("lease %v: use %v to %v, or 0 for the topic's", c.Lease, punctual.MinLease, punctual.MaxLease)
+	case c.Lease != 0 && (c.Lease < limits.MinLease || c.Lease > limits.MaxLease):
+		return Invalidf("lease %v: use %v to %v, or 0 for the topic's", c.Lease, limits.MinLease, limits.MaxLease)
 	}
 	return nil
 }
@@ -112,14 +113,14 @@ func CheckSettlement(s *punctual.Settlement, maxBody int) error {
 		return Invalidf("%s with a due time: only a retry and a snooze have one", s.Verb)
 	case !s.Due.IsZero() && s.Delay != 0:
 		return Invalidf("both a due time and a delay are given: use one")
-	case s.Due.After(punctual.MaxDue):
-		return Invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
+	case s.Due.After(limits.MaxDue):
+		return Invalidf("due time lies after %s", limits.MaxDue.Format(time.RFC3339))
 	case s.Delay < 0 && (s.Verb != punctual.SettleRetry || s.Delay != punctual.UseBackoff):
 		return Invalidf("%s after %v: the delay is negative", s.Verb, s.Delay)
 	case s.Delay != 0 && !delays(s.Verb):
 		return Invalidf("%s with a delay of %v: only a retry, a snooze and an extension have one", s.Verb, s.Delay)
-	case s.Verb == punctual.SettleExtend && s.Delay != 0 && (s.Delay < punctual.MinLease || s.Delay > punctual.MaxLease):
-		return Invalidf("lease %v: use %v to %v, or 0 for the topic's", s.Delay, punctual.MinLease, punctual.MaxLease)
+	case s.Verb == punctual.SettleExtend && s.Delay != 0 && (s.Delay < limits.MinLease || s.Delay > limits.MaxLease):
+		return Invalidf("lease %v: use %v to %v, or 0 for the topic's", s.Delay, limits.MinLease, limits.MaxLease)
 	}
 	return CheckThen(s, maxBody)
 }
@@ -149,15 +150,15 @@ func CheckAmendment(a *punctual.Amendment) error {
 	return Invalidf("unknown change %d", a.Change)
 }
 
-// Moves reports whether a change gives the message a new due time, so that a due time after MaxDue is an ErrInvalid.
+// Moves reports whether a change gives the message a new due time, so that a due time after limits.MaxDue is an ErrInvalid.
 func Moves(c punctual.Change) bool {
 	return c == punctual.ChangeReschedule || c == punctual.ChangeRequeue
 }
 
-// CheckBatch returns an ErrTooLarge when a call has more than punctual.MaxBatch items, or nil. n is the number of items.
+// CheckBatch returns an ErrTooLarge when a call has more than limits.MaxBatch items, or nil. n is the number of items.
 func CheckBatch(n int) error {
-	if n > punctual.MaxBatch {
-		return Errorf(punctual.ErrTooLarge, "%d items in one call: at most %d are allowed", n, punctual.MaxBatch)
+	if n > limits.MaxBatch {
+		return Errorf(punctual.ErrTooLarge, "%d items in one call: at most %d are allowed", n, limits.MaxBatch)
 	}
 	return nil
 }
@@ -217,17 +218,17 @@ func CheckForecast(q punctual.ForecastQuery) error {
 }
 
 // CheckSurvey returns an ErrInvalid that says what is wrong with the query, or nil.
-func CheckSurvey(q punctual.SurveyQuery) error {
-	if n := len(q.Edges); n < 2 || n > punctual.MaxEdges {
-		return Invalidf("survey with %d edges: use 2 to %d", n, punctual.MaxEdges)
+func CheckSurvey(q SurveyQuery) error {
+	if n := len(q.Edges); n < 2 || n > MaxEdges {
+		return Invalidf("survey with %d edges: use 2 to %d", n, MaxEdges)
 	}
 	for i, e := range q.Edges[1:] {
 		if e.Sub(q.Edges[i]) < time.Millisecond {
 			return Invalidf("survey whose edge %v is followed by %v: each is at least 1ms behind the one before", q.Edges[i], e)
 		}
 	}
-	if q.Largest < 0 || q.Largest > punctual.MaxLargest {
-		return Invalidf("survey of the %d largest topics: use 0 to %d", q.Largest, punctual.MaxLargest)
+	if q.Largest < 0 || q.Largest > MaxLargest {
+		return Invalidf("survey of the %d largest topics: use 0 to %d", q.Largest, MaxLargest)
 	}
 	for _, t := range q.Without {
 		if err := CheckTopic(t); err != nil {

@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 func TestCheckTopic(t *testing.T) {
 	for _, name := range []string{
-		"a", "order.cancel", "A-Z_0:9/x", strings.Repeat("t", punctual.MaxTopicBytes),
-		"a@b", "a/b:c@g.mail-2_X", strings.Repeat("t", punctual.MaxTopicBytes) + "@" + strings.Repeat("c", punctual.MaxCompanionBytes),
+		"a", "order.cancel", "A-Z_0:9/x", strings.Repeat("t", limits.MaxTopicBytes),
+		"a@b", "a/b:c@g.mail-2_X", strings.Repeat("t", limits.MaxTopicBytes) + "@" + strings.Repeat("c", limits.MaxCompanionBytes),
 	} {
 		if err := CheckTopic(name); err != nil {
 			t.Errorf("topic %q: %v", name, err)
 		}
 	}
 	for _, name := range []string{
-		"", " ", "a b", "a\n", "ä", "a*", "a\x00", "a,b", strings.Repeat("t", punctual.MaxTopicBytes+1),
-		"@", "@a", "a@", "a@b@c", "a@b/c", "a@b:c", "a@b c", "a@" + strings.Repeat("c", punctual.MaxCompanionBytes+1), strings.Repeat("t", punctual.MaxTopicBytes+1) + "@b",
+		"", " ", "a b", "a\n", "ä", "a*", "a\x00", "a,b", strings.Repeat("t", limits.MaxTopicBytes+1),
+		"@", "@a", "a@", "a@b@c", "a@b/c", "a@b:c", "a@b c", "a@" + strings.Repeat("c", limits.MaxCompanionBytes+1), strings.Repeat("t", limits.MaxTopicBytes+1) + "@b",
 	} {
 		if err := CheckTopic(name); !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("topic %q: %v: want ErrInvalid", name, err)
@@ -30,12 +31,12 @@ func TestCheckTopic(t *testing.T) {
 }
 
 func TestCheckID(t *testing.T) {
-	for _, id := range []string{"a", " ", "~", "order/1 #2", strings.Repeat("i", punctual.MaxIDBytes)} {
+	for _, id := range []string{"a", " ", "~", "order/1 #2", strings.Repeat("i", limits.MaxIDBytes)} {
 		if err := CheckID(id); err != nil {
 			t.Errorf("ID %q: %v", id, err)
 		}
 	}
-	for _, id := range []string{"", "a\n", "\x7f", "\x1f", "é", "\xff", strings.Repeat("i", punctual.MaxIDBytes+1)} {
+	for _, id := range []string{"", "a\n", "\x7f", "\x1f", "é", "\xff", strings.Repeat("i", limits.MaxIDBytes+1)} {
 		if err := CheckID(id); !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("ID %q: %v: want ErrInvalid", id, err)
 		}
@@ -44,8 +45,8 @@ func TestCheckID(t *testing.T) {
 
 func TestNewMessageCheck(t *testing.T) {
 	good := punctual.NewMessage{
-		Topic: "t", ID: "a", Body: make([]byte, 10), Headers: map[string]string{"k": strings.Repeat("v", punctual.MaxHeaderBytes-1)},
-		Delay: time.Hour, MaxAttempts: punctual.MaxAttemptsLimit, ExpireAfter: time.Hour, IfExists: punctual.IfExistsFail,
+		Topic: "t", ID: "a", Body: make([]byte, 10), Headers: map[string]string{"k": strings.Repeat("v", limits.MaxHeaderBytes-1)},
+		Delay: time.Hour, MaxAttempts: limits.MaxAttemptsLimit, ExpireAfter: time.Hour, IfExists: punctual.IfExistsFail,
 	}
 	if err := CheckPush(&good, 10); err != nil {
 		t.Fatalf("a message at every limit: %v", err)
@@ -60,9 +61,9 @@ func TestNewMessageCheck(t *testing.T) {
 		"headers":            {func(m *punctual.NewMessage) { m.Headers["kk"] = "" }, punctual.ErrTooLarge},
 		"negative delay":     {func(m *punctual.NewMessage) { m.Delay = -1 }, punctual.ErrInvalid},
 		"due and delay":      {func(m *punctual.NewMessage) { m.Due = time.Unix(1, 0) }, punctual.ErrInvalid},
-		"after MaxDue":       {func(m *punctual.NewMessage) { m.Due, m.Delay = punctual.MaxDue.Add(1), 0 }, punctual.ErrInvalid},
+		"after MaxDue":       {func(m *punctual.NewMessage) { m.Due, m.Delay = limits.MaxDue.Add(1), 0 }, punctual.ErrInvalid},
 		"negative attempts":  {func(m *punctual.NewMessage) { m.MaxAttempts = -1 }, punctual.ErrInvalid},
-		"too many attempts":  {func(m *punctual.NewMessage) { m.MaxAttempts = punctual.MaxAttemptsLimit + 1 }, punctual.ErrInvalid},
+		"too many attempts":  {func(m *punctual.NewMessage) { m.MaxAttempts = limits.MaxAttemptsLimit + 1 }, punctual.ErrInvalid},
 		"negative expiry":    {func(m *punctual.NewMessage) { m.ExpireAfter = -1 }, punctual.ErrInvalid},
 		"if due, no replace": {func(m *punctual.NewMessage) { m.IfDue = time.Unix(1, 0) }, punctual.ErrInvalid},
 		"if exists":          {func(m *punctual.NewMessage) { m.IfExists = punctual.IfExistsReplaceDead + 1 }, punctual.ErrInvalid},
@@ -77,7 +78,7 @@ func TestNewMessageCheck(t *testing.T) {
 }
 
 func TestClaimCheck(t *testing.T) {
-	good := []punctual.Claim{{Topics: []string{"t"}, Max: 1}, {Topics: []string{"t", "u"}, Max: punctual.MaxClaim, Wait: time.Hour, Lease: punctual.MinLease}}
+	good := []punctual.Claim{{Topics: []string{"t"}, Max: 1}, {Topics: []string{"t", "u"}, Max: limits.MaxClaim, Wait: time.Hour, Lease: limits.MinLease}}
 	for _, c := range good {
 		if err := CheckClaim(&c); err != nil {
 			t.Errorf("%+v: %v", c, err)
@@ -87,12 +88,12 @@ func TestClaimCheck(t *testing.T) {
 	bad := []punctual.Claim{
 		{Max: 1},
 		{Topics: []string{"t", ""}, Max: 1},
-		{Topics: slices.Repeat([]string{"t"}, punctual.MaxClaimTopics+1), Max: 1},
+		{Topics: slices.Repeat([]string{"t"}, limits.MaxClaimTopics+1), Max: 1},
 		{Topics: one},
-		{Topics: one, Max: punctual.MaxClaim + 1},
+		{Topics: one, Max: limits.MaxClaim + 1},
 		{Topics: one, Max: 1, Wait: -1},
-		{Topics: one, Max: 1, Lease: punctual.MinLease - 1},
-		{Topics: one, Max: 1, Lease: punctual.MaxLease + 1},
+		{Topics: one, Max: 1, Lease: limits.MinLease - 1},
+		{Topics: one, Max: 1, Lease: limits.MaxLease + 1},
 	}
 	for _, c := range bad {
 		if err := CheckClaim(&c); !errors.Is(err, punctual.ErrInvalid) {
@@ -104,11 +105,11 @@ func TestClaimCheck(t *testing.T) {
 func TestSettlementCheck(t *testing.T) {
 	for verb := punctual.SettleAck; verb <= punctual.SettleExtend; verb++ {
 		s := punctual.Settlement{Topic: "t", ID: "a", Verb: verb}
-		if err := CheckSettlement(&s, punctual.DefaultMaxBody); err != nil {
+		if err := CheckSettlement(&s, limits.DefaultMaxBody); err != nil {
 			t.Errorf("%s: %v", verb, err)
 		}
 		s.Delay = punctual.UseBackoff
-		if err := CheckSettlement(&s, punctual.DefaultMaxBody); errors.Is(err, punctual.ErrInvalid) == (verb == punctual.SettleRetry) {
+		if err := CheckSettlement(&s, limits.DefaultMaxBody); errors.Is(err, punctual.ErrInvalid) == (verb == punctual.SettleRetry) {
 			t.Errorf("%s with UseBackoff: %v", verb, err)
 		}
 	}
@@ -118,14 +119,14 @@ func TestSettlementCheck(t *testing.T) {
 		{Topic: "t", ID: "a"},
 		{Topic: "t", ID: "a", Verb: punctual.SettleExtend + 1},
 		{Topic: "t", ID: "a", Verb: punctual.SettleRetry, Delay: -2},
-		{Topic: "t", ID: "a", Verb: punctual.SettleExtend, Delay: punctual.MinLease - 1},
-		{Topic: "t", ID: "a", Verb: punctual.SettleExtend, Delay: punctual.MaxLease + 1},
+		{Topic: "t", ID: "a", Verb: punctual.SettleExtend, Delay: limits.MinLease - 1},
+		{Topic: "t", ID: "a", Verb: punctual.SettleExtend, Delay: limits.MaxLease + 1},
 		{Topic: "t", ID: "a", Verb: punctual.SettleAck, Delay: 1},
 		{Topic: "t", ID: "a", Verb: punctual.SettleDiscard, Delay: time.Hour},
 		{Topic: "t", ID: "a", Verb: punctual.SettleRelease, Delay: time.Hour},
 	}
 	for _, s := range bad {
-		if err := CheckSettlement(&s, punctual.DefaultMaxBody); !errors.Is(err, punctual.ErrInvalid) {
+		if err := CheckSettlement(&s, limits.DefaultMaxBody); !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("%+v: %v: want ErrInvalid", s, err)
 		}
 	}
@@ -143,7 +144,7 @@ func TestAmendmentCheck(t *testing.T) {
 		{Change: punctual.ChangeCancel, ID: "a"},
 		{Change: punctual.ChangeCancel, Topic: "t"},
 		{Change: punctual.ChangeReschedule, Topic: "t", ID: "a", Delay: -1},
-		{Change: punctual.ChangeReschedule, Topic: "t", ID: "a", Due: punctual.MaxDue.Add(1)},
+		{Change: punctual.ChangeReschedule, Topic: "t", ID: "a", Due: limits.MaxDue.Add(1)},
 		{Change: punctual.ChangeRequeue, Topic: "t", ID: "a", Due: time.Unix(1, 0), Delay: 1},
 		{Change: punctual.ChangeCancel, Topic: "t", ID: "a", Delay: 1},
 		{Change: punctual.ChangeCancel, Topic: "t", ID: "a", Due: time.Unix(1, 0)},
@@ -157,10 +158,10 @@ func TestAmendmentCheck(t *testing.T) {
 }
 
 func TestCheckBatch(t *testing.T) {
-	if err := CheckBatch(punctual.MaxBatch); err != nil {
+	if err := CheckBatch(limits.MaxBatch); err != nil {
 		t.Errorf("a full batch: %v", err)
 	}
-	if err := CheckBatch(punctual.MaxBatch + 1); !errors.Is(err, punctual.ErrTooLarge) {
+	if err := CheckBatch(limits.MaxBatch + 1); !errors.Is(err, punctual.ErrTooLarge) {
 		t.Errorf("one item more: %v: want ErrTooLarge", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Companion divides the name of a companion topic, such as orders@events, into the topic that it belongs to and its own name:
@@ -31,15 +32,15 @@ func Stem(id string) string {
 // to 64 bytes of [A-Za-z0-9._-].
 func CheckTopic(name string) error {
 	if name == "" {
-		return Invalidf("topic is empty: name it with 1 to %d of A-Z a-z 0-9 . _ : / -", punctual.MaxTopicBytes)
+		return Invalidf("topic is empty: name it with 1 to %d of A-Z a-z 0-9 . _ : / -", limits.MaxTopicBytes)
 	}
 	for i := range len(name) {
 		// The bytes from - to : are - . / the digits and : which are all allowed, so that one comparison does for them.
 		// A claim may name a thousand topics.
 		c := name[i]
 		if c == '@' && i > 0 {
-			if i > punctual.MaxTopicBytes {
-				return Invalidf("topic name has %d bytes before the @: use at most %d", i, punctual.MaxTopicBytes)
+			if i > limits.MaxTopicBytes {
+				return Invalidf("topic name has %d bytes before the @: use at most %d", i, limits.MaxTopicBytes)
 			}
 			return checkCompanion(name, name[i+1:])
 		}
@@ -47,16 +48,16 @@ func CheckTopic(name string) error {
 			return Invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ : / -", name, i+1)
 		}
 	}
-	if len(name) > punctual.MaxTopicBytes {
-		return Invalidf("topic name has %d bytes: use at most %d", len(name), punctual.MaxTopicBytes)
+	if len(name) > limits.MaxTopicBytes {
+		return Invalidf("topic name has %d bytes: use at most %d", len(name), limits.MaxTopicBytes)
 	}
 	return nil
 }
 
 // checkCompanion checks what follows the "@" of a topic.
 func checkCompanion(topic, name string) error {
-	if name == "" || len(name) > punctual.MaxCompanionBytes {
-		return Invalidf("topic %q: name its companion with 1 to %d bytes behind the @", topic, punctual.MaxCompanionBytes)
+	if name == "" || len(name) > limits.MaxCompanionBytes {
+		return Invalidf("topic %q: name its companion with 1 to %d bytes behind the @", topic, limits.MaxCompanionBytes)
 	}
 	for i := range len(name) {
 		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && c != '.' && c != '_' && c != '-' {

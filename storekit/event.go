@@ -12,7 +12,7 @@ import (
 // the topic of a group.
 func EventTopic(topic string) string {
 	parent, _ := Companion(topic)
-	return parent + punctual.EventSuffix
+	return parent + EventSuffix
 }
 
 // EventID returns the ID of an event, such as 0~000000000000002f. The store takes number, which no other event has, from the
@@ -76,3 +76,6 @@ func EventMessage(e *punctual.Event, id string, keep time.Duration) punctual.New
 
 // MaxSweptEvents is how many events that have expired are dropped in the step that adds one.
 const MaxSweptEvents = 64
+
+// EventSuffix ends the name of a companion: orders@events has what orders tells of its messages (Settings.Emit).
+const EventSuffix = "@events"

@@ -42,7 +42,7 @@ func SweepEventsUntil(stop <-chan struct{}, every time.Duration, s punctual.Stor
 // record. It reads the events that are older than Settings.EmitKeep of their topic, and those alone, so that it costs little however
 // many events wait. After an error with one topic it goes on with the others.
 func SweepEvents(ctx context.Context, s punctual.Store) error {
-	namer, err := punctual.As[punctual.TopicNamer](s)
+	namer, err := punctual.As[TopicNamer](s)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func SweepEvents(ctx context.Context, s punctual.Store) error {
 	if err != nil {
 		return err
 	}
-	names, err := namer.TopicNames(ctx, punctual.NameQuery{Suffix: punctual.EventSuffix})
+	names, err := namer.TopicNames(ctx, NameQuery{Suffix: EventSuffix})
 	if err != nil {
 		return err
 	}

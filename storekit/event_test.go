@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 func TestEventBody(t *testing.T) {
@@ -20,7 +21,7 @@ func TestEventBody(t *testing.T) {
 		t.Errorf("the body is\n%s\nwant\n%s", got, want)
 	}
 	m := EventMessage(&e, EventID("0", 47), time.Hour)
-	if err := CheckPush(&m, punctual.DefaultMaxBody); err != nil || m.Topic != "orders@events" || m.ID != "0~000000000000002f" {
+	if err := CheckPush(&m, limits.DefaultMaxBody); err != nil || m.Topic != "orders@events" || m.ID != "0~000000000000002f" {
 		t.Errorf("the message is %+v, %v", m, err)
 	}
 }
@@ -29,12 +30,12 @@ func TestEventBody(t *testing.T) {
 func TestEventBodyIsReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		instant := func(name string) time.Time {
-			return FromMillis(rapid.Int64Range(minDue, punctual.MaxDue.UnixMilli()).Draw(t, name))
+			return FromMillis(rapid.Int64Range(minDue, limits.MaxDue.UnixMilli()).Draw(t, name))
 		}
 		e := punctual.Event{
 			Event: 1 << rapid.IntRange(0, 5).Draw(t, "event"),
 			Topic: rapid.StringMatching(`[A-Za-z0-9._:/-]{1,128}`).Draw(t, "topic"), ID: rapid.StringMatching(`[ -~]{1,128}`).Draw(t, "id"),
-			Attempt: rapid.IntRange(0, punctual.MaxAttemptsLimit).Draw(t, "attempt"), At: instant("at"), Created: instant("created"),
+			Attempt: rapid.IntRange(0, limits.MaxAttemptsLimit).Draw(t, "attempt"), At: instant("at"), Created: instant("created"),
 			FirstDue: instant("first due"), Due: instant("due"),
 		}
 		if rapid.Bool().Draw(t, "leased") {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Outcomes returns all outcomes of finished messages.
@@ -43,7 +44,7 @@ func SelectsFinished(q *punctual.FinishedQuery, f *punctual.Finished) bool {
 }
 
 // FinishedSpan returns between which times, in Unix milliseconds, the KeptUntil of all records lies that q can select at the time
-// now: the first one and the last one, both included. KeptUntil is later than At, by MaxFinishedRetention at most, whatever
+// now: the first one and the last one, both included. KeptUntil is later than At, by limits.MaxFinishedRetention at most, whatever
 // FinishedRetention was when the message finished.
 func FinishedSpan(q *punctual.FinishedQuery, now int64) (first, last int64) {
 	first, last = now+1, math.MaxInt64
@@ -51,7 +52,7 @@ func FinishedSpan(q *punctual.FinishedQuery, now int64) (first, last int64) {
 		first = max(first, CeilMillis(q.From)+1)
 	}
 	if !q.To.IsZero() {
-		last = CeilMillis(q.To) - 1 + punctual.MaxFinishedRetention.Milliseconds()
+		last = CeilMillis(q.To) - 1 + limits.MaxFinishedRetention.Milliseconds()
 	}
 	return first, last
 }

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // MaxFailures is the most failures that the history of a message holds (Info.Failures, Delivery.Failures, Finished.Failures).
@@ -25,15 +26,15 @@ func AddFailure(history []punctual.Failure, f punctual.Failure) []punctual.Failu
 	return append(append(out, history...), f)
 }
 
-// TrimError returns the text of an error as a history keeps it: at most MaxErrorBytes long, and valid UTF-8. A longer text is
+// TrimError returns the text of an error as a history keeps it: at most limits.MaxErrorBytes long, and valid UTF-8. A longer text is
 // cut between characters, and a note such as "… (5000 bytes in all)" stands at its end. Bytes that are not UTF-8 become U+FFFD.
 func TrimError(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= punctual.MaxErrorBytes {
+	if len(text) <= limits.MaxErrorBytes {
 		return text
 	}
 	note := fmt.Sprintf("… (%d bytes in all)", len(text))
-	cut := punctual.MaxErrorBytes - len(note)
+	cut := limits.MaxErrorBytes - len(note)
 	for !utf8.RuneStart(text[cut]) {
 		cut--
 	}

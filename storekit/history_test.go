@@ -6,17 +6,17 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 func TestTrimError(t *testing.T) {
-	short := strings.Repeat("x", punctual.MaxErrorBytes)
+	short := strings.Repeat("x", limits.MaxErrorBytes)
 	if got := TrimError(short); got != short {
 		t.Errorf("a text of %d bytes was changed", len(short))
 	}
 	long := strings.Repeat("x", 5000)
 	got := TrimError(long)
-	if len(got) != punctual.MaxErrorBytes || !strings.Contains(got, "5000 bytes in all") || !strings.HasPrefix(got, "xxx") {
+	if len(got) != limits.MaxErrorBytes || !strings.Contains(got, "5000 bytes in all") || !strings.HasPrefix(got, "xxx") {
 		t.Errorf("5000 bytes were cut to %d: %q", len(got), got)
 	}
 	if !utf8.ValidString(got) {
@@ -38,19 +38,19 @@ func TestTrimErrorCutsBetweenCharacters(t *testing.T) {
 			if !utf8.ValidString(got) || !strings.HasPrefix(long, kept) {
 				t.Errorf("the text was cut inside a character of %d bytes: %q", len(char), got)
 			}
-			if len(got) > punctual.MaxErrorBytes || len(got) <= punctual.MaxErrorBytes-len(char) {
-				t.Errorf("a text of characters of %d bytes was cut to %d bytes; want as many as fit in %d", len(char), len(got), punctual.MaxErrorBytes)
+			if len(got) > limits.MaxErrorBytes || len(got) <= limits.MaxErrorBytes-len(char) {
+				t.Errorf("a text of characters of %d bytes was cut to %d bytes; want as many as fit in %d", len(char), len(got), limits.MaxErrorBytes)
 			}
 		}
 	}
 	// At the limit itself nothing is cut, and one byte more is.
 	for _, char := range []string{"é", "字", "😀"} {
-		text := strings.Repeat(char, punctual.MaxErrorBytes/len(char))
-		text += strings.Repeat("x", punctual.MaxErrorBytes-len(text))
+		text := strings.Repeat(char, limits.MaxErrorBytes/len(char))
+		text += strings.Repeat("x", limits.MaxErrorBytes-len(text))
 		if TrimError(text) != text {
 			t.Errorf("a text of %d bytes was changed", len(text))
 		}
-		if got := TrimError(text + "x"); !utf8.ValidString(got) || len(got) > punctual.MaxErrorBytes {
+		if got := TrimError(text + "x"); !utf8.ValidString(got) || len(got) > limits.MaxErrorBytes {
 			t.Errorf("a text of %d bytes was cut to %q", len(text)+1, got)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 func TestNewIDSortsByTime(t *testing.T) {
@@ -35,7 +35,7 @@ func TestNewIDIsUniqueAndValid(t *testing.T) {
 }
 
 func TestNewIDOutsideOfItsTimes(t *testing.T) {
-	for _, now := range []time.Time{{}, time.Unix(-1, 0), punctual.MaxDue, punctual.MaxDue.AddDate(20000, 0, 0)} {
+	for _, now := range []time.Time{{}, time.Unix(-1, 0), limits.MaxDue, limits.MaxDue.AddDate(20000, 0, 0)} {
 		if err := CheckID(NewID(now)); err != nil {
 			t.Errorf("ID for %v: %v", now, err)
 		}

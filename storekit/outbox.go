@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // A settlement stores its follow-ups in one atomic step, and some stores reach only the family of the message's topic in one
-// step (punctual.ReachFamily). A follow-up beyond that takes two steps. The settlement stores an envelope of it in the companion
+// step (ReachFamily). A follow-up beyond that takes two steps. The settlement stores an envelope of it in the companion
 // T@out, which is within reach, so that the follow-up is stored if and only if the message is settled. Then a duty of package duty
 // or of a Worker forwards the follow-up: it pushes the follow-up to its own topic and acks the envelope.
 //
@@ -103,12 +104,12 @@ func reachesFamily(ctx context.Context, s punctual.Store, ss []punctual.Settleme
 	}
 	for i, err := range answers {
 		if refused(ss[i], err) {
-			r, err := punctual.As[punctual.AbilityReporter](s)
+			r, err := punctual.As[AbilityReporter](s)
 			if err != nil {
 				return false
 			}
 			can, err := r.Abilities(ctx)
-			return err == nil && can.Follow == punctual.ReachFamily
+			return err == nil && can.Follow == ReachFamily
 		}
 	}
 	return false
@@ -204,7 +205,7 @@ func (p *postman) envelope(x *punctual.Settlement, m *punctual.NewMessage) (punc
 		return punctual.NewMessage{}, Invalidf("a time lies outside the years 0 to 9999: %v", err)
 	}
 	e := punctual.NewMessage{Topic: OutTopic(x.Topic), ID: Stem(x.ID) + "~" + p.ids.next(), Body: m.Body, Headers: maps.Clone(m.Headers)}
-	if len(e.ID) > punctual.MaxIDBytes {
+	if len(e.ID) > limits.MaxIDBytes {
 		e.ID = "" // the store makes one within reach
 	}
 	if e.Headers == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	familyrig "github.com/punctualmq/punctual/internal/rigs/family"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -76,7 +77,7 @@ func (o *outbox) envelopes() []punctual.Message {
 func TestSettleForwardsWhatIsBeyondReach(t *testing.T) {
 	at := time.Date(2027, 1, 2, 3, 4, 5, 678e6, time.UTC)
 	whole := punctual.NewMessage{
-		Topic: "invoice", ID: "A-17~invoice", Body: bytes.Repeat([]byte{0, 255}, punctual.DefaultMaxBody/2), Headers: map[string]string{"k": "v\xff", storekit.ForwardHeader: "the user's own"},
+		Topic: "invoice", ID: "A-17~invoice", Body: bytes.Repeat([]byte{0, 255}, limits.DefaultMaxBody/2), Headers: map[string]string{"k": "v\xff", storekit.ForwardHeader: "the user's own"},
 		Due: at, MaxAttempts: 3, ExpireAfter: time.Hour, DropExpired: true, Remember: 48 * time.Hour, Timeout: time.Minute, IfExists: punctual.IfExistsReplace, IfDue: at.Add(time.Hour),
 	}
 	for v, i := reflect.ValueOf(whole), 0; i < v.NumField(); i++ {
@@ -169,8 +170,8 @@ func TestSettleRefusesWhatIsMalformed(t *testing.T) {
 	for name, m := range map[string]punctual.NewMessage{
 		"topic":    {Topic: "no topic"},
 		"delay":    {Topic: "invoice", Delay: -1},
-		"body":     {Topic: "invoice", Body: make([]byte, punctual.DefaultMaxBody+1)},
-		"too late": {Topic: "invoice", Due: punctual.MaxDue.Add(time.Second)},
+		"body":     {Topic: "invoice", Body: make([]byte, limits.DefaultMaxBody+1)},
+		"too late": {Topic: "invoice", Due: limits.MaxDue.Add(time.Second)},
 	} {
 		for _, silent := range []bool{false, true} {
 			o := newOutbox(t, silent)

@@ -6,29 +6,30 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/settings"
+	"github.com/punctualmq/punctual/limits"
 )
 
-// Abilities are the things that not every store can do and that a setting may need.
-type Abilities struct {
+// CanSet are the things that not every store can do and that a setting may need.
+type CanSet struct {
 	// Partitions is the most partitions of a topic in the store, 1 if it cannot divide topics. ApplySettings does not know whether
 	// the topic exists, so a store that can divide topics has to refuse other partitions for a topic that exists.
 	Partitions int
 	// KeepsFinished tells that the store is a punctual.FinishedKeeper.
 	KeepsFinished bool
-	// Emits is punctual.Abilities.Emit.
+	// Emits is Abilities.Emit.
 	Emits bool
 }
 
 // AllAbilities returns the abilities of a store that can do everything. With them ApplySettings checks settings before it is
 // known which store they are for.
-func AllAbilities() Abilities {
-	return Abilities{Partitions: punctual.MaxPartitions, KeepsFinished: true, Emits: true}
+func AllAbilities() CanSet {
+	return CanSet{Partitions: limits.MaxPartitions, KeepsFinished: true, Emits: true}
 }
 
 // ApplySettings returns s with the patch p applied. A value that is not allowed is an ErrInvalid that names the setting and says
 // which values are. A setting that a store with the abilities can cannot have is an ErrUnsupported. If s has another setting than p.If
 // says it is an ErrChanged.
-func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can Abilities) (punctual.Settings, error) {
+func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can CanSet) (punctual.Settings, error) {
 	was := s
 	for _, row := range settings.Table {
 		row.Apply(&s, &p)
@@ -54,7 +55,7 @@ func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can Abilities)
 }
 
 // lack returns why a store with these abilities cannot have the setting as it is in s, or "".
-func (a Abilities) lack(row *settings.Setting, s *punctual.Settings) string {
+func (a CanSet) lack(row *settings.Setting, s *punctual.Settings) string {
 	switch {
 	case row.Needs == settings.DividedTopics && s.Partitions > a.Partitions:
 		return fmt.Sprintf("this store divides a topic into at most %d", a.Partitions)

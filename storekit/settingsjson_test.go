@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // TestGoldenSettings: settings are encoded as the golden files have them, and every golden file can be decoded.
@@ -24,7 +25,7 @@ func TestGoldenSettings(t *testing.T) {
 		},
 		"testdata/settings-finished.json": func(s *punctual.Settings) {
 			s.Lease, s.MaxAttempts, s.Backoff = time.Minute, 7, punctual.Backoff{Delays: []time.Duration{time.Second}}
-			s.DedupeWindow, s.FinishedRetention = time.Hour, punctual.MaxFinishedRetention
+			s.DedupeWindow, s.FinishedRetention = time.Hour, limits.MaxFinishedRetention
 		},
 		"testdata/settings-events.json": func(s *punctual.Settings) {
 			s.Lease, s.MaxAttempts, s.Backoff = time.Minute, 7, punctual.Backoff{}

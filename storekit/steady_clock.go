@@ -3,8 +3,6 @@ package storekit
 import (
 	"sync"
 	"time"
-
-	"github.com/punctualmq/punctual"
 )
 
 // StepRule tells when a store's clock steps back (P8): when it has been ahead of the clock that it follows by more than StepBeyond at
@@ -49,7 +47,7 @@ type SteadyClock struct {
 	rule StepRule  // guarded by mu: it has the readings of the source
 	due  bool      // guarded by mu: what rule said last
 
-	state punctual.ClockState // guarded by mu: Steps and Last
+	state ClockState // guarded by mu: Steps and Last
 }
 
 // NewSteadyClock returns a clock that starts at the time of the source, or at passed if that is later. passed is the latest time
@@ -95,21 +93,21 @@ func (c *SteadyClock) StepDue() bool {
 
 // Step steps the clock back to its source and returns the step. It returns false if the clock is not ahead. The caller sees to it
 // that what was decided by the time before is not carried out after the step.
-func (c *SteadyClock) Step() (s punctual.ClockStep, stepped bool) {
+func (c *SteadyClock) Step() (s ClockStep, stepped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	to := c.readSource().Round(0).UTC()
 	if !to.Before(c.last) {
-		return punctual.ClockStep{}, false
+		return ClockStep{}, false
 	}
-	s = punctual.ClockStep{From: c.last, To: to}
+	s = ClockStep{From: c.last, To: to}
 	c.last, c.rule, c.due = to, StepRule{}, false
 	c.state.Steps, c.state.Last = c.state.Steps+1, s
 	return s, true
 }
 
 // State returns how the clock stands to its source, and the steps since it was made.
-func (c *SteadyClock) State() punctual.ClockState {
+func (c *SteadyClock) State() ClockState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wall := c.readSource().Round(0)

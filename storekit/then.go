@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // CheckThen returns what is wrong with the follow-ups of a settlement, an ErrInvalid or ErrTooLarge, or nil. maxBody is the
@@ -18,8 +19,8 @@ func CheckThen(x *punctual.Settlement, maxBody int) error {
 	if x.Verb != punctual.SettleAck && x.Verb != punctual.SettleSnooze && x.Verb != punctual.SettleDiscard {
 		return Invalidf("%s with follow-ups: only an ack, a snooze and a discard have them", x.Verb)
 	}
-	if len(x.Then) > punctual.MaxThen {
-		return Invalidf("%d follow-ups: use at most %d", len(x.Then), punctual.MaxThen)
+	if len(x.Then) > limits.MaxThen {
+		return Invalidf("%d follow-ups: use at most %d", len(x.Then), limits.MaxThen)
 	}
 	type name struct{ topic, id string }
 	var named map[name]int // nil for a single follow-up, which needs no comparison
@@ -40,13 +41,13 @@ func CheckThen(x *punctual.Settlement, maxBody int) error {
 		}
 		size += sizeOfFollowUp(m)
 	}
-	if size > punctual.MaxThenBytes {
-		return Errorf(punctual.ErrTooLarge, "follow-ups have %d bytes: at most %d are allowed", size, punctual.MaxThenBytes)
+	if size > limits.MaxThenBytes {
+		return Errorf(punctual.ErrTooLarge, "follow-ups have %d bytes: at most %d are allowed", size, limits.MaxThenBytes)
 	}
 	return nil
 }
 
-// SizeOfThen returns the bytes of follow-ups that count towards punctual.MaxThenBytes.
+// SizeOfThen returns the bytes of follow-ups that count towards limits.MaxThenBytes.
 func SizeOfThen(then []punctual.NewMessage) int {
 	n := 0
 	for i := range then {
@@ -55,7 +56,7 @@ func SizeOfThen(then []punctual.NewMessage) int {
 	return n
 }
 
-// sizeOfFollowUp returns the bytes of a follow-up that count towards punctual.MaxThenBytes.
+// sizeOfFollowUp returns the bytes of a follow-up that count towards limits.MaxThenBytes.
 func sizeOfFollowUp(m *punctual.NewMessage) int {
 	return len(m.Topic) + len(m.ID) + len(m.Body) + sizeOfHeaders(m.Headers)
 }
@@ -74,7 +75,7 @@ const AfterHeader = "punctual-after"
 
 // SetAfter gives the follow-ups of x the AfterHeader, in place of one that they have. x.Then becomes a new slice, and the maps of
 // headers are copied before they change. A follow-up keeps its headers as they are where the header would take it beyond
-// punctual.MaxHeaderBytes, or all of them beyond punctual.MaxThenBytes, because a note for people must not have the settlement refused.
+// limits.MaxHeaderBytes, or all of them beyond limits.MaxThenBytes, because a note for people must not have the settlement refused.
 // The copies for the groups of the message's topic keep their headers as well, because they are the message.
 func SetAfter(x *punctual.Settlement) {
 	if len(x.Then) == 0 {
@@ -82,7 +83,7 @@ func SetAfter(x *punctual.Settlement) {
 	}
 	value := afterValue(x.Topic, x.ID)
 	x.Then = slices.Clone(x.Then)
-	room := punctual.MaxThenBytes - SizeOfThen(x.Then)
+	room := limits.MaxThenBytes - SizeOfThen(x.Then)
 	for i := range x.Then {
 		m := &x.Then[i]
 		if parent, companion := Companion(m.Topic); parent == x.Topic && IsGroup(companion) {
@@ -93,7 +94,7 @@ func SetAfter(x *punctual.Settlement) {
 		if !has {
 			more += len(AfterHeader)
 		}
-		if old == value || more > room || sizeOfHeaders(m.Headers)+more > punctual.MaxHeaderBytes {
+		if old == value || more > room || sizeOfHeaders(m.Headers)+more > limits.MaxHeaderBytes {
 			continue
 		}
 		room -= more

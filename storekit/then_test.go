@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 func TestCheckThen(t *testing.T) {
-	many := make([]punctual.NewMessage, punctual.MaxThen+1)
+	many := make([]punctual.NewMessage, limits.MaxThen+1)
 	for i := range many {
 		many[i] = punctual.NewMessage{Topic: "t", ID: fmt.Sprint(i)}
 	}
@@ -33,7 +34,7 @@ func TestCheckThen(t *testing.T) {
 		{"retry by the backoff", punctual.Settlement{Verb: punctual.SettleRetry, Delay: punctual.UseBackoff, Then: one}, punctual.ErrInvalid, "retry with follow-ups"},
 		{"release", punctual.Settlement{Verb: punctual.SettleRelease, Then: one}, punctual.ErrInvalid, "release with follow-ups"},
 		{"extend", punctual.Settlement{Verb: punctual.SettleExtend, Then: one}, punctual.ErrInvalid, "extend with follow-ups"},
-		{"as many as there may be", punctual.Settlement{Verb: punctual.SettleAck, Then: many[:punctual.MaxThen]}, nil, ""},
+		{"as many as there may be", punctual.Settlement{Verb: punctual.SettleAck, Then: many[:limits.MaxThen]}, nil, ""},
 		{"too many", punctual.Settlement{Verb: punctual.SettleAck, Then: many}, punctual.ErrInvalid, "65 follow-ups"},
 		{"no IDs", punctual.Settlement{Verb: punctual.SettleAck, Then: big[:2]}, nil, ""},
 		{"too many bytes", punctual.Settlement{Verb: punctual.SettleAck, Then: big}, punctual.ErrTooLarge, "follow-ups have"},
@@ -42,15 +43,15 @@ func TestCheckThen(t *testing.T) {
 		{"malformed", punctual.Settlement{Verb: punctual.SettleAck, Then: []punctual.NewMessage{many[1], {Topic: ""}}}, punctual.ErrInvalid, "follow-up 2: topic is empty"},
 		{"long body", punctual.Settlement{Verb: punctual.SettleAck, Then: []punctual.NewMessage{{Topic: "t", Body: make([]byte, 1<<20+1)}}}, punctual.ErrTooLarge, "follow-up 1: body"},
 		{"due with a retry", punctual.Settlement{Verb: punctual.SettleRetry, Due: time.Unix(1, 0)}, nil, ""},
-		{"due with a snooze", punctual.Settlement{Verb: punctual.SettleSnooze, Due: punctual.MaxDue}, nil, ""},
+		{"due with a snooze", punctual.Settlement{Verb: punctual.SettleSnooze, Due: limits.MaxDue}, nil, ""},
 		{"due with an ack", punctual.Settlement{Verb: punctual.SettleAck, Due: time.Unix(1, 0)}, punctual.ErrInvalid, "ack with a due time"},
 		{"due with an extension", punctual.Settlement{Verb: punctual.SettleExtend, Due: time.Unix(1, 0)}, punctual.ErrInvalid, "extend with a due time"},
 		{"due and delay", punctual.Settlement{Verb: punctual.SettleSnooze, Due: time.Unix(1, 0), Delay: 1}, punctual.ErrInvalid, "use one"},
 		{"due and backoff", punctual.Settlement{Verb: punctual.SettleRetry, Due: time.Unix(1, 0), Delay: punctual.UseBackoff}, punctual.ErrInvalid, "use one"},
-		{"due after MaxDue", punctual.Settlement{Verb: punctual.SettleRetry, Due: punctual.MaxDue.Add(1)}, punctual.ErrInvalid, "lies after"},
+		{"due after MaxDue", punctual.Settlement{Verb: punctual.SettleRetry, Due: limits.MaxDue.Add(1)}, punctual.ErrInvalid, "lies after"},
 	} {
 		c.x.Topic, c.x.ID = "orders", "a"
-		err := CheckSettlement(&c.x, punctual.DefaultMaxBody)
+		err := CheckSettlement(&c.x, limits.DefaultMaxBody)
 		if !errors.Is(err, c.kind) || err != nil && !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v; want %v with %q", c.name, err, c.kind, c.text)
 		}
@@ -125,7 +126,7 @@ func TestAfterHeader(t *testing.T) {
 
 // The header never has a settlement refused that would pass without it.
 func TestAfterHeaderWithoutRoom(t *testing.T) {
-	full := punctual.NewMessage{Topic: "t", ID: "1", Headers: map[string]string{"h": strings.Repeat("x", punctual.MaxHeaderBytes-1)}}
+	full := punctual.NewMessage{Topic: "t", ID: "1", Headers: map[string]string{"h": strings.Repeat("x", limits.MaxHeaderBytes-1)}}
 	x := punctual.Settlement{Topic: "orders", ID: "A-17", Token: 1, Verb: punctual.SettleAck, Then: []punctual.NewMessage{full, {Topic: "t", ID: "2"}}}
 	SetAfter(&x)
 	if _, has := x.Then[0].Headers[AfterHeader]; has {
@@ -135,7 +136,7 @@ func TestAfterHeaderWithoutRoom(t *testing.T) {
 		t.Error("the message beside it has not got the header")
 	}
 	x.Then = make([]punctual.NewMessage, 8)
-	left := punctual.MaxThenBytes - len(AfterHeader) - len("orders/A-17")
+	left := limits.MaxThenBytes - len(AfterHeader) - len("orders/A-17")
 	for i := range x.Then {
 		n := min(left-1, 1<<20)
 		x.Then[i] = punctual.NewMessage{Topic: "t", Body: make([]byte, n)}
@@ -149,7 +150,7 @@ func TestAfterHeaderWithoutRoom(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d follow-ups have the header where there is room for one", n)
 	}
-	if err := CheckSettlement(&x, punctual.DefaultMaxBody); err != nil {
+	if err := CheckSettlement(&x, limits.DefaultMaxBody); err != nil {
 		t.Errorf("the settlement is refused now: %v", err)
 	}
 }

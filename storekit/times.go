@@ -3,7 +3,7 @@ package storekit
 import (
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Millis returns t as the Unix milliseconds in which stores count, rounded down.
@@ -38,7 +38,7 @@ func WholeMillis(d time.Duration) time.Duration {
 
 // DueAt returns the due time to store: due if it is not zero, else delay after now, each rounded up to whole milliseconds (P2). now
 // is the store's clock in the resolution that it has, because a delay that counted from a clock rounded down could end too early. A
-// due time in the past is not replaced by now. A due time after MaxDue, or before the year 1, is an ErrInvalid (P9).
+// due time in the past is not replaced by now. A due time after limits.MaxDue, or before the year 1, is an ErrInvalid (P9).
 func DueAt(now, due time.Time, delay time.Duration) (time.Time, error) {
 	var ms int64
 	if due.IsZero() {
@@ -46,8 +46,8 @@ func DueAt(now, due time.Time, delay time.Duration) (time.Time, error) {
 	} else {
 		ms = CeilMillis(due)
 	}
-	if ms > punctual.MaxDue.UnixMilli() {
-		return time.Time{}, Invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
+	if ms > limits.MaxDue.UnixMilli() {
+		return time.Time{}, Invalidf("due time lies after %s", limits.MaxDue.Format(time.RFC3339))
 	}
 	if ms < minDue {
 		return time.Time{}, Invalidf("due time lies before the year 1")
@@ -56,12 +56,12 @@ func DueAt(now, due time.Time, delay time.Duration) (time.Time, error) {
 }
 
 // ExpiresAt returns the expiry of a message first due at due that expires after so long, or the zero Time when after is 0. It
-// is at most the millisecond after MaxDue, because no message is due then.
+// is at most the millisecond after limits.MaxDue, because no message is due then.
 func ExpiresAt(due time.Time, after time.Duration) time.Time {
 	if after == 0 {
 		return time.Time{}
 	}
-	ms := min(due.UnixMilli()+CeilDuration(after), punctual.MaxDue.UnixMilli()+1)
+	ms := min(due.UnixMilli()+CeilDuration(after), limits.MaxDue.UnixMilli()+1)
 	return FromMillis(ms)
 }
 

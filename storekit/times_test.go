@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Rounding a due time up never makes it early (P2), and by less than a millisecond late.
@@ -58,7 +59,7 @@ func TestDueAt(t *testing.T) {
 		"fine due":    {due: noon.Add(time.Hour + 1), want: noon.Add(time.Hour + ms)},
 		"past":        {due: time.Unix(0, 0), want: time.Unix(0, 0)},
 		"before 1970": {due: time.Date(1066, 1, 1, 0, 0, 0, 0, time.UTC), want: time.Date(1066, 1, 1, 0, 0, 0, 0, time.UTC)},
-		"last":        {due: punctual.MaxDue, want: punctual.MaxDue},
+		"last":        {due: limits.MaxDue, want: limits.MaxDue},
 	} {
 		got, err := DueAt(now, test.due, test.delay)
 		if err != nil || !got.Equal(test.want) || got.Location() != time.UTC {
@@ -70,7 +71,7 @@ func TestDueAt(t *testing.T) {
 func TestDueAtOutOfRange(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for name, due := range map[string]time.Time{
-		"1 ns after the last": punctual.MaxDue.Add(1),
+		"1 ns after the last": limits.MaxDue.Add(1),
 		"year 10000":          time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),
 		"year 0":              time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC),
 		"1e15 ms":             time.UnixMilli(1e15),
@@ -79,7 +80,7 @@ func TestDueAtOutOfRange(t *testing.T) {
 			t.Errorf("P9: %s: %v, %v: want ErrInvalid", name, got, err)
 		}
 	}
-	if got, err := DueAt(punctual.MaxDue, time.Time{}, 1); !errors.Is(err, punctual.ErrInvalid) {
+	if got, err := DueAt(limits.MaxDue, time.Time{}, 1); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("P9: a delay past the last due time: %v, %v: want ErrInvalid", got, err)
 	}
 	if got, err := DueAt(now, time.UnixMilli(1e13), 0); err != nil || got.UnixMilli() != 1e13 {
@@ -99,7 +100,7 @@ func TestExpiresAt(t *testing.T) {
 			t.Errorf("expiry %v after: %v: want %v", after, got, want)
 		}
 	}
-	if got := ExpiresAt(punctual.MaxDue, math.MaxInt64); !got.After(punctual.MaxDue) || got.Sub(punctual.MaxDue) > time.Millisecond {
+	if got := ExpiresAt(limits.MaxDue, math.MaxInt64); !got.After(limits.MaxDue) || got.Sub(limits.MaxDue) > time.Millisecond {
 		t.Errorf("the last message expires at %v: want just behind MaxDue", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // amendCases: what do cancel, reschedule, requeue and delete answer, and is it true?
@@ -563,8 +564,8 @@ func amendMalformed(s *harness) {
 		"a delete without ID": {Change: punctual.ChangeDelete, Topic: orders},
 		"a negative delay":    {Change: punctual.ChangeReschedule, Topic: orders, ID: x, Delay: -1},
 		"a due and a delay":   {Change: punctual.ChangeReschedule, Topic: orders, ID: x, Delay: 1, Due: noon},
-		"a due in 10000":      {Change: punctual.ChangeReschedule, Topic: orders, ID: x, Due: punctual.MaxDue.Add(1)},
-		"a requeue to 10000":  {Change: punctual.ChangeRequeue, Topic: orders, ID: x, Due: punctual.MaxDue.Add(1)},
+		"a due in 10000":      {Change: punctual.ChangeReschedule, Topic: orders, ID: x, Due: limits.MaxDue.Add(1)},
+		"a requeue to 10000":  {Change: punctual.ChangeRequeue, Topic: orders, ID: x, Due: limits.MaxDue.Add(1)},
 		"a due in the year 0": {
 			Change: punctual.ChangeReschedule, Topic: orders, ID: x, Due: time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC),
 		},
@@ -575,17 +576,17 @@ func amendMalformed(s *harness) {
 	s.ack(s.one(orders))
 }
 
-// amendBeyond: an amendment whose delay leads beyond MaxDue is ErrInvalid, whatever there is to change. A settlement is judged in
-// another order: a token that is not current, and then a cancel under the lease, count before a due time beyond MaxDue.
+// amendBeyond: an amendment whose delay leads beyond limits.MaxDue is ErrInvalid, whatever there is to change. A settlement is judged in
+// another order: a token that is not current, and then a cancel under the lease, count before a due time beyond limits.MaxDue.
 func amendBeyond(s *harness) {
 	for _, at := range situations() {
 		t := newHarness(s.T, s.promise, s.opener)
-		t.clock.Set(punctual.MaxDue.Add(-48 * time.Hour))
+		t.clock.Set(limits.MaxDue.Add(-48 * time.Hour))
 		d := at.bring(t)
 		for _, c := range []punctual.Change{punctual.ChangeReschedule, punctual.ChangeRequeue} {
 			for _, topic := range []string{orders, "none"} {
 				o := t.amend(punctual.Amendment{Change: c, Topic: topic, ID: x, Delay: 49 * time.Hour})
-				t.wantErr(o.Err, punctual.ErrInvalid, "%s of a message that is %s to after %v", c, at.name, punctual.MaxDue)
+				t.wantErr(o.Err, punctual.ErrInvalid, "%s of a message that is %s to after %v", c, at.name, limits.MaxDue)
 			}
 		}
 		if t.hasInspector() {
@@ -593,10 +594,10 @@ func amendBeyond(s *harness) {
 		}
 		for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleSnooze} {
 			d.Topic, d.ID = orders, x
-			t.wantErr(t.settle(punctual.Delivery{Message: d.Message, Token: d.Token + 1}, v, 49*time.Hour), punctual.ErrLeaseLost, "%s with a token that is not current, to after %v", v, punctual.MaxDue)
+			t.wantErr(t.settle(punctual.Delivery{Message: d.Message, Token: d.Token + 1}, v, 49*time.Hour), punctual.ErrLeaseLost, "%s with a token that is not current, to after %v", v, limits.MaxDue)
 		}
 		if at.name == isLeasedCancelled {
-			t.wantErr(t.settle(d, punctual.SettleRetry, 49*time.Hour), punctual.ErrCancelled, "a retry after a cancel, to after %v", punctual.MaxDue)
+			t.wantErr(t.settle(d, punctual.SettleRetry, 49*time.Hour), punctual.ErrCancelled, "a retry after a cancel, to after %v", limits.MaxDue)
 		}
 	}
 }

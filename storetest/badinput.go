@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // badInputCases: is what breaks the rules refused, before anything is stored?
@@ -61,9 +62,9 @@ func badTopicBytes(s *harness) {
 
 func badTopicLengths(s *harness) {
 	s.refused(punctual.NewMessage{ID: x}, punctual.ErrInvalid, "no topic")
-	longest := strings.Repeat("t", punctual.MaxTopicBytes)
+	longest := strings.Repeat("t", limits.MaxTopicBytes)
 	s.refused(punctual.NewMessage{Topic: longest + "t", ID: x}, punctual.ErrInvalid, "a topic of 129 bytes")
-	s.push(punctual.NewMessage{Topic: longest, ID: strings.Repeat("i", punctual.MaxIDBytes)})
+	s.push(punctual.NewMessage{Topic: longest, ID: strings.Repeat("i", limits.MaxIDBytes)})
 	s.ack(s.one(longest))
 }
 
@@ -80,7 +81,7 @@ func badIDBytes(s *harness) {
 }
 
 func badIDLengths(s *harness) {
-	longest := strings.Repeat("i", punctual.MaxIDBytes)
+	longest := strings.Repeat("i", limits.MaxIDBytes)
 	s.refused(order(longest+"i", 0), punctual.ErrInvalid, "an ID of 129 bytes")
 	s.push(order(longest, 0))
 	if d := s.one(orders); d.ID != longest {
@@ -90,20 +91,20 @@ func badIDLengths(s *harness) {
 
 func badBody(s *harness) {
 	m := order(x, 0)
-	m.Body = make([]byte, punctual.DefaultMaxBody+1)
+	m.Body = make([]byte, limits.DefaultMaxBody+1)
 	s.refused(m, punctual.ErrTooLarge, "a body of one byte more than the limit")
-	m.Body = m.Body[:punctual.DefaultMaxBody]
+	m.Body = m.Body[:limits.DefaultMaxBody]
 	s.push(m)
 	s.ack(s.one(orders))
 }
 
 func badHeaders(s *harness) {
 	m := order(x, 0)
-	m.Headers = map[string]string{"a": strings.Repeat("v", punctual.MaxHeaderBytes/2-1), "b": strings.Repeat("v", punctual.MaxHeaderBytes/2)}
+	m.Headers = map[string]string{"a": strings.Repeat("v", limits.MaxHeaderBytes/2-1), "b": strings.Repeat("v", limits.MaxHeaderBytes/2)}
 	s.refused(m, punctual.ErrTooLarge, "headers of one byte more than the limit")
-	m.Headers = map[string]string{strings.Repeat("k", punctual.MaxHeaderBytes+1): ""}
+	m.Headers = map[string]string{strings.Repeat("k", limits.MaxHeaderBytes+1): ""}
 	s.refused(m, punctual.ErrTooLarge, "a header name longer than the limit")
-	m.Headers = map[string]string{"a": strings.Repeat("v", punctual.MaxHeaderBytes/2-1), "b": strings.Repeat("v", punctual.MaxHeaderBytes/2-1)}
+	m.Headers = map[string]string{"a": strings.Repeat("v", limits.MaxHeaderBytes/2-1), "b": strings.Repeat("v", limits.MaxHeaderBytes/2-1)}
 	s.push(m)
 	s.ack(s.one(orders))
 }
@@ -114,25 +115,25 @@ func badNumbers(s *harness) {
 		"a very negative delay": {Delay: -1 << 63},
 		"a due and a delay":     {Due: noon, Delay: time.Second},
 		"negative MaxAttempts":  {MaxAttempts: -1},
-		"too many attempts":     {MaxAttempts: punctual.MaxAttemptsLimit + 1},
+		"too many attempts":     {MaxAttempts: limits.MaxAttemptsLimit + 1},
 		"a negative expiry":     {ExpireAfter: -1},
 		"a negative Remember":   {Remember: -1},
 		"a negative Timeout":    {Timeout: -1},
-		"too long a Timeout":    {Timeout: punctual.MaxTimeout + 1},
-		"too long a Remember":   {Remember: punctual.MaxFinishedRetention + 1},
+		"too long a Timeout":    {Timeout: limits.MaxTimeout + 1},
+		"too long a Remember":   {Remember: limits.MaxFinishedRetention + 1},
 		"an unknown IfExists":   {IfExists: 4},
 	} {
 		m.Topic, m.ID = orders, x
 		s.refused(m, punctual.ErrInvalid, what)
 	}
 	s.none(orders, "after malformed pushes")
-	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: punctual.MaxAttemptsLimit})
+	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: limits.MaxAttemptsLimit})
 	s.ack(s.one(orders))
 }
 
 // badBatch: a call with too many items fails as a whole, and none of its items is carried out.
 func badBatch(s *harness) {
-	n := punctual.MaxBatch + 1
+	n := limits.MaxBatch + 1
 	ms := make([]punctual.NewMessage, n)
 	as := make([]punctual.Amendment, n)
 	ss := make([]punctual.Settlement, n)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/internal/mutants"
@@ -67,7 +68,7 @@ func (p plain) Configure(ctx context.Context, topic string, patch punctual.Setti
 	if err != nil {
 		return set, err
 	}
-	if _, err := storekit.ApplySettings(set, patch, storekit.Abilities{Partitions: 1, KeepsFinished: p.lossy}); err != nil {
+	if _, err := storekit.ApplySettings(set, patch, storekit.CanSet{Partitions: 1, KeepsFinished: p.lossy}); err != nil {
 		return set, err
 	}
 	return p.Inspector.Configure(ctx, topic, patch)
@@ -118,14 +119,14 @@ func TestRecorderPassesTheRightStore(t *testing.T) {
 // bare is a store without any optional interface.
 type bare struct{ punctual.Store }
 
-// Settle refuses follow-ups, because a store that is no AbilityReporter is taken to store none.
+// Settle refuses follow-ups, because a store that is no storekit.AbilityReporter is taken to store none.
 func (b bare) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	if !slices.ContainsFunc(ss, func(x punctual.Settlement) bool { return len(x.Then) > 0 }) {
 		return b.Store.Settle(ctx, ss)
 	}
 	out := make([]error, len(ss))
 	for i := range ss {
-		if out[i] = storekit.CheckSettlement(&ss[i], punctual.DefaultMaxBody); out[i] == nil && len(ss[i].Then) > 0 {
+		if out[i] = storekit.CheckSettlement(&ss[i], limits.DefaultMaxBody); out[i] == nil && len(ss[i].Then) > 0 {
 			out[i] = storekit.FollowUpError(0, punctual.ErrUnsupported)
 			continue
 		}

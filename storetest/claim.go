@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -408,8 +409,8 @@ func claimEndedContext(s *harness) {
 
 func claimMalformed(s *harness) {
 	bringReady(s)
-	long := strings.Repeat("t", punctual.MaxTopicBytes+1)
-	many := make([]string, punctual.MaxClaimTopics+1)
+	long := strings.Repeat("t", limits.MaxTopicBytes+1)
+	many := make([]string, limits.MaxClaimTopics+1)
 	for i := range many {
 		many[i] = fmt.Sprint(orders, i)
 	}
@@ -421,20 +422,20 @@ func claimMalformed(s *harness) {
 		"a topic of 129 bytes":      {Topics: []string{long}, Max: 1},
 		"Max 0":                     {Topics: []string{orders}},
 		"Max -1":                    {Topics: []string{orders}, Max: -1},
-		"Max beyond MaxClaim":       {Topics: []string{orders}, Max: punctual.MaxClaim + 1},
+		"Max beyond MaxClaim":       {Topics: []string{orders}, Max: limits.MaxClaim + 1},
 		"PerTopic -1":               {Topics: []string{orders}, Max: 1, PerTopic: -1},
 		"a negative wait":           {Topics: []string{orders}, Max: 1, Wait: -1},
 		"a negative lease":          {Topics: []string{orders}, Max: 1, Lease: -time.Second},
-		"a lease shorter than 10ms": {Topics: []string{orders}, Max: 1, Lease: punctual.MinLease - 1},
-		"a lease longer than 24h":   {Topics: []string{orders}, Max: 1, Lease: punctual.MaxLease + 1},
+		"a lease shorter than 10ms": {Topics: []string{orders}, Max: 1, Lease: limits.MinLease - 1},
+		"a lease longer than 24h":   {Topics: []string{orders}, Max: 1, Lease: limits.MaxLease + 1},
 	}
 	for name, c := range bad {
 		ds, err := s.store.Claim(s.ctx, c)
 		s.wantErr(err, punctual.ErrInvalid, "a claim with %s", name)
 		s.noneWith(err, ds)
 	}
-	many[punctual.MaxClaimTopics-1] = orders
-	ds := s.claim(punctual.Claim{Topics: many[:punctual.MaxClaimTopics], Max: 1})
+	many[limits.MaxClaimTopics-1] = orders
+	ds := s.claim(punctual.Claim{Topics: many[:limits.MaxClaimTopics], Max: 1})
 	if len(ds) != 1 || ds[0].Attempt != 1 {
 		s.fail("a claim of 1000 topics, behind malformed ones, got %+v; want the message in its first attempt", ds)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -40,17 +41,17 @@ func clockCases() []testCase {
 	}
 }
 
-// clockKeeper returns the ClockKeeper of the store, or skips the case.
-func (s *harness) clockKeeper() punctual.ClockKeeper {
+// clockKeeper returns the storekit.ClockKeeper of the store, or skips the case.
+func (s *harness) clockKeeper() storekit.ClockKeeper {
 	s.Helper()
-	k, err := punctual.As[punctual.ClockKeeper](s.store)
+	k, err := punctual.As[storekit.ClockKeeper](s.store)
 	if err != nil {
 		s.Skipf("skipped: the case needs a ClockKeeper: %v", err)
 	}
 	return k
 }
 
-func (s *harness) clockState() punctual.ClockState {
+func (s *harness) clockState() storekit.ClockState {
 	s.Helper()
 	state, err := s.clockKeeper().Clock(s.ctx)
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *harness) clockState() punctual.ClockState {
 }
 
 // ahead sets the clock ahead for as long as do takes, and returns the step of the store's clock that follows.
-func (s *harness) ahead(by time.Duration, do func()) punctual.ClockStep {
+func (s *harness) ahead(by time.Duration, do func()) storekit.ClockStep {
 	s.Helper()
 	steps := s.clockState().Steps
 	s.advance(by)
@@ -84,7 +85,7 @@ func (s *harness) ahead(by time.Duration, do func()) punctual.ClockStep {
 		return state.Last
 	}
 	s.fail("the store's clock does not follow a clock that was set back: %+v", s.clockState())
-	return punctual.ClockStep{}
+	return storekit.ClockStep{}
 }
 
 // soon waits until a message of a topic can be claimed, because a store may carry messages over a step after the step.
@@ -645,7 +646,7 @@ func clockThereAndBack(s *harness) {
 func clockBackWake(s *harness) {
 	s.push(order(x, time.Hour))
 	// The lease is so long that it does not run out while the clock goes on and the answer of the claim is on its way.
-	w := s.wait(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: 100 * time.Hour, Lease: punctual.MaxLease})
+	w := s.wait(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: 100 * time.Hour, Lease: limits.MaxLease})
 	asleep()
 	s.advance(-time.Hour)
 	end := time.Now().Add(s.opener.waitLimit)
@@ -662,19 +663,19 @@ func clockBackWake(s *harness) {
 	s.ack(w.wakes(x, "its due time came in spite of a step back"))
 }
 
-// clockExamined: "the store says so everywhere" (P8) begins with its Examiner, from which doctor, servers and consoles have it.
+// clockExamined: "the store says so everywhere" (P8) begins with its storekit.Examiner, from which doctor, servers and consoles have it.
 func clockExamined(s *harness) {
-	examiner, err := punctual.As[punctual.Examiner](s.store)
+	examiner, err := punctual.As[storekit.Examiner](s.store)
 	if err != nil {
 		s.Skipf("skipped: the case needs an Examiner: %v", err)
 	}
-	wants := func(when, name string, severity punctual.Severity, texts ...string) {
+	wants := func(when, name string, severity storekit.Severity, texts ...string) {
 		s.Helper()
 		found, err := examiner.Examine(s.ctx)
 		if err != nil {
 			s.fail("%s: Examine: unexpected error: %v", when, err)
 		}
-		found = slices.DeleteFunc(found, func(f punctual.Finding) bool { return f.Name != name })
+		found = slices.DeleteFunc(found, func(f storekit.Finding) bool { return f.Name != name })
 		if severity == 0 && len(found) == 0 {
 			return
 		}
@@ -692,18 +693,18 @@ func clockExamined(s *harness) {
 		s.fail("the state %+v does not say whose clock the store's clock follows", s.clockState())
 	}
 	s.push(order(x, time.Hour))
-	wants("at first", "store's clock", punctual.SeverityGood, follows)
+	wants("at first", "store's clock", storekit.SeverityGood, follows)
 	wants("at first", "clock steps", 0)
 	step := s.ahead(24*time.Hour, func() {
 		s.advance(-24 * time.Hour)
 		if state := s.clockState(); state.Ahead < 23*time.Hour || state.Steps != 0 {
 			s.fail("a day ahead the state is %+v", state)
 		}
-		wants("a day ahead", "store's clock", punctual.SeverityWarning, "0m0s ahead of", follows, "after 5s", "punctual clock", "NTP")
+		wants("a day ahead", "store's clock", storekit.SeverityWarning, "0m0s ahead of", follows, "after 5s", "punctual clock", "NTP")
 		s.advance(24 * time.Hour)
 	})
-	wants("after the step", "store's clock", punctual.SeverityGood)
-	wants("after the step", "clock steps", punctual.SeverityWarning, "1, the last one", step.From.Format(time.RFC3339), step.To.Format(time.RFC3339), follows, "NTP")
+	wants("after the step", "store's clock", storekit.SeverityGood)
+	wants("after the step", "clock steps", storekit.SeverityWarning, "1, the last one", step.From.Format(time.RFC3339), step.To.Format(time.RFC3339), follows, "NTP")
 	s.advance(25 * time.Hour)
-	wants("the day after", "clock steps", punctual.SeverityGood, step.To.Format(time.RFC3339))
+	wants("the day after", "clock steps", storekit.SeverityGood, step.To.Format(time.RFC3339))
 }

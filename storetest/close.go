@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // closeCases: is a closed store quiet and honest?
@@ -41,16 +42,16 @@ func closeMethods(s *harness) {
 	if in, err := punctual.As[punctual.Inspector](s.store); err == nil {
 		s.inspectorCalls(in, calls)
 	}
-	if c, err := punctual.As[punctual.Checker](s.store); err == nil {
+	if c, err := punctual.As[storekit.Checker](s.store); err == nil {
 		calls["Check"] = func() error { _, err := c.Check(s.ctx, nil); return err }
 	}
 	if k, err := punctual.As[punctual.FinishedKeeper](s.store); err == nil {
 		calls["Finished"] = func() error { _, err := k.Finished(s.ctx, orders, x); return err }
 		calls["ListFinished"] = func() error { _, err := k.ListFinished(s.ctx, punctual.FinishedQuery{Topic: orders}); return err }
 	}
-	if v, err := punctual.As[punctual.Surveyor](s.store); err == nil {
+	if v, err := punctual.As[storekit.Surveyor](s.store); err == nil {
 		calls["Survey"] = func() error {
-			_, err := v.Survey(s.ctx, punctual.SurveyQuery{Edges: []time.Time{noon, noon.Add(time.Hour)}})
+			_, err := v.Survey(s.ctx, storekit.SurveyQuery{Edges: []time.Time{noon, noon.Add(time.Hour)}})
 			return err
 		}
 		calls["NextDue"] = func() error { _, err := v.NextDue(s.ctx); return err }
@@ -132,7 +133,7 @@ func closeUnderReaders(s *harness) {
 			return err
 		},
 	}
-	if c, err := punctual.As[punctual.Checker](s.store); err == nil {
+	if c, err := punctual.As[storekit.Checker](s.store); err == nil {
 		reads = append(reads, func(ctx context.Context) error { _, err := c.Check(ctx, nil); return err })
 	}
 	closeWhile(s, len(reads), func(ctx context.Context, client, _ int) error { return reads[client](ctx) })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
 )
@@ -51,10 +52,10 @@ const (
 )
 
 func companionNames(s *harness) {
-	long := strings.Repeat("t", punctual.MaxTopicBytes)
+	long := strings.Repeat("t", limits.MaxTopicBytes)
 	for _, topic := range []string{
-		"a@b", "a:1/x@b", "a@b.c_d-e", "a@g.1", "9@9", "a@" + strings.Repeat("c", punctual.MaxCompanionBytes), long + "@b",
-		long + "@" + strings.Repeat("d", punctual.MaxCompanionBytes),
+		"a@b", "a:1/x@b", "a@b.c_d-e", "a@g.1", "9@9", "a@" + strings.Repeat("c", limits.MaxCompanionBytes), long + "@b",
+		long + "@" + strings.Repeat("d", limits.MaxCompanionBytes),
 	} {
 		s.push(punctual.NewMessage{Topic: topic, ID: x})
 		if d := s.one(topic); d.Topic != topic {
@@ -62,7 +63,7 @@ func companionNames(s *harness) {
 		}
 	}
 	for _, topic := range []string{
-		"@b", "a@", "@", "a@b@c", "a@@b", "a@b/c", "a@b:c", "a@b c", "a@ü", "a b@c", "a@" + strings.Repeat("c", punctual.MaxCompanionBytes+1), long + "t@b",
+		"@b", "a@", "@", "a@b@c", "a@@b", "a@b/c", "a@b:c", "a@b c", "a@ü", "a b@c", "a@" + strings.Repeat("c", limits.MaxCompanionBytes+1), long + "t@b",
 	} {
 		s.refused(punctual.NewMessage{Topic: topic, ID: x}, punctual.ErrInvalid, "topic "+topic)
 		_, err := s.store.Claim(s.ctx, punctual.Claim{Topics: []string{topic}, Max: 1})
@@ -487,17 +488,17 @@ func companionWait(s *harness) {
 	}
 }
 
-// namer returns the store's TopicNamer. It skips the case when the store has none.
-func (s *harness) namer() punctual.TopicNamer {
+// namer returns the store's storekit.TopicNamer. It skips the case when the store has none.
+func (s *harness) namer() storekit.TopicNamer {
 	s.Helper()
-	n, err := punctual.As[punctual.TopicNamer](s.store)
+	n, err := punctual.As[storekit.TopicNamer](s.store)
 	if err != nil {
 		s.Skipf("skipped: the case needs a TopicNamer: %v", err)
 	}
 	return n
 }
 
-func (s *harness) wantNames(q punctual.NameQuery, want ...string) {
+func (s *harness) wantNames(q storekit.NameQuery, want ...string) {
 	s.Helper()
 	got, err := s.namer().TopicNames(s.ctx, q)
 	if err != nil || got == nil || !slices.Equal(got, want) {
@@ -507,28 +508,28 @@ func (s *harness) wantNames(q punctual.NameQuery, want ...string) {
 
 func companionTopicNames(s *harness) {
 	n := s.namer()
-	s.wantNames(punctual.NameQuery{})
-	s.wantNames(punctual.NameQuery{Prefix: orders})
+	s.wantNames(storekit.NameQuery{})
+	s.wantNames(storekit.NameQuery{Prefix: orders})
 	for _, topic := range []string{"b@cron", "a@cron", "a@events", "a", "ab@cron", "a@g.cron", "B", "10", "9"} {
 		s.push(punctual.NewMessage{Topic: topic, ID: x, Delay: time.Hour})
 	}
-	s.wantNames(punctual.NameQuery{}, "10", "9", "B", "a", "a@cron", "a@events", "a@g.cron", "ab", "ab@cron", "b", "b@cron")
-	s.wantNames(punctual.NameQuery{Suffix: "@cron"}, "a@cron", "ab@cron", "b@cron")
-	s.wantNames(punctual.NameQuery{Prefix: "a@"}, "a@cron", "a@events", "a@g.cron")
-	s.wantNames(punctual.NameQuery{Prefix: "a"}, "a", "a@cron", "a@events", "a@g.cron", "ab", "ab@cron")
-	s.wantNames(punctual.NameQuery{Prefix: "a@", Suffix: "@cron"}, "a@cron")
-	s.wantNames(punctual.NameQuery{Prefix: "a@g.cron", Suffix: "cron"}, "a@g.cron")
-	s.wantNames(punctual.NameQuery{Prefix: "10", Suffix: "10"}, "10")
+	s.wantNames(storekit.NameQuery{}, "10", "9", "B", "a", "a@cron", "a@events", "a@g.cron", "ab", "ab@cron", "b", "b@cron")
+	s.wantNames(storekit.NameQuery{Suffix: "@cron"}, "a@cron", "ab@cron", "b@cron")
+	s.wantNames(storekit.NameQuery{Prefix: "a@"}, "a@cron", "a@events", "a@g.cron")
+	s.wantNames(storekit.NameQuery{Prefix: "a"}, "a", "a@cron", "a@events", "a@g.cron", "ab", "ab@cron")
+	s.wantNames(storekit.NameQuery{Prefix: "a@", Suffix: "@cron"}, "a@cron")
+	s.wantNames(storekit.NameQuery{Prefix: "a@g.cron", Suffix: "cron"}, "a@g.cron")
+	s.wantNames(storekit.NameQuery{Prefix: "10", Suffix: "10"}, "10")
 	for _, odd := range []string{"*", "?", "[ab]", "%", "_", `\`, "a*", "A", "a b", "ü"} {
-		s.wantNames(punctual.NameQuery{Prefix: odd})
-		s.wantNames(punctual.NameQuery{Suffix: odd})
+		s.wantNames(storekit.NameQuery{Prefix: odd})
+		s.wantNames(storekit.NameQuery{Suffix: odd})
 	}
 	ended, stop := context.WithCancel(s.ctx)
 	stop()
-	_, err := n.TopicNames(ended, punctual.NameQuery{})
+	_, err := n.TopicNames(ended, storekit.NameQuery{})
 	s.wantErr(err, context.Canceled, "TopicNames with a context that has ended")
 	s.closeStore()
-	_, err = n.TopicNames(s.ctx, punctual.NameQuery{})
+	_, err = n.TopicNames(s.ctx, storekit.NameQuery{})
 	s.wantErr(err, punctual.ErrClosed, "TopicNames of a closed store")
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -54,7 +55,7 @@ func contractUnusedTime(s *harness) {
 			s.outcome(a, punctual.ErrInvalid, fmt.Sprint("given a delay of ", delay))
 		}
 		a.Delay = 0
-		for _, due := range []time.Time{noon, punctual.MaxDue.Add(time.Hour)} {
+		for _, due := range []time.Time{noon, limits.MaxDue.Add(time.Hour)} {
 			a.Due = due
 			s.outcome(a, punctual.ErrInvalid, fmt.Sprint("given the due time ", due))
 		}
@@ -181,7 +182,7 @@ type namedCall struct {
 func (s *harness) malformedCalls() []namedCall {
 	calls := []namedCall{
 		{"Push of too many", func(ctx context.Context) error {
-			_, err := s.store.Push(ctx, make([]punctual.NewMessage, punctual.MaxBatch+1))
+			_, err := s.store.Push(ctx, make([]punctual.NewMessage, limits.MaxBatch+1))
 			return err
 		}},
 		{"Claim of no topics", func(ctx context.Context) error {
@@ -189,11 +190,11 @@ func (s *harness) malformedCalls() []namedCall {
 			return err
 		}},
 		{"Settle of too many", func(ctx context.Context) error {
-			_, err := s.store.Settle(ctx, make([]punctual.Settlement, punctual.MaxBatch+1))
+			_, err := s.store.Settle(ctx, make([]punctual.Settlement, limits.MaxBatch+1))
 			return err
 		}},
 		{"Amend of too many", func(ctx context.Context) error {
-			_, err := s.store.Amend(ctx, make([]punctual.Amendment, punctual.MaxBatch+1))
+			_, err := s.store.Amend(ctx, make([]punctual.Amendment, limits.MaxBatch+1))
 			return err
 		}},
 	}
@@ -228,8 +229,8 @@ func (s *harness) malformedCalls() []namedCall {
 			namedCall{"Finished of no ID", func(ctx context.Context) error { _, err := k.Finished(ctx, orders, ""); return err }},
 			namedCall{"ListFinished of no topic", func(ctx context.Context) error { _, err := k.ListFinished(ctx, punctual.FinishedQuery{}); return err }})
 	}
-	if v, err := punctual.As[punctual.Surveyor](s.store); err == nil {
-		calls = append(calls, namedCall{"Survey of no edges", func(ctx context.Context) error { _, err := v.Survey(ctx, punctual.SurveyQuery{}); return err }})
+	if v, err := punctual.As[storekit.Surveyor](s.store); err == nil {
+		calls = append(calls, namedCall{"Survey of no edges", func(ctx context.Context) error { _, err := v.Survey(ctx, storekit.SurveyQuery{}); return err }})
 	}
 	return calls
 }
@@ -292,39 +293,39 @@ func contractNoItems(s *harness) {
 }
 
 // contractFirstItemError: a settlement that is malformed is ErrInvalid whatever the store knows of the message. Next comes the token,
-// then a cancel, and then a time beyond MaxDue.
+// then a cancel, and then a time beyond limits.MaxDue.
 func contractFirstItemError(s *harness) {
-	const beyond = 1<<63 - 1 // leads beyond MaxDue from the time that is set below
-	s.clock.Set(punctual.MaxDue.Add(-24 * time.Hour))
+	const beyond = 1<<63 - 1 // leads beyond limits.MaxDue from the time that is set below
+	s.clock.Set(limits.MaxDue.Add(-24 * time.Hour))
 	for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleSnooze} {
 		s.push(order(x, 0))
 		d := s.one(orders)
 		stale := d
 		stale.Token++
 		s.wantErr(s.settle(stale, v, -2), punctual.ErrInvalid, "%s after a negative delay, with a wrong token", v)
-		s.wantErr(s.settle(stale, v, beyond), punctual.ErrLeaseLost, "%s beyond %v, with a wrong token", v, punctual.MaxDue)
-		s.wantErr(s.settle(d, v, beyond), punctual.ErrInvalid, "%s beyond %v", v, punctual.MaxDue)
+		s.wantErr(s.settle(stale, v, beyond), punctual.ErrLeaseLost, "%s beyond %v, with a wrong token", v, limits.MaxDue)
+		s.wantErr(s.settle(d, v, beyond), punctual.ErrInvalid, "%s beyond %v", v, limits.MaxDue)
 		s.outcome(cancel(orders, x), punctual.ErrLeased, isLeased)
 		s.wantErr(s.settle(d, v, -2), punctual.ErrInvalid, "%s after a negative delay, of a cancelled message", v)
-		s.wantErr(s.settle(stale, v, beyond), punctual.ErrLeaseLost, "%s beyond %v of a cancelled message, with a wrong token", v, punctual.MaxDue)
-		s.wantErr(s.settle(d, v, beyond), punctual.ErrCancelled, "%s beyond %v of a cancelled message", v, punctual.MaxDue)
+		s.wantErr(s.settle(stale, v, beyond), punctual.ErrLeaseLost, "%s beyond %v of a cancelled message, with a wrong token", v, limits.MaxDue)
+		s.wantErr(s.settle(d, v, beyond), punctual.ErrCancelled, "%s beyond %v of a cancelled message", v, limits.MaxDue)
 		s.wantState(orders, x, punctual.StateNone)
 		s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: 1})
 		d = s.one(orders)
-		s.wantErr(s.settle(d, v, beyond), punctual.ErrInvalid, "%s beyond %v of the last attempt", v, punctual.MaxDue)
+		s.wantErr(s.settle(d, v, beyond), punctual.ErrInvalid, "%s beyond %v of the last attempt", v, limits.MaxDue)
 		s.ack(d)
 	}
 }
 
-// contractExpiryBeyond: an expiry beyond MaxDue is stored as the millisecond after MaxDue, so the message is delivered at any time at
+// contractExpiryBeyond: an expiry beyond limits.MaxDue is stored as the millisecond after limits.MaxDue, so the message is delivered at any time at
 // which one can be due.
 func contractExpiryBeyond(s *harness) {
-	never := punctual.MaxDue.Add(time.Millisecond)
-	m := punctual.NewMessage{Topic: orders, ID: x, Due: punctual.MaxDue.Add(-time.Hour), ExpireAfter: 2 * time.Hour}
+	never := limits.MaxDue.Add(time.Millisecond)
+	m := punctual.NewMessage{Topic: orders, ID: x, Due: limits.MaxDue.Add(-time.Hour), ExpireAfter: 2 * time.Hour}
 	want := func(t time.Time, when string) {
 		s.Helper()
 		if !t.Equal(never) {
-			s.fail("%s the expiry of a message that expires beyond %v is %v; want %v", when, punctual.MaxDue, t, never)
+			s.fail("%s the expiry of a message that expires beyond %v is %v; want %v", when, limits.MaxDue, t, never)
 		}
 	}
 	s.push(m)
@@ -360,11 +361,11 @@ func contractExpiryBeyond(s *harness) {
 		}
 		s.done(d, punctual.SettleRelease, 0)
 	}
-	s.clock.Set(punctual.MaxDue.Add(-time.Second))
+	s.clock.Set(limits.MaxDue.Add(-time.Second))
 	for _, id := range []string{x, "longest"} {
 		s.outcome(reschedule(orders, id, 0), nil, isReady)
 	}
-	s.clock.Set(punctual.MaxDue)
+	s.clock.Set(limits.MaxDue)
 	for _, d := range both() {
 		want(d.Expires, "delivered,")
 	}
@@ -519,7 +520,7 @@ func contractResultNames(s *harness) {
 	names(s.try(bad), orders, "", "that is malformed and has no ID")
 	names(s.try(second(punctual.IfExistsKeep)), orders, x, "of a taken ID")
 	names(s.try(second(punctual.IfExistsFail)), orders, x, "of a taken ID that is refused")
-	names(s.try(punctual.NewMessage{Topic: orders, ID: x, Due: punctual.MaxDue.Add(time.Hour)}), orders, x, "beyond the last due time")
+	names(s.try(punctual.NewMessage{Topic: orders, ID: x, Due: limits.MaxDue.Add(time.Hour)}), orders, x, "beyond the last due time")
 	if !s.hasInspector() {
 		return
 	}
@@ -578,7 +579,7 @@ func contractPausedDuringPushes(s *harness) {
 	if n := stored.Load() + refused.Load(); n != 2*pushers*each {
 		s.fail("%d of %d pushes were stored or refused", n, 2*pushers*each)
 	}
-	if ds := s.take(orders, punctual.MaxClaim); int64(len(ds)) != stored.Load() {
+	if ds := s.take(orders, limits.MaxClaim); int64(len(ds)) != stored.Load() {
 		s.fail("%d messages were delivered; %d pushes were stored, %d refused", len(ds), stored.Load(), refused.Load())
 	}
 }

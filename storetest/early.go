@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // earlyCases: is anything delivered before its time?
@@ -204,7 +205,7 @@ func earlyRequeue(s *harness) {
 }
 
 func earlyLeaseEnd(s *harness) {
-	for _, lease := range []time.Duration{punctual.MinLease, time.Second, punctual.MaxLease} {
+	for _, lease := range []time.Duration{limits.MinLease, time.Second, limits.MaxLease} {
 		s.push(order(x, 0))
 		ds := s.claim(punctual.Claim{Topics: []string{orders}, Max: 1, Lease: lease})
 		if len(ds) != 1 || !ds[0].LeaseUntil.Equal(s.now().Add(lease)) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -347,14 +348,14 @@ func eventMessage(s *harness) {
 
 func eventOddNames(s *harness) {
 	s.tells(endings)
-	for _, id := range []string{`"`, `\`, `a"b\c`, `\\"`, " ", "</script>&", "~", "a~b", strings.Repeat(`"`, punctual.MaxIDBytes)} {
+	for _, id := range []string{`"`, `\`, `a"b\c`, `\\"`, " ", "</script>&", "~", "a~b", strings.Repeat(`"`, limits.MaxIDBytes)} {
 		s.push(order(id, 0))
 		s.ack(s.one(orders))
 		if got := s.events(); len(got) != 1 || got[0].ID != id {
 			s.fail("the event of the message %q is %+v", id, got)
 		}
 	}
-	long := strings.Repeat("t", punctual.MaxTopicBytes)
+	long := strings.Repeat("t", limits.MaxTopicBytes)
 	s.configure(long, punctual.SettingsPatch{Emit: ptr(endings)})
 	s.push(punctual.NewMessage{Topic: long, ID: x})
 	s.ack(s.one(long))
@@ -493,7 +494,7 @@ func eventsOfSettlements(s *harness) {
 // refused, and not told of, if one before it has stored a message with the ID.
 func eventsOfTakenIDs(s *harness) {
 	s.tells(punctual.EventPushed)
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	off := punctual.Events(0)
 	s.configure(orders, punctual.SettingsPatch{Emit: &off})
 	s.pushAll(order(x, 0), order(x+"~2", 0), order(x+"~3", 0))
@@ -650,7 +651,7 @@ func eventsOfClaim(s *harness) {
 // eventsBesideFollowUps: a settlement with follow-ups is told of if it is made, and not if it is refused.
 func eventsBesideFollowUps(s *harness) {
 	s.tells(punctual.AllEvents)
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	d := bringLeased(s)
 	s.wantEvents("a push", s.happened(punctual.EventPushed, 0))
 	bad := billed(-1)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // expiryCases: does a message that nobody wants any more stay away?
@@ -171,16 +172,16 @@ func expiryRounded(s *harness) {
 }
 
 func expiryEndOfTime(s *harness) {
-	s.push(punctual.NewMessage{Topic: orders, ID: "far", Due: punctual.MaxDue, ExpireAfter: 1<<63 - 1})
+	s.push(punctual.NewMessage{Topic: orders, ID: "far", Due: limits.MaxDue, ExpireAfter: 1<<63 - 1})
 	s.push(punctual.NewMessage{Topic: orders, ID: "now", ExpireAfter: 1<<63 - 1})
 	if d := s.one(orders); d.ID != "now" {
 		s.fail("%s was delivered; want now", d.ID)
 	}
-	s.clock.Set(punctual.MaxDue)
+	s.clock.Set(limits.MaxDue)
 	for _, d := range s.take(orders, 10) {
 		if d.ID == "far" {
 			return
 		}
 	}
-	s.Fatalf("%s: a message due at %v, which never expires before that, was not delivered then", p1, punctual.MaxDue)
+	s.Fatalf("%s: a message due at %v, which never expires before that, was not delivered then", p1, limits.MaxDue)
 }

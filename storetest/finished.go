@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
 )
@@ -245,11 +246,11 @@ func finishedForgotten(s *harness) {
 	s.advance(2 * time.Millisecond)
 	s.noRecord(x, "an hour after it finished")
 	s.checkSound()
-	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(punctual.MaxFinishedRetention)})
+	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(limits.MaxFinishedRetention)})
 	s.noRecord(x, "after its time was over and a longer one was asked for")
 	bringAcked(s)
-	if f := s.record(x); !f.KeptUntil.Equal(f.At.Add(punctual.MaxFinishedRetention)) {
-		s.fail("a finished record is kept until %v; want %v later than %v", f.KeptUntil, punctual.MaxFinishedRetention, f.At)
+	if f := s.record(x); !f.KeptUntil.Equal(f.At.Add(limits.MaxFinishedRetention)) {
+		s.fail("a finished record is kept until %v; want %v later than %v", f.KeptUntil, limits.MaxFinishedRetention, f.At)
 	}
 }
 
@@ -446,7 +447,7 @@ func finishedMalformed(s *harness) {
 	s.wantErr(err, punctual.ErrNotFound, "Finished in an unknown topic")
 	s.noRecord(x, "before there was such a message")
 	want := s.settings(orders)
-	for _, bad := range []time.Duration{-1, punctual.MaxFinishedRetention + 1, 1<<63 - 1} {
+	for _, bad := range []time.Duration{-1, limits.MaxFinishedRetention + 1, 1<<63 - 1} {
 		_, err := s.inspector().Configure(s.ctx, orders, punctual.SettingsPatch{FinishedRetention: &bad})
 		s.wantErr(err, punctual.ErrInvalid, "Configure with a FinishedRetention of %v", bad)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
 )
@@ -158,7 +159,7 @@ func finishedListFiltered(s *harness) {
 		{at(-10), at(100), 0, 12},
 		{at(12), at(100), 12, 12},
 		{at(-100), at(0), 0, 0},
-		{time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC), punctual.MaxDue, 0, 12},
+		{time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC), limits.MaxDue, 0, 12},
 	} {
 		for _, how := range []punctual.Outcome{"", outcomesOf[n%3]} {
 			var want []string
@@ -217,7 +218,7 @@ func finishedListRetentions(s *harness) {
 	s.keep(orders, time.Hour)
 	s.finish(orders, "hour", punctual.OutcomeAcked)
 	s.advance(time.Minute)
-	s.keep(orders, punctual.MaxFinishedRetention)
+	s.keep(orders, limits.MaxFinishedRetention)
 	s.finish(orders, "year", punctual.OutcomeCancelled)
 	s.advance(time.Minute)
 	s.keep(orders, time.Millisecond)
@@ -236,7 +237,7 @@ func finishedListRetentions(s *harness) {
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders, From: noon, To: noon.Add(time.Minute)}, "week")
 	s.advance(week)
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders}, "year")
-	s.advance(punctual.MaxFinishedRetention)
+	s.advance(limits.MaxFinishedRetention)
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders})
 	s.checkSound()
 }

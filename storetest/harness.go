@@ -75,12 +75,12 @@ func (s *harness) hasInspector() bool {
 	return err == nil
 }
 
-// abilities returns the abilities of the store: none for a store that is no AbilityReporter.
-func (s *harness) abilities() punctual.Abilities {
+// abilities returns the abilities of the store: none for a store that is no storekit.AbilityReporter.
+func (s *harness) abilities() storekit.Abilities {
 	s.Helper()
-	a, err := punctual.As[punctual.AbilityReporter](s.store)
+	a, err := punctual.As[storekit.AbilityReporter](s.store)
 	if err != nil {
-		return punctual.Abilities{}
+		return storekit.Abilities{}
 	}
 	can, err := a.Abilities(s.ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func CheckSound(t T, store punctual.Store) {
 // checkSound is CheckSound for the store of a case.
 func (s *harness) checkSound() {
 	s.Helper()
-	c, err := punctual.As[punctual.Checker](s.store)
+	c, err := punctual.As[storekit.Checker](s.store)
 	if err != nil {
 		return
 	}
@@ -136,7 +136,7 @@ func (s *harness) checkSound() {
 }
 
 // checkCounts compares the counts of a scan with the statistics, where the store has an Inspector.
-func (s *harness) checkCounts(r punctual.CheckReport) {
+func (s *harness) checkCounts(r storekit.CheckReport) {
 	s.Helper()
 	i, err := punctual.As[punctual.Inspector](s.store)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // ifDueCases: does a condition on the due time hold back a change of a message that somebody else has moved?
@@ -35,7 +36,7 @@ func (at situation) due() time.Time {
 
 // wrongDues returns conditions (IfDue) that the message of the situation does not meet.
 func (at situation) wrongDues() []time.Time {
-	return []time.Time{at.due().Add(time.Millisecond), at.due().Add(-time.Millisecond), noon.Add(2 * time.Hour), punctual.MaxDue}
+	return []time.Time{at.due().Add(time.Millisecond), at.due().Add(-time.Millisecond), noon.Add(2 * time.Hour), limits.MaxDue}
 }
 
 // wantAsBefore runs f and checks that the message of a situation is as it was before, where the store has an Inspector.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
 )
@@ -364,7 +365,7 @@ func inspectReason(s *harness) {
 func inspectReasonFew(s *harness) {
 	s.inspector()
 	const most = storekit.ReadLimit * 5 / 4
-	ms := make([]punctual.NewMessage, 0, punctual.MaxBatch)
+	ms := make([]punctual.NewMessage, 0, limits.MaxBatch)
 	for i := range most {
 		if i%(most/2) == most/4 {
 			s.push(order(fmt.Sprint("few", i), 0))
@@ -427,7 +428,7 @@ func inspectDefaultLimit(s *harness) {
 }
 
 func inspectScan(s *harness) {
-	c, err := punctual.As[punctual.Checker](s.store)
+	c, err := punctual.As[storekit.Checker](s.store)
 	if err != nil {
 		s.Skipf("skipped: the case needs a Checker")
 		return
@@ -447,7 +448,7 @@ func inspectScan(s *harness) {
 }
 
 func inspectDurability(s *harness) {
-	d, err := punctual.As[punctual.DurabilityReporter](s.store)
+	d, err := punctual.As[storekit.DurabilityReporter](s.store)
 	if err != nil {
 		s.Skipf("skipped: the case needs a DurabilityReporter")
 		return
@@ -585,10 +586,10 @@ func inspectForecastMalformed(s *harness) {
 	}
 }
 
-// inspectForecastAll: a forecast whose buckets reach far beyond MaxDue does not overflow.
+// inspectForecastAll: a forecast whose buckets reach far beyond limits.MaxDue does not overflow.
 func inspectForecastAll(s *harness) {
 	in := s.inspector()
-	s.push(punctual.NewMessage{Topic: orders, ID: "last", Due: punctual.MaxDue})
+	s.push(punctual.NewMessage{Topic: orders, ID: "last", Due: limits.MaxDue})
 	s.push(order("soon", time.Second))
 	f, err := in.Forecast(s.ctx, punctual.ForecastQuery{Step: 1<<63 - 1, Buckets: 10_000})
 	if err != nil || len(f.Counts) != 10_000 {

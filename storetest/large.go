@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // largeCases: what if one call carries more bytes than a store writes in one step? Its items take effect in
@@ -24,7 +25,7 @@ const largeItems = 12
 
 // largeBody returns the body of message i of these cases.
 func largeBody(i int) []byte {
-	return bytes.Repeat([]byte{byte(i)}, punctual.DefaultMaxBody)
+	return bytes.Repeat([]byte{byte(i)}, limits.DefaultMaxBody)
 }
 
 func largeOrders(delay time.Duration) []punctual.NewMessage {

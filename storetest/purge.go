@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
 )
@@ -104,7 +105,7 @@ func purgeRipening(s *harness) {
 			ms[i] = order(fmt.Sprint("held ", i), 0)
 		}
 		s.pushAll(ms...)
-		length := max(at, punctual.MinLease)
+		length := max(at, limits.MinLease)
 		if ds := s.claim(punctual.Claim{Topics: []string{orders}, Max: n, Lease: length}); len(ds) != n {
 			s.fail("a claim of %d ready messages returned %d", n, len(ds))
 		}

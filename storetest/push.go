@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -90,7 +91,7 @@ func pushCanBeLookedUp(s *harness) {
 	s.inspector()
 	m := order("o-1", time.Minute)
 	m.Headers = map[string]string{"k": "v"}
-	m.ExpireAfter, m.Remember = time.Hour, punctual.MaxFinishedRetention
+	m.ExpireAfter, m.Remember = time.Hour, limits.MaxFinishedRetention
 	r := s.push(m)
 	info := s.get(orders, "o-1")
 	s.wantMessage(info.Message, m, noon, r.Due)
@@ -137,15 +138,15 @@ func pushAnyHeaders(s *harness) {
 
 func pushLargest(s *harness) {
 	m := punctual.NewMessage{
-		Topic: orders, ID: "big", Body: bytes.Repeat([]byte("0123456789abcdef"), punctual.DefaultMaxBody/16),
-		Headers: map[string]string{"k": string(bytes.Repeat([]byte("v"), punctual.MaxHeaderBytes-1))},
+		Topic: orders, ID: "big", Body: bytes.Repeat([]byte("0123456789abcdef"), limits.DefaultMaxBody/16),
+		Headers: map[string]string{"k": string(bytes.Repeat([]byte("v"), limits.MaxHeaderBytes-1))},
 	}
 	s.push(m)
 	s.wantMessage(s.one(orders).Message, m, noon, noon)
 }
 
 func pushEveryID(s *harness) {
-	want := map[string]bool{string(bytes.Repeat([]byte("z"), punctual.MaxIDBytes)): true}
+	want := map[string]bool{string(bytes.Repeat([]byte("z"), limits.MaxIDBytes)): true}
 	for c := byte(' '); c <= '~'; c++ {
 		want[string(c)] = true
 		want["a"+string(c)+"b"] = true
@@ -153,7 +154,7 @@ func pushEveryID(s *harness) {
 	for id := range want {
 		s.push(order(id, 0))
 	}
-	for _, d := range s.take(orders, punctual.MaxClaim) {
+	for _, d := range s.take(orders, limits.MaxClaim) {
 		if !want[d.ID] {
 			s.fail("ID %q was delivered but not pushed", d.ID)
 		}
@@ -252,7 +253,7 @@ func pushNothing(s *harness) {
 }
 
 func pushLargestBatch(s *harness) {
-	batch := make([]punctual.NewMessage, punctual.MaxBatch)
+	batch := make([]punctual.NewMessage, limits.MaxBatch)
 	for i := range batch {
 		batch[i] = punctual.NewMessage{Topic: orders, ID: fmt.Sprintf("o-%05d", i), Body: []byte{byte(i), byte(i >> 8)}}
 	}
@@ -261,7 +262,7 @@ func pushLargestBatch(s *harness) {
 			s.fail("item %d of the largest batch: status %q, error %v", i, r.Status, r.Err)
 		}
 	}
-	ds := s.take(orders, punctual.MaxClaim)
+	ds := s.take(orders, limits.MaxClaim)
 	if len(ds) != len(batch) {
 		s.fail("%d of %d messages of one batch were delivered", len(ds), len(batch))
 	}
@@ -336,8 +337,8 @@ func pushPast(s *harness) {
 }
 
 func pushEndOfTime(s *harness) {
-	if r := s.push(punctual.NewMessage{Topic: orders, ID: "last", Due: punctual.MaxDue, ExpireAfter: time.Hour}); !r.Due.Equal(punctual.MaxDue) {
-		s.fail("a push due %v reports due %v", punctual.MaxDue, r.Due)
+	if r := s.push(punctual.NewMessage{Topic: orders, ID: "last", Due: limits.MaxDue, ExpireAfter: time.Hour}); !r.Due.Equal(limits.MaxDue) {
+		s.fail("a push due %v reports due %v", limits.MaxDue, r.Due)
 	}
 	s.push(order("near", time.Second))
 	s.none(orders, "at once")
@@ -347,18 +348,18 @@ func pushEndOfTime(s *harness) {
 		s.Fatalf("%s: a message due in the year 9999 was delivered in 2026", p2)
 	}
 	s.ack(d)
-	s.clock.Set(punctual.MaxDue.Add(-time.Millisecond))
+	s.clock.Set(limits.MaxDue.Add(-time.Millisecond))
 	s.under(p2, func() { s.none(orders, "1 ms before the end of time") })
-	s.clock.Set(punctual.MaxDue)
-	if d := s.one(orders); d.ID != "last" || !d.Due.Equal(punctual.MaxDue) {
-		s.fail("at the end of time %s due %v was delivered; want last due %v", d.ID, d.Due, punctual.MaxDue)
+	s.clock.Set(limits.MaxDue)
+	if d := s.one(orders); d.ID != "last" || !d.Due.Equal(limits.MaxDue) {
+		s.fail("at the end of time %s due %v was delivered; want last due %v", d.ID, d.Due, limits.MaxDue)
 	}
 }
 
 func pushBeyond(s *harness) {
 	beyond := map[string]punctual.NewMessage{
-		"100 µs beyond":          {Due: punctual.MaxDue.Add(100 * time.Microsecond)},
-		"1 ms beyond":            {Due: punctual.MaxDue.Add(time.Millisecond)},
+		"100 µs beyond":          {Due: limits.MaxDue.Add(100 * time.Microsecond)},
+		"1 ms beyond":            {Due: limits.MaxDue.Add(time.Millisecond)},
 		"year 10000":             {Due: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
 		"year 292277026596":      {Due: time.Unix(1<<63-1-62135596801, 0)},
 		"2^63-1 ms":              {Due: time.UnixMilli(1<<63 - 1)},
@@ -373,9 +374,9 @@ func pushBeyond(s *harness) {
 	}
 	s.none(orders, "after pushes due beyond all bounds were refused")
 	s.wantState(orders, x, punctual.StateNone)
-	s.clock.Set(punctual.MaxDue.Add(-time.Second))
+	s.clock.Set(limits.MaxDue.Add(-time.Second))
 	r := s.try(order(x, time.Hour))
-	s.wantErr(r.Err, punctual.ErrInvalid, "a delay that leads beyond %v", punctual.MaxDue)
+	s.wantErr(r.Err, punctual.ErrInvalid, "a delay that leads beyond %v", limits.MaxDue)
 }
 
 func pushFar(s *harness) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -294,7 +295,7 @@ func settleLate(s *harness) {
 }
 
 func settleLongError(s *harness) {
-	text := strings.Repeat("é", punctual.MaxErrorBytes)
+	text := strings.Repeat("é", limits.MaxErrorBytes)
 	for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleDiscard} {
 		s.push(punctual.NewMessage{Topic: orders, ID: x, IfExists: punctual.IfExistsReplace})
 		d := s.one(orders)
@@ -398,8 +399,8 @@ func settleMalformed(s *harness) {
 		"a negative retry":          func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleRetry, -2 },
 		"a snooze by backoff":       func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleSnooze, punctual.UseBackoff },
 		"a negative extension":      func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleExtend, -time.Second },
-		"an extension under 10ms":   func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleExtend, punctual.MinLease-1 },
-		"an extension beyond 24h":   func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleExtend, punctual.MaxLease+1 },
+		"an extension under 10ms":   func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleExtend, limits.MinLease-1 },
+		"an extension beyond 24h":   func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleExtend, limits.MaxLease+1 },
 		"an ack with negative wait": func(b *punctual.Settlement) { b.Delay = -1 },
 	}
 	for name, spoil := range bad {
@@ -411,19 +412,19 @@ func settleMalformed(s *harness) {
 	s.ack(d)
 }
 
-// settleBeyond: a retry or snooze to a time after MaxDue changes nothing, also in the last attempt.
+// settleBeyond: a retry or snooze to a time after limits.MaxDue changes nothing, also in the last attempt.
 func settleBeyond(s *harness) {
 	for _, attempts := range []int{1, 2} {
 		t := newHarness(s.T, s.promise, s.opener)
-		t.clock.Set(punctual.MaxDue.Add(-time.Hour))
+		t.clock.Set(limits.MaxDue.Add(-time.Hour))
 		t.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: attempts})
 		d := t.one(orders)
 		for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleSnooze} {
-			t.wantErr(t.settle(d, v, time.Hour+time.Millisecond), punctual.ErrInvalid, "%s to after %v", v, punctual.MaxDue)
+			t.wantErr(t.settle(d, v, time.Hour+time.Millisecond), punctual.ErrInvalid, "%s to after %v", v, limits.MaxDue)
 			t.wantState(orders, x, punctual.StateLeased)
 		}
 		t.done(d, punctual.SettleSnooze, time.Hour)
-		t.clock.Set(punctual.MaxDue)
+		t.clock.Set(limits.MaxDue)
 		if d = t.one(orders); d.Attempt != 1 || len(d.Failures) != 0 {
 			t.fail("refused settlements left attempt %d with history %v; want 1 and none", d.Attempt, d.Failures)
 		}
@@ -461,9 +462,9 @@ func settleDue(s *harness) {
 		if e := t.dueAt(due, "the instant of a "+v.String()); !e.Due.Equal(due) || !e.FirstDue.Equal(noon) {
 			t.fail("%s to %v: the delivery is due %v, first %v; want %v first", v, due, e.Due, e.FirstDue, noon)
 		}
-		t.wantErr(t.settleTo(t.bringAgain(v), v, punctual.MaxDue), nil, "%s to the last due time", v)
+		t.wantErr(t.settleTo(t.bringAgain(v), v, limits.MaxDue), nil, "%s to the last due time", v)
 		if t.hasInspector() {
-			if i := t.get(orders, x); !i.Due.Equal(punctual.MaxDue) {
+			if i := t.get(orders, x); !i.Due.Equal(limits.MaxDue) {
 				t.fail("%s to the last due time: due %v", v, i.Due)
 			}
 		}
@@ -537,7 +538,7 @@ func settleDueMalformed(s *harness) {
 	d := bringLeased(s)
 	early := time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, v := range Verbs() {
-		for what, due := range map[string]time.Time{"beyond the last one": punctual.MaxDue.Add(time.Nanosecond), "before the year 1": early} {
+		for what, due := range map[string]time.Time{"beyond the last one": limits.MaxDue.Add(time.Nanosecond), "before the year 1": early} {
 			s.wantErr(s.settleTo(d, v, due), punctual.ErrInvalid, "%s to a due time %s", v, what)
 		}
 		if v != punctual.SettleRetry && v != punctual.SettleSnooze {

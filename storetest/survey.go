@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
 )
 
-func (s *harness) surveyor() punctual.Surveyor {
+func (s *harness) surveyor() storekit.Surveyor {
 	s.Helper()
 	s.inspector()
-	v, err := punctual.As[punctual.Surveyor](s.store)
+	v, err := punctual.As[storekit.Surveyor](s.store)
 	if err != nil {
 		s.Skipf("skipped: the case needs a Surveyor: %v", err)
 	}
@@ -24,7 +25,7 @@ func (s *harness) surveyor() punctual.Surveyor {
 func inspectSurvey(s *harness) {
 	v := s.surveyor()
 	edges := []time.Time{s.now().Add(-time.Hour), s.now().Add(time.Minute), s.now().Add(2 * time.Minute), s.now().Add(time.Hour)}
-	query := punctual.SurveyQuery{Edges: edges, Largest: 2, Without: []string{"hidden"}}
+	query := storekit.SurveyQuery{Edges: edges, Largest: 2, Without: []string{"hidden"}}
 	if got, err := v.Survey(s.ctx, query); err != nil || len(got.Topics)+len(got.Largest) > 0 || !slices.Equal(got.All.Counts, []int64{0, 0, 0}) || !got.At.Equal(s.now()) {
 		s.fail("a survey of an empty store: %+v, %v", got, err)
 	}
@@ -45,12 +46,12 @@ func inspectSurvey(s *harness) {
 		s.fail("Survey: %v", err)
 	}
 	s.wantSameStats(got.Topics)
-	s.wantDue(got.All, punctual.DueCounts{Counts: []int64{2 + 3, 1 + 1, 2}, Overdue: 2, Beyond: 1})
+	s.wantDue(got.All, storekit.DueCounts{Counts: []int64{2 + 3, 1 + 1, 2}, Overdue: 2, Beyond: 1})
 	if len(got.Largest) != 2 {
 		s.fail("the 2 largest topics are %+v", got.Largest)
 	}
-	s.wantDue(got.Largest[0], punctual.DueCounts{Topic: orders, Counts: []int64{2, 1, 2}, Overdue: 2, Beyond: 1})
-	s.wantDue(got.Largest[1], punctual.DueCounts{Topic: "more", Counts: []int64{3, 0, 0}})
+	s.wantDue(got.Largest[0], storekit.DueCounts{Topic: orders, Counts: []int64{2, 1, 2}, Overdue: 2, Beyond: 1})
+	s.wantDue(got.Largest[1], storekit.DueCounts{Topic: "more", Counts: []int64{3, 0, 0}})
 }
 
 // wantSameStats compares the topics of a survey with those that the Inspector counts.
@@ -67,21 +68,21 @@ func (s *harness) wantSameStats(got []punctual.TopicStats) {
 	}
 }
 
-func (s *harness) wantDue(got, want punctual.DueCounts) {
+func (s *harness) wantDue(got, want storekit.DueCounts) {
 	s.Helper()
 	if got.Topic != want.Topic || !slices.Equal(got.Counts, want.Counts) || got.Overdue != want.Overdue || got.Beyond != want.Beyond {
 		s.fail("a survey has %+v; want %+v", got, want)
 	}
 }
 
-// inspectNextDue: NextDue says how many messages of a topic are ready, up to MaxReadyCount, and the due time of the one that is claimed
+// inspectNextDue: NextDue says how many messages of a topic are ready, up to storekit.MaxReadyCount, and the due time of the one that is claimed
 // next.
 func inspectNextDue(s *harness) {
 	v := s.surveyor()
 	if got, err := v.NextDue(s.ctx); err != nil || len(got.Topics) > 0 || !got.At.Equal(s.now()) {
 		s.fail("the next due times of an empty store: %+v, %v", got, err)
 	}
-	for i := range punctual.MaxReadyCount + 1 {
+	for i := range storekit.MaxReadyCount + 1 {
 		s.push(order(fmt.Sprint(i), time.Duration(i)*time.Millisecond))
 	}
 	s.push(punctual.NewMessage{Topic: mails, ID: x, Delay: time.Hour})
@@ -105,18 +106,18 @@ func inspectNextDue(s *harness) {
 	s.take(orders, 1)
 	heads(1, noon.Add(2*time.Millisecond))
 	s.advance(time.Minute) // so that the lease has run out
-	heads(punctual.MaxReadyCount, noon.Add(2*time.Millisecond))
+	heads(storekit.MaxReadyCount, noon.Add(2*time.Millisecond))
 }
 
 func inspectSurveyMalformed(s *harness) {
 	v := s.surveyor()
 	two := []time.Time{noon, noon.Add(time.Hour)}
-	for name, q := range map[string]punctual.SurveyQuery{
+	for name, q := range map[string]storekit.SurveyQuery{
 		"one edge":           {Edges: two[:1]},
 		"equal edges":        {Edges: []time.Time{noon, noon.Add(time.Millisecond - 1)}},
 		"edges that go back": {Edges: []time.Time{noon.Add(time.Hour), noon}},
-		"10001 edges":        {Edges: make([]time.Time, punctual.MaxEdges+1)},
-		"101 topics":         {Edges: two, Largest: punctual.MaxLargest + 1},
+		"10001 edges":        {Edges: make([]time.Time, storekit.MaxEdges+1)},
+		"101 topics":         {Edges: two, Largest: storekit.MaxLargest + 1},
 		"a negative number":  {Edges: two, Largest: -1},
 		"a bad topic":        {Edges: two, Without: []string{"a b"}},
 	} {

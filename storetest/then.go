@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
 )
 
@@ -54,10 +56,10 @@ func thenCases() []testCase {
 }
 
 // reach returns where the follow-ups of a settlement may go in the store.
-func (s *harness) reach() punctual.Reach { return s.abilities().Follow }
+func (s *harness) reach() storekit.Reach { return s.abilities().Follow }
 
 // follows skips the case when the store reaches less far than need.
-func (s *harness) follows(need punctual.Reach) {
+func (s *harness) follows(need storekit.Reach) {
 	s.Helper()
 	if r := s.reach(); r < need {
 		s.Skipf("skipped: the case needs follow-ups in reach %q, and the store reaches %q", need, r)
@@ -159,7 +161,7 @@ func (s *harness) snapshot(topic, id string) (punctual.Info, string) {
 // eachThenVerb runs f for each verb that may have follow-ups, on stores of their own where orders/x is leased.
 func (s *harness) eachThenVerb(f func(s *harness, v punctual.Verb, d punctual.Delivery)) {
 	s.Helper()
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	for i, v := range thenVerbs() {
 		t := s
 		if i > 0 {
@@ -198,7 +200,7 @@ func thenEachVerb(s *harness) {
 // thenEverywhere: a follow-up does with its ID what a push would do, in every situation of the message that has the ID. The
 // settled message is another one, in a companion.
 func thenEverywhere(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	hows := []punctual.IfExists{punctual.IfExistsKeep, punctual.IfExistsFail, punctual.IfExistsReplaceDead, punctual.IfExistsReplace}
 	for _, v := range thenVerbs() {
 		for _, at := range situations() {
@@ -257,7 +259,7 @@ func again(how punctual.IfExists) punctual.NewMessage {
 // thenItself: for a follow-up with the topic and the ID of the settled message the ID is free after an ack, has a dead message after a
 // discard, and a scheduled one after a snooze.
 func thenItself(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	for _, v := range thenVerbs() {
 		for _, how := range []punctual.IfExists{punctual.IfExistsKeep, punctual.IfExistsReplace, punctual.IfExistsFail, punctual.IfExistsReplaceDead} {
 			t := newHarness(s.T, s.promise, s.opener)
@@ -305,7 +307,7 @@ func (s *harness) thenItself(d punctual.Delivery, v punctual.Verb, m punctual.Ne
 
 // thenItselfRemembered: after an ack of a message whose ID is remembered, the ID is in use for a follow-up with the same ID.
 func thenItselfRemembered(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	for _, topics := range []bool{false, true} {
 		for _, how := range []punctual.IfExists{punctual.IfExistsKeep, punctual.IfExistsReplace, punctual.IfExistsFail, punctual.IfExistsReplaceDead} {
 			t := newHarness(s.T, s.promise, s.opener)
@@ -325,7 +327,7 @@ func thenItselfRemembered(s *harness) {
 }
 
 func thenItselfIfDue(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	for _, v := range thenVerbs() {
 		t := newHarness(s.T, s.promise, s.opener)
 		d := bringLeased(t)
@@ -364,15 +366,15 @@ func badFollowUps() []badFollowUp {
 	conditional.IfDue = noon
 	negative := billed(-1)
 	beyond := billed(0)
-	beyond.Due = punctual.MaxDue.Add(time.Millisecond)
+	beyond.Due = limits.MaxDue.Add(time.Millisecond)
 	both := billed(time.Second)
 	both.Due = noon
 	early := billed(0)
 	early.Due = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)
 	large := billed(0)
-	large.Body = make([]byte, punctual.DefaultMaxBody+1)
+	large.Body = make([]byte, limits.DefaultMaxBody+1)
 	headers := billed(0)
-	headers.Headers = map[string]string{"k": strings.Repeat("v", punctual.MaxHeaderBytes)}
+	headers.Headers = map[string]string{"k": strings.Repeat("v", limits.MaxHeaderBytes)}
 	return []badFollowUp{
 		{"its ID is in use", punctual.ErrDuplicate, fails},
 		{"due at another instant", punctual.ErrChanged, changed},
@@ -380,7 +382,7 @@ func badFollowUps() []badFollowUp {
 		{"with a condition and no replacement", punctual.ErrInvalid, conditional},
 		{"without a topic", punctual.ErrInvalid, punctual.NewMessage{ID: bill}},
 		{"with a bad topic", punctual.ErrInvalid, punctual.NewMessage{Topic: "a b"}},
-		{"with a bad ID", punctual.ErrInvalid, punctual.NewMessage{Topic: bills, ID: strings.Repeat("i", punctual.MaxIDBytes+1)}},
+		{"with a bad ID", punctual.ErrInvalid, punctual.NewMessage{Topic: bills, ID: strings.Repeat("i", limits.MaxIDBytes+1)}},
 		{"with a negative delay", punctual.ErrInvalid, negative},
 		{"due beyond the end of time", punctual.ErrInvalid, beyond},
 		{"due before the year 1", punctual.ErrInvalid, early},
@@ -430,7 +432,7 @@ func thenRefusedAmong(s *harness) {
 // thenPaused: a topic whose pushes are paused refuses follow-ups, too, before it is asked whether their ID is in use. Its companions
 // still take follow-ups.
 func thenPaused(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	s.inspector()
 	s.push(punctual.NewMessage{Topic: bills, ID: bill})
 	s.push(order(x, time.Hour))
@@ -452,7 +454,7 @@ func thenPaused(s *harness) {
 
 // thenStale: a settlement whose token is not the current one stores no follow-ups.
 func thenStale(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	for name, end := range map[string]func(s *harness, d punctual.Delivery){
 		"acked":         func(s *harness, d punctual.Delivery) { s.ack(d) },
 		"retried":       func(s *harness, d punctual.Delivery) { s.done(d, punctual.SettleRetry, 0) },
@@ -510,8 +512,8 @@ func thenCancelled(s *harness) {
 }
 
 func thenBeyond(s *harness) {
-	s.follows(punctual.ReachFamily)
-	s.clock.Set(punctual.MaxDue.Add(-time.Hour))
+	s.follows(storekit.ReachFamily)
+	s.clock.Set(limits.MaxDue.Add(-time.Hour))
 	s.push(punctual.NewMessage{Topic: orders, ID: x})
 	d := s.one(orders)
 	snooze := followed(d, punctual.SettleSnooze, billed(0))
@@ -536,34 +538,34 @@ func thenOtherVerbs(s *harness) {
 func thenBounds(s *harness) {
 	s.eachThenVerb(func(s *harness, v punctual.Verb, d punctual.Delivery) {
 		var many []punctual.NewMessage
-		for i := range punctual.MaxThen + 1 {
+		for i := range limits.MaxThen + 1 {
 			m := billed(0)
 			m.ID = fmt.Sprintf("%s~%d", x, i)
 			many = append(many, m)
 		}
 		s.unfollowed(followed(d, v, many...), punctual.ErrInvalid, 0, "one more than allowed")
-		s.follow(d, v, many[:punctual.MaxThen]...)
+		s.follow(d, v, many[:limits.MaxThen]...)
 		got := make(map[string]bool)
-		for range punctual.MaxThen {
-			for _, b := range s.take(bills, punctual.MaxThen) {
+		for range limits.MaxThen {
+			for _, b := range s.take(bills, limits.MaxThen) {
 				got[b.ID] = true
 			}
 		}
-		if len(got) != punctual.MaxThen {
-			s.Fatalf("%s: of %d follow-ups %d were delivered", p1, punctual.MaxThen, len(got))
+		if len(got) != limits.MaxThen {
+			s.Fatalf("%s: of %d follow-ups %d were delivered", p1, limits.MaxThen, len(got))
 		}
 	})
 }
 
 func thenLarge(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	d := bringLeased(s)
-	const n = punctual.MaxThenBytes / punctual.DefaultMaxBody
+	const n = limits.MaxThenBytes / limits.DefaultMaxBody
 	var large []punctual.NewMessage
 	for i := range n + 1 {
 		m := billed(0)
 		m.ID = fmt.Sprintf("%s~%d", x, i)
-		m.Body = bytes.Repeat([]byte{byte(i)}, punctual.DefaultMaxBody-100)
+		m.Body = bytes.Repeat([]byte{byte(i)}, limits.DefaultMaxBody-100)
 		large = append(large, m)
 	}
 	s.unfollowed(followed(d, punctual.SettleAck, large...), punctual.ErrTooLarge, 0, "of more bytes than allowed")
@@ -572,8 +574,8 @@ func thenLarge(s *harness) {
 	for range n {
 		for _, b := range s.take(bills, n) {
 			got[b.ID] = true
-			if i := len(got) - 1; len(b.Body) != punctual.DefaultMaxBody-100 || i >= n {
-				s.fail("%s came with %d bytes; want %d", b.ID, len(b.Body), punctual.DefaultMaxBody-100)
+			if i := len(got) - 1; len(b.Body) != limits.DefaultMaxBody-100 || i >= n {
+				s.fail("%s came with %d bytes; want %d", b.ID, len(b.Body), limits.DefaultMaxBody-100)
 			}
 		}
 	}
@@ -583,7 +585,7 @@ func thenLarge(s *harness) {
 }
 
 func thenSameID(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	d := bringLeased(s)
 	s.unfollowed(followed(d, punctual.SettleAck, billed(0), noted(0), billed(time.Hour)), punctual.ErrInvalid, 3, "two with the same ID")
 	same := billed(0)
@@ -594,7 +596,7 @@ func thenSameID(s *harness) {
 }
 
 func thenWhole(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	bringReady(s)
 	s.advance(time.Second)
 	m := punctual.NewMessage{
@@ -614,7 +616,7 @@ func thenWhole(s *harness) {
 }
 
 func thenDelays(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	d := bringLeased(s)
 	s.advance(10 * time.Second)
 	s.follow(d, punctual.SettleAck, billed(time.Minute+time.Nanosecond))
@@ -674,7 +676,7 @@ func thenNamedMany(s *harness) {
 // thenBehindRefused: an item that is refused because of its follow-up leaves its message as it is, and the follow-ups of later items of
 // the call find it so.
 func thenBehindRefused(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	for _, v := range thenVerbs() {
 		first, second := v.String()+"~1", v.String()+"~2"
 		s.push(order(first, 0))
@@ -701,7 +703,7 @@ func thenBehindRefused(s *harness) {
 
 // thenInOrder: the follow-up of each settlement in a call finds what the settlements before it have stored.
 func thenInOrder(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	var items []punctual.Settlement
 	for i, how := range []punctual.IfExists{punctual.IfExistsFail, punctual.IfExistsKeep, punctual.IfExistsFail, punctual.IfExistsReplace, punctual.IfExistsKeep} {
 		s.push(order(fmt.Sprintf("%s~%d", x, i), 0))
@@ -724,7 +726,7 @@ func thenInOrder(s *harness) {
 
 // thenBatch: settlements with and without follow-ups have one result each, in their order.
 func thenBatch(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	var items []punctual.Settlement
 	for i := range 8 {
 		s.push(order(fmt.Sprintf("%s~%d", x, i), 0))
@@ -763,7 +765,7 @@ func thenBatch(s *harness) {
 
 // thenTakesLease: a follow-up that replaces a leased message ends its lease, also for an ack in the same call.
 func thenTakesLease(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	d := bringLeased(s)
 	s.push(punctual.NewMessage{Topic: bills, ID: bill})
 	b := s.one(bills)
@@ -790,7 +792,7 @@ func thenCreates(s *harness) {
 }
 
 func thenFromCompanion(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	s.push(punctual.NewMessage{Topic: bills, ID: bill})
 	s.follow(s.one(bills), punctual.SettleAck, noted(0), order(x, 0), punctual.NewMessage{Topic: bills, ID: x + "~again"})
 	s.one(notes)
@@ -827,7 +829,7 @@ func thenWakesDue(s *harness) {
 // thenBeforeLater: a settlement takes effect before a later one of the same message in its call, also when the topic of its follow-up
 // has to be made first.
 func thenBeforeLater(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	for _, v := range []punctual.Verb{punctual.SettleAck, punctual.SettleSnooze, punctual.SettleDiscard} {
 		for _, later := range []punctual.Verb{punctual.SettleAck, punctual.SettleRelease} {
 			t := newHarness(s.T, s.promise, s.opener)
@@ -844,7 +846,7 @@ func thenBeforeLater(s *harness) {
 // message that an item before it in the call has discarded. If the discard comes after it, the message is leased and is kept. A store
 // that sends the topics side by side goes wrong in one of the two orders, so both are tried, several times.
 func thenInOrderAcross(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	for try := range 12 {
 		t := newHarness(s.T, s.promise, s.opener)
 		m := billed(0)
@@ -865,7 +867,7 @@ func thenInOrderAcross(s *harness) {
 
 // thenBeside: the finished record and the history of the settled message are as without follow-ups.
 func thenBeside(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	if _, err := s.keeper(); err == nil {
 		s.keep(orders, time.Hour)
 		d := bringLeased(s)
@@ -890,7 +892,7 @@ func thenBeside(s *harness) {
 
 // thenAnywhere: a store that reaches everywhere stores any message, in any topic and with any ID.
 func thenAnywhere(s *harness) {
-	s.follows(punctual.ReachAny)
+	s.follows(storekit.ReachAny)
 	s.eachThenVerb(func(s *harness, v punctual.Verb, d punctual.Delivery) {
 		const n = 12
 		var then []punctual.NewMessage
@@ -916,7 +918,7 @@ func thenAnywhere(s *harness) {
 // nothing.
 func thenOutOfReach(s *harness) {
 	reach := s.reach()
-	if reach == punctual.ReachAny {
+	if reach == storekit.ReachAny {
 		s.Skipf("skipped: the store reaches every topic")
 	}
 	d := bringLeased(s)
@@ -925,7 +927,7 @@ func thenOutOfReach(s *harness) {
 		s.unfollowed(followed(d, v, foreign), punctual.ErrUnsupported, 1, "in a topic out of reach")
 		foreign.Topic = mailBills
 		s.unfollowed(followed(d, v, foreign), punctual.ErrUnsupported, 1, "in a companion of another topic")
-		if reach == punctual.ReachFamily {
+		if reach == storekit.ReachFamily {
 			s.unfollowed(followed(d, v, billed(0), foreign), punctual.ErrUnsupported, 2, "the second out of reach")
 		} else {
 			s.unfollowed(followed(d, v, billed(0)), punctual.ErrUnsupported, 1, "in a store that has no follow-ups")
@@ -965,7 +967,7 @@ func thenRepeated(s *harness) {
 
 // thenChain: a message is followed by one in another topic, that by a third, and that by the first anew.
 func thenChain(s *harness) {
-	s.follows(punctual.ReachFamily)
+	s.follows(storekit.ReachFamily)
 	s.push(order(x, 0))
 	for round := range 5 {
 		s.follow(s.one(orders), punctual.SettleAck, billed(time.Second))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
 )
@@ -146,10 +147,10 @@ func patches() []punctual.SettingsPatch {
 		{PushPaused: ptr(false)},
 		{},
 		{
-			Lease: ptr(punctual.MaxLease), MaxAttempts: ptr(punctual.MaxAttemptsLimit), Backoff: &punctual.Backoff{}, DeadRetention: ptr(time.Duration(0)),
+			Lease: ptr(limits.MaxLease), MaxAttempts: ptr(limits.MaxAttemptsLimit), Backoff: &punctual.Backoff{}, DeadRetention: ptr(time.Duration(0)),
 			DedupeWindow: ptr(time.Duration(0)), PushPaused: ptr(true), DeliveryPaused: ptr(false),
 		},
-		{Lease: ptr(punctual.MinLease), MaxAttempts: ptr(1)},
+		{Lease: ptr(limits.MinLease), MaxAttempts: ptr(1)},
 	}
 }
 
@@ -294,12 +295,12 @@ func topicMalformed(s *harness) {
 	in := s.inspector()
 	want := s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Minute), MaxAttempts: ptr(5)})
 	bad := map[string]punctual.SettingsPatch{
-		"lease under 10ms":    {Lease: ptr(punctual.MinLease - 1)},
+		"lease under 10ms":    {Lease: ptr(limits.MinLease - 1)},
 		"lease of 0":          {Lease: ptr(time.Duration(0))},
-		"lease beyond 24h":    {Lease: ptr(punctual.MaxLease + 1)},
+		"lease beyond 24h":    {Lease: ptr(limits.MaxLease + 1)},
 		"no attempts":         {MaxAttempts: ptr(0)},
 		"negative attempts":   {MaxAttempts: ptr(-1)},
-		"too many attempts":   {MaxAttempts: ptr(punctual.MaxAttemptsLimit + 1)},
+		"too many attempts":   {MaxAttempts: ptr(limits.MaxAttemptsLimit + 1)},
 		"negative retention":  {DeadRetention: ptr(-time.Second)},
 		"negative window":     {DedupeWindow: ptr(-time.Second)},
 		"negative delay":      {Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second, -1}}},
@@ -314,7 +315,7 @@ func topicMalformed(s *harness) {
 		"a group with @":      {Groups: ptr([]string{"billing@mail"})},
 		"unknown events":      {Emit: ptr(punctual.AllEvents + 1)},
 		"events for no time":  {Emit: ptr(punctual.EventDead), EmitKeep: ptr(time.Duration(0))},
-		"events for too long": {EmitKeep: ptr(punctual.MaxFinishedRetention + 1)},
+		"events for too long": {EmitKeep: ptr(limits.MaxFinishedRetention + 1)},
 		"one bad of several":  {MaxAttempts: ptr(7), PushPaused: ptr(true), Lease: ptr(time.Duration(-1))},
 	}
 	for name, p := range bad {
@@ -379,7 +380,7 @@ func topicPausedOrder(s *harness) {
 	bad.Delay = -1
 	s.wantErr(s.try(bad).Err, punctual.ErrInvalid, "push of a malformed message to a paused topic")
 	s.wantErr(s.try(punctual.NewMessage{Topic: orders, Delay: time.Duration(1<<63 - 1), Due: noon}).Err, punctual.ErrInvalid, "push with two due times to a paused topic")
-	s.wantErr(s.try(punctual.NewMessage{Topic: orders, ID: x, Due: punctual.MaxDue.Add(time.Millisecond)}).Err, punctual.ErrInvalid, "push beyond the end of time to a paused topic")
+	s.wantErr(s.try(punctual.NewMessage{Topic: orders, ID: x, Due: limits.MaxDue.Add(time.Millisecond)}).Err, punctual.ErrInvalid, "push beyond the end of time to a paused topic")
 	s.wantBody("body of x")
 }
 
@@ -567,7 +568,7 @@ func topicDivided(s *harness) {
 }
 
 func topicPartitionsFixed(s *harness) {
-	for _, n := range []int{0, -1, punctual.MaxPartitions + 1} {
+	for _, n := range []int{0, -1, limits.MaxPartitions + 1} {
 		_, err := s.inspector().Configure(s.ctx, mails, punctual.SettingsPatch{Partitions: ptr(n)})
 		s.wantErr(err, punctual.ErrInvalid, "Configure with %d partitions", n)
 	}

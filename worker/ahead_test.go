@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/worker"
 )
 
@@ -458,7 +459,7 @@ func TestAheadOfManySlots(t *testing.T) {
 			if c.Wait == 0 {
 				ahead.Add(1)
 			}
-			if c.Max > punctual.MaxClaim {
+			if c.Max > limits.MaxClaim {
 				t.Errorf("a claim for %d messages", c.Max)
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -471,10 +472,10 @@ func TestAheadOfManySlots(t *testing.T) {
 			n.Add(1)
 			return nil
 		}))
-		for i := range messages / punctual.MaxBatch {
-			ms := make([]punctual.NewMessage, punctual.MaxBatch)
+		for i := range messages / limits.MaxBatch {
+			ms := make([]punctual.NewMessage, limits.MaxBatch)
 			for j := range ms {
-				ms[j] = punctual.NewMessage{Topic: "t", ID: fmt.Sprint(i*punctual.MaxBatch + j)}
+				ms[j] = punctual.NewMessage{Topic: "t", ID: fmt.Sprint(i*limits.MaxBatch + j)}
 			}
 			if _, err := r.mem.Push(t.Context(), ms); err != nil {
 				t.Fatal(err)

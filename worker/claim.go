@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // ask is one claim under way.
@@ -124,7 +125,7 @@ func (p *poller) ask(all []*polled, most int) {
 	if n := p.ahead(all); n > 0 { // which message gets a slot is decided when the messages are there
 		p.w.slots.settle(r, nil)
 		a.polls, a.reserved = all, reservation{}
-		a.claim.Max, a.claim.PerTopic, a.claim.Wait = min(r.slots+n, punctual.MaxClaim), 0, 0
+		a.claim.Max, a.claim.PerTopic, a.claim.Wait = min(r.slots+n, limits.MaxClaim), 0, 0
 	}
 	if len(a.polls) == 0 {
 		return

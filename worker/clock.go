@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // A lease ends by the store's clock (P8), which a worker sees only in answers. To start a handler the worker must know that
@@ -58,11 +58,11 @@ func (b *clockBound) passed(from, to time.Time) time.Duration {
 	return d
 }
 
-// latestAt returns the latest time that the store's clock can show at the local instant now, or MaxDue when nothing is known
+// latestAt returns the latest time that the store's clock can show at the local instant now, or limits.MaxDue when nothing is known
 // of that clock.
 func (b *clockBound) latestAt(now time.Time) time.Time {
 	if b.at.IsZero() {
-		return punctual.MaxDue
+		return limits.MaxDue
 	}
 	return b.after(b.at, b.latest, now)
 }

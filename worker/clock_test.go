@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // TestClockBound: the bound is never before what the store's clock can show. Of two bounds the earlier one
@@ -20,7 +20,7 @@ func TestClockBound(t *testing.T) {
 			t.Errorf("%s: after %v the store's clock shows at most %v, want %v", what, now, got, latest)
 		}
 	}
-	if got := b.latestAt(local); !got.Equal(punctual.MaxDue) {
+	if got := b.latestAt(local); !got.Equal(limits.MaxDue) {
 		t.Errorf("a clock that was never seen shows at most %v", got)
 	}
 	b.observe(after(0), after(time.Second), store) // it showed 0 between 0 s and 1 s

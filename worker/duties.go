@@ -117,7 +117,7 @@ func checkGroupless(ctx context.Context, inspector punctual.Inspector, topic str
 type ownDuties struct {
 	names func(ctx context.Context) ([]string, error) // Runner.Names; nil if the worker has no duty
 	owns  func(name string) bool
-	namer punctual.TopicNamer // nil unless new companions matter
+	namer storekit.TopicNamer // nil unless new companions matter
 }
 
 // ownDuties returns which topics may need a duty of this worker.
@@ -137,7 +137,7 @@ func (w *Worker) ownDuties(ctx context.Context) (own ownDuties, err error) {
 		}
 		outs = append(outs, storekit.OutTopic(topic))
 	}
-	reporter, err := punctual.As[punctual.AbilityReporter](w.store)
+	reporter, err := punctual.As[storekit.AbilityReporter](w.store)
 	if err != nil {
 		return own, nil // without follow-ups there are no copies, no envelopes and no occurrences
 	}
@@ -147,8 +147,8 @@ func (w *Worker) ownDuties(ctx context.Context) (own ownDuties, err error) {
 	if err != nil {
 		return own, err
 	}
-	namer, err := punctual.As[punctual.TopicNamer](w.store)
-	forwards := err == nil && can.Follow == punctual.ReachFamily
+	namer, err := punctual.As[storekit.TopicNamer](w.store)
+	forwards := err == nil && can.Follow == storekit.ReachFamily
 	if can.Duties || len(mine) == 0 && !forwards {
 		return own, nil
 	}
@@ -167,7 +167,7 @@ func (w *Worker) ownDuties(ctx context.Context) (own ownDuties, err error) {
 		if !forwards {
 			return mine, nil
 		}
-		names, err := namer.TopicNames(ctx, punctual.NameQuery{Suffix: storekit.OutTopic("")})
+		names, err := namer.TopicNames(ctx, storekit.NameQuery{Suffix: storekit.OutTopic("")})
 		if err != nil {
 			return nil, err
 		}

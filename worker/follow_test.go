@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	familyrig "github.com/punctualmq/punctual/internal/rigs/family"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -104,7 +105,7 @@ func TestWorkerPutsOffWhatIsRefusedForAWhile(t *testing.T) {
 		seen := &record{}
 		settled := &record{}
 		o := &punctual.Observer{OnSettle: func(_ context.Context, s punctual.Settlement, _ time.Duration, err error) {
-			settled.add("%s %s", s.Verb, punctual.ErrorCode(err))
+			settled.add("%s %s", s.Verb, storekit.ErrorCode(err))
 		}}
 		w := r.worker(worker.Config{Observer: o})
 		w.Handle("pay", follows(seen, "invoice"))
@@ -139,7 +140,7 @@ func TestWorkerPutsOffAtItsEnd(t *testing.T) {
 		r := newRig(t)
 		settled := &record{}
 		o := &punctual.Observer{OnSettle: func(_ context.Context, s punctual.Settlement, _ time.Duration, err error) {
-			settled.add("%s %s", s.Verb, punctual.ErrorCode(err))
+			settled.add("%s %s", s.Verb, storekit.ErrorCode(err))
 		}}
 		w := worker.New(r.mem, r.config(worker.Config{Observer: o, Schedules: true}))
 		goOn := make(chan struct{})
@@ -182,7 +183,7 @@ func TestWorkerRetriesWhatIsRefused(t *testing.T) {
 	}{
 		"duplicate": {punctual.NewMessage{Topic: "u", ID: "taken", IfExists: punctual.IfExistsFail}, punctual.ErrDuplicate},
 		"malformed": {punctual.NewMessage{Topic: "no topic"}, punctual.ErrInvalid},
-		"too large": {punctual.NewMessage{Topic: "u", Body: make([]byte, punctual.DefaultMaxBody+1)}, punctual.ErrTooLarge},
+		"too large": {punctual.NewMessage{Topic: "u", Body: make([]byte, limits.DefaultMaxBody+1)}, punctual.ErrTooLarge},
 		"changed":   {punctual.NewMessage{Topic: "u", ID: "taken", IfExists: punctual.IfExistsReplace, IfDue: time.Unix(1, 0)}, punctual.ErrChanged},
 	} {
 		t.Run(name, func(t *testing.T) {

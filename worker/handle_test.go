@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
 
@@ -514,7 +515,7 @@ func TestWorkerAckThatCameTooLate(t *testing.T) {
 			return err
 		})
 		w := r.worker(worker.Config{Observer: &punctual.Observer{OnLeaseLost: func(_ context.Context, d *punctual.Delivery, err error) {
-			seen.add("%s: %s", d.ID, punctual.ErrorCode(err))
+			seen.add("%s: %s", d.ID, storekit.ErrorCode(err))
 		}}})
 		w.Handle("t", acks(&record{}))
 		r.push("t", "a")
@@ -540,7 +541,7 @@ func TestWorkerObserver(t *testing.T) {
 				seen.add("finish %s %s after %v: %v", d.ID, v, took, err)
 			},
 			OnSettle: func(_ context.Context, s punctual.Settlement, took time.Duration, err error) {
-				seen.add("settle %s %s after %v: %s", s.ID, s.Verb, took, punctual.ErrorCode(err))
+				seen.add("settle %s %s after %v: %s", s.ID, s.Verb, took, storekit.ErrorCode(err))
 			},
 		}
 		w := r.worker(worker.Config{Observer: o})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -30,7 +31,7 @@ func lasting(r *rig, seen *record, d time.Duration) punctual.Handler {
 	})
 }
 
-func causeName(ctx context.Context) string { return punctual.ErrorCode(context.Cause(ctx)) }
+func causeName(ctx context.Context) string { return storekit.ErrorCode(context.Cause(ctx)) }
 
 func TestWorkerRenewsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestWorkerShortestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		seen := &record{}
-		w := r.worker(worker.Config{Lease: punctual.MinLease})
+		w := r.worker(worker.Config{Lease: limits.MinLease})
 		w.Handle("t", lasting(r, seen, time.Second))
 		r.push("t", "a")
 		r.runs(w)
@@ -130,7 +131,7 @@ func TestWorkerLostLeaseEndsTheHandler(t *testing.T) {
 		r := newRig(t)
 		seen := &record{}
 		o := &punctual.Observer{OnLeaseLost: func(_ context.Context, d *punctual.Delivery, err error) {
-			seen.add("observed %s: %s", d.ID, punctual.ErrorCode(err))
+			seen.add("observed %s: %s", d.ID, storekit.ErrorCode(err))
 		}}
 		w := r.worker(worker.Config{Concurrency: 1, Observer: o})
 		w.Handle("t", handlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
@@ -259,7 +260,7 @@ func TestWorkerLearnsOfACancelWhenItSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		seen := &record{}
-		o := &punctual.Observer{OnLeaseLost: func(_ context.Context, _ *punctual.Delivery, err error) { seen.add("%s", punctual.ErrorCode(err)) }}
+		o := &punctual.Observer{OnLeaseLost: func(_ context.Context, _ *punctual.Delivery, err error) { seen.add("%s", storekit.ErrorCode(err)) }}
 		w := r.worker(worker.Config{Observer: o})
 		w.Handle("t", handlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
 			if err := r.q.Cancel(ctx, "t", d.ID); !errors.Is(err, punctual.ErrLeased) {

@@ -14,7 +14,7 @@ type panicError struct{ text string }
 func (e *panicError) Error() string { return e.text }
 
 // newPanicError describes a panic with value p: the value, then the stack from where it happened, one call a line, so that
-// the calls that matter fit into a message's history (MaxErrorBytes). It must be called by the deferred function that
+// the calls that matter fit into a message's history (limits.MaxErrorBytes). It must be called by the deferred function that
 // recovered.
 func newPanicError(p any) *panicError {
 	var b strings.Builder

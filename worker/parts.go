@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
-// A claim may name at most punctual.MaxClaimTopics topics. A claim for more topics is divided into parts, and each call of the
+// A claim may name at most limits.MaxClaimTopics topics. A claim for more topics is divided into parts, and each call of the
 // store names the topics of one part. If the claim may wait, the parts are asked side by side, each for a share of the messages
 // that the claim may bring. If there are fewer messages to bring than parts, some of the parts are asked one after the other, in
 // turns.
@@ -22,10 +23,10 @@ const partWait = 50 * time.Millisecond
 // fails ends the others. When one fails and others have brought messages, claimParts returns these without the error, because the
 // next claim asks for the topics of the failed part again.
 func (w *Worker) claimParts(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	if len(c.Topics) <= punctual.MaxClaimTopics {
+	if len(c.Topics) <= limits.MaxClaimTopics {
 		return w.store.Claim(ctx, c)
 	}
-	parts := slices.Collect(slices.Chunk(c.Topics, punctual.MaxClaimTopics))
+	parts := slices.Collect(slices.Chunk(c.Topics, limits.MaxClaimTopics))
 	if c.Wait <= 0 {
 		return w.claimInTurns(ctx, c, parts)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/worker"
 )
 
@@ -22,7 +23,7 @@ func TestMoreTopicsThanAClaimNames(t *testing.T) {
 
 func moreTopicsThanAClaimNames(t *testing.T, slots int, most time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		const many = 2*punctual.MaxClaimTopics + 500
+		const many = 2*limits.MaxClaimTopics + 500
 		r := newRig(t)
 		w := r.worker(worker.Config{Concurrency: slots})
 		late := make(map[string]time.Duration)
@@ -36,15 +37,15 @@ func moreTopicsThanAClaimNames(t *testing.T, slots int, most time.Duration) {
 		var parted atomic.Bool // a call has named as many topics as it may
 		r.store.spoil(func(c punctual.Claim) error {
 			switch n := len(c.Topics); {
-			case n == punctual.MaxClaimTopics:
+			case n == limits.MaxClaimTopics:
 				parted.Store(true)
-			case n > punctual.MaxClaimTopics:
+			case n > limits.MaxClaimTopics:
 				return errors.New("a claim of too many topics")
 			}
 			return nil
 		}, nil)
 		const times = 10
-		topics := []int{0, punctual.MaxClaimTopics, many - 1}
+		topics := []int{0, limits.MaxClaimTopics, many - 1}
 		for _, i := range topics { // one at once, the others while the worker waits
 			r.push(fmt.Sprint("topic-", i), "now")
 			for n := range times {
@@ -75,11 +76,11 @@ func TestDrainOfMoreTopicsThanAClaimNames(t *testing.T) {
 		r := newRig(t)
 		w := r.worker(worker.Config{})
 		seen := &record{}
-		for i := range punctual.MaxClaimTopics + 1 {
+		for i := range limits.MaxClaimTopics + 1 {
 			w.Handle(fmt.Sprint("topic-", i), acks(seen))
 		}
 		r.push("topic-0", "first")
-		r.push(fmt.Sprint("topic-", punctual.MaxClaimTopics), "last")
+		r.push(fmt.Sprint("topic-", limits.MaxClaimTopics), "last")
 		if n, err := w.Drain(t.Context()); n != 2 || err != nil {
 			t.Errorf("drain handled %d, %v; want both messages", n, err)
 		}

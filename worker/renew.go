@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // This file has the renewer: which leases it renews when, in which batches, and what follows from the answers.
@@ -101,7 +102,7 @@ func (w *Worker) renewed(m *message, sent time.Time, err error) error {
 func (f *inflight) renewalTime(batch []*message, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	shortest := punctual.MaxLease
+	shortest := limits.MaxLease
 	for _, m := range batch {
 		shortest = min(shortest, m.endsAt.Sub(now))
 	}

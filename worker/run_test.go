@@ -14,6 +14,8 @@ import (
 	"weak"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
 
@@ -214,7 +216,7 @@ func TestWorkerHandlersSeeValuesButNotTheEndOfRunsContext(t *testing.T) {
 
 func TestWorkerRunEndsWhenTheStoreCannotRecover(t *testing.T) {
 	for _, kind := range []error{punctual.ErrClosed, punctual.ErrStoreFailed, punctual.ErrCorrupt, punctual.ErrInvalid} {
-		t.Run(punctual.ErrorCode(kind), func(t *testing.T) {
+		t.Run(storekit.ErrorCode(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				seen := &record{}
@@ -326,7 +328,7 @@ func TestWorkerSetUpWrongly(t *testing.T) {
 		{"bad weight", worker.Config{}, []func(*worker.Worker){handle("t", good, worker.Weight(0))}, "weight 0"},
 		{"bad timeout", worker.Config{}, []func(*worker.Worker){handle("t", good, worker.Timeout(0))}, "timeout 0"},
 		{"concurrency", worker.Config{Concurrency: -1}, []func(*worker.Worker){handle("t", good)}, "concurrency -1"},
-		{"too many slots", worker.Config{Concurrency: punctual.MaxClaim + 1}, []func(*worker.Worker){handle("t", good)}, "concurrency 10001"},
+		{"too many slots", worker.Config{Concurrency: limits.MaxClaim + 1}, []func(*worker.Worker){handle("t", good)}, "concurrency 10001"},
 		{"lease", worker.Config{Lease: time.Millisecond}, []func(*worker.Worker){handle("t", good)}, "lease 1ms"},
 		{"shutdown timeout", worker.Config{ShutdownTimeout: -1}, []func(*worker.Worker){handle("t", good)}, "shutdown timeout"},
 		{"nil middleware", worker.Config{Middleware: []worker.Middleware{nil}}, []func(*worker.Worker){handle("t", good)}, "middleware 1 is nil"},

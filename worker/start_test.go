@@ -35,7 +35,7 @@ func (r *watched) observer() *punctual.Observer {
 	return &punctual.Observer{
 		OnStart: func(_ context.Context, d *punctual.Delivery) { r.wantHeld(d) },
 		OnLeaseLost: func(_ context.Context, d *punctual.Delivery, err error) {
-			r.seen.add("%s lost: %s", d.ID, punctual.ErrorCode(err))
+			r.seen.add("%s lost: %s", d.ID, storekit.ErrorCode(err))
 		},
 	}
 }

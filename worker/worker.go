@@ -19,6 +19,7 @@ import (
 
 	"github.com/punctualmq/punctual/internal/batch"
 	"github.com/punctualmq/punctual/internal/duties"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -79,7 +80,7 @@ import (
 
 // Config configures a Worker. The zero value is ready to use.
 type Config struct {
-	// Concurrency is the number of slots, that is of messages handled at the same time: 1 to punctual.MaxClaim. Default 16.
+	// Concurrency is the number of slots, that is of messages handled at the same time: 1 to limits.MaxClaim. Default 16.
 	Concurrency int
 	// Strict asks for the topics in the order of their Handle calls: a claim takes messages of a later topic only when the
 	// earlier ones have nothing due or have got all slots that they may have. So a slot stays free for each other topic, as
@@ -87,7 +88,7 @@ type Config struct {
 	// in a random order drawn by Weight, so that no topic starves. The order is drawn anew for each claim; with more than 256
 	// topics it is kept for 20 µs a topic, at most half a second.
 	Strict bool
-	// Lease overrides the topics' lease length, MinLease to MaxLease. A lease is renewed until its handler has returned or the
+	// Lease overrides the topics' lease length, limits.MinLease to limits.MaxLease. A lease is renewed until its handler has returned or the
 	// handler's context has ended, so it need not be as long as a handler takes. When a worker dies, its messages are delivered
 	// again once their leases end. Default 0: as the topic's settings say.
 	Lease time.Duration
@@ -144,14 +145,14 @@ func (c *Config) withDefaults() Config {
 }
 
 func (c *Config) check() error {
-	if c.Concurrency < 1 || c.Concurrency > punctual.MaxClaim {
-		return invalidf("concurrency %d: use 1 to %d, or 0 for %d", c.Concurrency, punctual.MaxClaim, defaultConcurrency)
+	if c.Concurrency < 1 || c.Concurrency > limits.MaxClaim {
+		return invalidf("concurrency %d: use 1 to %d, or 0 for %d", c.Concurrency, limits.MaxClaim, defaultConcurrency)
 	}
 	if c.ShutdownTimeout < 0 {
 		return invalidf("shutdown timeout %v: use a positive duration, or 0 for %v", c.ShutdownTimeout, defaultShutdownTimeout)
 	}
-	if c.Lease != 0 && (c.Lease < punctual.MinLease || c.Lease > punctual.MaxLease) {
-		return invalidf("lease %v: use %v to %v, or 0 for the topics'", c.Lease, punctual.MinLease, punctual.MaxLease)
+	if c.Lease != 0 && (c.Lease < limits.MinLease || c.Lease > limits.MaxLease) {
+		return invalidf("lease %v: use %v to %v, or 0 for the topics'", c.Lease, limits.MinLease, limits.MaxLease)
 	}
 	for i, m := range c.Middleware {
 		if m == nil {
@@ -223,7 +224,7 @@ func New(s punctual.Store, c *Config) *Worker {
 	w.outage = w.runner.LogOutage()
 	w.settler = batch.New(batch.Config[punctual.Settlement, error]{
 		Op: "settle", Run: w.settleBatch, Size: settlementBytes, Key: func(s punctual.Settlement) string { return s.Topic },
-		MaxItems: punctual.MaxBatch, MaxBytes: maxSettleBytes, MaxPending: math.MaxInt64, Late: lateCall,
+		MaxItems: limits.MaxBatch, MaxBytes: maxSettleBytes, MaxPending: math.MaxInt64, Late: lateCall,
 		Closed: punctual.ErrClosed, Overloaded: punctual.ErrOverloaded, Indeterminate: punctual.ErrIndeterminate,
 	})
 	if err := w.cfg.check(); err != nil {
@@ -257,13 +258,13 @@ func Weight(n int) HandleOption {
 	})
 }
 
-// MaxSlots bounds how many messages of a topic are handled at the same time, 1 to punctual.MaxClaim. By default a topic may
+// MaxSlots bounds how many messages of a topic are handled at the same time, 1 to limits.MaxClaim. By default a topic may
 // have all slots except one for each other topic that has none, or one for all of these where topics outnumber the slots. A
 // worker with a single slot keeps none. Without effect under Drain, which handles one message at a time.
 func MaxSlots(n int) HandleOption {
 	return handleOption(func(r *route) error {
-		if n < 1 || n > punctual.MaxClaim {
-			return invalidf("max slots %d: use 1 to %d", n, punctual.MaxClaim)
+		if n < 1 || n > limits.MaxClaim {
+			return invalidf("max slots %d: use 1 to %d", n, limits.MaxClaim)
 		}
 		r.maxSlots = n
 		return nil

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -173,7 +174,7 @@ func TestTwoMakersOfTheSameIDs(t *testing.T) {
 
 func TestBodyTooLarge(t *testing.T) {
 	t.Parallel()
-	if _, err := open(t).Push(newTopicName(), strings.Repeat("x", punctual.DefaultMaxBody+1), 0); !errors.Is(err, punctual.ErrTooLarge) {
+	if _, err := open(t).Push(newTopicName(), strings.Repeat("x", limits.DefaultMaxBody+1), 0); !errors.Is(err, punctual.ErrTooLarge) {
 		t.Errorf("%v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -68,8 +69,8 @@ func (p *DelayQueueController) putTopic(t *topic) {
 }
 
 const (
-	maxRetryTime  = int64(punctual.MaxLease / time.Second)
-	maxRetryCount = punctual.MaxAttemptsLimit - 1
+	maxRetryTime  = int64(limits.MaxLease / time.Second)
+	maxRetryCount = limits.MaxAttemptsLimit - 1
 )
 
 func newTopic(name string, retryTime, retryCount int64) *topic {

@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/console"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // clickOn returns a step that clicks on the element which a selector finds.
@@ -206,7 +207,7 @@ func actionsOnTopics(t *testing.T, s punctual.Store) {
 	r.fill(`form[action$="/delete"] input[name=typed]`, "shop")
 	r.submit(`form[action$="/delete"] button`)
 	r.accepted("the deletion")
-	if _, err := i.Stats(t.Context(), "shop"); punctual.ErrorCode(err) != "not_found" {
+	if _, err := i.Stats(t.Context(), "shop"); storekit.ErrorCode(err) != "not_found" {
 		t.Errorf("the topic is there after its deletion: %v", err)
 	}
 	r.open("/audit")

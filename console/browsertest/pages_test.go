@@ -23,6 +23,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/console"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // themes and widths are those in which TestAccessible examines each page.
@@ -254,7 +255,7 @@ func (r *rig) gone(topic, id string) {
 	r.t.Helper()
 	i := must(punctual.As[punctual.Inspector](r.store))
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := i.Get(r.t.Context(), topic, id); punctual.ErrorCode(err) == "not_found" {
+		if _, err := i.Get(r.t.Context(), topic, id); storekit.ErrorCode(err) == "not_found" {
 			return
 		}
 		if time.Now().After(end) {

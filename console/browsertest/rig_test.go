@@ -25,6 +25,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/console"
+	"github.com/punctualmq/punctual/limits"
 )
 
 var (
@@ -290,7 +291,7 @@ func (r *rig) look(theme string, width int64) {
 func (r *rig) push(ms ...punctual.NewMessage) {
 	r.t.Helper()
 	for len(ms) > 0 {
-		n := min(len(ms), punctual.MaxBatch)
+		n := min(len(ms), limits.MaxBatch)
 		out, err := r.store.Push(r.t.Context(), ms[:n])
 		if err != nil {
 			r.t.Fatal(err)

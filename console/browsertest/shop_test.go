@@ -26,13 +26,13 @@ type shop struct {
 	now   time.Time
 }
 
-// inspected is a store that is no punctual.Examiner, so that the pictures do not say that their store is in memory.
+// inspected is a store that is no storekit.Examiner, so that the pictures do not say that their store is in memory.
 type inspected struct {
 	punctual.Store
 	punctual.Inspector
 	punctual.FinishedKeeper
-	punctual.AbilityReporter
-	punctual.TopicNamer
+	storekit.AbilityReporter
+	storekit.TopicNamer
 }
 
 // newShop fills a store as that of the shop, and opens a console over it.
@@ -261,10 +261,10 @@ func (s *shop) ahead() {
 }
 
 // consumers reports two programs that claim from order.cancel.
-func (s *shop) consumers(_ context.Context, topic string) (punctual.Consumers, error) {
-	c := punctual.Consumers{Since: s.now.Add(-counted)}
+func (s *shop) consumers(_ context.Context, topic string) (storekit.Consumers, error) {
+	c := storekit.Consumers{Since: s.now.Add(-counted)}
 	if topic == "order.cancel" {
-		c.All = []punctual.Consumer{
+		c.All = []storekit.Consumer{
 			{User: "shop", Address: "10.0.0.12", Name: "closer-1", Waiting: 1, Leases: 4, NextEnd: s.now.Add(21 * time.Second), Claimed: 131, Settled: 127, LastSeen: s.now.Add(-time.Second)},
 			{User: "shop", Address: "10.0.0.13", Name: "closer-2", Waiting: 1, Leases: 3, NextEnd: s.now.Add(26 * time.Second), Claimed: 118, Settled: 115, LastSeen: s.now.Add(-2 * time.Second)},
 		}

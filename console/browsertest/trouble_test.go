@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/console"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // scheduled is the JavaScript expression of the number of scheduled messages that the first page shows.
@@ -132,8 +133,8 @@ func manyMessages(t *testing.T, s punctual.Store) {
 	began := time.Now()
 	r.push(live...)
 	r.push(dead...)
-	for n := len(dead); n > 0; n -= min(n, punctual.MaxBatch) {
-		r.kill("failed", fmt.Sprintf("the endpoint answered %d", 500+n/punctual.MaxBatch%4), min(n, punctual.MaxBatch))
+	for n := len(dead); n > 0; n -= min(n, limits.MaxBatch) {
+		r.kill("failed", fmt.Sprintf("the endpoint answered %d", 500+n/limits.MaxBatch%4), min(n, limits.MaxBatch))
 	}
 	t.Logf("%d messages are stored and %d are dead after %v", len(live), len(dead), time.Since(began).Round(time.Second))
 	for _, path := range []string{"/", "/", "/week", "/topics", "/topics/t1", "/topics/t1?span=90d", "/topics/t1/settings", "/topics/t1/events", "/topics/t1/schedules", "/topics/t1/bulk", "/schedules", "/topics/t1?state=scheduled&prefix=none", "/dead", "/topics/failed?state=dead", "/find?topic=t1&state=scheduled&name=none&value=x", "/audit"} {

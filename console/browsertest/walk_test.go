@@ -18,6 +18,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/console"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Somebody pushes a message with the form of the page Topics and moves the message. Its page then follows it: scheduled, ready, leased, and no
@@ -183,8 +184,8 @@ func requeueRacesAClaim(t *testing.T, s punctual.Store) {
 		ms[i] = punctual.NewMessage{Topic: "pay", ID: fmt.Sprint("d", i)}
 	}
 	r.push(ms...)
-	for left := n; left > 0; left -= min(left, punctual.MaxBatch) {
-		r.kill("pay", "the endpoint answered 503", min(left, punctual.MaxBatch))
+	for left := n; left > 0; left -= min(left, limits.MaxBatch) {
+		r.kill("pay", "the endpoint answered 503", min(left, limits.MaxBatch))
 	}
 	tabs := []context.Context{r.tab, r.newTab(chromedp.WithNewBrowserContext())} // the second tab has cookies of its own
 	for _, tab := range tabs {

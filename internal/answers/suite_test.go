@@ -25,10 +25,10 @@ func TestRaces(t *testing.T)  { races.Run(t, open, storetest.WithLossyClaims()) 
 type keyed struct {
 	*answers.Store
 	punctual.Inspector
-	punctual.Checker
+	storekit.Checker
 	punctual.FinishedKeeper
-	punctual.AbilityReporter
-	punctual.TopicNamer
+	storekit.AbilityReporter
+	storekit.TopicNamer
 	calls atomic.Int64
 }
 

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // LastPrefix is how the name of the last file of an archive begins.
@@ -79,8 +80,8 @@ const block = 512
 // step is how many bytes are written between two calls of alive at most.
 const step = 1 << 20
 
-// Backup has a store archive itself and unpacks the archive into dir. It keeps the promises of punctual.Backuper.Backup.
-func Backup(ctx context.Context, from punctual.Backuper, dir string, progress func(written, total int64)) (err error) {
+// Backup has a store archive itself and unpacks the archive into dir. It keeps the promises of storekit.Backuper.Backup.
+func Backup(ctx context.Context, from storekit.Backuper, dir string, progress func(written, total int64)) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("backup: copy into %s: %w", dir, kind(err))

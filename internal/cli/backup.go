@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func newBackup(a *app) *cobra.Command {
@@ -38,7 +39,7 @@ know what happened after it was made: messages that were acked since are deliver
 				return usagef("standard output is a terminal: send the archive into a file or a pipe, or name a directory")
 			}
 			return a.withStore(ctx, mustExist, func(s punctual.Store) error {
-				b, err := punctual.As[punctual.Backuper](s)
+				b, err := punctual.As[storekit.Backuper](s)
 				if err != nil {
 					return fmt.Errorf("this store is copied by the means of its database (docs/operating.md, Backup), or with 'punctual copy': %w", punctual.ErrUnsupported)
 				}
@@ -55,7 +56,7 @@ know what happened after it was made: messages that were acked since are deliver
 }
 
 // backup makes a copy in a directory and says how many bytes were copied.
-func (a *app) backup(ctx context.Context, b punctual.Backuper, dir string) error {
+func (a *app) backup(ctx context.Context, b storekit.Backuper, dir string) error {
 	full, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (a *app) backup(ctx context.Context, b punctual.Backuper, dir string) error
 }
 
 // archive writes a copy to standard output.
-func (a *app) archive(ctx context.Context, b punctual.Backuper) error {
+func (a *app) archive(ctx context.Context, b storekit.Backuper) error {
 	var written atomic.Int64
 	bar := &term.Bar{}
 	err := b.Archive(ctx, writerFunc(func(p []byte) (int, error) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // withDead is a rig with dead messages t/a (20 November), t/b and u/c (21 November).
@@ -238,8 +240,8 @@ func TestConfirmationNeedsTheName(t *testing.T) {
 // damaged is a store whose check finds problems.
 type damaged struct{ keptOpen }
 
-func (damaged) Check(context.Context, func(int64)) (punctual.CheckReport, error) {
-	return punctual.CheckReport{Topics: 1, Problems: []string{"message t/a is in no timeline"}}, nil
+func (damaged) Check(context.Context, func(int64)) (storekit.CheckReport, error) {
+	return storekit.CheckReport{Topics: 1, Problems: []string{"message t/a is in no timeline"}}, nil
 }
 
 func TestCheckFailsOnProblems(t *testing.T) {
@@ -309,7 +311,7 @@ func TestErrorsAsJSON(t *testing.T) {
 	r.run("push", "t", "--json").exits(exitUsage).failsWith("usage", true)
 	r.run("push", "t", "x", "--in", "-1s", "--json").exits(exitUsage).failsWith("usage", true)
 	r.run("push", "a b", "x", "--json").exits(exitUsage).failsWith("invalid", true)
-	r.run("push", "t", strings.Repeat("x", punctual.DefaultMaxBody+1), "--json").exits(exitError).failsWith("too_large", true)
+	r.run("push", "t", strings.Repeat("x", limits.DefaultMaxBody+1), "--json").exits(exitError).failsWith("too_large", true)
 	r.run("get", "a", "--json").exits(exitUnwished).failsWith("not_found", true)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -107,7 +108,7 @@ func (a *app) cancelEverywhere(ctx context.Context, i punctual.Inspector, s punc
 		all := amended{found{id, topics[0]}, punctual.Amended{Err: punctual.ErrNotFound}}
 		for _, d := range done {
 			err := d.outcome.Err
-			if err != nil && exitOf(punctual.ErrorCode(err)) != exitUnwished {
+			if err != nil && exitOf(storekit.ErrorCode(err)) != exitUnwished {
 				return fmt.Errorf("ID %q in %s: %w", id, d.topic, err)
 			}
 			if printing == nil {
@@ -299,7 +300,7 @@ func (a *app) eachID(ctx context.Context, ids []string, t *tally, f func(context
 		return t.cutShort(err)
 	}
 	read := func(put func(string, int) bool) error { return readIDs(a.in, put) }
-	if err := inBatches(ctx, punctual.MaxBatch, read, f); err != nil {
+	if err := inBatches(ctx, limits.MaxBatch, read, f); err != nil {
 		return t.cutShort(err)
 	}
 	return t.result()

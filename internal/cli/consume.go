@@ -15,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -106,7 +107,7 @@ default, lines come in the order in which messages were claimed.`,
 
 // check refuses bad input before a store is made for it.
 func (f *consumeFlags) check(topics []string) error {
-	for some := range slices.Chunk(topics, punctual.MaxClaimTopics) { // a worker of more topics makes several claims
+	for some := range slices.Chunk(topics, limits.MaxClaimTopics) { // a worker of more topics makes several claims
 		claim := punctual.Claim{Topics: some, Max: 1, Lease: f.lease.or(0)}
 		if err := storekit.CheckClaim(&claim); err != nil {
 			return err
@@ -118,8 +119,8 @@ func (f *consumeFlags) check(topics []string) error {
 		}
 	}
 	switch {
-	case f.concurrency < 1 || f.concurrency > punctual.MaxClaim:
-		return usagef("concurrency %d: use 1 to %d", f.concurrency, punctual.MaxClaim)
+	case f.concurrency < 1 || f.concurrency > limits.MaxClaim:
+		return usagef("concurrency %d: use 1 to %d", f.concurrency, limits.MaxClaim)
 	case f.zone != "" && f.quiet == "":
 		return usagef("--zone goes with --quiet: it says whose clock the hours mean")
 	case f.count < 0:

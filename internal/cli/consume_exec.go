@@ -16,6 +16,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -29,8 +30,8 @@ const (
 	// defaultSnooze is how long exitSnooze puts a message off.
 	defaultSnooze = 30 * time.Second
 	// keptStderr is how many bytes of the end of CMD's standard error become part of the failure's text. With the exit status in
-	// front, the text has at most punctual.MaxErrorBytes.
-	keptStderr = punctual.MaxErrorBytes - 64
+	// front, the text has at most limits.MaxErrorBytes.
+	keptStderr = limits.MaxErrorBytes - 64
 	// pipeGrace is how long to wait, after CMD has ended, for a process that CMD left behind to close standard error, and with
 	// --then standard output.
 	pipeGrace = 2 * time.Second
@@ -248,7 +249,7 @@ func (p *processes) kill() {
 
 // maxPrinted bounds what CMD may print with --then. The longest JSON text of a byte of a body has six bytes, as in \u0000, and
 // each message may have 1 KiB around its body.
-const maxPrinted = 6*punctual.MaxThenBytes + punctual.MaxThen<<10
+const maxPrinted = 6*limits.MaxThenBytes + limits.MaxThen<<10
 
 // printedMessages keeps what CMD prints with --then. One goroutine at a time may use it.
 type printedMessages struct {
@@ -284,7 +285,7 @@ func (p *printedMessages) messages(d *punctual.Delivery) ([]punctual.NewMessage,
 		ms = append(ms, m)
 	}
 	x := punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck, Then: ms}
-	if err := storekit.CheckSettlement(&x, punctual.DefaultMaxBody); err != nil {
+	if err := storekit.CheckSettlement(&x, limits.DefaultMaxBody); err != nil {
 		return nil, fmt.Errorf("what the command printed: %w", err)
 	}
 	return ms, nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 func TestConsumePrintsThenAcks(t *testing.T) {
@@ -222,8 +223,8 @@ func TestExecKeepsTheEndOfStandardError(t *testing.T) {
 	r.run("push", "t", "x", "--id", "a").ok()
 	r.run("consume", "t", "--count", "1", "--exec", `i=0; while [ $i -lt 500 ]; do echo "line $i" >&2; i=$((i+1)); done; exit 1`).exits(exitOK)
 	got := r.get("t", "a").Failures[0].Error
-	if !strings.HasPrefix(got, "exit status 1: …") || !strings.HasSuffix(got, "line 499") || len(got) > punctual.MaxErrorBytes {
-		t.Errorf("kept %d bytes: %q; want the end within %d", len(got), got, punctual.MaxErrorBytes)
+	if !strings.HasPrefix(got, "exit status 1: …") || !strings.HasSuffix(got, "line 499") || len(got) > limits.MaxErrorBytes {
+		t.Errorf("kept %d bytes: %q; want the end within %d", len(got), got, limits.MaxErrorBytes)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -44,7 +45,7 @@ func TestThenStoresAllOrNothing(t *testing.T) {
 	}{
 		{"no JSON", good + "echo done", punctual.StateScheduled, 1, "line 2 of what the command printed: "},
 		{"no topic", good + `echo '{"body":"x"}'`, punctual.StateScheduled, 1, "line 2 of what the command printed: topic"},
-		{"too many", fmt.Sprintf(`for i in $(seq %d); do echo "{\"topic\":\"next\",\"body\":\"\"}"; done`, punctual.MaxThen+1), punctual.StateScheduled, 1, "what the command printed: "},
+		{"too many", fmt.Sprintf(`for i in $(seq %d); do echo "{\"topic\":\"next\",\"body\":\"\"}"; done`, limits.MaxThen+1), punctual.StateScheduled, 1, "what the command printed: "},
 		{"too much", fmt.Sprintf("head -c %d /dev/zero", maxPrinted+1), punctual.StateScheduled, 1, "the command printed more than"},
 		{"held open", good + "sleep 60 &", punctual.StateScheduled, 1, "the command has ended, but"},
 		{"a failure", good + "exit 1", punctual.StateScheduled, 1, "exit status 1"},

@@ -10,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func newConsumers(a *app) *cobra.Command {
@@ -35,23 +36,23 @@ directory, about the other processes that use it.`,
 	}
 }
 
-func (a *app) showConsumers(topic string, all punctual.Consumers) error {
+func (a *app) showConsumers(topic string, all storekit.Consumers) error {
 	rows := all.All
-	others := all.Others != punctual.Consumer{}
+	others := all.Others != storekit.Consumer{}
 	if others {
 		rows = append(rows, all.Others)
 	}
-	isOthers := func(c *punctual.Consumer) bool { return others && c == &rows[len(rows)-1] }
-	show := lister[punctual.Consumer]{
+	isOthers := func(c *storekit.Consumer) bool { return others && c == &rows[len(rows)-1] }
+	show := lister[storekit.Consumer]{
 		app: a, columns: []any{"CONSUMER", "ADDRESS", "WAITING", "LEASES", "FIRST ENDS", "CLAIMED", "SETTLED", "LAST SEEN"}, numbers: []int{3, 4, 6, 7},
-		row: func(c *punctual.Consumer) []any {
+		row: func(c *storekit.Consumer) []any {
 			who := cmp.Or(strings.TrimSpace(c.User+" "+c.Name), "-")
 			if isOthers(c) {
 				who = "all others"
 			}
 			return []any{who, cmp.Or(c.Address, "-"), c.Waiting, c.Leases, when(c.NextEnd), c.Claimed, c.Settled, when(c.LastSeen)}
 		},
-		line: func(c *punctual.Consumer, _ string) any { return consumerJSON{topic, isOthers(c), wire.ConsumerOf(*c)} },
+		line: func(c *storekit.Consumer, _ string) any { return consumerJSON{topic, isOthers(c), wire.ConsumerOf(*c)} },
 	}
 	return show.all(rows, "consumers seen since "+stamp(all.Since))
 }

@@ -5,17 +5,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // reporter tells of consumers of topic t.
-type reporter punctual.Consumers
+type reporter storekit.Consumers
 
-func (r *reporter) Consumers(_ context.Context, topic string) (punctual.Consumers, error) {
+func (r *reporter) Consumers(_ context.Context, topic string) (storekit.Consumers, error) {
 	if topic != "t" {
-		return punctual.Consumers{Since: r.Since}, nil
+		return storekit.Consumers{Since: r.Since}, nil
 	}
-	return punctual.Consumers(*r), nil
+	return storekit.Consumers(*r), nil
 }
 
 func TestConsumers(t *testing.T) {
@@ -24,11 +24,11 @@ func TestConsumers(t *testing.T) {
 	r.run("consumers").exits(exitUsage)
 	seen := start.Add(-time.Second + 123*time.Microsecond) // cut down to milliseconds
 	r.reporter = &reporter{
-		All: []punctual.Consumer{
+		All: []storekit.Consumer{
 			{User: "ann", Name: "host/12", Address: "10.0.0.1", Waiting: 1, Leases: 7, NextEnd: start.Add(time.Minute), Claimed: 9, Settled: 2, LastSeen: seen},
 			{Address: "10.0.0.2", Waiting: 2, LastSeen: seen},
 		},
-		Others: punctual.Consumer{Leases: 3, LastSeen: seen}, Since: start.Add(-time.Hour),
+		Others: storekit.Consumer{Leases: 3, LastSeen: seen}, Since: start.Add(-time.Hour),
 	}
 	r.run("consumers", "t").ok().contains("ann host/12", "10.0.0.1", "all others", "2026-11-20T10:01:00.000Z")
 	r.run("consumers", "t", "--json").ok().prints(

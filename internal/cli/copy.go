@@ -334,7 +334,7 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 
 // targetEmits tells whether topics in TO can tell of events.
 func (c *copier) targetEmits(ctx context.Context) bool {
-	reporter, err := punctual.As[punctual.AbilityReporter](c.target)
+	reporter, err := punctual.As[storekit.AbilityReporter](c.target)
 	if err != nil {
 		return false
 	}
@@ -422,7 +422,7 @@ var eventID = regexp.MustCompile(`^[^~]+~[0-9a-f]{16}$`)
 // unique in one store alone, so in TO another event may have it, or get it later and replace the copy. The new ID has a hash of the
 // body, so that copies of two stores do not meet, and begins with the number, which keeps events of one millisecond in their order.
 func copiedID(m *punctual.Info) string {
-	if !strings.HasSuffix(m.Topic, punctual.EventSuffix) || !eventID.MatchString(m.ID) {
+	if !strings.HasSuffix(m.Topic, storekit.EventSuffix) || !eventID.MatchString(m.ID) {
 		return m.ID
 	}
 	if _, err := punctual.ParseEvent(m.Body); err != nil {

@@ -44,7 +44,7 @@ Doctor changes nothing, except that it makes and removes one small file on a dis
 			}
 			findings, err := s.examine(ctx, p)
 			if err == nil && badFindings(findings) == nil && s.alsoOpen != nil {
-				var schedules []punctual.Finding
+				var schedules []storekit.Finding
 				schedules, err = examineSchedules(ctx, s.alsoOpen, p)
 				findings = append(findings, schedules...)
 			}
@@ -54,7 +54,7 @@ Doctor changes nothing, except that it makes and removes one small file on a dis
 }
 
 // examineSchedules returns the findings about the schedules of the store that open opens, none if there is no store yet.
-func examineSchedules(ctx context.Context, open func(context.Context, place) (punctual.Store, error), p place) (found []punctual.Finding, err error) {
+func examineSchedules(ctx context.Context, open func(context.Context, place) (punctual.Store, error), p place) (found []storekit.Finding, err error) {
 	s, err := open(ctx, p)
 	var f *failure
 	switch {
@@ -70,10 +70,10 @@ func examineSchedules(ctx context.Context, open func(context.Context, place) (pu
 }
 
 // badFindings is the failure of a command that found something bad, or nil.
-func badFindings(findings []punctual.Finding) error {
+func badFindings(findings []storekit.Finding) error {
 	var names []string
 	for _, f := range findings {
-		if f.Severity == punctual.SeverityBad {
+		if f.Severity == storekit.SeverityBad {
 			names = append(names, f.Name)
 		}
 	}
@@ -86,7 +86,7 @@ func badFindings(findings []punctual.Finding) error {
 	}
 }
 
-func (a *app) showFindings(findings []punctual.Finding) error {
+func (a *app) showFindings(findings []storekit.Finding) error {
 	if a.json {
 		for _, f := range findings {
 			if err := a.out.writeJSON(wire.FindingOf(f)); err != nil {
@@ -106,7 +106,7 @@ func (a *app) showFindings(findings []punctual.Finding) error {
 }
 
 // showFinding prints one finding in columns, and below it what to do.
-func (a *app) showFinding(f punctual.Finding, widest int) {
+func (a *app) showFinding(f storekit.Finding, widest int) {
 	mark, colour := view.Mark(f.Severity)
 	severity := a.out.Colour(colour, fmt.Sprintf("%s %-7s", mark, f.Severity))
 	a.printf("%s  %s  %s\n", severity, text.Pad(term.Printable(f.Name), widest, ' '), oneLineOf(f.Value))
@@ -136,12 +136,12 @@ anything. It prints what it counted and each problem, and exits with 1 when ther
   punctual check --store disk:/var/lib/punctual
   punctual check --json`,
 		RunE: a.action(func(ctx context.Context, _ []string) error {
-			return with(ctx, a, mustExist, func(c punctual.Checker, _ punctual.Store) error { return a.check(ctx, c) })
+			return with(ctx, a, mustExist, func(c storekit.Checker, _ punctual.Store) error { return a.check(ctx, c) })
 		}),
 	}
 }
 
-func (a *app) check(ctx context.Context, c punctual.Checker) error {
+func (a *app) check(ctx context.Context, c storekit.Checker) error {
 	b := a.newBar("messages read", 0)
 	report, err := c.Check(ctx, b.Set)
 	b.Stop(err)
@@ -160,7 +160,7 @@ func (a *app) check(ctx context.Context, c punctual.Checker) error {
 	return nil
 }
 
-func (a *app) showCheck(r punctual.CheckReport) error {
+func (a *app) showCheck(r storekit.CheckReport) error {
 	if a.json {
 		return a.out.writeJSON(wire.CheckReportOf(r))
 	}
@@ -200,14 +200,14 @@ keeps what is left of that delay, and so do leases.`,
 			if len(args) > 0 {
 				a.storeFlag = args[0]
 			}
-			keep := punctual.ClockKeeper.Clock
+			keep := storekit.ClockKeeper.Clock
 			if set {
-				keep = punctual.ClockKeeper.StepClock
+				keep = storekit.ClockKeeper.StepClock
 				if err := a.setStopped(); err != nil {
 					return err
 				}
 			}
-			return with(ctx, a, mustExist, func(keeper punctual.ClockKeeper, _ punctual.Store) error {
+			return with(ctx, a, mustExist, func(keeper storekit.ClockKeeper, _ punctual.Store) error {
 				state, err := keep(keeper, ctx)
 				if err != nil {
 					return err
@@ -233,7 +233,7 @@ func (a *app) setStopped() error {
 	return err
 }
 
-func (a *app) showClock(state punctual.ClockState) error {
+func (a *app) showClock(state storekit.ClockState) error {
 	if a.json {
 		return a.out.writeJSON(wire.ClockStateOf(state))
 	}

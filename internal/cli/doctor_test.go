@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/sharedstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // severities are those of the findings of a doctor run with --json, by name.
@@ -155,10 +155,10 @@ func TestDoctorOnASharedDirectory(t *testing.T) {
 func TestDoctorShowsWhatItHas(t *testing.T) {
 	var out, errs buffer
 	a := newApp(Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" }})
-	a.schemes = []scheme{{name: "x", form: "x:", examine: func(context.Context, place) ([]punctual.Finding, error) {
-		return []punctual.Finding{
-			{Name: "one", Value: "fine\n✓ good  two  \x1b[2J", Severity: punctual.SeverityGood},
-			{Name: "eviction", Value: "allkeys-lru", Severity: punctual.SeverityBad, Remedy: "set it"},
+	a.schemes = []scheme{{name: "x", form: "x:", examine: func(context.Context, place) ([]storekit.Finding, error) {
+		return []storekit.Finding{
+			{Name: "one", Value: "fine\n✓ good  two  \x1b[2J", Severity: storekit.SeverityGood},
+			{Name: "eviction", Value: "allkeys-lru", Severity: storekit.SeverityBad, Remedy: "set it"},
 		}, errors.New("the rest was out of reach")
 	}}}
 	code := a.run(t.Context(), []string{"--store", "x:", "doctor"})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The exit codes.
@@ -42,8 +43,8 @@ func exitCodes() []exitCode {
 	}
 }
 
-// errorCode is one row of the table of the codes in {"error":{"code":…}}: those of punctual.ErrorKinds, the command line's own,
-// and "canceled", "deadline" and "internal" of punctual.ErrorCode.
+// errorCode is one row of the table of the codes in {"error":{"code":…}}: those of storekit.ErrorKinds, the command line's own,
+// and "canceled", "deadline" and "internal" of storekit.ErrorCode.
 type errorCode struct {
 	code string
 	exit int
@@ -62,7 +63,7 @@ func exitOf(code string) int {
 
 func errorCodes() []errorCode {
 	var codes []errorCode
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
 		codes = append(codes, errorCode{k.Code, exitOf(k.Code)})
 	}
 	return append(codes,
@@ -210,7 +211,7 @@ func describeKind(err error) failure {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return failure{code: f.code, exit: f.exit, definite: f.definite, text: inOneLine(err)}
 	}
-	code := punctual.ErrorCode(err)
+	code := storekit.ErrorCode(err)
 	text := inOneLine(err)
 	if code == "invalid" {
 		text = strings.TrimSuffix(text, ": "+punctual.ErrInvalid.Error())

@@ -16,6 +16,7 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func newGet(a *app) *cobra.Command {
@@ -54,7 +55,7 @@ func (a *app) get(ctx context.Context, i punctual.Inspector, k finishedRecords, 
 		if stored {
 			err = a.showMessage(m)
 		}
-		if err != nil && punctual.ErrorCode(err) != "not_found" {
+		if err != nil && storekit.ErrorCode(err) != "not_found" {
 			return err
 		}
 		records, err := k.of(ctx, i, p)

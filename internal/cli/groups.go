@@ -86,11 +86,11 @@ func groupTopics(ctx context.Context, i punctual.Inspector, s punctual.Store, to
 	for _, group := range set.Groups {
 		all = append(all, punctual.GroupTopic(topic, group))
 	}
-	namer, err := punctual.As[punctual.TopicNamer](s)
+	namer, err := punctual.As[storekit.TopicNamer](s)
 	if err != nil {
 		return all, nil
 	}
-	names, err := namer.TopicNames(ctx, punctual.NameQuery{Prefix: punctual.GroupTopic(topic, "")})
+	names, err := namer.TopicNames(ctx, storekit.NameQuery{Prefix: punctual.GroupTopic(topic, "")})
 	if err != nil {
 		return nil, fmt.Errorf("groups of %s: %w", topic, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 func TestRescheduleByAShift(t *testing.T) {
@@ -31,7 +32,7 @@ func TestRescheduleByAShift(t *testing.T) {
 
 func TestIDsFromStandardInput(t *testing.T) {
 	r := newRig(t)
-	n := 2*punctual.MaxBatch + 1
+	n := 2*limits.MaxBatch + 1
 	var lines, ids strings.Builder
 	for i := range n {
 		fmt.Fprintf(&lines, `{"id":"m%d","body":"","in":"1h"}`+"\n", i)

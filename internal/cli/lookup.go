@@ -18,6 +18,7 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -114,8 +115,8 @@ func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual
 	if a.IfDue.IsZero() {
 		a.IfDue = m.Due // so that a shift of somebody else in between is not lost
 	}
-	if a.Due.After(punctual.MaxDue) {
-		return a, usagef("ID %q: %s later than %s lies after the last time possible: use up to %s", f.id, notation.FormatDuration(c.by), stamp(m.Due), stamp(punctual.MaxDue))
+	if a.Due.After(limits.MaxDue) {
+		return a, usagef("ID %q: %s later than %s lies after the last time possible: use up to %s", f.id, notation.FormatDuration(c.by), stamp(m.Due), stamp(limits.MaxDue))
 	}
 	return a, nil
 }
@@ -181,7 +182,7 @@ func amendOnce(ctx context.Context, i punctual.Inspector, s punctual.Store, c ch
 			return nil, err
 		}
 		as, places = append(as, a), append(places, n)
-		if len(as) == punctual.MaxBatch {
+		if len(as) == limits.MaxBatch {
 			if err := flush(); err != nil {
 				return nil, err
 			}
@@ -227,7 +228,7 @@ func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.
 	}
 	var refused error
 	for _, d := range done {
-		if err := d.outcome.Err; err != nil && exitOf(punctual.ErrorCode(err)) != exitUnwished {
+		if err := d.outcome.Err; err != nil && exitOf(storekit.ErrorCode(err)) != exitUnwished {
 			refused = cmp.Or(refused, fmt.Errorf("ID %q: %w", d.id, err))
 			continue
 		}
@@ -293,7 +294,7 @@ func (t *tally) result() error {
 	if t.done > 1 {
 		text = fmt.Sprintf("%d of %d messages were not %s; the first: %s", t.others, t.done, wire.OutcomeWord(t.change), text)
 	}
-	return &failure{code: punctual.ErrorCode(t.first.outcome.Err), exit: exitUnwished, definite: t.changed == 0, text: text}
+	return &failure{code: storekit.ErrorCode(t.first.outcome.Err), exit: exitUnwished, definite: t.changed == 0, text: text}
 }
 
 // amendJSON is what cancel, reschedule, dead requeue and dead delete print for one ID.
@@ -306,7 +307,7 @@ type amendJSON struct {
 
 // printAmended prints the outcome for one ID. where, such as " in TOPIC", says for people where the ID was changed.
 func (a *app) printAmended(d amended, c punctual.Change, where string) error {
-	status := cmp.Or(punctual.ErrorCode(d.outcome.Err), wire.OutcomeWord(c))
+	status := cmp.Or(storekit.ErrorCode(d.outcome.Err), wire.OutcomeWord(c))
 	if a.json {
 		return a.out.writeJSON(amendJSON{ID: d.id, Topic: d.topic, Outcome: status, Due: wire.Time(d.outcome.Due)})
 	}

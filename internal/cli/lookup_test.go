@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // bearer is an Authenticator whose tokens are grants: "amend:*", "inspect:a.*".
@@ -66,7 +66,7 @@ func TestCancelWithoutRightToLook(t *testing.T) {
 		t.Errorf("what was not found was changed: %v", err)
 	}
 	run("amend:*", "cancel", "A-17", "--topic", "b.orders").ok()
-	if _, err := store.Get(t.Context(), "b.orders", "A-17"); punctual.ErrorCode(err) != "not_found" {
+	if _, err := store.Get(t.Context(), "b.orders", "A-17"); storekit.ErrorCode(err) != "not_found" {
 		t.Errorf("after the cancel: %v", err)
 	}
 }

@@ -257,8 +257,8 @@ func printTopics(t *testing.T, keep func(string, ...result)) {
 	keep("topics", r.run("topics", "--json").ok())
 	keep("stats", r.run("stats", "--json").ok(), r.run("stats", "t", "--json").ok())
 	keep("forecast", r.run("forecast", "--json").ok(), r.run("forecast", "t", "--json").ok())
-	seen := punctual.Consumer{User: "ann", Name: "host/12", Address: "10.0.0.1", NextEnd: start, LastSeen: start}
-	r.reporter = &reporter{All: []punctual.Consumer{seen, {Address: "10.0.0.2", LastSeen: start}}, Others: punctual.Consumer{Leases: 3, LastSeen: start}}
+	seen := storekit.Consumer{User: "ann", Name: "host/12", Address: "10.0.0.1", NextEnd: start, LastSeen: start}
+	r.reporter = &reporter{All: []storekit.Consumer{seen, {Address: "10.0.0.2", LastSeen: start}}, Others: storekit.Consumer{Leases: 3, LastSeen: start}}
 	keep("consumers", r.run("consumers", "t", "--json").ok())
 	keep("check", r.run("check", "--json").ok())
 	keep("topic pause", r.run("topic", "pause", "t", "--json").ok())

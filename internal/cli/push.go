@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -126,7 +127,7 @@ func (f *pushFlags) options() ([]punctual.PushOption, error) {
 		o = append(o, punctual.Headers(headers))
 	}
 	if f.maxAttempts < 0 {
-		return nil, usagef("max attempts %d: use 1 to %d", f.maxAttempts, punctual.MaxAttemptsLimit)
+		return nil, usagef("max attempts %d: use 1 to %d", f.maxAttempts, limits.MaxAttemptsLimit)
 	}
 	o = append(o, punctual.MaxAttempts(f.maxAttempts), punctual.Expire(f.expire.or(0)), punctual.Spread(f.spread.or(0)))
 	o = append(o, f.attributes.options()...)
@@ -161,7 +162,7 @@ func (a *app) pushOne(ctx context.Context, topic, body string, options []punctua
 	if err != nil {
 		return err
 	}
-	if err := storekit.CheckPush(&m, punctual.DefaultMaxBody); err != nil {
+	if err := storekit.CheckPush(&m, limits.DefaultMaxBody); err != nil {
 		return err // before a store is made for it
 	}
 	return a.withStore(ctx, orCreate, func(s punctual.Store) error {
@@ -193,12 +194,12 @@ func (a *app) printPushed(r punctual.PushResult) error {
 
 // readBody returns all of standard input, or an ErrTooLarge if that is more than a body may have.
 func readBody(in io.Reader) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(in, punctual.DefaultMaxBody+1))
+	body, err := io.ReadAll(io.LimitReader(in, limits.DefaultMaxBody+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the body from standard input: %w", err)
 	}
-	if len(body) > punctual.DefaultMaxBody {
-		return nil, fmt.Errorf("standard input holds more than %d bytes: put large content elsewhere and push its name: %w", punctual.DefaultMaxBody, punctual.ErrTooLarge)
+	if len(body) > limits.DefaultMaxBody {
+		return nil, fmt.Errorf("standard input holds more than %d bytes: put large content elsewhere and push its name: %w", limits.DefaultMaxBody, punctual.ErrTooLarge)
 	}
 	return body, nil
 }

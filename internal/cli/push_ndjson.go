@@ -15,12 +15,13 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
 const (
 	// maxLine bounds a line of input: twice a body, for its escapes, and room for the rest.
-	maxLine = 2*punctual.DefaultMaxBody + 64<<10
+	maxLine = 2*limits.DefaultMaxBody + 64<<10
 	// batchLines bounds a batch.
 	batchLines = 1000
 )
@@ -111,7 +112,7 @@ func checkOptions(options []punctual.PushOption) error {
 	if err != nil {
 		return err
 	}
-	return storekit.CheckPush(&m, punctual.DefaultMaxBody)
+	return storekit.CheckPush(&m, limits.DefaultMaxBody)
 }
 
 // linePusher pushes batches of lines and counts what became of them.
@@ -300,7 +301,7 @@ func parseLine(text []byte, topic string, options []punctual.PushOption) (m punc
 	if l.IfExists != "" {
 		m.IfExists, m.IfDue = said.IfExists, said.IfDue
 	}
-	return m, storekit.CheckPush(&m, punctual.DefaultMaxBody)
+	return m, storekit.CheckPush(&m, limits.DefaultMaxBody)
 }
 
 func isWhen(o punctual.PushOption) bool {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 func TestPushPrintsTheIDAlone(t *testing.T) {
@@ -64,8 +65,8 @@ func TestPushReadsTheBodyFromStandardInput(t *testing.T) {
 	if got := string(r.get("t", "a").Body); got != body {
 		t.Errorf("body %q, want %q byte for byte", got, body)
 	}
-	r.runInput(strings.Repeat("x", punctual.DefaultMaxBody+1), "push", "t", "-").exits(exitError, "more than 1048576 bytes")
-	r.runInput(strings.Repeat("x", punctual.DefaultMaxBody), "push", "t", "-").ok()
+	r.runInput(strings.Repeat("x", limits.DefaultMaxBody+1), "push", "t", "-").exits(exitError, "more than 1048576 bytes")
+	r.runInput(strings.Repeat("x", limits.DefaultMaxBody), "push", "t", "-").ok()
 }
 
 func TestPushRefusesBadInput(t *testing.T) {
@@ -148,7 +149,7 @@ func TestPushLinesGoOnAfterABadOne(t *testing.T) {
 		{`{"body":"x"`, "line 17: JSON at byte 11: the value is not complete"},
 		{`[1]`, "line 18: JSON at byte 0: an array where an object is expected"},
 		{`{"body":"` + strings.Repeat("x", maxLine) + `"}`, "line 19: the line is longer"},
-		{`{"body":"` + strings.Repeat("x", punctual.DefaultMaxBody+1) + `"}`, "line 20: body has"},
+		{`{"body":"` + strings.Repeat("x", limits.DefaultMaxBody+1) + `"}`, "line 20: body has"},
 		{`{"body":"x","body_base64":null,"in":null,"id":"2"}`, ""},
 		{`{"body":"\ud83d\ude00 \\ud800","id":"3"}`, ""},
 	}

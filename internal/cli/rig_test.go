@@ -89,9 +89,9 @@ func (s rigStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punctua
 	return out, err
 }
 
-func (s rigStore) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
+func (s rigStore) Consumers(ctx context.Context, topic string) (storekit.Consumers, error) {
 	if s.r.reporter == nil {
-		return punctual.Consumers{}, fmt.Errorf("this store does not know who claims: %w", punctual.ErrUnsupported)
+		return storekit.Consumers{}, fmt.Errorf("this store does not know who claims: %w", punctual.ErrUnsupported)
 	}
 	return s.r.reporter.Consumers(ctx, topic)
 }

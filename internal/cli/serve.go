@@ -20,6 +20,7 @@ import (
 	"github.com/punctualmq/punctual/duty"
 	"github.com/punctualmq/punctual/internal/tlsfile"
 	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // defaultListen is the default of --listen.
@@ -118,7 +119,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		var h *server.Server // set before the first request comes
 		pages, err := a.newConsole(s, &f.run, consoleServer{
 			authenticate: func(r *http.Request) (*access.Principal, error) { return h.Authenticate(r) },
-			consumers:    func(ctx context.Context, topic string) (punctual.Consumers, error) { return h.Consumers(ctx, topic) },
+			consumers:    func(ctx context.Context, topic string) (storekit.Consumers, error) { return h.Consumers(ctx, topic) },
 		})
 		if err != nil {
 			return err
@@ -217,7 +218,7 @@ func withListenFlags(err error) error {
 	if errors.Is(err, punctual.ErrForbidden) {
 		said := strings.TrimSuffix(err.Error(), ": "+punctual.ErrForbidden.Error())
 		return &failure{ // with the flags as the remedy, in the place of the one for clients
-			code: punctual.ErrorCode(err), exit: exitError, definite: true, cause: err,
+			code: storekit.ErrorCode(err), exit: exitError, definite: true, cause: err,
 			text: said + ": the flags are --tls-cert with --tls-key and --tokens, or --listen 127.0.0.1:PORT, or --expose-without-tls-and-tokens",
 		}
 	}

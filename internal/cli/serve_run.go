@@ -23,6 +23,7 @@ import (
 	"github.com/punctualmq/punctual/internal/tlsfile"
 	"github.com/punctualmq/punctual/metrics/punctualprom"
 	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // What serve needs beside the HTTP interface: the flags for configuration, logs, tokens, TLS, limits and metrics, and what is done for
@@ -250,7 +251,7 @@ func (f *consoleFlags) check() error {
 // consoleServer has the functions of the server that the console calls.
 type consoleServer struct {
 	authenticate func(*http.Request) (*access.Principal, error)
-	consumers    func(context.Context, string) (punctual.Consumers, error)
+	consumers    func(context.Context, string) (storekit.Consumers, error)
 }
 
 // newConsole returns the console of a store, or nil when the flags turn it off.

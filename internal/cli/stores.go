@@ -27,6 +27,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore"
 	"github.com/punctualmq/punctual/remotestore"
 	"github.com/punctualmq/punctual/sharedstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // defaultStore is opened when neither --store nor PUNCTUAL_STORE names one.
@@ -40,7 +41,7 @@ type scheme struct {
 	open func(ctx context.Context, p place) (punctual.Store, error)
 	// examine returns the findings of doctor. It does not open a store in a directory, in Redis or in PostgreSQL, because such a
 	// store may refuse to open. The findings about a server's store come from that server.
-	examine func(ctx context.Context, p place) ([]punctual.Finding, error)
+	examine func(ctx context.Context, p place) ([]storekit.Finding, error)
 	// alsoOpen opens the store for the part of doctor that reads schedules, when examine has found nothing bad. It is nil where examine
 	// has these findings already or there can be none, and returns a nil Store where nothing may be opened.
 	alsoOpen func(ctx context.Context, p place) (punctual.Store, error)
@@ -96,7 +97,7 @@ func openRedis(ctx context.Context, p place) (punctual.Store, error) {
 	return opened(s, err, "in this Redis, or not with this prefix")
 }
 
-func examineRedis(ctx context.Context, p place) ([]punctual.Finding, error) {
+func examineRedis(ctx context.Context, p place) ([]storekit.Finding, error) {
 	return redisstore.ExamineURL(ctx, p.name, &redisstore.Options{Logger: p.log})
 }
 
@@ -106,7 +107,7 @@ func openPostgres(ctx context.Context, p place) (punctual.Store, error) {
 	return opened(s, err, "in this database, or not in this schema")
 }
 
-func examinePostgres(ctx context.Context, p place) ([]punctual.Finding, error) {
+func examinePostgres(ctx context.Context, p place) ([]storekit.Finding, error) {
 	return pgstore.ExamineURL(ctx, p.name, &pgstore.Options{Logger: p.log})
 }
 
@@ -117,7 +118,7 @@ func openMemory(_ context.Context, p place) (punctual.Store, error) {
 	return memstore.New(nil), nil
 }
 
-func examineMemory(_ context.Context, p place) ([]punctual.Finding, error) {
+func examineMemory(_ context.Context, p place) ([]storekit.Finding, error) {
 	if err := noPlace(p); err != nil {
 		return nil, err
 	}
@@ -131,7 +132,7 @@ func noPlace(p place) error {
 	return nil
 }
 
-func examineDisk(ctx context.Context, p place) ([]punctual.Finding, error) {
+func examineDisk(ctx context.Context, p place) ([]storekit.Finding, error) {
 	if err := namesDirectory(p); err != nil {
 		return nil, err
 	}
@@ -262,13 +263,13 @@ func withCertificateRemedy(err error) error {
 }
 
 // examineRemote asks a server for the findings about its store.
-func examineRemote(ctx context.Context, p place) (found []punctual.Finding, err error) {
+func examineRemote(ctx context.Context, p place) (found []storekit.Finding, err error) {
 	s, err := openRemote(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	e, err := punctual.As[punctual.Examiner](s)
+	e, err := punctual.As[storekit.Examiner](s)
 	if err != nil {
 		return nil, err
 	}
@@ -405,7 +406,7 @@ func (a *app) withInspector(ctx context.Context, create bool, f func(punctual.In
 	return with(ctx, a, create, f)
 }
 
-// with is withStore for commands that need a store to be a T, such as a punctual.Checker.
+// with is withStore for commands that need a store to be a T, such as a storekit.Checker.
 func with[T any](ctx context.Context, a *app, create bool, f func(T, punctual.Store) error) error {
 	return a.withStore(ctx, create, func(s punctual.Store) error {
 		i, err := punctual.As[T](s)

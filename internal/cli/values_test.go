@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func TestMalformedValuesAreErrorsOfUsage(t *testing.T) {
@@ -35,7 +36,7 @@ func TestStampsHaveExactlyMilliseconds(t *testing.T) {
 	for in, want := range map[time.Time]string{
 		start: "2026-11-20T10:00:00.000Z",
 		start.Add(1500 * time.Microsecond).In(time.FixedZone("", 3600)): "2026-11-20T10:00:00.001Z",
-		punctual.MaxDue: "9999-12-31T23:59:59.999Z",
+		limits.MaxDue: "9999-12-31T23:59:59.999Z",
 	} {
 		if got := stamp(in); got != want {
 			t.Errorf("stamp of %v is %s, want %s", in, got, want)
@@ -58,7 +59,7 @@ func TestEveryErrorCodeHasItsExit(t *testing.T) {
 			t.Errorf("%v: code %q with exit %d is not in the table of errorCodes", err, f.code, f.exit)
 		}
 	}
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
 		f := describe(errors.Join(errors.New("push"), k.Err))
 		if f.code != k.Code || f.exit == exitOK || f.definite != k.Definite {
 			t.Errorf("%v: code %q, exit %d, definite %v; want code %q, an exit and definite %v (P13)", k.Err, f.code, f.exit, f.definite, k.Code, k.Definite)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/heap"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 	mostLeases = 200_000
 	// keptFor is how long after its last call a consumer is still shown that neither waits in a claim nor holds a lease.
 	keptFor = 10 * time.Second
-	// RateMinutes is how many minutes Claimed and Settled of a punctual.Consumer count.
+	// RateMinutes is how many minutes Claimed and Settled of a storekit.Consumer count.
 	RateMinutes = 5
 )
 
@@ -102,7 +103,7 @@ func New() *Tracker {
 }
 
 // Waits notes that a claim is under way until the function that it returns is called. It keeps 8 bytes for each topic, of which a claim
-// has at most punctual.MaxClaimTopics.
+// has at most limits.MaxClaimTopics.
 func (t *Tracker) Waits(c Caller, topics []string) (done func()) {
 	now := time.Now()
 	t.mu.Lock()
@@ -188,13 +189,13 @@ func (t *Tracker) Returned(ds []punctual.Delivery) {
 	}
 }
 
-// Consumers implements punctual.ConsumerReporter. It never fails.
-func (t *Tracker) Consumers(_ context.Context, topic string) (punctual.Consumers, error) {
+// Consumers implements storekit.ConsumerReporter. It never fails.
+func (t *Tracker) Consumers(_ context.Context, topic string) (storekit.Consumers, error) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sweep(now)
-	out := punctual.Consumers{Since: t.since}
+	out := storekit.Consumers{Since: t.since}
 	for k, r := range t.rows {
 		if k.topic == topic {
 			out.All = append(out.All, r.consumer(now))
@@ -203,7 +204,7 @@ func (t *Tracker) Consumers(_ context.Context, topic string) (punctual.Consumers
 	if r := t.others[topic]; r != nil {
 		out.Others = r.consumer(now)
 	}
-	slices.SortFunc(out.All, func(a, b punctual.Consumer) int {
+	slices.SortFunc(out.All, func(a, b storekit.Consumer) int {
 		return cmp.Or(cmp.Compare(b.Leases, a.Leases), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.User, b.User),
 			cmp.Compare(a.Address, b.Address), cmp.Compare(a.Name, b.Name))
 	})
@@ -315,9 +316,9 @@ func (r *row) at(now time.Time) *minute {
 	return m
 }
 
-// consumer returns the row as ConsumerReporter shows it.
-func (r *row) consumer(now time.Time) punctual.Consumer {
-	out := punctual.Consumer{
+// consumer returns the row as storekit.ConsumerReporter shows it.
+func (r *row) consumer(now time.Time) storekit.Consumer {
+	out := storekit.Consumer{
 		User: r.caller.User, Address: r.caller.Address, Name: r.caller.Name,
 		Waiting: r.waiting, Leases: len(r.leases), LastSeen: r.seen,
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 var ann, bob = Caller{"ann", "10.0.0.1", "w1"}, Caller{"bob", "10.0.0.2", "w2"}
@@ -31,7 +33,7 @@ func settlement(d punctual.Delivery, v punctual.Verb) *punctual.Settlement {
 }
 
 // of returns what the tracker knows of a topic.
-func of(t *testing.T, tr *Tracker, topic string) punctual.Consumers {
+func of(t *testing.T, tr *Tracker, topic string) storekit.Consumers {
 	t.Helper()
 	c, err := tr.Consumers(t.Context(), topic)
 	if err != nil {
@@ -41,7 +43,7 @@ func of(t *testing.T, tr *Tracker, topic string) punctual.Consumers {
 }
 
 // held lists the consumers, each with its leases and its claims under way: "ann:5+0 " for ann with five leases and no claim.
-func held(c punctual.Consumers) (out string) {
+func held(c storekit.Consumers) (out string) {
 	for _, r := range c.All {
 		out += fmt.Sprintf("%s:%d+%d ", r.User, r.Leases, r.Waiting)
 	}
@@ -213,7 +215,7 @@ func BenchmarkConsumers(b *testing.B) {
 // other call waits for the lock meanwhile.
 func TestClaimsOfManyTopics(t *testing.T) {
 	tr := New()
-	topics := make([]string, punctual.MaxClaimTopics)
+	topics := make([]string, limits.MaxClaimTopics)
 	var done []func()
 	for claim := range 20 {
 		for i := range topics {

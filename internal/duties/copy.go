@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -101,7 +102,7 @@ func copyID(d *punctual.Delivery, life int) string {
 		number = strconv.FormatInt(d.Token, 10)
 	}
 	id := d.ID + "~" + number
-	if len(id) > punctual.MaxIDBytes {
+	if len(id) > limits.MaxIDBytes {
 		return "" // the store makes IDs, one for each group
 	}
 	return id

@@ -15,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/batch"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Duty is one row of Table.
@@ -85,7 +86,7 @@ func NewTools(store punctual.Store, logger *slog.Logger, look func()) *Tools {
 	t.Inspector, _ = punctual.As[punctual.Inspector](store)
 	t.settings = batch.New(batch.Config[string, setting]{
 		Op: "settings", Run: t.readSettings, Size: func(string) int64 { return 1 }, Key: func(topic string) string { return topic },
-		MaxItems: mostRead, MaxBytes: mostRead, MaxPending: punctual.MaxClaim, Late: lateRead,
+		MaxItems: mostRead, MaxBytes: mostRead, MaxPending: limits.MaxClaim, Late: lateRead,
 		Closed: punctual.ErrClosed, Overloaded: punctual.ErrOverloaded, Indeterminate: punctual.ErrIndeterminate,
 	})
 	return t

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -98,7 +99,7 @@ func (f *forwarder) forward(ctx context.Context, longest time.Duration, d *punct
 		return err
 	}
 	if m.Remember == 0 {
-		m.Remember = storekit.WholeMillis(min(set.DedupeWindow, punctual.MaxFinishedRetention))
+		m.Remember = storekit.WholeMillis(min(set.DedupeWindow, limits.MaxFinishedRetention))
 	}
 	m.Remember = max(m.Remember, remembered)
 	rs, err := f.Store.Push(ctx, []punctual.NewMessage{*m})

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Outage logs once that calls of a store fail, and once that they succeed again, although each poller of a worker and of its duties meets
@@ -32,7 +33,7 @@ func kindOf(err error) string {
 	if errors.Is(err, punctual.ErrUnreachable) || errors.Is(err, punctual.ErrIndeterminate) || errors.Is(err, context.DeadlineExceeded) {
 		return unreachable
 	}
-	return punctual.ErrorCode(err)
+	return storekit.ErrorCode(err)
 }
 
 // Failed notes that a call of who has failed, and logs text with args as a warning unless the log knows of this kind of failure.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 	// lookAgain is how long it waits before it looks for new companions although nothing has told of one (P11), and the least time from
 	// the beginning of a look that fails to that of the next one. It is less than a second, so that what the look finds is mostly done
 	// within a second, too.
-	lookAgain = punctual.MaxAwait * 9 / 10
+	lookAgain = storekit.MaxAwait * 9 / 10
 	// lookPause is the least time from the beginning of a look to that of the next one, so that many new companions do not make it
 	// replace a worker for each.
 	lookPause = 25 * time.Millisecond
@@ -39,7 +40,7 @@ type Runner struct {
 	Start func(topics []string, h punctual.Handler, lease time.Duration) (stop func(), err error)
 
 	// Namer tells of new companions. Without it the runner finds them when it looks through all topics.
-	Namer punctual.TopicNamer
+	Namer storekit.TopicNamer
 	// Owns reports whether a name is one of those that Names would return. Required with Namer.
 	Owns func(name string) bool
 

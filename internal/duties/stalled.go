@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/stalled"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/schedule"
 )
 
@@ -66,7 +67,7 @@ func (r *Runner) tellStalled(ctx context.Context, watch *stalled.Watch, topics [
 	there := make(map[stalled.Schedule]bool, len(found))
 	var wake []punctual.Amendment
 	for _, s := range found {
-		if s.Ahead && len(wake) < punctual.MaxBatch {
+		if s.Ahead && len(wake) < limits.MaxBatch {
 			wake = append(wake, punctual.Amendment{Change: punctual.ChangeReschedule, Topic: s.Topic + schedule.Suffix, ID: s.Name})
 		}
 		since := s.Since

@@ -31,7 +31,7 @@ func TestStalledSchedulesAreLogged(t *testing.T) {
 		}
 		var log bytes.Buffer
 		r := NewRunner(store, slog.New(slog.NewTextHandler(&log, nil)), nil)
-		r.Names = func(ctx context.Context) ([]string, error) { return store.TopicNames(ctx, punctual.NameQuery{}) }
+		r.Names = func(ctx context.Context) ([]string, error) { return store.TopicNames(ctx, storekit.NameQuery{}) }
 		r.Start = func([]string, punctual.Handler, time.Duration) (func(), error) { return func() {}, nil }
 		ctx, end := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -70,7 +70,7 @@ func TestSchedulesBeginAgain(t *testing.T) {
 				q := punctual.NewQueue(store, nil)
 				var log bytes.Buffer
 				r := NewRunner(store, slog.New(slog.NewTextHandler(&log, nil)), nil)
-				r.Names = func(ctx context.Context) ([]string, error) { return store.TopicNames(ctx, punctual.NameQuery{}) }
+				r.Names = func(ctx context.Context) ([]string, error) { return store.TopicNames(ctx, storekit.NameQuery{}) }
 				r.Start = func([]string, punctual.Handler, time.Duration) (func(), error) { return func() {}, nil }
 				ctx, end := context.WithCancel(t.Context())
 				done := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -97,7 +98,7 @@ func asynqID(queue string, e *entry) string {
 // attemptsLeft turns a number of retries into one of attempts, without those already made.
 func attemptsLeft(t *taskMessage) int {
 	left := int64(t.retry) - int64(t.retried) + 1
-	return int(min(max(left, 1), punctual.MaxAttemptsLimit))
+	return int(min(max(left, 1), limits.MaxAttemptsLimit))
 }
 
 func asynqHeaders(t *taskMessage, id string) (map[string]string, *problem) {

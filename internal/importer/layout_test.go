@@ -15,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/limits"
 )
 
 func TestZSet(t *testing.T) {
@@ -105,7 +106,7 @@ func TestScores(t *testing.T) {
 
 // Bad entries are reported one by one and stay exactly as they are; the others are moved.
 func TestBadEntriesStay(t *testing.T) {
-	big := strings.Repeat("x", punctual.DefaultMaxBody+1)
+	big := strings.Repeat("x", limits.DefaultMaxBody+1)
 	for name, c := range map[string]struct {
 		o    Options
 		fill func(r *rig)

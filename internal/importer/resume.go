@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -80,7 +81,7 @@ func (s *source) restore(e *entry) {
 	}
 	e.message.Topic, e.message.ID = e.record.Topic, e.record.ID
 	e.dueAt(storekit.FromMillis(e.record.Due))
-	if err := storekit.CheckPush(&e.message, punctual.DefaultMaxBody); err != nil {
+	if err := storekit.CheckPush(&e.message, limits.DefaultMaxBody); err != nil {
 		e.problem = problemf(Uncertain, "%s", withoutKind(err))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -75,7 +76,7 @@ func readRiver(e *entry, byType bool) (m punctual.NewMessage, p *problem) {
 		return m, problemf(BadLayout, "the job cannot be read: %v", err)
 	}
 	m.ID, m.Body = "river-"+e.member, e.row.body
-	m.MaxAttempts = min(max(j.MaxAttempts-j.Attempt, 1), punctual.MaxAttemptsLimit)
+	m.MaxAttempts = min(max(j.MaxAttempts-j.Attempt, 1), limits.MaxAttemptsLimit)
 	m.Headers = map[string]string{riverHeaderKind: j.Kind, riverHeaderQueue: j.Queue}
 	if j.Attempt > 0 {
 		m.Headers[riverHeaderAttempt] = strconv.Itoa(j.Attempt)

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -258,7 +258,7 @@ func (r *schedules) asynqOption(typ string, s *schedule.Schedule, name, value st
 		if err != nil {
 			return bad(err)
 		}
-		s.MaxAttempts = min(max(n, 0)+1, punctual.MaxAttemptsLimit)
+		s.MaxAttempts = min(max(n, 0)+1, limits.MaxAttemptsLimit)
 	case "Timeout":
 		d, err := time.ParseDuration(value)
 		if err != nil {
@@ -435,7 +435,7 @@ func (r *schedules) bullOptions(where string, s *schedule.Schedule, text string)
 				r.leave(where, "%s attempts: that is no number", value)
 				return false
 			}
-			s.MaxAttempts = min(s.MaxAttempts, punctual.MaxAttemptsLimit)
+			s.MaxAttempts = min(s.MaxAttempts, limits.MaxAttemptsLimit)
 		case "backoff":
 			r.note(where, "backoff %s is a setting of the topic here: punctual topic set %s --backoff …", value, s.Topic)
 		case "removeOnComplete", "removeOnFail", "keepLogs", "stackTraceLimit", "sizeLimit":

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -161,7 +162,7 @@ func dueOf(score float64, unit time.Duration) (time.Time, *problem) {
 	switch {
 	case math.IsInf(score, 0) || math.IsNaN(score):
 		return time.Time{}, problemf(BadScore, "score %v is not a time", score)
-	case ms > float64(punctual.MaxDue.UnixMilli()):
+	case ms > float64(limits.MaxDue.UnixMilli()):
 		return time.Time{}, problemf(BadScore, "score %s lies after the year 9999 when it counts %s", formatScore(score), unitName(unit))
 	case ms < plausible:
 		return time.Time{}, problemf(BadScore, "score %s lies before September 2001 when it counts %s", formatScore(score), unitName(unit))
@@ -208,7 +209,7 @@ func (s *source) decode(e *entry) {
 		e.problem = problemf(BadTopic, "no topic can have the name %q of the task's type or the job's kind: name one with --topic", e.message.Topic)
 		return
 	}
-	if err := storekit.CheckPush(&e.message, punctual.DefaultMaxBody); err != nil {
+	if err := storekit.CheckPush(&e.message, limits.DefaultMaxBody); err != nil {
 		e.problem = problemf(reasonOf(&e.message), "%s", withoutKind(err))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // ParseDuration reads a duration in Go's syntax without a sign, plus d (24 hours) and w (7 days):
@@ -89,19 +90,19 @@ func ParseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	switch {
 	case HasLongYear(s):
-		return time.Time{}, invalidf("time %q lies after the last one possible: use up to %s", s, FormatTime(punctual.MaxDue))
+		return time.Time{}, invalidf("time %q lies after the last one possible: use up to %s", s, FormatTime(limits.MaxDue))
 	case ImpossibleDay(s):
 		return time.Time{}, invalidf("time %q: the calendar has no such day: use one that it has", s)
 	case err != nil:
 		return time.Time{}, invalidf("time %q is not understood: write it like 2026-11-20T10:00:00Z or 2026-11-20T10:00:00.250+01:00", s)
 	}
-	if t.After(punctual.MaxDue) {
-		return time.Time{}, invalidf("time %q lies after the last one possible: use up to %s", s, FormatTime(punctual.MaxDue))
+	if t.After(limits.MaxDue) {
+		return time.Time{}, invalidf("time %q lies after the last one possible: use up to %s", s, FormatTime(limits.MaxDue))
 	}
 	return t, nil
 }
 
-// HasLongYear tells whether s begins with a year of five digits or more, which lies after punctual.MaxDue.
+// HasLongYear tells whether s begins with a year of five digits or more, which lies after limits.MaxDue.
 func HasLongYear(s string) bool {
 	year, _, dash := strings.Cut(strings.TrimPrefix(s, "+"), "-")
 	return dash && len(year) >= 5 && strings.Trim(year, "0123456789") == ""

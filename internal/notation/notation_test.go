@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 func TestDurations(t *testing.T) {
@@ -46,7 +47,7 @@ func TestTimes(t *testing.T) {
 		"2026-11-20T10:00:00Z":           time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC),
 		"2026-11-20T10:00:00.25+01:00":   time.Date(2026, 11, 20, 9, 0, 0, 250e6, time.UTC),
 		"2026-11-20T10:00:00.123456789Z": time.Date(2026, 11, 20, 10, 0, 0, 123456789, time.UTC),
-		"9999-12-31T23:59:59.999Z":       punctual.MaxDue,
+		"9999-12-31T23:59:59.999Z":       limits.MaxDue,
 		"1969-07-20T20:17:40Z":           time.Date(1969, 7, 20, 20, 17, 40, 0, time.UTC),
 	} {
 		if got, err := ParseTime(text); err != nil || !got.Equal(want) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/stalled"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Kind is what a finding is about.
@@ -20,7 +21,7 @@ type Kind string
 const (
 	// KindUnreachable: the store does not answer.
 	KindUnreachable Kind = "unreachable"
-	// KindStore: what the store's Examiner reports about its disk or servers.
+	// KindStore: what the store's storekit.Examiner reports about its disk or servers.
 	KindStore Kind = "store"
 	// KindLacking: the store is no punctual.Inspector.
 	KindLacking Kind = "lacking"
@@ -51,7 +52,7 @@ func Kinds() []Kind {
 // sentence is made of, for another language, and say where to look.
 type Finding struct {
 	Kind     Kind
-	Severity punctual.Severity
+	Severity storekit.Severity
 	// Text says it in English, in one sentence.
 	Text string
 	// Topic is empty when it is about the store, or about several topics.
@@ -71,7 +72,7 @@ type Finding struct {
 	Late time.Duration
 	// Others, if not 0, is how many more topics have what the findings of this kind before it say.
 	Others int
-	// Name, Value and Remedy are those of a punctual.Finding. For a schedule Name is its name and Value its problem, "" if it has only missed times. For an unreachable store Value is the error, and Remedy says what to do.
+	// Name, Value and Remedy are those of a storekit.Finding. For a schedule Name is its name and Value its problem, "" if it has only missed times. For an unreachable store Value is the error, and Remedy says what to do.
 	Name, Value, Remedy string
 }
 
@@ -94,12 +95,12 @@ func attention(o *Overview, examined []Finding) []Finding {
 	var all []Finding
 	if o.Err != nil {
 		all = append(all, Finding{
-			Kind: KindUnreachable, Severity: punctual.SeverityBad, At: o.AsOf, Value: o.Err.Error(),
+			Kind: KindUnreachable, Severity: storekit.SeverityBad, At: o.AsOf, Value: o.Err.Error(),
 			Text: "the store does not answer; what is shown is as of " + o.AsOf.UTC().Format(time.DateTime) + " UTC", Remedy: "look at its server or disk",
 		})
 	}
 	if !o.Inspected {
-		all = append(all, Finding{Kind: KindLacking, Severity: punctual.SeverityWarning, Text: "this store cannot be inspected: there are no counts and lists"})
+		all = append(all, Finding{Kind: KindLacking, Severity: storekit.SeverityWarning, Text: "this store cannot be inspected: there are no counts and lists"})
 	}
 	all = append(all, examined...)
 	for _, kind := range []func(punctual.TopicStats, time.Time) (Finding, bool){ofLate, ofDeliveryPaused, ofPushPaused, ofDead} {
@@ -135,14 +136,14 @@ func (o *Overview) compareFirst(a, b *Finding) int {
 	return cmp.Compare(first(a), first(b))
 }
 
-// examine begins to ask the store's Examiner, unless the last answer is still fresh.
+// examine begins to ask the store's storekit.Examiner, unless the last answer is still fresh.
 func (r *Reader) examine() (running <-chan struct{}) {
-	e, err := punctual.As[punctual.Examiner](r.store)
+	e, err := punctual.As[storekit.Examiner](r.store)
 	if err != nil {
 		return nil
 	}
 	p := policy{timeout: 10 * time.Second, fresh: func(took time.Duration) time.Duration { return max(examineEach, share*took) }}
-	return r.doctor.begin(r, p, func(ctx context.Context) ([]punctual.Finding, error) {
+	return r.doctor.begin(r, p, func(ctx context.Context) ([]storekit.Finding, error) {
 		found, err := e.Examine(ctx)
 		if errors.Is(err, punctual.ErrUnsupported) {
 			return nil, nil
@@ -151,11 +152,11 @@ func (r *Reader) examine() (running <-chan struct{}) {
 	})
 }
 
-// examined returns what the Examiner found that is not good.
+// examined returns what the storekit.Examiner found that is not good.
 func (r *Reader) examined(ctx context.Context, running <-chan struct{}) []Finding {
 	var out []Finding
 	for _, f := range r.doctor.await(ctx, running).value {
-		if f.Severity > punctual.SeverityGood {
+		if f.Severity > storekit.SeverityGood {
 			out = append(out, Finding{
 				Kind: KindStore, Severity: f.Severity, Name: f.Name, Value: f.Value, Remedy: f.Remedy, Text: f.Name + ": " + f.Value,
 			})
@@ -183,7 +184,7 @@ func (r *Reader) lookAtSchedules(topics []punctual.TopicStats) (running <-chan s
 func schedulesOf(found []stalled.Schedule, now time.Time) []Finding {
 	var bad, missed []Finding
 	for _, s := range found {
-		f := Finding{Kind: KindSchedule, Severity: punctual.SeverityBad, Topic: s.Topic, Name: s.Name, Value: s.Problem}
+		f := Finding{Kind: KindSchedule, Severity: storekit.SeverityBad, Topic: s.Topic, Name: s.Name, Value: s.Problem}
 		switch {
 		case s.Problem != "":
 			f.Text = fmt.Sprintf("%s: schedule %s: %s", s.Topic, s.Name, s.Problem)
@@ -192,7 +193,7 @@ func schedulesOf(found []stalled.Schedule, now time.Time) []Finding {
 			}
 			bad = append(bad, f)
 		case now.Sub(s.Since) < 24*time.Hour:
-			f.Severity, f.At, f.Late = punctual.SeverityWarning, s.Since, now.Sub(s.Since)
+			f.Severity, f.At, f.Late = storekit.SeverityWarning, s.Since, now.Sub(s.Since)
 			f.Text = fmt.Sprintf("%s: schedule %s has missed times, the last at %s UTC: nobody did the duties then", s.Topic, s.Name, s.Since.UTC().Format(time.DateTime))
 			missed = append(missed, f)
 		}
@@ -239,13 +240,13 @@ func ofLate(t punctual.TopicStats, now time.Time) (Finding, bool) {
 	if !ok || late < t.Settings.LateAfter || t.Settings.DeliveryPaused {
 		return Finding{}, false
 	}
-	f := Finding{Kind: KindLate, Severity: punctual.SeverityWarning, Topic: t.Topic, State: punctual.StateReady, Count: t.Ready, Late: late}
-	if strings.HasSuffix(t.Topic, punctual.EventSuffix) { // no message is late because of them
+	f := Finding{Kind: KindLate, Severity: storekit.SeverityWarning, Topic: t.Topic, State: punctual.StateReady, Count: t.Ready, Late: late}
+	if strings.HasSuffix(t.Topic, storekit.EventSuffix) { // no message is late because of them
 		f.Text = fmt.Sprintf("%s: %s events wait, the first for %s: nobody reads them", t.Topic, Grouped(t.Ready), Short(late))
 		return f, late >= unread
 	}
 	if late/veryLate >= t.Settings.LateAfter {
-		f.Severity = punctual.SeverityBad
+		f.Severity = storekit.SeverityBad
 	}
 	f.Text = fmt.Sprintf("%s: the first of %s ready messages waits for %s", t.Topic, Grouped(t.Ready), Short(late))
 	return f, true
@@ -254,20 +255,20 @@ func ofLate(t punctual.TopicStats, now time.Time) (Finding, bool) {
 func ofDeliveryPaused(t punctual.TopicStats, now time.Time) (Finding, bool) {
 	late, _ := lateness(t, now)
 	return Finding{
-		Kind: KindDeliveryPaused, Severity: punctual.SeverityWarning, Topic: t.Topic, State: punctual.StateReady, Count: t.Ready, Late: late,
+		Kind: KindDeliveryPaused, Severity: storekit.SeverityWarning, Topic: t.Topic, State: punctual.StateReady, Count: t.Ready, Late: late,
 		Text: fmt.Sprintf("%s: delivery is paused; %s ready messages wait", t.Topic, Grouped(t.Ready)),
 	}, t.Settings.DeliveryPaused
 }
 
 func ofPushPaused(t punctual.TopicStats, _ time.Time) (Finding, bool) {
 	return Finding{
-		Kind: KindPushPaused, Severity: punctual.SeverityWarning, Topic: t.Topic, Text: t.Topic + ": pushes are refused, because they are paused",
+		Kind: KindPushPaused, Severity: storekit.SeverityWarning, Topic: t.Topic, Text: t.Topic + ": pushes are refused, because they are paused",
 	}, t.Settings.PushPaused
 }
 
 func ofDead(t punctual.TopicStats, _ time.Time) (Finding, bool) {
 	return Finding{
-		Kind: KindDead, Severity: punctual.SeverityWarning, Topic: t.Topic, State: punctual.StateDead, Count: t.Dead,
+		Kind: KindDead, Severity: storekit.SeverityWarning, Topic: t.Topic, State: punctual.StateDead, Count: t.Dead,
 		Text: fmt.Sprintf("%s: %s dead messages", t.Topic, Grouped(t.Dead)),
 	}, t.Dead > 0
 }

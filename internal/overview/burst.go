@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/schedule"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // forecaster counts ahead: Reader.forecast, or the answer of a survey that has been made.
@@ -57,7 +58,7 @@ func standsOut(a *Ahead, n int) bool {
 // hour are no burst; ok is false then.
 func (r *Reader) burst(ctx context.Context, p *Picture, n int, forecast forecaster) (f Finding, ok bool, err error) {
 	at, count, step := p.All.Edges[n], p.All.Counts[n], p.All.Step
-	f = Finding{Kind: KindBurst, Severity: punctual.SeverityWarning, State: punctual.StateScheduled}
+	f = Finding{Kind: KindBurst, Severity: storekit.SeverityWarning, State: punctual.StateScheduled}
 	for _, t := range p.Topics {
 		if t.Counts[n] > count/2 {
 			f.Topic = t.Topic
@@ -108,7 +109,7 @@ func (r *Reader) findFar(ctx context.Context, p *Picture, topics []punctual.Topi
 			continue
 		}
 		f := Finding{
-			Kind: KindFar, Severity: punctual.SeverityWarning, Topic: t.Topic, State: punctual.StateScheduled, From: from,
+			Kind: KindFar, Severity: storekit.SeverityWarning, Topic: t.Topic, State: punctual.StateScheduled, From: from,
 			Count: int64(len(page.Messages)), At: page.Messages[0].Due,
 		}
 		number := Grouped(f.Count)

@@ -34,7 +34,7 @@ type Counts struct {
 }
 
 // Topics counts the messages of the topics. Where counting takes the store long, callers share an answer that may be some
-// minutes old, and hours if the store is a punctual.Surveyor. Before the first survey of such a store only what is ready is
+// minutes old, and hours if the store is a storekit.Surveyor. Before the first survey of such a store only what is ready is
 // known (Counts.Partial).
 func (r *Reader) Topics(ctx context.Context) (Counts, error) {
 	if !r.isCostly() {

@@ -19,6 +19,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/bulk"
 	"github.com/punctualmq/punctual/internal/stalled"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Options of a Reader. The zero value of each field is its default.
@@ -58,10 +59,10 @@ type Overview struct {
 	// counts are too old to be shown.
 	Counting bool
 	// Partial is true while there are no counts that may be shown, but the store has told the next due times of the topics. Of
-	// each topic only the settings and the ready messages are known then, the latter up to punctual.MaxReadyCount.
+	// each topic only the settings and the ready messages are known then, the latter up to storekit.MaxReadyCount.
 	Partial bool
 	// Counted is the store's clock when scheduled, leased and dead messages were counted. A store that is a
-	// punctual.Surveyor counts them less often than what is ready, so Counted may be before AsOf. It is zero before the
+	// storekit.Surveyor counts them less often than what is ready, so Counted may be before AsOf. It is zero before the
 	// first count.
 	Counted time.Time
 	// Inspected is false for a store that is not a punctual.Inspector: it has no counts, pictures and topics.
@@ -107,15 +108,15 @@ type Picture struct {
 type Reader struct {
 	store     punctual.Store
 	inspector punctual.Inspector // nil when the store is none
-	surveyor  punctual.Surveyor  // nil when the store is none
+	surveyor  storekit.Surveyor  // nil when the store is none
 	o         Options
 
 	ctx    context.Context // ended by Close
 	cancel context.CancelFunc
 
 	counts  cached[topicCounts]
-	nextDue cached[punctual.NextDueTimes] // of a surveyor
-	doctor  cached[[]punctual.Finding]
+	nextDue cached[storekit.NextDueTimes] // of a surveyor
+	doctor  cached[[]storekit.Finding]
 	stalled cached[[]stalled.Schedule]
 	watch   *stalled.Watch // used by the reading of stalled
 
@@ -153,7 +154,7 @@ const (
 	mostAsked = 256
 	// longAgo is the age up to which old counts are shown in any case while new ones are read (isUsable).
 	longAgo = time.Minute
-	// examineEach is how long the answer of a store's Examiner about its disk or servers is used at least, unless it failed.
+	// examineEach is how long the answer of a store's storekit.Examiner about its disk or servers is used at least, unless it failed.
 	examineEach = 30 * time.Second
 	// stalledEach is how long it is used at least which schedules do not come. Reading them is bounded by package stalled.
 	stalledEach = 10 * time.Second
@@ -186,7 +187,7 @@ func New(store punctual.Store, o *Options) (*Reader, error) {
 	r.o.Drawn = min(r.o.Drawn, 8)
 	r.watch = stalled.New(store)
 	r.inspector, _ = punctual.As[punctual.Inspector](store)
-	r.surveyor, _ = punctual.As[punctual.Surveyor](store)
+	r.surveyor, _ = punctual.As[storekit.Surveyor](store)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
 }
@@ -308,7 +309,7 @@ func (o *Overview) add() {
 		o.Totals.Ready += t.Ready
 		o.Totals.Leased += t.Leased
 		o.Totals.Dead += t.Dead
-		if late, ok := lateness(t, o.AsOf); ok && !t.Settings.DeliveryPaused && !strings.HasSuffix(t.Topic, punctual.EventSuffix) && (o.Oldest == nil || late > o.Oldest.Late) {
+		if late, ok := lateness(t, o.AsOf); ok && !t.Settings.DeliveryPaused && !strings.HasSuffix(t.Topic, storekit.EventSuffix) && (o.Oldest == nil || late > o.Oldest.Late) {
 			o.Oldest = &Oldest{Topic: t.Topic, Due: t.NextDue, Late: late}
 		}
 	}

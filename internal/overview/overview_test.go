@@ -15,8 +15,10 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/schedule"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,7 +33,7 @@ type watched struct {
 	hangs    string // the call that hangs
 	slowed   string // the call that is slow
 	takes    time.Duration
-	findings []punctual.Finding
+	findings []storekit.Finding
 }
 
 func (w *watched) called(ctx context.Context, name string) error {
@@ -72,7 +74,7 @@ func (w *watched) Forecast(ctx context.Context, q punctual.ForecastQuery) (punct
 	return w.Store.Forecast(ctx, q)
 }
 
-func (w *watched) Examine(ctx context.Context) ([]punctual.Finding, error) {
+func (w *watched) Examine(ctx context.Context) ([]storekit.Finding, error) {
 	if err := w.called(ctx, "examine"); err != nil {
 		return nil, err
 	}
@@ -133,7 +135,7 @@ func (s scene) push(topic, id string, delay time.Duration) {
 func (s scene) pushMany(topic string, n int, delay time.Duration) {
 	s.t.Helper()
 	for n > 0 {
-		ms := make([]punctual.NewMessage, min(n, punctual.MaxBatch))
+		ms := make([]punctual.NewMessage, min(n, limits.MaxBatch))
 		for i := range ms {
 			ms[i] = punctual.NewMessage{Topic: topic, Delay: delay}
 		}
@@ -460,7 +462,7 @@ func TestStale(t *testing.T) {
 		if !errors.Is(o.Err, punctual.ErrUnreachable) || !o.AsOf.Equal(first.AsOf) || len(o.Topics) != 1 || o.Hours.All == nil {
 			t.Errorf("with the store gone: %+v", o)
 		}
-		if f := o.Attention[0]; f.Kind != KindUnreachable || f.Severity != punctual.SeverityBad || f.Value == "" {
+		if f := o.Attention[0]; f.Kind != KindUnreachable || f.Severity != storekit.SeverityBad || f.Value == "" {
 			t.Errorf("%+v", o.Attention)
 		}
 		s.set(func() { s.fails = nil })
@@ -581,9 +583,9 @@ func TestAttention(t *testing.T) {
 		s.push("shop@events", "1", 0)
 		s.push("shop@bulk", "the place of a shift", 0)
 		s.set(func() {
-			s.findings = []punctual.Finding{
-				{Name: "disk", Value: "ext4", Severity: punctual.SeverityGood},
-				{Name: "free space", Value: "1 MB", Severity: punctual.SeverityBad, Remedy: "make room"},
+			s.findings = []storekit.Finding{
+				{Name: "disk", Value: "ext4", Severity: storekit.SeverityGood},
+				{Name: "free space", Value: "1 MB", Severity: storekit.SeverityBad, Remedy: "make room"},
 			}
 		})
 		o := s.readAnew()
@@ -591,10 +593,10 @@ func TestAttention(t *testing.T) {
 		if got := kinds(o); got != want {
 			t.Errorf("findings: %s\nwant      %s", got, want)
 		}
-		if f := o.finding(t, KindStore); f.Remedy != "make room" || f.Severity != punctual.SeverityBad {
+		if f := o.finding(t, KindStore); f.Remedy != "make room" || f.Severity != storekit.SeverityBad {
 			t.Errorf("%+v", f)
 		}
-		if f := o.finding(t, KindSchedule); f.Name != "moved" || !strings.Contains(f.Text, "moved from ") || f.Severity != punctual.SeverityBad {
+		if f := o.finding(t, KindSchedule); f.Name != "moved" || !strings.Contains(f.Text, "moved from ") || f.Severity != storekit.SeverityBad {
 			t.Errorf("%+v", f)
 		}
 		if f := o.finding(t, KindFar); f.At.Year() != 2019 || !strings.Contains(f.Text, "is this meant?") || f.Count != 1 {
@@ -603,7 +605,7 @@ func TestAttention(t *testing.T) {
 		if f := o.finding(t, KindLate); f.Late != time.Hour || f.State != punctual.StateReady {
 			t.Errorf("%+v", f)
 		}
-		if i := slices.IndexFunc(o.Attention, func(f Finding) bool { return f.Topic == "shop@events" }); i < 0 || o.Attention[i].Severity != punctual.SeverityWarning || !strings.Contains(o.Attention[i].Text, "nobody reads them") {
+		if i := slices.IndexFunc(o.Attention, func(f Finding) bool { return f.Topic == "shop@events" }); i < 0 || o.Attention[i].Severity != storekit.SeverityWarning || !strings.Contains(o.Attention[i].Text, "nobody reads them") {
 			t.Errorf("events that nobody reads: %+v", o.Attention)
 		}
 		if o.Oldest == nil || o.Oldest.Late < time.Hour-time.Second || o.Oldest.Topic == "paused" || o.Oldest.Topic == "shop@events" {
@@ -622,10 +624,10 @@ func TestHowLate(t *testing.T) {
 		if _, err := s.Configure(t.Context(), "bulk", punctual.SettingsPatch{LateAfter: &lateAfter}); err != nil {
 			t.Fatal(err)
 		}
-		const none, warning, bad = punctual.Severity(0), punctual.SeverityWarning, punctual.SeverityBad
+		const none, warning, bad = storekit.Severity(0), storekit.SeverityWarning, storekit.SeverityBad
 		for _, c := range []struct {
 			after   time.Duration
-			a, bulk punctual.Severity
+			a, bulk storekit.Severity
 		}{
 			{3 * time.Second, none, none},
 			{10 * time.Second, warning, none},
@@ -635,7 +637,7 @@ func TestHowLate(t *testing.T) {
 			{5 * time.Hour, bad, bad},
 		} {
 			time.Sleep(c.after)
-			got := make(map[string]punctual.Severity)
+			got := make(map[string]storekit.Severity)
 			for _, f := range s.read().Attention {
 				got[f.Topic] = f.Severity
 			}
@@ -886,7 +888,7 @@ func TestMissedSchedules(t *testing.T) {
 		}
 		o := s.read()
 		f := o.finding(t, KindSchedule)
-		if f.Name != "hourly" || f.Severity != punctual.SeverityWarning || f.At.Hour() != 4 || f.Value != "" || !strings.Contains(f.Text, "missed") {
+		if f.Name != "hourly" || f.Severity != storekit.SeverityWarning || f.At.Hour() != 4 || f.Value != "" || !strings.Contains(f.Text, "missed") {
 			t.Errorf("%+v", f)
 		}
 		if n := strings.Count(kinds(o), "schedule"); n != 1 {

@@ -8,9 +8,10 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/storekit"
 )
 
-// A store that has to read every message to count them, a punctual.Surveyor, is read in two ways. A survey counts all
+// A store that has to read every message to count them, a storekit.Surveyor, is read in two ways. A survey counts all
 // messages and all pictures in one pass. It is costly, so the next one begins only after surveyShare times as long as it
 // took, or after ten times as long when something has changed (Recount). So what an open page costs is bounded whatever the size of
 // the store. The next due times of the topics are cheap. They are read anew, when somebody asks, after nextDueShare times as long as
@@ -38,7 +39,7 @@ type surveyed struct {
 // survey counts the topics and all pictures in one pass of the store.
 func (r *Reader) survey(ctx context.Context, now time.Time) (topicCounts, error) {
 	v := &surveyed{edges: surveyEdges(now, r.o.Zone), drawn: r.o.Drawn, found: make(map[Step][]Finding)}
-	found, err := r.surveyor.Survey(ctx, punctual.SurveyQuery{Edges: v.edges, Largest: max(r.o.Drawn, surveyTopics), Without: []string{access.AuditTopic}})
+	found, err := r.surveyor.Survey(ctx, storekit.SurveyQuery{Edges: v.edges, Largest: max(r.o.Drawn, surveyTopics), Without: []string{access.AuditTopic}})
 	if err != nil {
 		return topicCounts{}, fmt.Errorf("count the messages: %w", err)
 	}
@@ -133,7 +134,7 @@ func (v *surveyed) places(edges []time.Time) []int {
 }
 
 // dueCounts is what a survey counted for one topic, or for all.
-type dueCounts punctual.DueCounts
+type dueCounts storekit.DueCounts
 
 // between returns the counts of d as an Ahead with the given edges. at has the index of each edge among those of the survey
 // (see places).
@@ -211,7 +212,7 @@ func (r *Reader) surveyedTopics(ctx context.Context, running <-chan struct{}) (C
 }
 
 // addNextDue brings an overview up to date with the next due times of the topics.
-func (o *Overview) addNextDue(h answer[punctual.NextDueTimes]) {
+func (o *Overview) addNextDue(h answer[storekit.NextDueTimes]) {
 	if o.Err == nil {
 		o.Err = h.err
 	}
@@ -223,7 +224,7 @@ func (o *Overview) addNextDue(h answer[punctual.NextDueTimes]) {
 
 // withNextDue returns the topics that there are, with what the store returned beside their next due times: what is ready,
 // for how long, and what is paused. All other numbers are as they were counted.
-func withNextDue(counted []punctual.TopicStats, h punctual.NextDueTimes) []punctual.TopicStats {
+func withNextDue(counted []punctual.TopicStats, h storekit.NextDueTimes) []punctual.TopicStats {
 	out := make([]punctual.TopicStats, 0, len(h.Topics))
 	for _, n := range h.Topics {
 		if n.Topic == access.AuditTopic {
@@ -237,7 +238,7 @@ func withNextDue(counted []punctual.TopicStats, h punctual.NextDueTimes) []punct
 			counted = counted[1:]
 		}
 		t.Settings = n.Settings
-		if n.Ready < punctual.MaxReadyCount {
+		if n.Ready < storekit.MaxReadyCount {
 			t.Ready = n.Ready
 		} else {
 			t.Ready = max(t.Ready, n.Ready)

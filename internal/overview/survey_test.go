@@ -13,9 +13,10 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
-// surveying is a store in memory that answers as a punctual.Surveyor, by listing each message.
+// surveying is a store in memory that answers as a storekit.Surveyor, by listing each message.
 type surveying struct{ *watched }
 
 func (s surveying) scheduled(ctx context.Context, topic string) ([]punctual.Info, error) {
@@ -26,7 +27,7 @@ func (s surveying) scheduled(ctx context.Context, topic string) ([]punctual.Info
 	return page.Messages, err
 }
 
-func (s surveying) Survey(ctx context.Context, q punctual.SurveyQuery) (out punctual.Survey, err error) {
+func (s surveying) Survey(ctx context.Context, q storekit.SurveyQuery) (out storekit.Survey, err error) {
 	if err := s.called(ctx, "survey"); err != nil {
 		return out, err
 	}
@@ -42,7 +43,7 @@ func (s surveying) Survey(ctx context.Context, q punctual.SurveyQuery) (out punc
 		if err != nil {
 			return out, err
 		}
-		one := punctual.DueCounts{Topic: t.Topic, Counts: make([]int64, len(q.Edges)-1), Overdue: t.Ready + t.Leased}
+		one := storekit.DueCounts{Topic: t.Topic, Counts: make([]int64, len(q.Edges)-1), Overdue: t.Ready + t.Leased}
 		for _, m := range all {
 			if at, found := slices.BinarySearchFunc(q.Edges, m.Due, time.Time.Compare); at == len(q.Edges) || at == len(q.Edges)-1 && found {
 				one.Beyond++
@@ -63,7 +64,7 @@ func (s surveying) Survey(ctx context.Context, q punctual.SurveyQuery) (out punc
 	return out, nil
 }
 
-func (s surveying) NextDue(ctx context.Context) (out punctual.NextDueTimes, err error) {
+func (s surveying) NextDue(ctx context.Context) (out storekit.NextDueTimes, err error) {
 	if err := s.called(ctx, "next due"); err != nil {
 		return out, err
 	}
@@ -72,7 +73,7 @@ func (s surveying) NextDue(ctx context.Context) (out punctual.NextDueTimes, err 
 	}
 	all, err := s.Store.Topics(ctx)
 	for _, t := range all {
-		h := punctual.TopicNextDue{Topic: t.Topic, Settings: t.Settings, Ready: min(t.Ready, punctual.MaxReadyCount)}
+		h := storekit.TopicNextDue{Topic: t.Topic, Settings: t.Settings, Ready: min(t.Ready, storekit.MaxReadyCount)}
 		if h.Ready > 0 {
 			h.Due = t.NextDue
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Kind is what the value of a setting is.
@@ -265,18 +266,18 @@ var names = &form[[]string]{
 }
 
 func allowedNames() string {
-	return fmt.Sprintf("none, or 1 to %d names of 1 to %d bytes of A-Z a-z 0-9 . _ -", punctual.MaxGroups, punctual.MaxGroupBytes)
+	return fmt.Sprintf("none, or 1 to %d names of 1 to %d bytes of A-Z a-z 0-9 . _ -", limits.MaxGroups, limits.MaxGroupBytes)
 }
 
 // problemOfNames says what is wrong with a list of names, and returns "" when nothing is.
 func problemOfNames(list []string) string {
 	allowed := allowedNames()
-	if len(list) > punctual.MaxGroups {
+	if len(list) > limits.MaxGroups {
 		return fmt.Sprintf("has %d names: use %s", len(list), allowed)
 	}
 	for i, name := range list {
 		switch {
-		case name == "", len(name) > punctual.MaxGroupBytes, strings.Trim(name, nameBytes) != "":
+		case name == "", len(name) > limits.MaxGroupBytes, strings.Trim(name, nameBytes) != "":
 			return fmt.Sprintf("%q: use %s", name, allowed)
 		case name == none, name == "all":
 			return fmt.Sprintf("%q: this word stands for %[1]s of them: use another name", name)

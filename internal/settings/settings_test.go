@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // TestRowsAreTheFields: each field of Settings and of SettingsPatch has its row, at the same place and under the same name, and the row
@@ -88,7 +89,7 @@ func draw(t *rapid.T, row *Setting) punctual.SettingsPatch {
 		b := drawBackoff(t, row.Name)
 		*f.in(&p) = &b
 	case *field[[]string]:
-		list := rapid.SliceOfNDistinct(rapid.StringMatching(`[A-Za-z0-9._-]{1,62}`), 0, punctual.MaxGroups, rapid.ID).Draw(t, row.Name)
+		list := rapid.SliceOfNDistinct(rapid.StringMatching(`[A-Za-z0-9._-]{1,62}`), 0, limits.MaxGroups, rapid.ID).Draw(t, row.Name)
 		if list = slices.DeleteFunc(list, func(name string) bool { return name == none || name == "all" }); len(list) == 0 {
 			list = nil
 		}
@@ -189,11 +190,11 @@ func TestBounds(t *testing.T) {
 // TestNames: a list has at most 32 unlike names of at most 62 bytes, and the words "none" and "all" are no names.
 func TestNames(t *testing.T) {
 	row := Find("groups")
-	many := make([]string, punctual.MaxGroups+1)
+	many := make([]string, limits.MaxGroups+1)
 	for i := range many {
 		many[i] = fmt.Sprint("g", i)
 	}
-	long := strings.Repeat("x", punctual.MaxGroupBytes)
+	long := strings.Repeat("x", limits.MaxGroupBytes)
 	for _, good := range [][]string{nil, {}, {"billing"}, {"billing", "mail"}, {"a.b_c-D9", long}, many[1:]} {
 		if err := row.Check(&punctual.Settings{Groups: good}); err != nil {
 			t.Errorf("%q: %v", good, err)

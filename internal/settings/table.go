@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Table has one row for each field of punctual.Settings, in the order of the fields, which is also their order in JSON.
@@ -14,7 +15,7 @@ var Table = []*Setting{
 		kind: &field[time.Duration]{
 			of:   func(s *punctual.Settings) *time.Duration { return &s.Lease },
 			in:   func(p *punctual.SettingsPatch) **time.Duration { return &p.Lease },
-			form: durations, least: punctual.MinLease, most: punctual.MaxLease,
+			form: durations, least: limits.MinLease, most: limits.MaxLease,
 		},
 	},
 	{
@@ -22,7 +23,7 @@ var Table = []*Setting{
 		kind: &field[int]{
 			of:   func(s *punctual.Settings) *int { return &s.MaxAttempts },
 			in:   func(p *punctual.SettingsPatch) **int { return &p.MaxAttempts },
-			form: counts, least: 1, most: punctual.MaxAttemptsLimit,
+			form: counts, least: 1, most: limits.MaxAttemptsLimit,
 		},
 	},
 	{
@@ -55,7 +56,7 @@ var Table = []*Setting{
 		kind: &field[time.Duration]{
 			of:   func(s *punctual.Settings) *time.Duration { return &s.FinishedRetention },
 			in:   func(p *punctual.SettingsPatch) **time.Duration { return &p.FinishedRetention },
-			form: durations, most: punctual.MaxFinishedRetention,
+			form: durations, most: limits.MaxFinishedRetention,
 		},
 	},
 	{
@@ -71,7 +72,7 @@ var Table = []*Setting{
 		kind: &field[time.Duration]{
 			of:   func(s *punctual.Settings) *time.Duration { return &s.EmitKeep },
 			in:   func(p *punctual.SettingsPatch) **time.Duration { return &p.EmitKeep },
-			form: durations, least: time.Second, most: punctual.MaxFinishedRetention,
+			form: durations, least: time.Second, most: limits.MaxFinishedRetention,
 		},
 	},
 	{
@@ -95,7 +96,7 @@ var Table = []*Setting{
 		kind: &field[int]{
 			of:   func(s *punctual.Settings) *int { return &s.Partitions },
 			in:   func(p *punctual.SettingsPatch) **int { return &p.Partitions },
-			form: counts, least: 1, most: punctual.MaxPartitions,
+			form: counts, least: 1, most: limits.MaxPartitions,
 		},
 	},
 	{
@@ -111,7 +112,7 @@ var Table = []*Setting{
 		kind: &field[time.Duration]{
 			of:   func(s *punctual.Settings) *time.Duration { return &s.LateAfter },
 			in:   func(p *punctual.SettingsPatch) **time.Duration { return &p.LateAfter },
-			form: durations, least: time.Second, most: punctual.MaxFinishedRetention,
+			form: durations, least: time.Second, most: limits.MaxFinishedRetention,
 		},
 	},
 }

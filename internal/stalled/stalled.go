@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/schedule"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 const (
@@ -118,12 +119,12 @@ const mostShown = 10
 
 // Examine returns a finding for each schedule with a problem, or a good one if there are schedules and all is well. It reads for a
 // second, and says so if that was not enough for all topics.
-func Examine(ctx context.Context, store punctual.Store) ([]punctual.Finding, error) {
-	namer, err := punctual.As[punctual.TopicNamer](store)
+func Examine(ctx context.Context, store punctual.Store) ([]storekit.Finding, error) {
+	namer, err := punctual.As[storekit.TopicNamer](store)
 	if err != nil {
 		return nil, nil // it cannot have schedules that a duty finds
 	}
-	names, err := namer.TopicNames(ctx, punctual.NameQuery{Suffix: schedule.Suffix})
+	names, err := namer.TopicNames(ctx, storekit.NameQuery{Suffix: schedule.Suffix})
 	if errors.Is(err, punctual.ErrUnsupported) {
 		return nil, nil
 	}
@@ -136,11 +137,11 @@ func Examine(ctx context.Context, store punctual.Store) ([]punctual.Finding, err
 	if err != nil {
 		return nil, err
 	}
-	var out []punctual.Finding
+	var out []storekit.Finding
 	for i, s := range found {
 		if i == mostShown && len(found) > mostShown+1 {
-			out = append(out, punctual.Finding{
-				Name: "schedules", Value: fmt.Sprintf("%d more do not come", len(found)-mostShown), Severity: punctual.SeverityBad,
+			out = append(out, storekit.Finding{
+				Name: "schedules", Value: fmt.Sprintf("%d more do not come", len(found)-mostShown), Severity: storekit.SeverityBad,
 				Remedy: "'punctual schedule list' shows all with their problems",
 			})
 			break
@@ -149,21 +150,21 @@ func Examine(ctx context.Context, store punctual.Store) ([]punctual.Finding, err
 	}
 	switch {
 	case len(w.left) > 0:
-		out = append(out, punctual.Finding{
-			Name: "schedules", Value: fmt.Sprintf("those of %d of %d topics were not read", len(w.left), len(topics)), Severity: punctual.SeverityWarning,
+		out = append(out, storekit.Finding{
+			Name: "schedules", Value: fmt.Sprintf("those of %d of %d topics were not read", len(w.left), len(topics)), Severity: storekit.SeverityWarning,
 			Remedy: "reading all takes longer than an examination may: 'punctual schedule list' reads them",
 		})
 	case len(topics) > 0 && len(found) == 0:
-		out = append(out, punctual.Finding{Name: "schedules", Value: "none has a problem", Severity: punctual.SeverityGood})
+		out = append(out, storekit.Finding{Name: "schedules", Value: "none has a problem", Severity: storekit.SeverityGood})
 	}
 	return out, nil
 }
 
 // Finding returns s as a finding of an examination.
-func (s *Schedule) Finding() punctual.Finding {
+func (s *Schedule) Finding() storekit.Finding {
 	value := "does not come"
 	if !s.Since.IsZero() {
 		value = "does not run as it should from " + s.Since.UTC().Format(time.RFC3339) + " on"
 	}
-	return punctual.Finding{Name: "schedule " + s.Name + " in " + s.Topic, Value: value, Severity: punctual.SeverityBad, Remedy: s.Problem}
+	return storekit.Finding{Name: "schedule " + s.Name + " in " + s.Topic, Value: value, Severity: storekit.SeverityBad, Remedy: s.Problem}
 }

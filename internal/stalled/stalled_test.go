@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/schedule"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // slow is a store in memory whose lists take time, and fail while broken is set.
@@ -98,7 +99,7 @@ func TestLookIsBounded(t *testing.T) {
 func TestExamine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Store: memstore.New(nil)}
-		examine := func() (names []string, worst punctual.Severity) {
+		examine := func() (names []string, worst storekit.Severity) {
 			t.Helper()
 			found, err := Examine(t.Context(), s)
 			if err != nil {
@@ -115,14 +116,14 @@ func TestExamine(t *testing.T) {
 		if _, err := schedule.Put(t.Context(), punctual.NewQueue(s.Store, nil), schedule.Schedule{Topic: "fine", Name: "daily", Spec: "@daily"}); err != nil {
 			t.Fatal(err)
 		}
-		if got, worst := examine(); len(got) != 1 || worst != punctual.SeverityGood {
+		if got, worst := examine(); len(got) != 1 || worst != storekit.SeverityGood {
 			t.Errorf("a schedule without a problem: %q, %v", got, worst)
 		}
 		for i := range 12 {
 			stall(t, s, fmt.Sprintf("topic-%02d", i))
 		}
 		got, worst := examine()
-		if len(got) != 11 || worst != punctual.SeverityBad || !strings.HasPrefix(got[0], "schedule daily in topic-00: does not run as it should from ") || got[10] != "schedules: 2 more do not come" {
+		if len(got) != 11 || worst != storekit.SeverityBad || !strings.HasPrefix(got[0], "schedule daily in topic-00: does not run as it should from ") || got[10] != "schedules: 2 more do not come" {
 			t.Errorf("12 schedules with a problem: %q, %v", got, worst)
 		}
 		s.takes = time.Second

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // The number of items, follow-ups, topics and message headers of a request is bounded while the request is decoded. A few bytes of
@@ -120,28 +121,28 @@ func sizeInMemory(h map[string]string) int64 {
 	return n
 }
 
-// Items are the items of one request. Decoding more than punctual.MaxBatch of them is a punctual.ErrTooLarge.
+// Items are the items of one request. Decoding more than limits.MaxBatch of them is a punctual.ErrTooLarge.
 type Items[T any] []T
 
 // UnmarshalJSONFrom reads an array.
 func (s *Items[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	return decodeAtMost(d, (*[]T)(s), punctual.MaxBatch, "items")
+	return decodeAtMost(d, (*[]T)(s), limits.MaxBatch, "items")
 }
 
-// TopicNames are the topics of one claim. Decoding more than punctual.MaxClaimTopics of them is a punctual.ErrTooLarge.
+// TopicNames are the topics of one claim. Decoding more than limits.MaxClaimTopics of them is a punctual.ErrTooLarge.
 type TopicNames []string
 
 // UnmarshalJSONFrom reads an array.
 func (s *TopicNames) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	return decodeAtMost(d, (*[]string)(s), punctual.MaxClaimTopics, "topics")
+	return decodeAtMost(d, (*[]string)(s), limits.MaxClaimTopics, "topics")
 }
 
 // HeaderMap is the headers of a message, or those that a message has to have. Decoding more than maxHeaders of them is a punctual.ErrTooLarge.
 type HeaderMap map[string]string
 
-// maxHeaders is more than how many headers fit into punctual.MaxHeaderBytes. Names differ, and only 257 of them have fewer than two bytes, so
+// maxHeaders is more than how many headers fit into limits.MaxHeaderBytes. Names differ, and only 257 of them have fewer than two bytes, so
 // nearly all headers take at least two.
-const maxHeaders = punctual.MaxHeaderBytes/2 + 130
+const maxHeaders = limits.MaxHeaderBytes/2 + 130
 
 // UnmarshalJSONFrom reads an object.
 func (m *HeaderMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -590,7 +591,7 @@ func DecodeCompactPush(data []byte, most int, take Take) ([]punctual.NewMessage,
 
 func decodeCompactPushAnswer(data []byte) ([]punctual.PushResult, error) {
 	r := newCompactReader(data, kindPushAnswer)
-	rs := make([]punctual.PushResult, r.items(3, punctual.MaxBatch))
+	rs := make([]punctual.PushResult, r.items(3, limits.MaxBatch))
 	topic := ""
 	for i := range rs {
 		out := &rs[i]
@@ -622,7 +623,7 @@ func decodeCompactPushAnswer(data []byte) ([]punctual.PushResult, error) {
 
 func decodeCompactClaimAnswer(data []byte) ([]punctual.Delivery, error) {
 	r := newCompactReader(data, kindClaimAnswer)
-	ds := make([]punctual.Delivery, r.items(37, punctual.MaxClaim))
+	ds := make([]punctual.Delivery, r.items(37, limits.MaxClaim))
 	topic := ""
 	for i := range ds {
 		d := &ds[i]
@@ -705,7 +706,7 @@ func DecodeCompactSettle(data []byte, most int, take Take) ([]punctual.Settlemen
 
 func decodeCompactSettleAnswer(data []byte) ([]error, error) {
 	r := newCompactReader(data, kindSettleAnswer)
-	errs := make([]error, r.choice("number of items", punctual.MaxBatch))
+	errs := make([]error, r.choice("number of items", limits.MaxBatch))
 	last := -1
 	for range r.count(5) {
 		i := r.number()

@@ -3,7 +3,7 @@ package wire
 import (
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Consumers are the consumers of a topic that this server knows of.
@@ -32,12 +32,12 @@ type Consumer struct {
 }
 
 // ConsumersOf returns c for an answer.
-func ConsumersOf(c punctual.Consumers) Consumers {
+func ConsumersOf(c storekit.Consumers) Consumers {
 	out := Consumers{Consumers: make([]Consumer, 0, len(c.All)), Since: whole(c.Since)}
 	for _, one := range c.All {
 		out.Consumers = append(out.Consumers, ConsumerOf(one))
 	}
-	if c.Others != (punctual.Consumer{}) {
+	if c.Others != (storekit.Consumer{}) {
 		others := ConsumerOf(c.Others)
 		out.Others = &others
 	}
@@ -45,7 +45,7 @@ func ConsumersOf(c punctual.Consumers) Consumers {
 }
 
 // ConsumerOf returns c for an answer.
-func ConsumerOf(c punctual.Consumer) Consumer {
+func ConsumerOf(c storekit.Consumer) Consumer {
 	return Consumer{
 		User: c.User, Address: c.Address, Name: c.Name, Waiting: c.Waiting, Leases: c.Leases, NextEnd: whole(c.NextEnd),
 		Claimed: c.Claimed, Settled: c.Settled, LastSeen: whole(c.LastSeen),
@@ -55,9 +55,9 @@ func ConsumerOf(c punctual.Consumer) Consumer {
 // whole cuts a time of this machine's clock down to milliseconds, as all other times have them.
 func whole(t time.Time) Time { return Time(t.Truncate(time.Millisecond)) }
 
-// All returns the answer as a punctual.Consumers. Its error is always nil.
-func (c *Consumers) All() (punctual.Consumers, error) {
-	out := punctual.Consumers{Since: time.Time(c.Since)}
+// All returns the answer as a storekit.Consumers. Its error is always nil.
+func (c *Consumers) All() (storekit.Consumers, error) {
+	out := storekit.Consumers{Since: time.Time(c.Since)}
 	for _, one := range c.Consumers {
 		out.All = append(out.All, one.consumer())
 	}
@@ -67,8 +67,8 @@ func (c *Consumers) All() (punctual.Consumers, error) {
 	return out, nil
 }
 
-func (c Consumer) consumer() punctual.Consumer {
-	return punctual.Consumer{
+func (c Consumer) consumer() storekit.Consumer {
+	return storekit.Consumer{
 		User: c.User, Address: c.Address, Name: c.Name, Waiting: c.Waiting, Leases: c.Leases, NextEnd: time.Time(c.NextEnd),
 		Claimed: c.Claimed, Settled: c.Settled, LastSeen: time.Time(c.LastSeen),
 	}

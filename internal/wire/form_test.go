@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The samples have values with few fields set, and values with nearly all that the compact form can carry.
@@ -48,7 +50,7 @@ func sampleDeliveries() []punctual.Delivery {
 		{
 			Message: punctual.Message{
 				ID: `x"\y`, Topic: "a", Body: []byte("body"), Headers: map[string]string{"h": "v", "i": ""}, Due: at(2000), FirstDue: at(1000),
-				Attempt: 2, MaxAttempts: 5, Created: at(-5), Expires: punctual.MaxDue, DropExpired: true, Remember: 1500 * time.Millisecond, Timeout: 90 * time.Second,
+				Attempt: 2, MaxAttempts: 5, Created: at(-5), Expires: limits.MaxDue, DropExpired: true, Remember: 1500 * time.Millisecond, Timeout: 90 * time.Second,
 			},
 			Token: -9007199254740993, Delivered: at(2001), LeaseUntil: at(253402300800000),
 			Failures: []punctual.Failure{{Attempt: 1, At: at(1500), Error: "no answer"}},
@@ -78,7 +80,7 @@ func arrives(t *testing.T, what string, sent, arrived any) {
 	t.Helper()
 	if e, ok := sent.(error); ok {
 		a, _ := arrived.(error)
-		if a == nil || e.Error() != a.Error() || punctual.ErrorCode(e) != punctual.ErrorCode(a) || punctual.Definite(e) != punctual.Definite(a) {
+		if a == nil || e.Error() != a.Error() || storekit.ErrorCode(e) != storekit.ErrorCode(a) || punctual.Definite(e) != punctual.Definite(a) {
 			t.Errorf("%s: %v arrives as %v", what, e, a)
 		}
 		return

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Info is the answer of GET /v1: what the server is, what its store can do, and the server's limits.
@@ -14,7 +15,7 @@ type Info struct {
 	Version string `json:"version"`
 	// Durability is the store's class of durability. It is left out if the store does not know its class.
 	Durability punctual.Durability `json:"durability,omitzero"`
-	// Inspector, Checker and Examiner say which optional interfaces the store has.
+	// Inspector, Checker and storekit.Examiner say which optional interfaces the store has.
 	Inspector bool `json:"inspector"`
 	Checker   bool `json:"checker"`
 	Examiner  bool `json:"examiner"`
@@ -32,7 +33,7 @@ type Info struct {
 	Limits   Limits `json:"limits"`
 }
 
-// Abilities are punctual.Abilities.
+// Abilities are storekit.Abilities.
 type Abilities struct {
 	// Follow says where the store can put the follow-ups of a settlement in the same step: "none", "family" (the companions of the topic
 	// and the topic itself) or "any".
@@ -44,19 +45,19 @@ type Abilities struct {
 }
 
 // AbilitiesOf returns a for an answer.
-func AbilitiesOf(a punctual.Abilities) *Abilities {
+func AbilitiesOf(a storekit.Abilities) *Abilities {
 	return &Abilities{Follow: a.Follow.String(), Emit: a.Emit, Duties: a.Duties}
 }
 
-// StoreAbilities returns what the server's store can do. A reach that this program does not know counts as punctual.ReachNone, because
+// StoreAbilities returns what the server's store can do. A reach that this program does not know counts as storekit.ReachNone, because
 // the program would not know what lies within it. If the server does not say what its store can do, that is an ErrUnreachable, after
 // which the caller may ask again.
-func (i *Info) StoreAbilities() (out punctual.Abilities, err error) {
+func (i *Info) StoreAbilities() (out storekit.Abilities, err error) {
 	if i.Abilities == nil {
 		return out, fmt.Errorf("the server does not know at the moment what its store can do: %w", punctual.ErrUnreachable)
 	}
 	out.Emit, out.Duties = i.Abilities.Emit, i.Abilities.Duties
-	for r := punctual.ReachNone; r <= punctual.ReachAny; r++ {
+	for r := storekit.ReachNone; r <= storekit.ReachAny; r++ {
 		if r.String() == i.Abilities.Follow {
 			out.Follow = r
 		}
@@ -70,7 +71,7 @@ type Limits struct {
 	// MaxBody bounds the body of one message, MaxRequest that of one request, in bytes.
 	MaxBody    int64 `json:"max_body"`
 	MaxRequest int64 `json:"max_request"`
-	// MaxBatch bounds the items of one request, MaxClaim the messages of one claim.
+	// limits.MaxBatch bounds the items of one request, limits.MaxClaim the messages of one claim.
 	MaxBatch int `json:"max_batch"`
 	MaxClaim int `json:"max_claim"`
 	// MaxWait bounds how long a claim waits, MaxWindow how many messages of a stream are unsettled.
@@ -83,7 +84,7 @@ type Clock struct {
 	Now Time `json:"now"`
 }
 
-// ClockState is the answer of GET and POST /v1/clock/state: a punctual.ClockState.
+// storekit.ClockState is the answer of GET and POST /v1/clock/state: a storekit.ClockState.
 type ClockState struct {
 	Now     Time     `json:"now"`
 	Follows string   `json:"follows"`
@@ -95,14 +96,14 @@ type ClockState struct {
 }
 
 // ClockStateOf returns c for an answer.
-func ClockStateOf(c punctual.ClockState) ClockState {
+func ClockStateOf(c storekit.ClockState) ClockState {
 	return ClockState{whole(c.Now), c.Follows, Duration(c.Ahead.Truncate(time.Millisecond)), c.Steps, Time(c.Last.From), Time(c.Last.To)}
 }
 
 // State is the reverse of ClockStateOf.
-func (c *ClockState) State() (punctual.ClockState, error) {
-	last := punctual.ClockStep{From: time.Time(c.From), To: time.Time(c.To)}
-	return punctual.ClockState{Now: time.Time(c.Now), Follows: c.Follows, Ahead: time.Duration(c.Ahead), Steps: c.Steps, Last: last}, nil
+func (c *ClockState) State() (storekit.ClockState, error) {
+	last := storekit.ClockStep{From: time.Time(c.From), To: time.Time(c.To)}
+	return storekit.ClockState{Now: time.Time(c.Now), Follows: c.Follows, Ahead: time.Duration(c.Ahead), Steps: c.Steps, Last: last}, nil
 }
 
 // Space is the answer of GET /v1/space: the space on the store's medium, in bytes.

@@ -199,7 +199,7 @@ type CheckLine struct {
 	Error  *Problem     `json:"error,omitzero"`
 }
 
-// CheckReport is the result of a full scan.
+// storekit.CheckReport is the result of a full scan.
 type CheckReport struct {
 	Topics int64 `json:"topics"`
 	Live   int64 `json:"live"`
@@ -209,13 +209,13 @@ type CheckReport struct {
 }
 
 // CheckReportOf returns r for an answer.
-func CheckReportOf(r punctual.CheckReport) CheckReport {
+func CheckReportOf(r storekit.CheckReport) CheckReport {
 	return CheckReport{Topics: r.Topics, Live: r.Live, Dead: r.Dead, Problems: r.Problems}
 }
 
-// Report returns the report as a punctual.CheckReport.
-func (r *CheckReport) Report() punctual.CheckReport {
-	out := punctual.CheckReport{Topics: r.Topics, Live: r.Live, Dead: r.Dead}
+// Report returns the report as a storekit.CheckReport.
+func (r *CheckReport) Report() storekit.CheckReport {
+	out := storekit.CheckReport{Topics: r.Topics, Live: r.Live, Dead: r.Dead}
 	if len(r.Problems) > 0 {
 		out.Problems = r.Problems
 	}
@@ -238,12 +238,12 @@ type Finding struct {
 }
 
 // FindingOf returns f for an answer.
-func FindingOf(f punctual.Finding) Finding {
+func FindingOf(f storekit.Finding) Finding {
 	return Finding{Name: f.Name, Value: f.Value, Severity: f.Severity.String(), Remedy: f.Remedy}
 }
 
-// ExaminationOf returns the results of Examiner.Examine for an answer.
-func ExaminationOf(fs []punctual.Finding, err error) Examination {
+// ExaminationOf returns the results of storekit.Examiner.Examine for an answer.
+func ExaminationOf(fs []storekit.Finding, err error) Examination {
 	out := Examination{Findings: make([]Finding, len(fs)), Error: ItemProblem(err)}
 	for i, f := range fs {
 		out.Findings[i] = FindingOf(f)
@@ -251,17 +251,17 @@ func ExaminationOf(fs []punctual.Finding, err error) Examination {
 	return out
 }
 
-// Examined returns the results of Examiner.Examine on the server. A severity that this program does not know becomes SeverityBad.
-func (e *Examination) Examined() ([]punctual.Finding, error) {
-	var out []punctual.Finding
+// Examined returns the results of storekit.Examiner.Examine on the server. A severity that this program does not know becomes storekit.SeverityBad.
+func (e *Examination) Examined() ([]storekit.Finding, error) {
+	var out []storekit.Finding
 	for _, f := range e.Findings {
-		severity := punctual.SeverityBad
-		for s := punctual.SeverityGood; s <= punctual.SeverityBad; s++ {
+		severity := storekit.SeverityBad
+		for s := storekit.SeverityGood; s <= storekit.SeverityBad; s++ {
 			if s.String() == f.Severity {
 				severity = s
 			}
 		}
-		out = append(out, punctual.Finding{Name: f.Name, Value: f.Value, Severity: severity, Remedy: f.Remedy})
+		out = append(out, storekit.Finding{Name: f.Name, Value: f.Value, Severity: severity, Remedy: f.Remedy})
 	}
 	return out, e.Error.Err()
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // ProblemType is the media type of a Problem that is the whole answer (RFC 9457).
@@ -19,7 +20,7 @@ type Problem struct {
 	Title  string `json:"title,omitzero"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Code is the code of punctual.ErrorCode.
+	// Code is the code of storekit.ErrorCode.
 	Code string `json:"code"`
 	// Definite is true if the operation certainly did not happen.
 	Definite bool `json:"definite"`
@@ -96,7 +97,7 @@ func ProblemOf(err error) *Problem {
 	if own := (interface{ Remedy() string })(nil); errors.As(err, &own) {
 		p.Remedy = own.Remedy()
 	}
-	for _, e := range punctual.ErrorKinds() {
+	for _, e := range storekit.ErrorKinds() {
 		if e.Code == p.Code {
 			p.Title = e.Meaning
 		}
@@ -109,12 +110,12 @@ func ItemProblem(err error) *Problem {
 	if err == nil {
 		return nil
 	}
-	code := punctual.ErrorCode(err)
+	code := storekit.ErrorCode(err)
 	return &Problem{Status: kindOfCode(code).status, Detail: err.Error(), Code: code, Definite: punctual.Definite(err)}
 }
 
 // RemoteError is an error that a server reported. It wraps the one error of package punctual that its code names, so that
-// punctual.ErrorCode and punctual.Definite return the same for it as on the server, but for the cases that Problem.Err names. Where the
+// storekit.ErrorCode and punctual.Definite return the same for it as on the server, but for the cases that Problem.Err names. Where the
 // server's error wraps two, as an ErrIndeterminate of a store that has failed does, errors.Is finds the first of them alone.
 type RemoteError struct {
 	text string
@@ -141,7 +142,7 @@ func (p *Problem) Err() error {
 			e.kind = punctual.ErrOverloaded
 		}
 	}
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
 		if k.Code == p.Code && k.Definite == p.Definite {
 			e.kind = k.Err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cron"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -76,13 +77,13 @@ func (p *PushItem) Message() (m punctual.NewMessage, err error) {
 	return m, err
 }
 
-// FollowUps are the messages that a settlement stores (punctual.Settlement.Then). Decoding more than punctual.MaxThen of them is a
+// FollowUps are the messages that a settlement stores (punctual.Settlement.Then). Decoding more than limits.MaxThen of them is a
 // punctual.ErrTooLarge.
 type FollowUps []PushItem
 
 // UnmarshalJSONFrom reads an array.
 func (f *FollowUps) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	return decodeAtMost(d, (*[]PushItem)(f), punctual.MaxThen, "follow-ups of a settlement")
+	return decodeAtMost(d, (*[]PushItem)(f), limits.MaxThen, "follow-ups of a settlement")
 }
 
 // FollowUpsOf returns ms for a request. The error for a malformed message names its number.

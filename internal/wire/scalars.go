@@ -24,7 +24,7 @@ func (t Time) AppendText(b []byte) ([]byte, error) {
 }
 
 // UnmarshalText reads a time as notation.ParseTime does. It also reads times in the year 10000, which RFC 3339 cannot write, because leases and
-// expiries of messages that are due shortly before punctual.MaxDue end in that year.
+// expiries of messages that are due shortly before limits.MaxDue end in that year.
 func (t *Time) UnmarshalText(text []byte) error {
 	rest, behind := strings.CutPrefix(string(text), "10000-")
 	if behind {

@@ -14,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // DecodeRequest refuses malformed, incomplete and unknown JSON with an ErrInvalid that says what is wrong and at which byte.
@@ -186,10 +188,10 @@ func TestMalformedSettlements(t *testing.T) {
 			t.Errorf("%s: %v; want ErrInvalid with %q", text, err, want)
 		}
 	}
-	many := `{"settlements":[{"verb":"ack","then":[` + strings.Repeat(`{},`, punctual.MaxThen) + `{}]}]}`
+	many := `{"settlements":[{"verb":"ack","then":[` + strings.Repeat(`{},`, limits.MaxThen) + `{}]}]}`
 	var r SettleRequest
 	if err := DecodeRequest([]byte(many), &r); !errors.Is(err, punctual.ErrTooLarge) || !strings.Contains(err.Error(), "follow-ups of a settlement") {
-		t.Errorf("%d follow-ups: %v; want ErrTooLarge", punctual.MaxThen+1, err)
+		t.Errorf("%d follow-ups: %v; want ErrTooLarge", limits.MaxThen+1, err)
 	}
 }
 
@@ -263,7 +265,7 @@ func TestDeliveriesAndInfosSurviveTheWire(t *testing.T) {
 			Topic: text.Draw(t, "topic"), ID: text.Draw(t, "id"), Body: body(t), Headers: headers(t),
 			Due: stamp.Draw(t, "due"), FirstDue: stamp.Draw(t, "first due"), Attempt: rapid.Int().Draw(t, "attempt"),
 			MaxAttempts: rapid.Int().Draw(t, "attempts"), Created: stamp.Draw(t, "created"), DropExpired: rapid.Bool().Draw(t, "drop"), Remember: length.Draw(t, "remember"), Timeout: length.Draw(t, "timeout"),
-			Expires: rapid.SampledFrom([]time.Time{{}, punctual.MaxDue, punctual.MaxDue.Add(time.Millisecond), punctual.MaxDue.Add(punctual.MaxLease), time.UnixMilli(1).UTC()}).Draw(t, "expires"),
+			Expires: rapid.SampledFrom([]time.Time{{}, limits.MaxDue, limits.MaxDue.Add(time.Millisecond), limits.MaxDue.Add(limits.MaxLease), time.UnixMilli(1).UTC()}).Draw(t, "expires"),
 		}
 		var fs []punctual.Failure
 		for range rapid.IntRange(0, 2).Draw(t, "failures") {
@@ -364,10 +366,10 @@ func TestClaimsAndSettingsSurviveTheWire(t *testing.T) {
 		gotF, err := finished.Finished()
 		same(t, gotF, record, err)
 
-		one := punctual.Consumer{
+		one := storekit.Consumer{
 			User: text.Draw(t, "user"), Address: "::1", Name: c.Topics[0], Waiting: 2, Leases: c.Max, NextEnd: s.NextDue, Claimed: s.Ready, Settled: 5, LastSeen: s.NextDue,
 		}
-		who := punctual.Consumers{All: []punctual.Consumer{one, {User: "b", LastSeen: s.NextDue}}, Since: s.NextDue}
+		who := storekit.Consumers{All: []storekit.Consumer{one, {User: "b", LastSeen: s.NextDue}}, Since: s.NextDue}
 		if rapid.Bool().Draw(t, "others") {
 			who.Others = one
 		}
@@ -399,7 +401,7 @@ func TestWhatCannotStandInJSONIsRefused(t *testing.T) {
 
 // Every error of package punctual arrives as itself, and its status keeps the rule of definite errors.
 func TestProblems(t *testing.T) {
-	for _, k := range punctual.ErrorKinds() {
+	for _, k := range storekit.ErrorKinds() {
 		p := ProblemOf(fmt.Errorf("push of A-17: %w", k.Err))
 		if p.Code != k.Code || p.Definite != k.Definite || p.Remedy == "" || p.Title != k.Meaning {
 			t.Errorf("%s: %+v; want its code, %v, a remedy and its meaning", k.Code, p, k.Definite)
@@ -416,7 +418,7 @@ func TestProblems(t *testing.T) {
 		if err := DecodeAnswer(data, &back); err != nil {
 			t.Fatal(err)
 		}
-		if err := back.Err(); !errors.Is(err, k.Err) || punctual.ErrorCode(err) != k.Code || punctual.Definite(err) != k.Definite || err.Error() != p.Detail {
+		if err := back.Err(); !errors.Is(err, k.Err) || storekit.ErrorCode(err) != k.Code || punctual.Definite(err) != k.Definite || err.Error() != p.Detail {
 			t.Errorf("%s arrives as %v", k.Code, err)
 		}
 	}
@@ -430,8 +432,8 @@ func TestProblems(t *testing.T) {
 	if err := (&Problem{Code: "newer", Definite: true}).Err(); !errors.Is(err, punctual.ErrUnsupported) {
 		t.Errorf("a definite code that is not known arrives as %v; want ErrUnsupported", err)
 	}
-	if len(kinds) != len(punctual.ErrorKinds())+3 {
-		t.Errorf("%d rows for %d kinds, canceled, deadline and internal", len(kinds), len(punctual.ErrorKinds()))
+	if len(kinds) != len(storekit.ErrorKinds())+3 {
+		t.Errorf("%d rows for %d kinds, canceled, deadline and internal", len(kinds), len(storekit.ErrorKinds()))
 	}
 }
 
@@ -497,8 +499,8 @@ var (
 	text = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "order.close", "\u2028<&>\"\\\x00"}))
 	// length is a duration that a request can ask for, instant a due time, stamp a time that stores return.
 	length  = rapid.Map(rapid.Int64Min(0), func(n int64) time.Duration { return time.Duration(n) })
-	instant = rapid.Map(rapid.Int64Range(-62135596800+1, punctual.MaxDue.Unix()-1), func(s int64) time.Time { return time.Unix(s, s&0xfffff).UTC() })
-	stamp   = rapid.Map(rapid.Int64Range(-62135596800000+1, punctual.MaxDue.UnixMilli()), func(ms int64) time.Time { return time.UnixMilli(ms).UTC() })
+	instant = rapid.Map(rapid.Int64Range(-62135596800+1, limits.MaxDue.Unix()-1), func(s int64) time.Time { return time.Unix(s, s&0xfffff).UTC() })
+	stamp   = rapid.Map(rapid.Int64Range(-62135596800000+1, limits.MaxDue.UnixMilli()), func(ms int64) time.Time { return time.UnixMilli(ms).UTC() })
 )
 
 func body(t *rapid.T) []byte {

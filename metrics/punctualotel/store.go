@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/metrics/internal/reading"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // AddStore measures what s holds whenever the metrics are collected, such as the messages by state, how far ahead they are
@@ -27,7 +28,7 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 		return nil, fmt.Errorf("metrics of a store: %w", err)
 	}
 	g := storeGauges{reader: r}
-	if d, err := punctual.As[punctual.DurabilityReporter](s); err == nil {
+	if d, err := punctual.As[storekit.DurabilityReporter](s); err == nil {
 		g.durability = string(d.Durability())
 	}
 	var failed []error

@@ -35,6 +35,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/metrics/internal/reading"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // scope names this package to OpenTelemetry.
@@ -191,11 +192,11 @@ func (t *Telemetry) settled(ctx context.Context, s punctual.Settlement, took tim
 }
 
 func (t *Telemetry) leaseLost(ctx context.Context, d *punctual.Delivery, err error) {
-	t.lost.Add(ctx, 1, with("topic", t.topics.LabelOf(d.Topic, err), "reason", punctual.ErrorCode(err)))
+	t.lost.Add(ctx, 1, with("topic", t.topics.LabelOf(d.Topic, err), "reason", storekit.ErrorCode(err)))
 }
 
 func (t *Telemetry) failed(ctx context.Context, op string, err error) {
-	t.errors.Add(ctx, 1, with("operation", op, "code", punctual.ErrorCode(err)))
+	t.errors.Add(ctx, 1, with("operation", op, "code", storekit.ErrorCode(err)))
 }
 
 func (t *Telemetry) scheduled(ctx context.Context, s punctual.ScheduleStep) {

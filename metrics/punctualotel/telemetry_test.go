@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/metrics/punctualotel"
 	"github.com/punctualmq/punctual/worker"
@@ -163,7 +164,7 @@ func TestTraceContextOfMessages(t *testing.T) {
 	r := newRig(t)
 	const given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	passedOn := punctual.NewMessage{Topic: "t", Headers: map[string]string{"traceparent": given}}
-	full := punctual.NewMessage{Topic: "t", Headers: map[string]string{"x": strings.Repeat("x", punctual.MaxHeaderBytes-10)}}
+	full := punctual.NewMessage{Topic: "t", Headers: map[string]string{"x": strings.Repeat("x", limits.MaxHeaderBytes-10)}}
 	if err := errors.Join(r.told.Prepare(t.Context(), &passedOn), r.told.Prepare(t.Context(), &full)); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Prepare is the function for QueueConfig.Prepare: it makes the span of a message and writes the context of the span to
@@ -27,7 +28,7 @@ func (t *Telemetry) Prepare(ctx context.Context, m *punctual.NewMessage) error {
 	defer span.End()
 	carrier := propagation.MapCarrier{}
 	t.opt.Propagator.Inject(ctx, carrier)
-	room := punctual.MaxHeaderBytes
+	room := limits.MaxHeaderBytes
 	for name, value := range m.Headers {
 		room -= len(name) + len(value)
 	}

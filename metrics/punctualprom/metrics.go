@@ -21,6 +21,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/metrics/internal/reading"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Options adjusts the metrics. The zero value has the defaults.
@@ -181,11 +182,11 @@ func (m *Metrics) settled(_ context.Context, s punctual.Settlement, took time.Du
 }
 
 func (m *Metrics) leaseLost(_ context.Context, d *punctual.Delivery, err error) {
-	m.lost.WithLabelValues(m.topics.LabelOf(d.Topic, err), punctual.ErrorCode(err)).Inc()
+	m.lost.WithLabelValues(m.topics.LabelOf(d.Topic, err), storekit.ErrorCode(err)).Inc()
 }
 
 func (m *Metrics) failed(_ context.Context, op string, err error) {
-	m.errors.WithLabelValues(op, punctual.ErrorCode(err)).Inc()
+	m.errors.WithLabelValues(op, storekit.ErrorCode(err)).Inc()
 }
 
 func (m *Metrics) scheduled(_ context.Context, s punctual.ScheduleStep) {

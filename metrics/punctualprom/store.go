@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/metrics/internal/reading"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // AddStore registers metrics of what s holds, such as the messages by state, how far ahead they are due, how long the
@@ -27,7 +28,7 @@ func (m *Metrics) AddStore(s punctual.Store) error {
 		return fmt.Errorf("metrics of a store: %w", err)
 	}
 	c := &storeCollector{reader: r}
-	if d, err := punctual.As[punctual.DurabilityReporter](s); err == nil {
+	if d, err := punctual.As[storekit.DurabilityReporter](s); err == nil {
 		c.durability = string(d.Durability())
 	}
 	m.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// AmendDue returns the due time that an amendment asks for, which is zero for a cancel and a delete. A time after MaxDue is
+// AmendDue returns the due time that an amendment asks for, which is zero for a cancel and a delete. A time after limits.MaxDue is
 // ErrInvalid, whether there is such a message or not, so a caller asks before it looks for the message.
 func AmendDue(a *punctual.Amendment, now time.Time) (time.Time, error) {
 	if !storekit.Moves(a.Change) {

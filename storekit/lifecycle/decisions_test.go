@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -21,8 +22,8 @@ var (
 	now   = storekit.Millis(clock)
 	// between lies in the millisecond that begins now, so that a decision at this time shows which way times are rounded.
 	between = clock.Add(500 * time.Microsecond)
-	// late is so close to MaxDue that every delay which the tables count from it ends behind MaxDue.
-	late = punctual.MaxDue.Add(-30 * time.Second)
+	// late is so close to limits.MaxDue that every delay which the tables count from it ends behind limits.MaxDue.
+	late = limits.MaxDue.Add(-30 * time.Second)
 )
 
 const (
@@ -133,7 +134,7 @@ func (b *book) states() {
 
 func (b *book) expiries() {
 	b.chapter("Expiry", "Message.Expires and Message.Expired: it counts from the first due time, so a retry does not move it.")
-	last := punctual.MaxDue.UnixMilli()
+	last := limits.MaxDue.UnixMilli()
 	for _, x := range []struct {
 		name string
 		m    lifecycle.Message
@@ -530,7 +531,7 @@ func (b *book) amendments() {
 		{"in 1 h, the clock half a millisecond behind now", punctual.Amendment{Delay: time.Hour}, between},
 		{"in 1 h, which is behind MaxDue", punctual.Amendment{Delay: time.Hour}, late},
 		{"at half a millisecond behind now", punctual.Amendment{Due: between}, clock},
-		{"at 1 ms behind MaxDue", punctual.Amendment{Due: punctual.MaxDue.Add(time.Millisecond)}, clock},
+		{"at 1 ms behind MaxDue", punctual.Amendment{Due: limits.MaxDue.Add(time.Millisecond)}, clock},
 	} {
 		for x.a.Change = punctual.ChangeCancel; x.a.Change <= punctual.ChangeDelete; x.a.Change++ {
 			due, err := lifecycle.AmendDue(&x.a, x.at)
@@ -686,7 +687,7 @@ func answer(err error) string {
 	if err == nil {
 		return ""
 	}
-	return "; answered: " + punctual.ErrorCode(err)
+	return "; answered: " + storekit.ErrorCode(err)
 }
 
 // changes names the facts that differ, each with its new value.

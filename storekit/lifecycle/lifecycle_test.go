@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -98,7 +99,7 @@ func TestAStaleTokenChangesNothing(t *testing.T) {
 
 func TestTheTextOfAFailureIsTrimmed(t *testing.T) {
 	m := held(1, false, false)
-	x := punctual.Settlement{Token: 7, Verb: punctual.SettleDiscard, Error: strings.Repeat("x", 2*punctual.MaxErrorBytes)}
+	x := punctual.Settlement{Token: 7, Verb: punctual.SettleDiscard, Error: strings.Repeat("x", 2*limits.MaxErrorBytes)}
 	if d, _ := lifecycle.Settle(&m, &x, topic(), clock); d.Failure.Error != storekit.TrimError(x.Error) {
 		t.Errorf("the history gets %d bytes, want %d", len(d.Failure.Error), len(storekit.TrimError(x.Error)))
 	}

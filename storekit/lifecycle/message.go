@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -80,12 +81,12 @@ func (m *Message) State(now int64) punctual.State {
 }
 
 // Expires returns the instant from which the message must not be delivered any more, and whether there is one. It never
-// passes MaxDue by more than a millisecond, since nothing can be due after that. A retry or snooze does not move it.
+// passes limits.MaxDue by more than a millisecond, since nothing can be due after that. A retry or snooze does not move it.
 func (m *Message) Expires() (at int64, ok bool) {
 	if m.ExpireAfter <= 0 {
 		return 0, false
 	}
-	return min(m.FirstDue+m.ExpireAfter, punctual.MaxDue.UnixMilli()+1), true
+	return min(m.FirstDue+m.ExpireAfter, limits.MaxDue.UnixMilli()+1), true
 }
 
 // Expired tells whether the message must not be delivered at now because it has expired.

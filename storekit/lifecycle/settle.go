@@ -12,7 +12,7 @@ import (
 //
 // A token that is not current is ErrLeaseLost (P4). A token is current also when its lease has run out. After a cancel
 // under the lease an ack and a discard succeed as ever; a retry, snooze and release finish the message and an extension
-// changes nothing, all four with ErrCancelled. A retry or snooze to a time after MaxDue or before the year 1 is ErrInvalid and
+// changes nothing, all four with ErrCancelled. A retry or snooze to a time after limits.MaxDue or before the year 1 is ErrInvalid and
 // changes nothing.
 //
 // If x has follow-ups (Settlement.Then) and there is no error, the caller decides on each of them with FollowUp before it carries

@@ -18,6 +18,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/duty"
 	familyrig "github.com/punctualmq/punctual/internal/rigs/family"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 	"github.com/punctualmq/punctual/storetest/promise"
@@ -26,7 +27,7 @@ import (
 // Run runs every case of copies and of forwarded follow-ups over one store by the real clock. It takes some seconds.
 func Run(t *testing.T, open storetest.Open) {
 	store := open(t, nil)
-	if _, err := punctual.As[punctual.TopicNamer](store); err != nil {
+	if _, err := punctual.As[storekit.TopicNamer](store); err != nil {
 		t.Skipf("skipped: %v", err)
 	}
 	for _, c := range []struct {
@@ -307,7 +308,7 @@ func secondLife(b *bench) {
 func longID(b *bench) {
 	b.groups("billing", "mail")
 	b.duties()
-	id := strings.Repeat("x", punctual.MaxIDBytes)
+	id := strings.Repeat("x", limits.MaxIDBytes)
 	b.push(id)
 	b.copied("mail", id)
 	b.push(id)
@@ -394,7 +395,7 @@ func notCopied(b *bench) {
 	}
 	b.groups(groups[0])
 	b.configure(b.topic, punctual.SettingsPatch{MaxAttempts: ptr(2), Backoff: &punctual.Backoff{}})
-	body := make([]byte, punctual.DefaultMaxBody)
+	body := make([]byte, limits.DefaultMaxBody)
 	if _, err := b.queue.Push(b.Context(), b.topic, body, punctual.ID("a")); err != nil {
 		b.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/punctualmq/punctual/duty"
 	familyrig "github.com/punctualmq/punctual/internal/rigs/family"
 	"github.com/punctualmq/punctual/schedule"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/promise"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -31,7 +32,7 @@ import (
 // The lateness is that of what the duty stores, by the store's clock. It is compared with that of the second use because the time that
 // a duty takes depends on the machine.
 func RunFirst(t *testing.T, does, stores punctual.Store) {
-	if _, err := punctual.As[punctual.TopicNamer](stores); err != nil {
+	if _, err := punctual.As[storekit.TopicNamer](stores); err != nil {
 		t.Skipf("skipped: %v", err)
 	}
 	if n, _ := strconv.Atoi(os.Getenv("PUNCTUAL_FIRST_USES")); n > 0 {

@@ -146,7 +146,7 @@ func follows(t *testing.T, store punctual.Store) bool {
 			t.Error(err)
 		}
 	}()
-	r, err := punctual.As[punctual.AbilityReporter](store)
+	r, err := punctual.As[storekit.AbilityReporter](store)
 	if err != nil {
 		return false
 	}
@@ -154,7 +154,7 @@ func follows(t *testing.T, store punctual.Store) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return can.Follow != punctual.ReachNone
+	return can.Follow != storekit.ReachNone
 }
 
 // closing runs f with the store, and then closes it, because only one process at a time can open some stores.

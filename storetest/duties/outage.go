@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/duty"
 	"github.com/punctualmq/punctual/schedule"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/promise"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -66,7 +67,7 @@ func (b *bench) handled(id string) {
 	b.Helper()
 	b.until(promise.P1, id+" is copied", func() bool {
 		_, err := b.in.Get(b.Context(), b.topic, id)
-		return punctual.ErrorCode(err) == punctual.ErrorCode(punctual.ErrNotFound)
+		return storekit.ErrorCode(err) == storekit.ErrorCode(punctual.ErrNotFound)
 	})
 }
 

@@ -73,7 +73,7 @@ func RunSchedules(t *testing.T, open storetest.Open) {
 
 func hasFollowUps(t *testing.T, store punctual.Store) bool {
 	t.Helper()
-	r, err := punctual.As[punctual.AbilityReporter](store)
+	r, err := punctual.As[storekit.AbilityReporter](store)
 	if err != nil {
 		return false
 	}
@@ -81,7 +81,7 @@ func hasFollowUps(t *testing.T, store punctual.Store) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return can.Follow != punctual.ReachNone
+	return can.Follow != storekit.ReachNone
 }
 
 // cronBench is a bench whose store reads its time from a clock that the case moves, and a duty that runs when the case says so.
@@ -642,7 +642,7 @@ func clockSteps(b *cronBench) {
 // clockAhead: the clock is three years ahead for a moment, in which a duty decides about many times. After the step the schedule begins
 // again: what was stored meanwhile is not stored again, as far as the schedule knows it, and what was left out comes at its time.
 func clockAhead(b *cronBench) {
-	k, err := punctual.As[punctual.ClockKeeper](b.store)
+	k, err := punctual.As[storekit.ClockKeeper](b.store)
 	if err != nil {
 		b.Skipf("skipped: the case needs a ClockKeeper: %v", err)
 	}
@@ -699,7 +699,7 @@ func clockAhead(b *cronBench) {
 
 // leftOutTold: a topic tells of the times that were left out, each once.
 func leftOutTold(b *cronBench) {
-	r, err := punctual.As[punctual.AbilityReporter](b.store)
+	r, err := punctual.As[storekit.AbilityReporter](b.store)
 	if err != nil {
 		b.Fatal(err)
 	}

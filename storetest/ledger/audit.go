@@ -136,7 +136,7 @@ func ackAll(ctx context.Context, rec *Recorder, topics []string) error {
 
 // checkStore has the store scan itself for damage, if it is a Checker.
 func (l *Ledger) checkStore(ctx context.Context, s punctual.Store) error {
-	c, err := punctual.As[punctual.Checker](s)
+	c, err := punctual.As[storekit.Checker](s)
 	if err != nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
@@ -307,7 +308,7 @@ func (l *Ledger) answered(e *Line) {
 	}
 	delete(l.calls, e.N)
 	c.to, c.end = l.line, e.At
-	if e.Code == punctual.ErrorCode(punctual.ErrStoreFailed) {
+	if e.Code == storekit.ErrorCode(punctual.ErrStoreFailed) {
 		l.failed[ProcessOf(e.N)] = true
 	}
 	l.done = append(l.done, l.lostInKills(c)...)
@@ -329,7 +330,7 @@ func (l *Ledger) answered(e *Line) {
 		l.broken(l.line, "%s: %s failed with %s: %s", promise.P13, e.Call, e.Code, e.Err)
 		fallthrough
 	default:
-		ctxEnded := e.Code == punctual.ErrorCode(context.Canceled) || e.Code == punctual.ErrorCode(context.DeadlineExceeded)
+		ctxEnded := e.Code == storekit.ErrorCode(context.Canceled) || e.Code == storekit.ErrorCode(context.DeadlineExceeded)
 		if given := l.givenBack(c); len(given) > 0 {
 			l.indefinite = append(l.indefinite, given...)
 		} else if !e.Definite || c.Call == CallClaim && (l.Lossy || l.GivesBack && ctxEnded) {

@@ -65,7 +65,7 @@ func (r *Recorder) do(before Line, call func(answer *Line) error) {
 	r.emit(before)
 	answer := Line{Call: before.Call, N: before.N, Answer: true}
 	if err := call(&answer); err != nil {
-		answer = Line{Call: before.Call, N: before.N, Answer: true, Code: punctual.ErrorCode(err), Err: err.Error(), Definite: punctual.Definite(err)}
+		answer = Line{Call: before.Call, N: before.N, Answer: true, Code: storekit.ErrorCode(err), Err: err.Error(), Definite: punctual.Definite(err)}
 	}
 	answer.At = r.now()
 	r.emit(answer)
@@ -114,7 +114,7 @@ func due(t time.Time) int64 {
 // word returns the outcome of one item in one word.
 func word(status string, err error) string {
 	if err != nil {
-		return punctual.ErrorCode(err)
+		return storekit.ErrorCode(err)
 	}
 	return status
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -52,7 +53,7 @@ type Workload struct {
 	Worker, HoldClaims bool
 
 	rec *Recorder
-	can punctual.Abilities // of the store
+	can storekit.Abilities // of the store
 	ids atomic.Int64       // names of messages
 
 	mu        sync.Mutex
@@ -113,7 +114,7 @@ type step func(ctx context.Context, r *rand.Rand) error
 // Begin makes the workload ready for the methods that make one call.
 func (w *Workload) Begin() *Workload {
 	w.rec = NewRecorder(w.Store, w.Process, w.Clock, w.Emit)
-	if a, err := punctual.As[punctual.AbilityReporter](w.Store); err == nil {
+	if a, err := punctual.As[storekit.AbilityReporter](w.Store); err == nil {
 		w.can, _ = a.Abilities(context.Background()) // none where the store cannot be asked
 	}
 	w.tell()
@@ -127,7 +128,7 @@ func (w *Workload) tell() {
 		return
 	}
 	s := punctual.DefaultSettings()
-	s.Emit, s.EmitKeep = allEndings, punctual.MaxFinishedRetention
+	s.Emit, s.EmitKeep = allEndings, limits.MaxFinishedRetention
 	if _, err := w.rec.Configure(context.Background(), tellingTopic, wholePatch(s)); err != nil {
 		w.can.Emit = false
 	}
@@ -220,7 +221,7 @@ func someDelay(r *rand.Rand) int64 {
 func (w *Workload) size(r *rand.Rand) int {
 	switch n := r.IntN(600); {
 	case n == 0 && w.BigBodies:
-		return punctual.DefaultMaxBody >> r.IntN(4)
+		return limits.DefaultMaxBody >> r.IntN(4)
 	case n < 20:
 		return 5000
 	case n < 40:
@@ -494,9 +495,9 @@ func (w *Workload) settlement(r *rand.Rand, d punctual.Delivery) punctual.Settle
 }
 
 // followUps returns one or two follow-ups that the store reaches: with the ID of the message or another ID of the same stem, in its topic
-// or in the companion, and with ReachAny also in any topic for pushes. It returns none if the store has no follow-ups, and for an event.
+// or in the companion, and with storekit.ReachAny also in any topic for pushes. It returns none if the store has no follow-ups, and for an event.
 func (w *Workload) followUps(r *rand.Rand, d punctual.Delivery) (then []punctual.NewMessage) {
-	if w.can.Follow == punctual.ReachNone || isEvents(d.Topic) {
+	if w.can.Follow == storekit.ReachNone || isEvents(d.Topic) {
 		return nil
 	}
 	now := w.rec.now()
@@ -512,7 +513,7 @@ func (w *Workload) followUps(r *rand.Rand, d punctual.Delivery) (then []punctual
 				n.topic = parent + "@next"
 			}
 		case 3:
-			if w.can.Follow == punctual.ReachAny {
+			if w.can.Follow == storekit.ReachAny {
 				n.topic = w.someTopic(r)
 				if n.id = ""; r.IntN(4) > 0 {
 					n.id = w.freshID(r, n.topic)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/worker"
 )
 
@@ -42,7 +43,7 @@ type raceLease struct {
 
 func newRaceWorker(r *race, number int) *raceWorker {
 	return &raceWorker{
-		race: r, lease: punctual.MinLease + 15*time.Millisecond, rnd: rand.New(rand.NewPCG(uint64(number), 2)),
+		race: r, lease: limits.MinLease + 15*time.Millisecond, rnd: rand.New(rand.NewPCG(uint64(number), 2)),
 		known: make(map[raceLease]string), asked: make(map[raceLease]time.Time),
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 	"github.com/punctualmq/punctual/storetest/compare"
 	"github.com/punctualmq/punctual/storetest/promise"
@@ -40,7 +42,7 @@ const orders = "orders"
 // most under -race. It takes a few seconds.
 func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 	r := &race{ctx: t.Context(), store: open(t, nil), lasts: raceTime}
-	if a, err := punctual.As[punctual.AbilityReporter](r.store); err == nil {
+	if a, err := punctual.As[storekit.AbilityReporter](r.store); err == nil {
 		can, err := a.Abilities(r.ctx)
 		if err != nil {
 			t.Fatalf("%s: Abilities: %v", promise.P13, err)
@@ -85,11 +87,11 @@ func raceKind(e event) string {
 	case opDeliver:
 		return "delivered"
 	case opSettle:
-		return e.Verb.String() + " " + punctual.ErrorCode(e.Err)
+		return e.Verb.String() + " " + storekit.ErrorCode(e.Err)
 	case opCancel:
-		return "cancel " + cmp.Or(punctual.ErrorCode(e.Err), "done")
+		return "cancel " + cmp.Or(storekit.ErrorCode(e.Err), "done")
 	case opReschedule:
-		return "reschedule " + cmp.Or(punctual.ErrorCode(e.Err), "done")
+		return "reschedule " + cmp.Or(storekit.ErrorCode(e.Err), "done")
 	case opStart:
 		return "handler started"
 	case opEnd:
@@ -102,7 +104,7 @@ func raceKind(e event) string {
 type race struct {
 	ctx   context.Context
 	store punctual.Store
-	reach punctual.Reach // of the store's follow-ups
+	reach storekit.Reach // of the store's follow-ups
 	lasts time.Duration
 	ops   atomic.Int64 // how many steps were begun
 	order atomic.Int64 // gives event.Call and event.Return
@@ -260,7 +262,7 @@ func (c *raceClient) attempts() int {
 	if _, err := punctual.As[punctual.Inspector](c.store); err == nil && c.rnd.IntN(2) == 0 {
 		return 3
 	}
-	return punctual.MaxAttemptsLimit
+	return limits.MaxAttemptsLimit
 }
 
 // claim claims, records each delivery, and returns what it has recorded.
@@ -314,7 +316,7 @@ func followUpEvent(d event, v punctual.Verb, m *punctual.NewMessage, err error) 
 // followed settles, and now and then with a follow-up if the store can store one: with the ID of the message or, if the store reaches
 // every ID, with another one.
 func (c *raceClient) followed(d event, v punctual.Verb, delay time.Duration) error {
-	if c.reach == punctual.ReachNone || c.rnd.IntN(3) > 0 {
+	if c.reach == storekit.ReachNone || c.rnd.IntN(3) > 0 {
 		return c.settle(d, v, delay)
 	}
 	now, err := c.store.Now(c.ctx)
@@ -326,7 +328,7 @@ func (c *raceClient) followed(d event, v punctual.Verb, delay time.Duration) err
 		Topic: orders, ID: d.ID, Body: fmt.Appendf(nil, "%d-%d", c.number, c.made), Due: now.Add(time.Duration(c.rnd.IntN(5)) * time.Millisecond),
 		MaxAttempts: c.attempts(), IfExists: punctual.IfExistsReplace,
 	}
-	if c.reach == punctual.ReachAny && c.rnd.IntN(2) == 0 {
+	if c.reach == storekit.ReachAny && c.rnd.IntN(2) == 0 {
 		if id := c.id(); id != d.ID {
 			m.ID, m.IfExists = id, punctual.IfExists(c.rnd.IntN(3))
 		}
@@ -338,7 +340,7 @@ func (c *raceClient) followed(d event, v punctual.Verb, delay time.Duration) err
 // whose lease has often run out.
 func (c *raceClient) consume() error {
 	ds, err := c.claim(punctual.Claim{
-		Topics: []string{orders}, Max: 1 + c.rnd.IntN(3), Wait: c.few(3 * time.Millisecond), Lease: punctual.MinLease + c.few(40*time.Millisecond),
+		Topics: []string{orders}, Max: 1 + c.rnd.IntN(3), Wait: c.few(3 * time.Millisecond), Lease: limits.MinLease + c.few(40*time.Millisecond),
 	})
 	for _, d := range ds {
 		if err == nil {
@@ -359,7 +361,7 @@ func (c *raceClient) handle(d event) error {
 		c.unsettled = append(c.unsettled, d)
 		return nil
 	case 3:
-		if err := c.settle(d, punctual.SettleExtend, punctual.MinLease+c.few(20*time.Millisecond)); err != nil {
+		if err := c.settle(d, punctual.SettleExtend, limits.MinLease+c.few(20*time.Millisecond)); err != nil {
 			return err
 		}
 		c.unsettled = append(c.unsettled, d)
@@ -383,7 +385,7 @@ func (c *raceClient) any(d event) error {
 	case 3:
 		return c.settle(d, punctual.SettleRelease, 0)
 	}
-	err := c.settle(d, punctual.SettleExtend, punctual.MinLease)
+	err := c.settle(d, punctual.SettleExtend, limits.MinLease)
 	c.unsettled = append(c.unsettled, d)
 	return err
 }

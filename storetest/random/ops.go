@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 	"github.com/punctualmq/punctual/storetest/compare"
@@ -137,7 +138,7 @@ func (c *comparison) call(promise, what string, err error, got, want int) {
 // sameCode compares two errors by their kind.
 func (c *comparison) sameCode(promise, what string, got, want error) {
 	c.Helper()
-	if g, w := punctual.ErrorCode(got), punctual.ErrorCode(want); g != w {
+	if g, w := storekit.ErrorCode(got), storekit.ErrorCode(want); g != w {
 		c.broken(promise, "%s: got error %q (%v); want %q (%v)", what, g, got, w, want)
 	}
 }
@@ -316,12 +317,12 @@ func (c *comparison) settlement(t *rapid.T) (got, want punctual.Settlement) {
 // followUps draws follow-ups of a settlement, only such as the store reaches. A verb that may have none gets some now and then.
 func (c *comparison) followUps(t *rapid.T, x *punctual.Settlement) (then []punctual.NewMessage) {
 	may := x.Verb == punctual.SettleAck || x.Verb == punctual.SettleSnooze || x.Verb == punctual.SettleDiscard
-	if c.can.Follow == punctual.ReachNone || !may && rapid.IntRange(0, 31).Draw(t, "follow-ups that may not be") < 31 {
+	if c.can.Follow == storekit.ReachNone || !may && rapid.IntRange(0, 31).Draw(t, "follow-ups that may not be") < 31 {
 		return nil
 	}
 	for range max(0, rapid.IntRange(-2, 3).Draw(t, "follow-ups")) {
 		m := c.newMessage(t)
-		if c.can.Follow == punctual.ReachFamily {
+		if c.can.Follow == storekit.ReachFamily {
 			m.Topic, m.ID = rapid.SampledFrom(c.family(x.Topic)).Draw(t, "relative"), storekit.Stem(x.ID)+rapid.SampledFrom([]string{"", "~f"}).Draw(t, "rest of ID")
 		} else if rapid.IntRange(0, 3).Draw(t, "itself") == 3 {
 			m.Topic, m.ID = x.Topic, x.ID
@@ -334,7 +335,7 @@ func (c *comparison) followUps(t *rapid.T, x *punctual.Settlement) (then []punct
 	return then
 }
 
-// family returns those topics of the history that a store with ReachFamily reaches from a topic.
+// family returns those topics of the history that a store with storekit.ReachFamily reaches from a topic.
 func (c *comparison) family(topic string) (out []string) {
 	parent, _ := storekit.Companion(topic)
 	for _, other := range c.topics {
@@ -462,7 +463,7 @@ func (c *comparison) configure(t *rapid.T) {
 	case 8:
 		p.FinishedRetention = ptr(c.kept(length.Draw(t, "finished retention")))
 	case 9: // events are kept for so long that none is swept, because each store chooses when it sweeps
-		p.Emit, p.EmitKeep = ptr(punctual.Events(rapid.IntRange(0, int(punctual.AllEvents)).Draw(t, "events"))), ptr(punctual.MaxFinishedRetention)
+		p.Emit, p.EmitKeep = ptr(punctual.Events(rapid.IntRange(0, int(punctual.AllEvents)).Draw(t, "events"))), ptr(limits.MaxFinishedRetention)
 	}
 	topic := c.topic(t)
 	c.Logf("configure %s: %s", topic, showPatch(p))
@@ -689,7 +690,7 @@ func (c *comparison) sameMessages(topic string, state punctual.State, got, want 
 }
 
 func (c *comparison) checkSound() {
-	ch, err := punctual.As[punctual.Checker](c.store)
+	ch, err := punctual.As[storekit.Checker](c.store)
 	if err != nil {
 		return
 	}

@@ -131,7 +131,7 @@ type comparison struct {
 	leases []lease // every lease ever, newest last
 	// partitions is how many the store's topics have, by their settings. Those of the model say one.
 	partitions int
-	can        punctual.Abilities // of the store
+	can        storekit.Abilities // of the store
 }
 
 // lease is one delivery with its tokens in both stores.
@@ -182,8 +182,8 @@ func (c *comparison) inspect() {
 	if err != nil {
 		c.Fatalf("the comparison needs an Inspector: %v", err)
 	}
-	c.inspector, c.keeper, c.can = i, nil, punctual.Abilities{}
-	if a, err := punctual.As[punctual.AbilityReporter](c.store); err == nil {
+	c.inspector, c.keeper, c.can = i, nil, storekit.Abilities{}
+	if a, err := punctual.As[storekit.AbilityReporter](c.store); err == nil {
 		if c.can, err = a.Abilities(c.ctx); err != nil {
 			c.broken(promise.P13, "Abilities: unexpected error: %v", err)
 		}
@@ -260,7 +260,7 @@ func (c *comparison) stepBack(t *rapid.T) {
 
 // stepClock sets the clock back by more, and the store's clock steps. The model steps by the same time.
 func (c *comparison) stepClock(t *rapid.T) {
-	keeper, err := punctual.As[punctual.ClockKeeper](c.store)
+	keeper, err := punctual.As[storekit.ClockKeeper](c.store)
 	if err != nil || !c.steps {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // operation is one thing that somebody may do to a message: by its ID, by a lease of it, or by a claim of its topic.
@@ -17,9 +18,9 @@ type operation struct {
 }
 
 // operations returns the operations that a store with this reach of follow-ups can carry out.
-func operations(reach punctual.Reach) []operation {
+func operations(reach storekit.Reach) []operation {
 	ops := slices.Concat(pushes(), settlements(), amendments())
-	if reach != punctual.ReachNone {
+	if reach != storekit.ReachNone {
 		ops = append(ops, followUps()...)
 	}
 	return append(ops, operation{name: "claim", do: (*scene).claim, alone: true})

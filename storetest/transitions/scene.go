@@ -65,7 +65,7 @@ func answer(err error) string {
 	if err == nil {
 		return "done"
 	}
-	return fmt.Sprintf("%s, definite %t", punctual.ErrorCode(err), punctual.Definite(err))
+	return fmt.Sprintf("%s, definite %t", storekit.ErrorCode(err), punctual.Definite(err))
 }
 
 // begun pushes the messages, due after delay.

@@ -65,7 +65,7 @@ func Run(t *testing.T, open func(*testing.T, storekit.Clock) punctual.Store) {
 					}
 				})
 			}
-			if c, err := punctual.As[punctual.Checker](pair.store); err == nil {
+			if c, err := punctual.As[storekit.Checker](pair.store); err == nil {
 				if r, err := c.Check(context.Background(), nil); err != nil || len(r.Problems) > 0 {
 					t.Errorf("the store's own scan after all transitions: %q, %v", r.Problems, err)
 				}
@@ -85,14 +85,14 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 type pair struct {
 	store, model      punctual.Store
 	clock, modelClock *storekit.ManualClock
-	can               punctual.Abilities // of the store
+	can               storekit.Abilities // of the store
 }
 
 func newPair(open func(storekit.Clock) punctual.Store) *pair {
 	p := &pair{clock: storekit.NewManualClock(noon), modelClock: storekit.NewManualClock(noon)}
 	p.store = open(p.clock)
 	p.model = memstore.New(&memstore.Options{Clock: p.modelClock})
-	if a, err := punctual.As[punctual.AbilityReporter](p.store); err == nil {
+	if a, err := punctual.As[storekit.AbilityReporter](p.store); err == nil {
 		p.can, _ = a.Abilities(context.Background()) // none beside an error; a store that returns one here fails in the other calls, too
 	}
 	return p

@@ -68,6 +68,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -284,7 +285,7 @@ func (l *Log) write(payloads ...[]byte) error {
 	}
 	var frames []byte
 	for _, p := range payloads {
-		// The largest payload, that of MaxClaim leases with MaxFailures expired attempts each, has some megabytes, so its length fits.
+		// The largest payload, that of limits.MaxClaim leases with MaxFailures expired attempts each, has some megabytes, so its length fits.
 		frames = slices.Grow(frames, frameHeader+len(p))
 		frames = binary.LittleEndian.AppendUint32(frames, uint32(len(p)))
 		frames = binary.LittleEndian.AppendUint32(frames, crc32.Checksum(p, castagnoli))
@@ -326,7 +327,7 @@ func (l *Log) Replace(leases func() []record.Lease, barrier func() error) error 
 			return err
 		}
 		payloads := [][]byte{binary.AppendUvarint([]byte{kindDurable}, l.Durable())}
-		for some := range slices.Chunk(leases(), punctual.MaxClaim) {
+		for some := range slices.Chunk(leases(), limits.MaxClaim) {
 			payloads = append(payloads, leasePayload(some))
 		}
 		size := 0
@@ -642,7 +643,7 @@ func Read(fs vfs.FS, dir string, unreadable func(Unreadable) error) (*Contents, 
 
 // TornTail is about the size of the frame of a large claim. More unreadable bytes than that at the end of a segment are
 // reported.
-const TornTail = punctual.MaxClaim * 48
+const TornTail = limits.MaxClaim * 48
 
 // frameHeader is how many bytes a frame has before its payload.
 const frameHeader = 8

@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -102,7 +103,7 @@ func TestTopicNumberIsNotCut(t *testing.T) {
 // TestTornIsNotDamage: what a power cut leaves of a segment is not reported as damage, however much is missing. An unreadable part
 // that had been synced is damage.
 func TestTornIsNotDamage(t *testing.T) {
-	payload := leasePayload(make([]record.Lease, punctual.MaxClaim))
+	payload := leasePayload(make([]record.Lease, limits.MaxClaim))
 	large := frameOf(append([]byte{kindLease}, bytes.Repeat(payload[1:], 20)...))
 	synced := frameOf(clockPayload(1))
 	header := frameOf(binary.AppendUvarint([]byte{kindSynced}, uint64(len(synced))))

@@ -68,7 +68,7 @@ type Options struct {
 type Open struct {
 	Owned *directory.Dir
 	State *failstop.State
-	Clock func() punctual.ClockState
+	Clock func() storekit.ClockState
 }
 
 // examination is one examination of what is below a store. Its steps run one after the other; none
@@ -81,19 +81,19 @@ type examination struct {
 	there   bool                // the directory holds a store
 	wrong   bool                // no store can work in the directory as it is, so further steps are left out
 	passed  time.Time           // what the store's clock has passed; zero if it is not known
-	stepped punctual.ClockState // the steps of the store's clock, without the rest
+	stepped storekit.ClockState // the steps of the store's clock, without the rest
 }
 
 // Run examines a directory and returns what it found, in the order of the steps. A disk that does not answer for
 // Options.Timeout is a finding; the goroutine that asked it ends when it answers. An error tells that ctx has ended.
-func Run(ctx context.Context, dir string, o Options) (findings []punctual.Finding, err error) {
+func Run(ctx context.Context, dir string, o Options) (findings []storekit.Finding, err error) {
 	x := &examination{dir: dir, base: dir, opt: o}
 	contents := x.contents
 	if o.Open != nil {
 		contents = x.state
 	}
-	for _, step := range []func() []punctual.Finding{x.directory, contents, x.probe, x.space, x.files, x.clock, x.fileSystem} {
-		found := make(chan []punctual.Finding, 1)
+	for _, step := range []func() []storekit.Finding{x.directory, contents, x.probe, x.space, x.files, x.clock, x.fileSystem} {
+		found := make(chan []storekit.Finding, 1)
 		go func() { found <- step() }()
 		timer := time.NewTimer(o.Timeout)
 		select {
@@ -115,11 +115,11 @@ func Run(ctx context.Context, dir string, o Options) (findings []punctual.Findin
 }
 
 // directory looks for the directory.
-func (x *examination) directory() []punctual.Finding {
+func (x *examination) directory() []storekit.Finding {
 	if x.opt.Open != nil {
 		if err := x.opt.Open.Owned.Verify(); err != nil {
 			x.wrong = true
-			return []punctual.Finding{storekit.Bad("directory", oneLine(err), "this store reports nothing more as stored: end this process or the other one, see to the directory, then open the store again")}
+			return []storekit.Finding{storekit.Bad("directory", oneLine(err), "this store reports nothing more as stored: end this process or the other one, see to the directory, then open the store again")}
 		}
 	}
 	full := x.dir
@@ -139,19 +139,19 @@ func (x *examination) directory() []punctual.Finding {
 		return x.refused(full, err)
 	case !info.IsDir():
 		x.wrong = true
-		return []punctual.Finding{storekit.Bad("directory", x.base+", a file", "a store is a directory: name another place")}
+		return []storekit.Finding{storekit.Bad("directory", x.base+", a file", "a store is a directory: name another place")}
 	case x.base != full:
-		return []punctual.Finding{
+		return []storekit.Finding{
 			storekit.Good("directory", full+", not there yet"),
 			storekit.Warning("store", "none", noStoreYet),
 		}
 	}
-	return append([]punctual.Finding{storekit.Good("directory", full)}, x.list(full)...)
+	return append([]storekit.Finding{storekit.Good("directory", full)}, x.list(full)...)
 }
 
-func (x *examination) refused(dir string, err error) []punctual.Finding {
+func (x *examination) refused(dir string, err error) []storekit.Finding {
 	x.wrong = true
-	return []punctual.Finding{storekit.Bad("directory", fmt.Sprintf("%s: %v", dir, err), needsDirectory)}
+	return []storekit.Finding{storekit.Bad("directory", fmt.Sprintf("%s: %v", dir, err), needsDirectory)}
 }
 
 const needsDirectory = "the store needs a directory that its process may read and write: change the owner or the mode, or name another place"
@@ -159,23 +159,23 @@ const needsDirectory = "the store needs a directory that its process may read an
 const noStoreYet = "it is made when it is first opened, as by a push; if there should be one, look for a mistake in the path"
 
 // list tells from the names in the directory whether it holds a store, and whether damage was found earlier.
-func (x *examination) list(dir string) (findings []punctual.Finding) {
+func (x *examination) list(dir string) (findings []storekit.Finding) {
 	names, err := x.opt.FS.List(dir)
 	if err != nil {
 		x.wrong = true
-		return []punctual.Finding{storekit.Bad("store", err.Error(), needsDirectory)}
+		return []storekit.Finding{storekit.Bad("store", err.Error(), needsDirectory)}
 	}
 	switch x.there, err = directory.HoldsStore(names); {
 	case errors.Is(err, punctual.ErrCorrupt):
 		x.wrong = true
-		return []punctual.Finding{storekit.Bad("damage", err.Error(), restoreCure)}
+		return []storekit.Finding{storekit.Bad("damage", err.Error(), restoreCure)}
 	case errors.Is(err, punctual.ErrUnsupported):
-		return []punctual.Finding{brokenStore(err)}
+		return []storekit.Finding{brokenStore(err)}
 	case err != nil:
 		x.wrong = true
-		return []punctual.Finding{storekit.Bad("store", err.Error(), "a store shares its directory with nothing: name another place")}
+		return []storekit.Finding{storekit.Bad("store", err.Error(), "a store shares its directory with nothing: name another place")}
 	case !x.there:
-		return []punctual.Finding{storekit.Warning("store", "none", noStoreYet)}
+		return []storekit.Finding{storekit.Warning("store", "none", noStoreYet)}
 	}
 	for _, n := range names {
 		if strings.HasSuffix(n, claimlog.DamagedSuffix) {
@@ -189,15 +189,15 @@ func (x *examination) list(dir string) (findings []punctual.Finding) {
 const restoreCure = "the store refuses to open, so that nothing is lost silently: keep a copy of the directory as it is, then restore it from a backup"
 
 // state is contents for a store that is open in this process.
-func (x *examination) state() []punctual.Finding {
+func (x *examination) state() []storekit.Finding {
 	if x.opt.Open.State.HasFailed() {
-		return []punctual.Finding{storekit.Bad("store", oneLine(x.opt.Open.State.Cause()), "the store has stopped: see that the disk works, then open it again")}
+		return []storekit.Finding{storekit.Bad("store", oneLine(x.opt.Open.State.Cause()), "the store has stopped: see that the disk works, then open it again")}
 	}
-	return []punctual.Finding{storekit.Good("store", fmt.Sprintf("format %d", directory.FormatVersion)), storekit.Good("in use", "by this process")}
+	return []storekit.Finding{storekit.Good("store", fmt.Sprintf("format %d", directory.FormatVersion)), storekit.Good("in use", "by this process")}
 }
 
 // contents tells whether the store is free, what it holds, and which damage openReadOnly finds.
-func (x *examination) contents() []punctual.Finding {
+func (x *examination) contents() []storekit.Finding {
 	if !x.there {
 		return nil
 	}
@@ -214,10 +214,10 @@ func (x *examination) contents() []punctual.Finding {
 	}
 	x.passed, x.stepped = c.passed, c.clock
 	if err != nil {
-		return []punctual.Finding{storekit.Good("in use", "no"), brokenStore(err)}
+		return []storekit.Finding{storekit.Good("in use", "no"), brokenStore(err)}
 	}
 	text := fmt.Sprintf("format %d, %s, %s, %s", directory.FormatVersion, count(c.topics, "topic"), count(c.live, "message"), count(c.dead, "dead message"))
-	findings := []punctual.Finding{storekit.Good("in use", "no"), storekit.Good("store", text)}
+	findings := []storekit.Finding{storekit.Good("in use", "no"), storekit.Good("store", text)}
 	if len(c.damaged) == 0 {
 		return append(findings, storekit.Good("damage", "none found; a full check reads everything"))
 	}
@@ -233,7 +233,7 @@ func count(n int64, what string) string {
 }
 
 // brokenStore returns the finding about a store that would refuse to open with err.
-func brokenStore(err error) punctual.Finding {
+func brokenStore(err error) storekit.Finding {
 	switch {
 	case errors.Is(err, punctual.ErrCorrupt):
 		return storekit.Bad("damage", oneLine(err), restoreCure)
@@ -248,7 +248,7 @@ func brokenStore(err error) punctual.Finding {
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // tryLock calls do with the locks of the directory held and returns nil, or returns the finding that says why it cannot.
-func (x *examination) tryLock(do func()) []punctual.Finding {
+func (x *examination) tryLock(do func()) []storekit.Finding {
 	lock, err := directory.TryLock(x.opt.FS, x.dir, false)
 	if err == nil {
 		do()
@@ -258,20 +258,20 @@ func (x *examination) tryLock(do func()) []punctual.Finding {
 		return nil
 	}
 	if err = directory.LockError(x.dir, err); !errors.Is(err, punctual.ErrLocked) {
-		return []punctual.Finding{storekit.Bad("in use", "not known: "+oneLine(err), needsDirectory)}
+		return []storekit.Finding{storekit.Bad("in use", "not known: "+oneLine(err), needsDirectory)}
 	}
 	by := "by another process"
 	if o, err := directory.ReadOwner(x.opt.FS, x.dir); err == nil {
 		by = "by " + o.String()
 	}
-	return []punctual.Finding{storekit.Warning("in use", by, "one process owns a directory at a time, and others go through it if it shares it; what the store holds was not looked at")}
+	return []storekit.Finding{storekit.Warning("in use", by, "one process owns a directory at a time, and others go through it if it shares it; what the store holds was not looked at")}
 }
 
 // seen is what openReadOnly has found in a store that is not open.
 type seen struct {
 	topics, live, dead int64
 	passed             time.Time
-	clock              punctual.ClockState // Steps and Last
+	clock              storekit.ClockState // Steps and Last
 	damaged            []string            // segments of the claim log
 }
 
@@ -311,14 +311,14 @@ func (x *examination) openReadOnly() (c seen, err error) {
 }
 
 // probe makes the trial file, syncs it a few times, and removes it.
-func (x *examination) probe() []punctual.Finding {
+func (x *examination) probe() []storekit.Finding {
 	name := x.opt.FS.PathJoin(x.base, fmt.Sprintf("temporary.examine-%d-%x", os.Getpid(), rand.Uint64()))
 	f, err := x.opt.FS.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return []punctual.Finding{storekit.Bad("writable", "no: "+oneLine(err), needsDirectory)}
+		return []storekit.Finding{storekit.Bad("writable", "no: "+oneLine(err), needsDirectory)}
 	}
 	median, err := timeFsync(f)
-	findings := []punctual.Finding{storekit.Good("writable", "yes")}
+	findings := []storekit.Finding{storekit.Good("writable", "yes")}
 	switch {
 	case err != nil:
 		findings = append(findings, storekit.Bad("fsync", oneLine(err), "what cannot be written and synced is not stored: look at the disk and at the kernel's log"))
@@ -355,35 +355,35 @@ func timeFsync(f vfs.File) (time.Duration, error) {
 }
 
 // space compares what is free with what is kept in reserve.
-func (x *examination) space() []punctual.Finding {
+func (x *examination) space() []storekit.Finding {
 	usage, err := x.opt.FS.GetDiskUsage(x.base)
 	if errors.Is(err, vfs.ErrUnsupported) {
 		return nil // a file system in memory
 	}
 	if err != nil {
-		return []punctual.Finding{storekit.Bad("free space", oneLine(err), "a store that cannot tell how much space is free takes no messages: look at the file system")}
+		return []storekit.Finding{storekit.Bad("free space", oneLine(err), "a store that cannot tell how much space is free takes no messages: look at the file system")}
 	}
 	text := fmt.Sprintf("%s, of which %s are kept in reserve", size(usage.AvailBytes), size(x.opt.ReserveBytes))
 	switch {
 	case usage.AvailBytes < x.opt.ReserveBytes:
-		return []punctual.Finding{storekit.Bad("free space", text, "pushes are refused until there is room again; acks and cancels still work")}
+		return []storekit.Finding{storekit.Bad("free space", text, "pushes are refused until there is room again; acks and cancels still work")}
 	case usage.AvailBytes < 2*x.opt.ReserveBytes:
-		return []punctual.Finding{storekit.Warning("free space", text, "pushes will be refused soon: make room")}
+		return []storekit.Finding{storekit.Warning("free space", text, "pushes will be refused soon: make room")}
 	}
-	return []punctual.Finding{storekit.Good("free space", text)}
+	return []storekit.Finding{storekit.Good("free space", text)}
 }
 
 // enoughFiles is about how many files a process with a store and a few thousand clients has open.
 const enoughFiles = 4096
 
 // files looks at how many files the process may have open.
-func (x *examination) files() []punctual.Finding { return filesFinding(errkind.FileLimit()) }
+func (x *examination) files() []storekit.Finding { return filesFinding(errkind.FileLimit()) }
 
-func filesFinding(limit uint64) []punctual.Finding {
+func filesFinding(limit uint64) []storekit.Finding {
 	if limit == 0 || limit >= enoughFiles {
 		return nil
 	}
-	return []punctual.Finding{storekit.Warning("open files", fmt.Sprintf("at most %d", limit),
+	return []storekit.Finding{storekit.Warning("open files", fmt.Sprintf("at most %d", limit),
 		"the store keeps up to a quarter of them open, and each client needs one; without one left the store waits, and fails in the end: raise RLIMIT_NOFILE, with ulimit -n or with LimitNOFILE of systemd")}
 }
 
@@ -395,7 +395,7 @@ func size(n uint64) string {
 }
 
 // clock compares the machine's clock with the time that the store's clock has passed.
-func (x *examination) clock() []punctual.Finding {
+func (x *examination) clock() []storekit.Finding {
 	now := x.opt.Clock.Now().Round(0)
 	if x.opt.Open != nil {
 		return storekit.ClockFindings(x.opt.Open.Clock())
@@ -404,7 +404,7 @@ func (x *examination) clock() []punctual.Finding {
 		return nil
 	}
 	if tooFar := ClockTooFar(now, x.passed); tooFar != "" {
-		return []punctual.Finding{storekit.Bad("clock", fmt.Sprintf("%s, which says %s", tooFar, x.passed.UTC().Format(time.RFC3339)),
+		return []storekit.Finding{storekit.Bad("clock", fmt.Sprintf("%s, which says %s", tooFar, x.passed.UTC().Format(time.RFC3339)),
 			"opening the store is refused: set the machine's clock right, or if it is right run 'punctual clock "+x.dir+" --set' while nobody has the store open")}
 	}
 	state := x.stepped
@@ -420,21 +420,21 @@ type fileSystem struct {
 }
 
 // fileSystem tells what the file system keeps, and with it the class of the store's durability.
-func (x *examination) fileSystem() []punctual.Finding {
+func (x *examination) fileSystem() []storekit.Finding {
 	m, ok := fileSystem{}, false
 	if vfs.Root(x.opt.FS) == vfs.Default {
 		m, ok = fileSystemOf(x.base)
 	}
 	switch {
 	case !ok:
-		return []punctual.Finding{storekit.Good("durability", string(punctual.Fsync))}
+		return []storekit.Finding{storekit.Good("durability", string(punctual.Fsync))}
 	case m.volatile:
-		return []punctual.Finding{
+		return []storekit.Finding{
 			storekit.Bad("file system", m.name, "it is in memory: a power cut or restart of the machine takes all messages: name a place on a disk"),
 			storekit.Bad("durability", string(punctual.Volatile), "here the store cannot keep its promise "+string(punctual.Fsync)),
 		}
 	case m.remedy != "":
-		return []punctual.Finding{storekit.Warning("file system", m.name, m.remedy), storekit.Good("durability", string(punctual.Fsync))}
+		return []storekit.Finding{storekit.Warning("file system", m.name, m.remedy), storekit.Good("durability", string(punctual.Fsync))}
 	}
-	return []punctual.Finding{storekit.Good("file system", m.name), storekit.Good("durability", string(punctual.Fsync))}
+	return []storekit.Finding{storekit.Good("file system", m.name), storekit.Good("durability", string(punctual.Fsync))}
 }

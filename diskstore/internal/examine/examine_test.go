@@ -11,7 +11,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/directory"
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
 	"github.com/punctualmq/punctual/storekit"
@@ -25,20 +24,20 @@ func options(fs vfs.FS) Options {
 }
 
 // found returns the findings of an examination by their names.
-func found(t *testing.T, dir string, o Options) map[string]punctual.Finding {
+func found(t *testing.T, dir string, o Options) map[string]storekit.Finding {
 	t.Helper()
 	findings, err := Run(t.Context(), dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	byName := make(map[string]punctual.Finding, len(findings))
+	byName := make(map[string]storekit.Finding, len(findings))
 	for _, f := range findings {
 		byName[f.Name] = f
 	}
 	return byName
 }
 
-func want(t *testing.T, got map[string]punctual.Finding, name string, severity punctual.Severity, text string) {
+func want(t *testing.T, got map[string]storekit.Finding, name string, severity storekit.Severity, text string) {
 	t.Helper()
 	if f, ok := got[name]; !ok || f.Severity != severity || !strings.Contains(f.Value, text) {
 		t.Errorf("%s is %+v, want severity %s and %q", name, f, severity, text)
@@ -60,13 +59,13 @@ func TestStepsEndWhereNoStoreCanBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := found(t, "foreign", options(mem))
-	want(t, got, "store", punctual.SeverityBad, "letter.txt")
+	want(t, got, "store", storekit.SeverityBad, "letter.txt")
 	if _, ok := got["writable"]; ok {
 		t.Error("a directory of somebody else was written to")
 	}
 	got = found(t, "foreign/below", options(mem))
-	want(t, got, "store", punctual.SeverityWarning, "none")
-	want(t, got, "fsync", punctual.SeverityGood, "the median of 5")
+	want(t, got, "store", storekit.SeverityWarning, "none")
+	want(t, got, "fsync", storekit.SeverityGood, "the median of 5")
 	names, err := mem.List("foreign")
 	if err != nil || len(names) != 1 {
 		t.Errorf("the examination left %v, %v", names, err)
@@ -87,13 +86,13 @@ func TestOfAnOpenStore(t *testing.T) {
 	}
 	defer owned.Release()
 	o := options(mem)
-	o.Open = &Open{Owned: owned, State: state, Clock: func() punctual.ClockState { return punctual.ClockState{Follows: "machine", Ahead: time.Hour} }}
+	o.Open = &Open{Owned: owned, State: state, Clock: func() storekit.ClockState { return storekit.ClockState{Follows: "machine", Ahead: time.Hour} }}
 	got := found(t, dir, o)
-	want(t, got, "in use", punctual.SeverityGood, "by this process")
-	want(t, got, "store's clock", punctual.SeverityWarning, "1h0m0s ahead of that of the machine")
+	want(t, got, "in use", storekit.SeverityGood, "by this process")
+	want(t, got, "store's clock", storekit.SeverityWarning, "1h0m0s ahead of that of the machine")
 
 	state.Fail(errors.New("the disk is gone"))
-	want(t, found(t, dir, o), "store", punctual.SeverityBad, "the disk is gone")
+	want(t, found(t, dir, o), "store", storekit.SeverityBad, "the disk is gone")
 }
 
 // TestClock: a machine's clock that is more than 2 s behind the store's is a warning. One that opening refuses, in either direction,
@@ -103,23 +102,23 @@ func TestClock(t *testing.T) {
 	now := o.Clock.Now()
 	for _, c := range []struct {
 		passed   time.Time // by the store's clock
-		severity punctual.Severity
+		severity storekit.Severity
 		text     string
 	}{
-		{now, punctual.SeverityGood, "not ahead"},
-		{now.Add(-MaxClockStep), punctual.SeverityGood, "not ahead"},
-		{now.Add(storekit.StepBeyond), punctual.SeverityGood, "not ahead"},
-		{now.Add(time.Hour), punctual.SeverityWarning, "1h0m0s ahead"},
-		{now.Add(MaxClockStep), punctual.SeverityWarning, "8784h0m0s ahead"},
-		{now.Add(MaxClockStep + time.Hour), punctual.SeverityBad, "366 days behind"},
-		{now.Add(-MaxClockStep - time.Hour), punctual.SeverityBad, "366 days ahead of"},
+		{now, storekit.SeverityGood, "not ahead"},
+		{now.Add(-MaxClockStep), storekit.SeverityGood, "not ahead"},
+		{now.Add(storekit.StepBeyond), storekit.SeverityGood, "not ahead"},
+		{now.Add(time.Hour), storekit.SeverityWarning, "1h0m0s ahead"},
+		{now.Add(MaxClockStep), storekit.SeverityWarning, "8784h0m0s ahead"},
+		{now.Add(MaxClockStep + time.Hour), storekit.SeverityBad, "366 days behind"},
+		{now.Add(-MaxClockStep - time.Hour), storekit.SeverityBad, "366 days ahead of"},
 	} {
 		x := &examination{dir: "orders", opt: o, passed: c.passed}
 		got := x.clock()
 		if len(got) != 1 || !strings.HasSuffix(got[0].Name, "clock") || got[0].Severity != c.severity || !strings.Contains(got[0].Value, c.text) {
 			t.Errorf("the store's clock at %v, the machine's at %v: %+v, want severity %s and %q", c.passed, now, got, c.severity, c.text)
 		}
-		if c.severity == punctual.SeverityBad && len(got) == 1 && !strings.Contains(got[0].Remedy, "punctual clock orders --set") {
+		if c.severity == storekit.SeverityBad && len(got) == 1 && !strings.Contains(got[0].Remedy, "punctual clock orders --set") {
 			t.Errorf("the remedy does not name the command: %+v", got[0])
 		}
 	}
@@ -130,7 +129,7 @@ func TestClock(t *testing.T) {
 
 func TestFileLimit(t *testing.T) {
 	for limit, want := range map[uint64]int{0: 0, 1024: 1, 4096: 0, 1 << 20: 0} {
-		if got := filesFinding(limit); len(got) != want || want == 1 && got[0].Severity != punctual.SeverityWarning {
+		if got := filesFinding(limit); len(got) != want || want == 1 && got[0].Severity != storekit.SeverityWarning {
 			t.Errorf("with %d files: %+v, want %d warnings", limit, got, want)
 		}
 	}

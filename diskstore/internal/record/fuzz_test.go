@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -18,7 +19,7 @@ func someRecords() []*Record {
 		{Message: lifecycle.Message{Due: 1}, ID: "a", Body: []byte("x")},
 		{
 			Message: lifecycle.Message{
-				Due: storekit.Millis(punctual.MaxDue), ExpireAfter: 6, DropExpired: true, Remember: 1 << 30,
+				Due: storekit.Millis(limits.MaxDue), ExpireAfter: 6, DropExpired: true, Remember: 1 << 30,
 				Attempts: 3, MaxAttempts: 9, CancelRequested: true,
 			},
 			ID: "b", Newest: 1 << 40, Created: -5, Attributes: storekit.Attributes{Remember: (1 << 30) * time.Millisecond}.Block(), Headers: map[string]string{"k": "v", "": ""},

@@ -61,10 +61,10 @@ type Step struct {
 	lifecycle.Step
 }
 
-// Told returns the step as a punctual.ClockState has it: zero if there was none.
-func (s Step) Told() (count int64, last punctual.ClockStep) {
+// Told returns the step as a storekit.ClockState has it: zero if there was none.
+func (s Step) Told() (count int64, last storekit.ClockStep) {
 	if s.Count > 0 {
-		last = punctual.ClockStep{From: storekit.FromMillis(s.From), To: storekit.FromMillis(s.To)}
+		last = storekit.ClockStep{From: storekit.FromMillis(s.From), To: storekit.FromMillis(s.To)}
 	}
 	return s.Count, last
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -18,7 +19,7 @@ import (
 func TestBytesOfARecord(t *testing.T) {
 	const created = 1_700_000_000_000
 	at := storekit.FromMillis(created)
-	last := storekit.Millis(punctual.MaxDue)
+	last := storekit.Millis(limits.MaxDue)
 	for what, c := range map[string]struct {
 		r    Record
 		want string

@@ -114,7 +114,7 @@ func (r *Registry) Family(name string) []*Topic {
 }
 
 // Names returns the names of the topics that q selects, sorted.
-func (r *Registry) Names(q punctual.NameQuery) []string {
+func (r *Registry) Names(q storekit.NameQuery) []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	names := []string{}
@@ -128,10 +128,10 @@ func (r *Registry) Names(q punctual.NameQuery) []string {
 }
 
 // NewCompanions returns the names of the companions that were added since a mark, sorted, and the mark for the next call.
-func (r *Registry) NewCompanions(a storekit.Arrival) punctual.Companions {
+func (r *Registry) NewCompanions(a storekit.Arrival) storekit.Companions {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	c := punctual.Companions{Names: []string{}, Mark: a.Mark(r.added)}
+	c := storekit.Companions{Names: []string{}, Mark: a.Mark(r.added)}
 	if a.First || a.Same && a.Since == r.added {
 		return c
 	}

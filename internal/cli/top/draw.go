@@ -14,6 +14,7 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // row is a row that can be chosen. topic and id name what keys change when it is chosen, and open is the page that Enter shows.
@@ -366,7 +367,7 @@ func (t *model) messageRow(m punctual.Info, idWidth int) row {
 func (t *model) messageBody(p *page) content {
 	var b content
 	switch {
-	case p.err != nil && punctual.ErrorCode(p.err) == "not_found":
+	case p.err != nil && storekit.ErrorCode(p.err) == "not_found":
 		b.empty = "This message is not there any more: it was acked, cancelled or purged."
 		return b
 	case p.err != nil:

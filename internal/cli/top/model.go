@@ -273,10 +273,10 @@ func failed(what string, err error) string {
 }
 
 // consumersLine says in a few words how many leases the consumers of a topic hold, and how many of their claims wait.
-func consumersLine(all punctual.Consumers) string {
+func consumersLine(all storekit.Consumers) string {
 	all = all.First(0)
 	line := fmt.Sprintf("%d leases held, %d claims wait", all.Others.Leases, all.Others.Waiting)
-	if all.Others == (punctual.Consumer{}) {
+	if all.Others == (storekit.Consumer{}) {
 		line = "no consumers"
 	}
 	return line

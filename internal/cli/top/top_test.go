@@ -35,7 +35,7 @@ type rig struct {
 	t     *testing.T
 	clock *storekit.ManualClock
 	// consumers, if not nil, is what the store knows of consumers.
-	consumers *punctual.Consumers
+	consumers *storekit.Consumers
 }
 
 func newRig(t *testing.T) *rig {
@@ -46,10 +46,10 @@ func newRig(t *testing.T) *rig {
 	return &rig{Store: s, t: t, clock: clock}
 }
 
-// Consumers implements punctual.ConsumerReporter.
-func (r *rig) Consumers(context.Context, string) (punctual.Consumers, error) {
+// Consumers implements storekit.ConsumerReporter.
+func (r *rig) Consumers(context.Context, string) (storekit.Consumers, error) {
 	if r.consumers == nil {
-		return punctual.Consumers{}, fmt.Errorf("this store does not know who claims: %w", punctual.ErrUnsupported)
+		return storekit.Consumers{}, fmt.Errorf("this store does not know who claims: %w", punctual.ErrUnsupported)
 	}
 	return *r.consumers, nil
 }
@@ -211,9 +211,9 @@ func TestTopShowsConsumers(t *testing.T) {
 	if text := r.top().typed("g", "t", "enter").shows("lease 30s").text(); strings.Contains(text, "leases held") {
 		t.Errorf("a store that does not know shows %s", text)
 	}
-	r.consumers = &punctual.Consumers{All: []punctual.Consumer{{User: "ann", Waiting: 1, Leases: 7}, {User: "bob", Leases: 2}}}
+	r.consumers = &storekit.Consumers{All: []storekit.Consumer{{User: "ann", Waiting: 1, Leases: 7}, {User: "bob", Leases: 2}}}
 	r.top().typed("g", "t", "enter").shows("9 leases held, 1 claims wait")
-	r.consumers = &punctual.Consumers{}
+	r.consumers = &storekit.Consumers{}
 	r.top().typed("g", "t", "enter").shows("no consumers")
 }
 

@@ -12,14 +12,15 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Mark returns the character and the colour of a severity. The characters differ, for those who see no colours.
-func Mark(s punctual.Severity) (string, text.Color) {
+func Mark(s storekit.Severity) (string, text.Color) {
 	switch s {
-	case punctual.SeverityGood:
+	case storekit.SeverityGood:
 		return "✓", text.FgGreen
-	case punctual.SeverityWarning:
+	case storekit.SeverityWarning:
 		return "!", text.FgYellow
 	}
 	return "✗", text.FgRed
@@ -76,9 +77,9 @@ func TopicsWith(ctx context.Context, i punctual.Inspector, topics []punctual.Top
 }
 
 // Consumers returns who works on a topic, or an ErrUnsupported where the store does not know.
-func Consumers(ctx context.Context, s punctual.Store, topic string) (punctual.Consumers, error) {
-	r, err := punctual.As[punctual.ConsumerReporter](s)
-	var all punctual.Consumers
+func Consumers(ctx context.Context, s punctual.Store, topic string) (storekit.Consumers, error) {
+	r, err := punctual.As[storekit.ConsumerReporter](s)
+	var all storekit.Consumers
 	if err == nil {
 		all, err = r.Consumers(ctx, topic)
 	}

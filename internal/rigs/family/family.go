@@ -20,7 +20,7 @@ type Store struct {
 	store punctual.Store
 	// partitions is into how many the topics are divided, as far as follow-ups are concerned.
 	partitions uint32
-	// silent stores do not tell which follow-ups are within reach (Reaches); their Abilities say ReachFamily as those of others do.
+	// silent stores do not tell which follow-ups are within reach (Reaches); their Abilities say storekit.ReachFamily as those of others do.
 	silent bool
 
 	mu sync.Mutex
@@ -44,9 +44,9 @@ func (s *Store) Refused() int {
 	return s.refused
 }
 
-// Abilities implements punctual.AbilityReporter.
-func (s *Store) Abilities(context.Context) (punctual.Abilities, error) {
-	return punctual.Abilities{Follow: punctual.ReachFamily}, nil
+// Abilities implements storekit.AbilityReporter.
+func (s *Store) Abilities(context.Context) (storekit.Abilities, error) {
+	return storekit.Abilities{Follow: storekit.ReachFamily}, nil
 }
 
 // Reaches implements storekit.Reacher.

@@ -17,6 +17,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/stalled"
 	"github.com/punctualmq/punctual/schedule"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Reading is what a store held at about one time. Its parts are read one after the other, so they may be of slightly different times.
@@ -31,9 +32,9 @@ type Reading struct {
 	// SchedulesRead is true if Topic.ScheduleProblems was counted, for which there may be too little time as well.
 	SchedulesRead bool
 	// Space is nil when the store does not report its free space.
-	Space *punctual.Space
+	Space *storekit.Space
 	// Clock is nil when the store does not tell how its clock stands.
-	Clock *punctual.ClockState
+	Clock *storekit.ClockState
 	// Took is the time that the reading took.
 	Took time.Duration
 }
@@ -58,13 +59,13 @@ func Result(err error) string {
 	if err == nil {
 		return "done"
 	}
-	return punctual.ErrorCode(err)
+	return storekit.ErrorCode(err)
 }
 
 // PushResult returns the label for the outcome of a push: the name of its status, or the code of the error.
 func PushResult(r punctual.PushResult) string {
 	if r.Err != nil {
-		return punctual.ErrorCode(r.Err)
+		return storekit.ErrorCode(r.Err)
 	}
 	return r.Status.String()
 }
@@ -213,7 +214,7 @@ func (r *Reader) count(ctx context.Context) (Reading, error) {
 		return out, fmt.Errorf("read the statistics of the topics: %w", err)
 	}
 	out.Known, out.Topics = len(stats), r.label(stats, now)
-	if s, err := punctual.As[punctual.SpaceReporter](r.store); err == nil {
+	if s, err := punctual.As[storekit.SpaceReporter](r.store); err == nil {
 		space, err := s.Space(ctx)
 		switch {
 		case err == nil:
@@ -222,7 +223,7 @@ func (r *Reader) count(ctx context.Context) (Reading, error) {
 			return out, fmt.Errorf("read the free space: %w", err)
 		}
 	}
-	if k, err := punctual.As[punctual.ClockKeeper](r.store); err == nil {
+	if k, err := punctual.As[storekit.ClockKeeper](r.store); err == nil {
 		state, err := k.Clock(ctx)
 		switch {
 		case err == nil:

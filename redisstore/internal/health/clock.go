@@ -44,7 +44,7 @@ func (h *Health) StepFakeClock(ctx context.Context) error {
 }
 
 // Clock returns how the store's clock stands to those of the servers. With step it steps back to them first if it is ahead.
-func (h *Health) Clock(ctx context.Context, step bool) (punctual.ClockState, error) {
+func (h *Health) Clock(ctx context.Context, step bool) (storekit.ClockState, error) {
 	var d dataSet
 	servers, err := h.serversTime(ctx)
 	switch {

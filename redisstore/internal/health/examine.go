@@ -28,14 +28,14 @@ const (
 )
 
 // Connection returns findings about the connection to the servers. It reads the client's options and asks no server.
-func (h *Health) Connection() []punctual.Finding {
+func (h *Health) Connection() []storekit.Finding {
 	x := &examination{h: h}
 	x.connection()
 	return x.findings
 }
 
 // Examine asks the servers and returns what it found, good and bad. Beside an error it returns what it found until then.
-func (h *Health) Examine(ctx context.Context) ([]punctual.Finding, error) {
+func (h *Health) Examine(ctx context.Context) ([]storekit.Finding, error) {
 	x := &examination{h: h, findings: h.Connection()}
 	if err := h.checkMode(ctx); err != nil {
 		return x.findings, fmt.Errorf("examine redis store: %w", err)
@@ -63,10 +63,10 @@ func (h *Health) Examine(ctx context.Context) ([]punctual.Finding, error) {
 type examination struct {
 	h        *Health
 	many     bool // whether several primaries have answered
-	findings []punctual.Finding
+	findings []storekit.Finding
 }
 
-func (x *examination) add(f punctual.Finding) { x.findings = append(x.findings, f) }
+func (x *examination) add(f storekit.Finding) { x.findings = append(x.findings, f) }
 
 // of returns name, followed by the server's address if several primaries have answered.
 func (x *examination) of(name string, p *primary) string {

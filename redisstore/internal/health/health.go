@@ -168,7 +168,7 @@ func (h *Health) setDurability(d punctual.Durability) {
 // dataSet is what the hash of the whole store says.
 type dataSet struct {
 	format, epoch string              // empty if there is no such hash
-	clock         punctual.ClockState // but Ahead
+	clock         storekit.ClockState // but Ahead
 	stepped       bool                // the call that has read this has made the last step of the clock
 }
 
@@ -181,9 +181,9 @@ func (h *Health) readStore(ctx context.Context, newEpoch string, writeClock bool
 		return dataSet{}, err
 	}
 	d := dataSet{format: a.Text(), epoch: a.Text()}
-	d.clock = punctual.ClockState{Now: storekit.FromMillis(a.Now), Follows: "Redis server", Steps: a.Era}
+	d.clock = storekit.ClockState{Now: storekit.FromMillis(a.Now), Follows: "Redis server", Steps: a.Era}
 	if from, to, ok := script.StepOf(a.Text()); ok {
-		d.clock.Last = punctual.ClockStep{From: storekit.FromMillis(from), To: storekit.FromMillis(to)}
+		d.clock.Last = storekit.ClockStep{From: storekit.FromMillis(from), To: storekit.FromMillis(to)}
 	}
 	d.stepped = a.Int() == 1
 	if a.Bad {

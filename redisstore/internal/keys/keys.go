@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -184,7 +185,7 @@ func anys(names []string) (all []any) {
 }
 
 // tokenStep is TOKEN_STEP of lua/start.lua: a token modulo tokenStep is the number of its partition.
-const tokenStep = punctual.MaxPartitions
+const tokenStep = limits.MaxPartitions
 
 // OfToken returns the number of the partition that gave a token.
 func OfToken(token int64) int { return int(uint64(token) % tokenStep) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -30,7 +31,7 @@ func TestRecordIsReadAgain(t *testing.T) {
 	for name, m := range map[string]punctual.NewMessage{
 		"nothing":            {},
 		"everything":         {Body: []byte("body"), Headers: map[string]string{"b": "2", "a": ""}, MaxAttempts: 7, ExpireAfter: time.Minute, DropExpired: true, Remember: 1500 * time.Microsecond},
-		"remember":           {Body: []byte("body"), Remember: punctual.MaxFinishedRetention},
+		"remember":           {Body: []byte("body"), Remember: limits.MaxFinishedRetention},
 		"the longest expiry": {ExpireAfter: math.MaxInt64},
 	} {
 		if rest := AppendRest(nil, &m); len(rest) != RestBytes(&m) {

@@ -30,6 +30,7 @@ import (
 	"sync"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
@@ -164,7 +165,7 @@ func (r *Registry) Read(ctx context.Context, p keys.Partition) (*Layout, error) 
 		if l.settings, err = r.settings.Decode([]byte(value)); err != nil {
 			return nil, fmt.Errorf("settings of topic %s cannot be read: %w", p.Topic, err)
 		}
-		if n := l.Size(); n < 1 || n > punctual.MaxPartitions {
+		if n := l.Size(); n < 1 || n > limits.MaxPartitions {
 			return nil, fmt.Errorf("settings of topic %s name %d partitions: %w", p.Topic, n, punctual.ErrCorrupt)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A claim may name 1000 topics (punctual.MaxClaimTopics). To go through them for each claim would take longer than all else, so
+// A claim may name 1000 topics (limits.MaxClaimTopics). To go through them for each claim would take longer than all else, so
 // claims wait in wait lists. There is one wait list for each list of topics. It stays for a while when its claims have returned, and the
 // next claim of the same topics in the same order finds it. When a topic gets a ready partition, or one that is not polled, the bit of
 // the topic is set in each wait list that has the topic.

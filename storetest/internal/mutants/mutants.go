@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/promise"
@@ -363,7 +364,7 @@ var All = map[string]struct {
 				length = 30 * time.Second
 			}
 			if storekit.CheckClaim(&c) == nil {
-				c.Lease = max(punctual.MinLease, length-time.Millisecond)
+				c.Lease = max(limits.MinLease, length-time.Millisecond)
 			}
 			ds, err := m.Store.Claim(ctx, c)
 			for i := range ds {
@@ -422,8 +423,8 @@ var All = map[string]struct {
 	"shortens what is due too far away": {Promise: promise.P9, Groups: []string{"push"}, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			return m.each(ms, func(n *punctual.NewMessage) {
-				if n.Due.After(punctual.MaxDue) {
-					n.Due = punctual.MaxDue
+				if n.Due.After(limits.MaxDue) {
+					n.Due = limits.MaxDue
 				}
 			})
 		},
@@ -440,7 +441,7 @@ var All = map[string]struct {
 	"lets one bad item stop the others": {Promise: promise.P13, Groups: []string{"push"}, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			for i := range ms {
-				if err := storekit.CheckPush(&ms[i], punctual.DefaultMaxBody); err != nil {
+				if err := storekit.CheckPush(&ms[i], limits.DefaultMaxBody); err != nil {
 					rs := make([]punctual.PushResult, len(ms))
 					for j := range rs {
 						rs[j].Err = err
@@ -586,7 +587,7 @@ var All = map[string]struct {
 	"stores one follow-up of several": {Promise: promise.P13, Groups: []string{"then"}, Random: true, Bug: Bug{
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			return m.settled(ss, func(s *punctual.Settlement) {
-				if storekit.CheckThen(s, punctual.DefaultMaxBody) == nil && len(s.Then) > 1 {
+				if storekit.CheckThen(s, limits.DefaultMaxBody) == nil && len(s.Then) > 1 {
 					s.Then = s.Then[:1]
 				}
 			})
@@ -596,7 +597,7 @@ var All = map[string]struct {
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			out := make([]error, len(ss))
 			for i, s := range ss {
-				if out[i] = storekit.CheckSettlement(&s, punctual.DefaultMaxBody); out[i] == nil {
+				if out[i] = storekit.CheckSettlement(&s, limits.DefaultMaxBody); out[i] == nil {
 					out[i] = m.pushThenSettle(s)
 				}
 			}
@@ -653,7 +654,7 @@ var All = map[string]struct {
 	"rounds the due time of a settlement down": {Promise: promise.P2, Groups: []string{"settle"}, Random: true, Bug: Bug{
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			return m.settled(ss, func(s *punctual.Settlement) {
-				if s.Due.Before(punctual.MaxDue) {
+				if s.Due.Before(limits.MaxDue) {
 					s.Due = s.Due.Truncate(time.Millisecond)
 				}
 			})
@@ -724,7 +725,7 @@ func (m *mutant) pushThenSettle(s punctual.Settlement) error {
 
 // events returns the topics and IDs of all events that are ready.
 func (m *mutant) events() (ids [][2]string) {
-	topics, _ := m.TopicNames(context.Background(), punctual.NameQuery{Suffix: "@events"})
+	topics, _ := m.TopicNames(context.Background(), storekit.NameQuery{Suffix: "@events"})
 	for _, topic := range topics {
 		p, _ := m.List(context.Background(), punctual.ListQuery{Topic: topic, State: punctual.StateReady, Limit: 10_000})
 		for _, i := range p.Messages {
@@ -736,7 +737,7 @@ func (m *mutant) events() (ids [][2]string) {
 
 // companions returns a new message for each companion that a topic has.
 func (m *mutant) companions(topic string) (ms []punctual.NewMessage, err error) {
-	names, err := m.TopicNames(context.Background(), punctual.NameQuery{Prefix: topic + "@"})
+	names, err := m.TopicNames(context.Background(), storekit.NameQuery{Prefix: topic + "@"})
 	for _, name := range names {
 		ms = append(ms, punctual.NewMessage{Topic: name})
 	}

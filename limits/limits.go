@@ -1,4 +1,4 @@
-package punctual
+package limits
 
 import "time"
 
