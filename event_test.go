@@ -1,55 +1,29 @@
-package punctual
+package punctual_test
 
 import (
 	"errors"
 	"testing"
-	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 )
 
 func TestEventsAreWrittenAndRead(t *testing.T) {
-	for e := range AllEvents + 1 {
-		got, err := ParseEvents(e.String())
+	for e := range event.All + 1 {
+		got, err := punctual.ParseEvents(e.String())
 		if err != nil || got != e {
 			t.Errorf("%q is read as %q, %v", e, got, err)
 		}
 	}
-	if got, err := ParseEvents("expired,dead,dead"); err != nil || got != EventDead|EventExpired {
+	if got, err := punctual.ParseEvents("expired,dead,dead"); err != nil || got != punctual.EventDead|punctual.EventExpired {
 		t.Errorf("events in another order: %q, %v", got, err)
 	}
 	for _, text := range []string{"", "dead,", ",dead", "Dead", "dead, acked", "none,dead", "dead,none", "all"} {
-		if got, err := ParseEvents(text); !errors.Is(err, ErrInvalid) || got != 0 {
-			t.Errorf("%q is read as %q, %v; want an ErrInvalid", text, got, err)
+		if got, err := punctual.ParseEvents(text); !errors.Is(err, punctual.ErrInvalid) || got != 0 {
+			t.Errorf("%q is read as %q, %v; want an punctual.ErrInvalid", text, got, err)
 		}
 	}
-	if text := (AllEvents + 1).String(); text != "none" {
+	if text := (event.All + 1).String(); text != "none" {
 		t.Errorf("a bit without a meaning is written as %q", text)
-	}
-}
-
-func TestParseEvent(t *testing.T) {
-	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-	for body, want := range map[string]Event{
-		`{"event":"dead","topic":"orders","id":"A-17","reason":"attempts used up","attempt":10,"at":1795176000123,"created":1,"first_due":2,"due":3,"delivered":4}`: {
-			Event: EventDead, Topic: "orders", ID: "A-17", Reason: ReasonAttemptsUsedUp, Attempt: 10, At: at(1795176000123), Created: at(1), FirstDue: at(2), Due: at(3), Delivered: at(4),
-		},
-		`{"event":"cancelled","topic":"a:1/x","id":"\"\\","attempt":0,"at":0,"created":-5,"first_due":-4,"due":0,"later":{"x":1}}`: {
-			Event: EventCancelled, Topic: "a:1/x", ID: `"\`, At: at(0), Created: at(-5), FirstDue: at(-4), Due: at(0),
-		},
-		`{"event":"skipped","topic":"reports","id":"daily~20261123T080000Z","at":9,"first_due":5,"due":7,"count":3,"why":"overlap"}`: {
-			Event: EventSkipped, Topic: "reports", ID: "daily~20261123T080000Z", At: at(9), FirstDue: at(5), Due: at(7), Count: 3, Why: "overlap",
-		},
-	} {
-		if got, err := ParseEvent([]byte(body)); err != nil || got != want {
-			t.Errorf("%s is read as %+v, %v; want %+v", body, got, err, want)
-		}
-	}
-	for body, want := range map[string]error{
-		"": ErrInvalid, "paid": ErrInvalid, "null": ErrInvalid, "[]": ErrInvalid, "{}": ErrInvalid, `{"event":"dead"}`: ErrInvalid,
-		`{"event":"dead","topic":"orders","id":"a"}`: ErrInvalid, `{"event":7,"topic":"orders","id":"a","at":1}`: ErrInvalid,
-		`{"event":"folded","topic":"orders","id":"a","at":1}`: ErrUnsupported,
-	} {
-		if got, err := ParseEvent([]byte(body)); !errors.Is(err, want) || got != (Event{}) {
-			t.Errorf("%q is read as %+v, %v; want %v", body, got, err, want)
-		}
 	}
 }

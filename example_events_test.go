@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
@@ -14,7 +15,7 @@ import (
 
 // The people on duty want to read in their chat which payment notices were given up on. The topic tells of each dead letter in
 // the same step in which the message becomes dead, so none is missed, and a chat that is away for an hour gets them late.
-func ExampleParseEvent() {
+func Example_events() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})
@@ -34,7 +35,7 @@ func ExampleParseEvent() {
 		return nil
 	}))
 	away := true
-	w.HandleEvents("notices", func(_ context.Context, e punctual.Event) error {
+	w.HandleEvents("notices", func(_ context.Context, e event.Event) error {
 		if away {
 			away = false
 			return punctual.RetryAfter(time.Hour, errors.New("the chat is away"))

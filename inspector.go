@@ -165,7 +165,7 @@ type Settings struct {
 	FinishedRetention time.Duration
 	// Emit has the store tell of what happens to the topic's messages. For each event it stores a message in the topic's
 	// companion events, such as orders@events, in the same atomic step as the change that the event tells of: exactly one for
-	// each. The message is due at once, and ParseEvent reads its body. Whoever reads events handles messages of that companion;
+	// each. The message is due at once, and event.Parse reads its body. Whoever reads events handles messages of that companion;
 	// as with any message, one may be delivered more than once. The topic of a group (GroupTopic) tells in the companion events
 	// of the group's topic; Event.Topic says which one it was. No other companion tells of its messages: Emit is ErrInvalid
 	// there. A store that cannot tell (Abilities.Emit) refuses any event with ErrUnsupported. Allowed: acked, dead, cancelled,

@@ -108,7 +108,7 @@ func TestQueueListAndPurge(t *testing.T) {
 	if ids != "01234" {
 		t.Errorf("listed %s; want the first five", ids)
 	}
-	if got, err := q.Purge(ctx, punctual.PurgeQuery{Topic: "t"}); err != nil || got != n {
+	if got, err := q.Purge(ctx, punctual.PurgeQuery{Topic: "t", State: punctual.StateDead}); err != nil || got != n {
 		t.Errorf("purged %d, %v", got, err)
 	}
 }

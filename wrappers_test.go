@@ -25,7 +25,7 @@ import (
 // each wrapper, and whoever adds a wrapper for each interface. In sharedstore.Store the consumers come from the server of the
 // process that owns the directory.
 const storeTable = `
-                        Inspector Checker Examiner FinishedKeeper Backuper DurabilityReporter SpaceReporter ConsumerReporter Surveyor AbilityReporter TopicNamer storekit.Repeater storekit.Reacher ClockKeeper
+                        Inspector storekit.Checker storekit.Examiner FinishedKeeper storekit.Backuper storekit.DurabilityReporter storekit.SpaceReporter storekit.ConsumerReporter storekit.Surveyor storekit.AbilityReporter storekit.TopicNamer storekit.Repeater storekit.Reacher storekit.ClockKeeper
 
 memstore.Store          own       own     own      own            -        own                -             -                -        own             own        -              -  own
 diskstore.Store         own       own     own      own            own      own                own           -                -        own             own        -              -  own
@@ -372,7 +372,7 @@ func TestStoreChecks(t *testing.T) {
 		"a wrapper with its own":       {change: map[string]string{"w/more.go": "package w\nfunc (q quota) Survey() {}\n"}, want: `the source says "own"`},
 		"an engine that lost a method": {change: map[string]string{"mem/mem.go": strings.Replace(engine, "Survey()", "Other()", 1)}, want: `mem.Store and Surveyor: the source says "-"`},
 		"an embedded store":            {change: map[string]string{"w/more.go": imports + "type bad struct { punctual.Store }\n"}, want: "w/more.go:4: a struct embeds Store"},
-		"an embedded interface":        {change: map[string]string{"w/more.go": imports + "type bad struct { x int; storekit.Surveyor }\n"}, want: "a struct embeds Surveyor"},
+		"an embedded interface":        {change: map[string]string{"w/more.go": imports + "type bad struct { x int; punctual.Surveyor }\n"}, want: "a struct embeds Surveyor"},
 		"an embedded interface made of one": {
 			change: map[string]string{"w/more.go": imports + "type full interface { punctual.Store; Sync() }\ntype bad struct { full }\n"},
 			want:   "a struct embeds w.full",

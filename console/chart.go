@@ -290,7 +290,7 @@ type axisPoint struct {
 // axisOf places events on a line, in order of time. The space between two of them grows with the logarithm of the time between them, because
 // events within one second would overlap in a history of weeks if the space were in proportion to the time. It returns nil for fewer than
 // two events.
-func axisOf(f *frame, events []event) *axis {
+func axisOf(f *frame, events []happening) *axis {
 	if len(events) < 2 {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -37,7 +38,7 @@ type eventsPage struct {
 
 // eventRow is one event in the list. Wrong says why it cannot be read, and is "" for one that can.
 type eventRow struct {
-	punctual.Event
+	event.Event
 	Name, Wrong string
 	Path        string
 }
@@ -94,7 +95,7 @@ func (c *call) countEvents(p *eventsPage) error {
 // listEvents reads one page of the events, the latest first.
 func (c *call) listEvents(p *eventsPage) (err error) {
 	kind := c.get("event")
-	for name := range strings.SplitSeq(punctual.AllEvents.String(), ",") {
+	for name := range strings.SplitSeq(event.All.String(), ",") {
 		p.Kinds = append(p.Kinds, choice{Value: name, Text: c.look.language.text("happened." + name), Chosen: name == kind})
 	}
 	q := punctual.ListQuery{Topic: p.eventsTopic(), State: punctual.StateReady, Descending: true, Limit: pageRows, After: c.get("after")}
@@ -112,7 +113,7 @@ func (c *call) listEvents(p *eventsPage) (err error) {
 		found, next = page.Messages, page.Next
 	} else {
 		s, err := c.scan(q, func(m *punctual.Info) bool {
-			e, err := punctual.ParseEvent(m.Body)
+			e, err := event.Parse(m.Body)
 			return err == nil && e.Event.String() == kind
 		})
 		if err != nil {
@@ -135,9 +136,9 @@ func (c *call) listEvents(p *eventsPage) (err error) {
 
 // row returns an event as the list shows it.
 func (p *eventsPage) row(m *punctual.Info) eventRow {
-	e, err := punctual.ParseEvent(m.Body)
+	e, err := event.Parse(m.Body)
 	if err != nil {
-		return eventRow{Event: punctual.Event{At: m.Due, ID: m.ID}, Wrong: visible(err.Error()), Path: p.MessagePath(m.Topic, m.ID)}
+		return eventRow{Event: event.Event{At: m.Due, ID: m.ID}, Wrong: visible(err.Error()), Path: p.MessagePath(m.Topic, m.ID)}
 	}
 	row := eventRow{Event: e, Name: e.Event.String(), Path: p.MessagePath(e.Topic, e.ID)}
 	if e.Event == punctual.EventMissed || e.Event == punctual.EventSkipped { // an event of a schedule, so no message has its ID

@@ -26,7 +26,7 @@ type finishedRecord struct {
 	Late, End time.Duration
 	// By is who cancelled the message, if the audit log says so and the reader may read it.
 	By      string
-	History []event
+	History []happening
 	Axis    *axis
 }
 
@@ -73,25 +73,25 @@ func (c *call) finishedRecord(f *frame, topic, id string) (*finishedRecord, erro
 }
 
 // finishedHistory returns the events of a finished message in order of time.
-func finishedHistory(f *punctual.Finished) []event {
-	all := []event{{At: f.Created, Kind: "pushed"}, {At: f.FirstDue, Kind: "due"}}
+func finishedHistory(f *punctual.Finished) []happening {
+	all := []happening{{At: f.Created, Kind: "pushed"}, {At: f.FirstDue, Kind: "due"}}
 	for _, x := range f.Failures {
-		all = append(all, event{At: x.At, Kind: "failed", Attempt: x.Attempt, Error: visible(x.Error)})
+		all = append(all, happening{At: x.At, Kind: "failed", Attempt: x.Attempt, Error: visible(x.Error)})
 	}
 	if !f.Due.Equal(f.FirstDue) {
-		all = append(all, event{At: f.Due, Kind: "again", Attempt: f.Attempt})
+		all = append(all, happening{At: f.Due, Kind: "again", Attempt: f.Attempt})
 	}
 	if !f.Delivered.IsZero() {
-		all = append(all, event{At: f.Delivered, Kind: "delivered", Attempt: f.Attempt})
+		all = append(all, happening{At: f.Delivered, Kind: "delivered", Attempt: f.Attempt})
 	}
-	slices.SortStableFunc(all, func(a, b event) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(all, func(a, b happening) int { return a.At.Compare(b.At) })
 	// The outcome stands where the message ended, which need not be the end of the list: a message that was cancelled before it was due has
 	// its due time after its outcome.
-	end := slices.IndexFunc(all, func(e event) bool { return e.At.After(f.At) })
+	end := slices.IndexFunc(all, func(e happening) bool { return e.At.After(f.At) })
 	if end < 0 {
 		end = len(all)
 	}
-	all = slices.Insert(all, end, event{At: f.At, Kind: string(f.Outcome)})
+	all = slices.Insert(all, end, happening{At: f.At, Kind: string(f.Outcome)})
 	withGaps(all, f.At)
 	return all
 }

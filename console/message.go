@@ -21,7 +21,7 @@ type messagePage struct {
 	Row      messageRow
 	Info     punctual.Info
 	Settings punctual.Settings
-	History  []event
+	History  []happening
 	Axis     *axis
 	Body     *bodyView
 	Headers  []header
@@ -41,8 +41,8 @@ func (p *messagePage) Attributes() []wire.Attribute {
 	return wire.AttributesToShow(storekit.AttributesOf(&p.Info.Message))
 }
 
-// event is one entry in the history of a message.
-type event struct {
+// happening is one entry in the history of a message.
+type happening struct {
 	At time.Time
 	// Kind is the end of the key of the event's text: pushed, due, again, delivered, failed, lease, died, expires or now, or the outcome of a
 	// finished message.
@@ -50,9 +50,9 @@ type event struct {
 	// Attempt, Error and Reason are set for some kinds only.
 	Attempt       int
 	Error, Reason string
-	// Gap is the time since the event before this one.
+	// Gap is the time since the one before this one.
 	Gap time.Duration
-	// Ahead is true for an event that lies in the future, or behind the end of a finished message.
+	// Ahead is true for one that lies in the future, or behind the end of a finished message.
 	Ahead bool
 }
 
@@ -102,33 +102,33 @@ func (c *call) showMessage() (err error) {
 }
 
 // history returns the events of a stored message in order of time: what has happened, now, and what will happen.
-func history(m *punctual.Info, now time.Time) []event {
-	all := []event{{At: m.Created, Kind: "pushed"}}
-	all = append(all, event{At: m.FirstDue, Kind: "due"})
+func history(m *punctual.Info, now time.Time) []happening {
+	all := []happening{{At: m.Created, Kind: "pushed"}}
+	all = append(all, happening{At: m.FirstDue, Kind: "due"})
 	for _, f := range m.Failures {
-		all = append(all, event{At: f.At, Kind: "failed", Attempt: f.Attempt, Error: visible(f.Error)})
+		all = append(all, happening{At: f.At, Kind: "failed", Attempt: f.Attempt, Error: visible(f.Error)})
 	}
 	switch m.State {
 	case punctual.StateLeased:
-		all = append(all, event{At: m.LeaseUntil, Kind: "lease", Attempt: m.Attempt})
+		all = append(all, happening{At: m.LeaseUntil, Kind: "lease", Attempt: m.Attempt})
 	case punctual.StateDead:
-		all = append(all, event{At: m.Died, Kind: "died", Reason: string(m.Reason)})
+		all = append(all, happening{At: m.Died, Kind: "died", Reason: string(m.Reason)})
 	default:
 		if !m.Due.Equal(m.FirstDue) {
-			all = append(all, event{At: m.Due, Kind: "again", Attempt: m.Attempt + 1})
+			all = append(all, happening{At: m.Due, Kind: "again", Attempt: m.Attempt + 1})
 		}
 	}
 	if !m.Expires.IsZero() && m.State != punctual.StateDead {
-		all = append(all, event{At: m.Expires, Kind: "expires"})
+		all = append(all, happening{At: m.Expires, Kind: "expires"})
 	}
-	all = append(all, event{At: now, Kind: "now"})
-	slices.SortStableFunc(all, func(a, b event) int { return a.At.Compare(b.At) })
+	all = append(all, happening{At: now, Kind: "now"})
+	slices.SortStableFunc(all, func(a, b happening) int { return a.At.Compare(b.At) })
 	withGaps(all, now)
 	return all
 }
 
 // withGaps sets Gap and Ahead of events that are in order of time.
-func withGaps(all []event, now time.Time) {
+func withGaps(all []happening, now time.Time) {
 	for i := range all {
 		all[i].Ahead = all[i].At.After(now)
 		if i > 0 {

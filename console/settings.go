@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -67,7 +68,7 @@ func (c *call) settingFields(topic string, s punctual.Settings, can storekit.Abi
 			f.Value, f.Was, f.Wrong = text, c.get("was_"+row.Name), problemOfSetting(row, s, text)
 		}
 		if row.Kind() == settings.Events {
-			for name := range strings.SplitSeq(punctual.AllEvents.String(), ",") {
+			for name := range strings.SplitSeq(event.All.String(), ",") {
 				f.Boxes = append(f.Boxes, choice{Value: name, Text: c.look.language.text("happened." + name), Chosen: slices.Contains(strings.Split(f.Value, ","), name)})
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/topics"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -14,7 +15,7 @@ import (
 
 // tell adds the message that tells of e, an event of the topic t, to the transaction. The number of the message is in its ID, so
 // that the IDs of a topic's events are in the order of the events.
-func (s *Store) tell(tx *writer.Tx, t *topics.Topic, e *punctual.Event) error {
+func (s *Store) tell(tx *writer.Tx, t *topics.Topic, e *event.Event) error {
 	events, err := tx.EventTopic(t)
 	if err != nil {
 		return err

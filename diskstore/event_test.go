@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -25,14 +26,14 @@ func tellingRig(t *testing.T, o *Options, on punctual.Events) (*Store, *storekit
 }
 
 // toldOf returns the events of topic o that are ready.
-func toldOf(t *testing.T, s *Store) (events []punctual.Event) {
+func toldOf(t *testing.T, s *Store) (events []event.Event) {
 	t.Helper()
 	page, err := s.List(t.Context(), punctual.ListQuery{Topic: "o@events", State: punctual.StateReady, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range page.Messages {
-		e, err := punctual.ParseEvent(m.Body)
+		e, err := event.Parse(m.Body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +134,7 @@ func TestEventAfterAReopen(t *testing.T) {
 	if err := settle(t, s, ds[1], punctual.SettleAck); err != nil {
 		t.Fatal(err)
 	}
-	want := punctual.Event{
+	want := event.Event{
 		Event: punctual.EventAcked, Topic: "o", ID: "a", Attempt: 1, At: testStart.Add(time.Second),
 		Created: testStart, FirstDue: testStart, Due: testStart, Delivered: testStart.Add(time.Second),
 	}

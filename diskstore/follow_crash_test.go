@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 )
 
 // TestCrashLeavesSettlementsWhole cuts the power, or kills the process, while goroutines settle messages with follow-ups. In what
@@ -219,7 +220,7 @@ func (c *crashRun) check(t *testing.T, f crashFiles, seen *sightings) (problems 
 			}
 			for _, m := range page.Messages {
 				there[topic+"/"+m.ID], bodies[topic+"/"+m.ID] = true, string(m.Body)
-				if e, err := punctual.ParseEvent(m.Body); topic == "tree@events" && err == nil {
+				if e, err := event.Parse(m.Body); topic == "tree@events" && err == nil {
 					told[e.Event.String()+" "+e.ID]++
 				}
 			}

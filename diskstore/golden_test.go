@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/directory"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -169,7 +170,7 @@ func readGolden(t *testing.T, s *Store) {
 	}
 	if ds := claim(t, s, "done"+storekit.EventSuffix, 2); len(ds) != 1 {
 		t.Errorf("%d events; want that of the ack", len(ds))
-	} else if e, err := punctual.ParseEvent(ds[0].Body); err != nil || e.ID != "finished" || !e.At.Equal(testStart) {
+	} else if e, err := event.Parse(ds[0].Body); err != nil || e.ID != "finished" || !e.At.Equal(testStart) {
 		t.Errorf("the event: %+v, %v", e, err)
 	}
 	if set, err := s.Settings(context.Background(), "done"); err != nil || !reflect.DeepEqual(set, want) {

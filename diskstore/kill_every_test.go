@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
@@ -388,7 +389,7 @@ var killSteps = []killStep{
 	}},
 
 	{name: "have e tell of all events", do: func(p *player) {
-		p.configure("e", punctual.SettingsPatch{Emit: ptr(punctual.AllEvents), EmitKeep: ptr(time.Hour), MaxAttempts: ptr(2)})
+		p.configure("e", punctual.SettingsPatch{Emit: ptr(event.All), EmitKeep: ptr(time.Hour), MaxAttempts: ptr(2)})
 	}},
 	{name: "push ea to ee", do: func(p *player) {
 		var ms []punctual.NewMessage
@@ -656,7 +657,7 @@ func picture(t *testing.T, p *player) string {
 func showEvents(b *strings.Builder, ms []punctual.Info) {
 	var texts []string
 	for _, m := range ms {
-		e, err := punctual.ParseEvent(m.Body)
+		e, err := event.Parse(m.Body)
 		e.Delivered = time.Time{} // which a store has lost when the process was killed under the lease
 		texts = append(texts, fmt.Sprintf("  %s, due %v, created %v, expires %v: %+v %v\n", m.State, m.Due, m.Created, m.Expires, e, err))
 	}

@@ -1,3 +1,4 @@
+// Package limits has the bounds that every store enforces before it stores anything.
 package limits
 
 import "time"

@@ -1,13 +1,13 @@
 package memstore
 
 import (
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // tell stores the message that tells of an event of m, and wakes the claims that wait for it.
-func (s *Store) tell(m *message, e punctual.Event, now instant) {
+func (s *Store) tell(m *message, e event.Event, now instant) {
 	e.Topic, e.ID, e.Created = m.topic, m.id, storekit.FromMillis(m.created)
 	s.existing(storekit.EventTopic(m.topic), now) // drops old events
 	s.token++                                     // the number of the event, so that the IDs of events are in the order of the events

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -17,7 +18,7 @@ import (
 
 // toldEvent is an event that is to be stored.
 type toldEvent struct {
-	event punctual.Event
+	event event.Event
 	keep  int64 // in ms: EmitKeep of the topic
 }
 
@@ -25,7 +26,7 @@ type toldEvent struct {
 func (t toldEvent) topic() string { return storekit.EventTopic(t.event.Topic) }
 
 // tell collects an event of a message.
-func (c *changes) tell(n name, created int64, e punctual.Event, set *punctual.Settings) {
+func (c *changes) tell(n name, created int64, e event.Event, set *punctual.Settings) {
 	e.Topic, e.ID, e.Created = n.topic, n.id, storekit.FromMillis(created)
 	c.events = append(c.events, toldEvent{event: e, keep: storekit.CeilDuration(set.EmitKeep)})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 )
 
 // emit has a topic tell of events.
@@ -34,7 +35,7 @@ func takeEvents(t *testing.T, s *Store, topic string) (all []string) {
 	}
 	slices.SortFunc(ds, func(a, b punctual.Delivery) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
 	for _, d := range ds {
-		e, err := punctual.ParseEvent(d.Body)
+		e, err := event.Parse(d.Body)
 		if err != nil {
 			t.Errorf("the event %s: %v", d.ID, err)
 		}
@@ -83,7 +84,7 @@ func TestEventsInCallersTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
-			emit(t, s, "orders", punctual.AllEvents)
+			emit(t, s, "orders", event.All)
 			for _, commit := range []bool{false, true} {
 				d, e := leaseOne(t, s, "orders", "acked"), leaseOne(t, s, "orders", "dead")
 				for _, id := range []string{"cancelled", "replaced"} {
@@ -134,8 +135,8 @@ func TestEventsInCallersTransaction(t *testing.T) {
 func TestEventsOfTwoTopicsInCallersTransaction(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
-	emit(t, s, "orders", punctual.AllEvents)
-	emit(t, s, "bills", punctual.AllEvents)
+	emit(t, s, "orders", event.All)
+	emit(t, s, "bills", event.All)
 	if rs, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage("first")}); err != nil || rs[0].Err != nil {
 		t.Fatal(rs, err)
 	}
@@ -268,7 +269,7 @@ func TestFinishedRecordsOfTellingTopics(t *testing.T) {
 	for i, topic := range []string{"silent", "telling"} {
 		patch := punctual.SettingsPatch{FinishedRetention: new(time.Hour), DedupeWindow: new(time.Hour)}
 		if topic == "telling" {
-			patch.Emit = new(punctual.AllEvents)
+			patch.Emit = new(event.All)
 		}
 		if _, err := s.Configure(t.Context(), topic, patch); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
@@ -34,7 +35,7 @@ func toldOf(t testing.TB, s *Store, topic string) []string {
 		t.Fatal(err)
 	}
 	for _, m := range page.Messages {
-		e, err := punctual.ParseEvent(m.Body)
+		e, err := event.Parse(m.Body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +50,7 @@ func TestEventsWithWrongTypes(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	for n := range keys.Count {
 		s := openStore(t, connect(t, server), &Options{Prefix: fresh()})
-		tells(t, s, punctual.AllEvents)
+		tells(t, s, event.All)
 		held := situations(t, s)
 		key := s.names.Partition("orders@events", 0).Keys()[n]
 		if n == 2 || n == 7 { // dead events and lapsed leases, of which adding an event needs nothing
@@ -107,7 +108,7 @@ func TestSlowCopiesTellOnce(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			play := func(t *testing.T, d *disturbance) (told []string) {
 				s, p := openBehind(t, server, &Options{Prefix: fresh(), clock: storekit.NewManualClock(time.Unix(1_800_000_000, 0))})
-				tells(t, s, punctual.AllEvents)
+				tells(t, s, event.All)
 				held := scene(t, s)
 				call := func() (string, error) { return v.call(t.Context(), s, held) }
 				more := func() { push(t, s, punctual.NewMessage{ID: "more", Delay: time.Hour}) }
@@ -234,7 +235,7 @@ func TestEventsOfAnUnknownCompanion(t *testing.T) {
 	} {
 		s, p := openBehind(t, server, &Options{Prefix: fresh(), clock: storekit.NewManualClock(time.Unix(1_800_000_000, 0))})
 		push(t, s, punctual.NewMessage{ID: "there", Delay: time.Hour})
-		tells(t, s, punctual.AllEvents)
+		tells(t, s, event.All)
 		lost := p.Lose(route.Tries, runs(script.Configure))
 		err := call(s)
 		lost.Happened()
@@ -253,7 +254,7 @@ func TestFastPathsBesideEvents(t *testing.T) {
 	for _, c := range []struct {
 		on   punctual.Events
 		fast bool
-	}{{punctual.EventDead | punctual.EventCancelled | punctual.EventExpired | punctual.EventRetried, true}, {punctual.AllEvents, false}} {
+	}{{punctual.EventDead | punctual.EventCancelled | punctual.EventExpired | punctual.EventRetried, true}, {event.All, false}} {
 		s := openStore(t, connect(t, server), &Options{Prefix: fresh(), clock: storekit.NewManualClock(time.UnixMilli(1_800_000_000_007)), checkEvery: time.Hour})
 		push(t, s, punctual.NewMessage{ID: "before", Delay: time.Hour})
 		tells(t, s, c.on)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
@@ -239,7 +240,7 @@ func TestLatencyLog(t *testing.T) {
 				return r.settle(ds, punctual.Settlement{Verb: punctual.SettleAck, Then: then})
 			})
 		}
-		tells(t, r.s, punctual.AllEvents)
+		tells(t, r.s, event.All)
 		r.bounded("claim many", func() (err error) { ds, err = r.claim(script.Items); return err })
 		r.bounded("ack many that are told of", func() error { return r.settle(ds, punctual.Settlement{Verb: punctual.SettleAck}) })
 		tells(t, r.s, 0)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -176,7 +177,7 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 	if err != nil {
 		err = fmt.Errorf("%w: %w", punctual.ErrInvalid, err)
 	}
-	if p.Emit != nil && *p.Emit&^punctual.AllEvents != 0 { // JSON has no word for these
+	if p.Emit != nil && *p.Emit&^event.All != 0 { // JSON has no word for these
 		err = fmt.Errorf("emit: unknown events %d: %w", *p.Emit, punctual.ErrInvalid)
 	}
 	wrong := cmp.Or(storekit.CheckTopic(topic), err)

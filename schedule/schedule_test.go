@@ -15,6 +15,7 @@ import (
 	_ "time/tzdata"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	attributesrig "github.com/punctualmq/punctual/internal/rigs/attributes"
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 	"github.com/punctualmq/punctual/limits"
@@ -767,7 +768,7 @@ func TestMissedTimesAreToldOnceTheSettingsCanBeRead(t *testing.T) {
 	if err != nil || len(ds) != 1 {
 		t.Fatalf("told of %d events, %v; want one", len(ds), err)
 	}
-	if e, err := punctual.ParseEvent(ds[0].Body); err != nil || e.Event != punctual.EventMissed || e.Count != 3 {
+	if e, err := event.Parse(ds[0].Body); err != nil || e.Event != punctual.EventMissed || e.Count != 3 {
 		t.Errorf("told of %+v, %v; want three missed times", e, err)
 	}
 }

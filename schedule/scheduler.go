@@ -212,7 +212,7 @@ func (s *Scheduler) events(ctx context.Context, topic string, d *punctual.Delive
 	return ms, nil
 }
 
-// scheduleEvent is the body of a message that tells of times of a schedule, which ParseEvent reads.
+// scheduleEvent is the body of a message that tells of times of a schedule, which event.Parse reads.
 type scheduleEvent struct {
 	Event    string           `json:"event"`
 	Topic    string           `json:"topic"`

@@ -3,6 +3,7 @@ package storekit
 import (
 	"context"
 	"errors"
+
 	"github.com/punctualmq/punctual"
 )
 

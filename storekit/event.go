@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 )
 
 // EventTopic returns the companion to which the events of a topic go: orders@events for orders, and also for orders@g.billing,
@@ -24,7 +25,7 @@ func EventID(home string, number int64) string { return fmt.Sprintf("%s~%016x", 
 // EventBody returns the body of the message that tells of e. All stores write the same bytes for one event, which docs/format.md
 // describes: the members of the object have a fixed order, there are no spaces between them, and only the bytes " and \ of an ID are escaped,
 // each by a \ in front.
-func EventBody(e *punctual.Event) []byte {
+func EventBody(e *event.Event) []byte {
 	b := make([]byte, 0, 256)
 	text := func(name, value string) {
 		b = append(append(append(b, `,"`...), name...), `":"`...)
@@ -68,7 +69,7 @@ func EventBody(e *punctual.Event) []byte {
 // So events that nobody reads do not accumulate for longer than keep, as long as further ones come. A durable store also calls
 // SweepEvents from time to time (SweepEventsUntil), for the companions of topics at rest, and for events that stand behind messages
 // which do not expire. Pauses make no difference to either.
-func EventMessage(e *punctual.Event, id string, keep time.Duration) punctual.NewMessage {
+func EventMessage(e *event.Event, id string, keep time.Duration) punctual.NewMessage {
 	return punctual.NewMessage{
 		Topic: EventTopic(e.Topic), ID: id, Body: EventBody(e), ExpireAfter: keep, DropExpired: true, IfExists: punctual.IfExistsReplace,
 	}

@@ -7,12 +7,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/limits"
 )
 
 func TestEventBody(t *testing.T) {
 	at := func(ms int64) time.Time { return FromMillis(ms) }
-	e := punctual.Event{
+	e := event.Event{
 		Event: punctual.EventDead, Topic: "orders", ID: `A"17\<&>`, Reason: punctual.ReasonDiscarded, Attempt: 2,
 		At: at(1795176000000), Created: at(-1), FirstDue: at(2), Due: at(3), Delivered: at(4),
 	}
@@ -26,13 +27,13 @@ func TestEventBody(t *testing.T) {
 	}
 }
 
-// TestEventBodyIsReadAgain: punctual.ParseEvent reads what EventBody writes, whatever topic and ID are.
+// TestEventBodyIsReadAgain: event.Parse reads what EventBody writes, whatever topic and ID are.
 func TestEventBodyIsReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		instant := func(name string) time.Time {
 			return FromMillis(rapid.Int64Range(minDue, limits.MaxDue.UnixMilli()).Draw(t, name))
 		}
-		e := punctual.Event{
+		e := event.Event{
 			Event: 1 << rapid.IntRange(0, 5).Draw(t, "event"),
 			Topic: rapid.StringMatching(`[A-Za-z0-9._:/-]{1,128}`).Draw(t, "topic"), ID: rapid.StringMatching(`[ -~]{1,128}`).Draw(t, "id"),
 			Attempt: rapid.IntRange(0, limits.MaxAttemptsLimit).Draw(t, "attempt"), At: instant("at"), Created: instant("created"),
@@ -44,7 +45,7 @@ func TestEventBodyIsReadAgain(t *testing.T) {
 		if e.Event == punctual.EventDead {
 			e.Reason = punctual.ReasonExpired
 		}
-		got, err := punctual.ParseEvent(EventBody(&e))
+		got, err := event.Parse(EventBody(&e))
 		if e.Delivered.Equal(time.Time{}) {
 			e.Delivered = time.Time{}
 		}

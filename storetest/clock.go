@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -418,7 +419,7 @@ func clockAheadEvents(s *harness) {
 	s.tells(punctual.EventPushed)
 	s.ahead(2*time.Hour, func() { s.push(order(x, 0)) })
 	d := s.soon(punctual.Claim{Topics: []string{told}, Max: 10}) // and not when the clock is there again
-	if e, err := punctual.ParseEvent(d.Body); err != nil || e.ID != x {
+	if e, err := event.Parse(d.Body); err != nil || e.ID != x {
 		s.fail("the event of the push is %+v, %v", e, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -69,7 +70,7 @@ func (s *harness) tells(on punctual.Events) {
 }
 
 // events claims and acks all events that are ready, and returns them in the order in which they were claimed.
-func (s *harness) events() (out []punctual.Event) {
+func (s *harness) events() (out []event.Event) {
 	s.Helper()
 	for {
 		ds := s.take(told, 100)
@@ -77,7 +78,7 @@ func (s *harness) events() (out []punctual.Event) {
 			return out
 		}
 		for _, d := range ds {
-			e, err := punctual.ParseEvent(d.Body)
+			e, err := event.Parse(d.Body)
 			if err != nil {
 				s.fail("the message %s of %s has the body %q, which is no event: %v", d.ID, told, d.Body, err)
 			}
@@ -88,7 +89,7 @@ func (s *harness) events() (out []punctual.Event) {
 }
 
 // wantEvents compares the events that are ready, in the order in which they are claimed, with the wanted ones.
-func (s *harness) wantEvents(after string, want ...punctual.Event) {
+func (s *harness) wantEvents(after string, want ...event.Event) {
 	s.Helper()
 	got := s.events()
 	if !slices.Equal(got, want) {
@@ -97,9 +98,9 @@ func (s *harness) wantEvents(after string, want ...punctual.Event) {
 }
 
 // happened returns an event that happens to orders/x now, by the store's clock, if the message was pushed at noon and due at once.
-func (s *harness) happened(e punctual.Events, attempt int) punctual.Event {
+func (s *harness) happened(e punctual.Events, attempt int) event.Event {
 	s.Helper()
-	return punctual.Event{Event: e, Topic: orders, ID: x, Attempt: attempt, At: s.now(), Created: noon, FirstDue: noon, Due: noon}
+	return event.Event{Event: e, Topic: orders, ID: x, Attempt: attempt, At: s.now(), Created: noon, FirstDue: noon, Due: noon}
 }
 
 // eventsRefused: a store that tells of none refuses the setting and changes nothing.
@@ -124,16 +125,16 @@ func eventsRefused(s *harness) {
 type ending struct {
 	name string
 	end  func(s *harness)
-	want punctual.Event // has Event, Reason and Attempt; the case adds the other fields
+	want event.Event // has Event, Reason and Attempt; the case adds the other fields
 	// leased is how long before the event the last lease began; -1 when the message was not leased.
 	leased time.Duration
 }
 
 func endingsOfX() []ending {
-	dead := func(why punctual.DeathReason, attempt int) punctual.Event {
-		return punctual.Event{Event: punctual.EventDead, Reason: why, Attempt: attempt}
+	dead := func(why punctual.DeathReason, attempt int) event.Event {
+		return event.Event{Event: punctual.EventDead, Reason: why, Attempt: attempt}
 	}
-	of := func(e punctual.Events, attempt int) punctual.Event { return punctual.Event{Event: e, Attempt: attempt} }
+	of := func(e punctual.Events, attempt int) event.Event { return event.Event{Event: e, Attempt: attempt} }
 	expiring := func(s *harness, drop bool) {
 		s.push(punctual.NewMessage{Topic: orders, ID: x, ExpireAfter: time.Second, DropExpired: drop})
 		s.advance(time.Minute)
@@ -359,7 +360,7 @@ func eventOddNames(s *harness) {
 	s.configure(long, punctual.SettingsPatch{Emit: ptr(endings)})
 	s.push(punctual.NewMessage{Topic: long, ID: x})
 	s.ack(s.one(long))
-	if e, err := punctual.ParseEvent(s.one(storekit.EventTopic(long)).Body); err != nil || e.Topic != long {
+	if e, err := event.Parse(s.one(storekit.EventTopic(long)).Body); err != nil || e.Topic != long {
 		s.fail("the event of a topic with a name of %d bytes is %+v, %v", len(long), e, err)
 	}
 }
@@ -384,7 +385,7 @@ func eventOrder(s *harness) {
 	slices.SortFunc(ds, func(a, b punctual.Delivery) int { return strings.Compare(a.ID, b.ID) })
 	var got []string
 	for _, d := range ds {
-		e, err := punctual.ParseEvent(d.Body)
+		e, err := event.Parse(d.Body)
 		if err != nil {
 			s.fail("%q is no event: %v", d.Body, err)
 		}
@@ -521,7 +522,7 @@ func eventsOfTakenIDs(s *harness) {
 
 // eventsOfEvents: a companion that is no group's topic tells of no events, so that an event does not cause another event.
 func eventsOfEvents(s *harness) {
-	s.tells(punctual.AllEvents)
+	s.tells(event.All)
 	for _, topic := range []string{told, bills} {
 		_, err := s.inspector().Configure(s.ctx, topic, punctual.SettingsPatch{Emit: ptr(punctual.EventDead)})
 		s.wantErr(err, punctual.ErrInvalid, "Configure of %s with events", topic)
@@ -650,7 +651,7 @@ func eventsOfClaim(s *harness) {
 
 // eventsBesideFollowUps: a settlement with follow-ups is told of if it is made, and not if it is refused.
 func eventsBesideFollowUps(s *harness) {
-	s.tells(punctual.AllEvents)
+	s.tells(event.All)
 	s.follows(storekit.ReachFamily)
 	d := bringLeased(s)
 	s.wantEvents("a push", s.happened(punctual.EventPushed, 0))
@@ -667,8 +668,8 @@ func eventsBesideFollowUps(s *harness) {
 	acked.Delivered = noon
 	pushed.FirstDue, pushed.Due = noon.Add(time.Hour), noon.Add(time.Hour)
 	got := s.events()
-	slices.SortFunc(got, func(a, b punctual.Event) int { return int(a.Event) - int(b.Event) })
-	if !slices.Equal(got, []punctual.Event{acked, pushed}) {
+	slices.SortFunc(got, func(a, b event.Event) int { return int(a.Event) - int(b.Event) })
+	if !slices.Equal(got, []event.Event{acked, pushed}) {
 		s.fail("after an ack with itself and a companion's message as follow-ups the events are %+v; want %+v and %+v", got, acked, pushed)
 	}
 }
@@ -920,7 +921,7 @@ func eventsDivided(s *harness) {
 			s.Fatalf("%s: of %d events %d were delivered", p1, n, len(seen))
 		}
 		for _, d := range ds {
-			e, err := punctual.ParseEvent(d.Body)
+			e, err := event.Parse(d.Body)
 			if err != nil || seen[e.ID] {
 				s.fail("the event %s is %+v, %v; or it came twice", d.ID, e, err)
 			}
@@ -939,7 +940,7 @@ func eventsReopened(s *harness) {
 	s.reopen()
 	s.ack(d)
 	got := s.events()
-	slices.SortFunc(got, func(a, b punctual.Event) int { return strings.Compare(b.ID, a.ID) }) // events of different partitions come in no order
+	slices.SortFunc(got, func(a, b event.Event) int { return strings.Compare(b.ID, a.ID) }) // events of different partitions come in no order
 	if len(got) != 2 || got[0].ID != x || got[1].ID != "leased" {
 		s.fail("an event before the store was opened anew and one after: %+v", got)
 	}

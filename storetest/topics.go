@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
@@ -313,7 +314,7 @@ func topicMalformed(s *harness) {
 		"an empty group":      {Groups: ptr([]string{"billing", ""})},
 		"a group twice":       {Groups: ptr([]string{"billing", "billing"})},
 		"a group with @":      {Groups: ptr([]string{"billing@mail"})},
-		"unknown events":      {Emit: ptr(punctual.AllEvents + 1)},
+		"unknown events":      {Emit: ptr(event.All + 1)},
 		"events for no time":  {Emit: ptr(punctual.EventDead), EmitKeep: ptr(time.Duration(0))},
 		"events for too long": {EmitKeep: ptr(limits.MaxFinishedRetention + 1)},
 		"one bad of several":  {MaxAttempts: ptr(7), PushPaused: ptr(true), Lease: ptr(time.Duration(-1))},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -21,9 +22,9 @@ import (
 // The topic tells of nothing before its setting says so:
 //
 //	_, err := q.Configure(ctx, "orders", func(s *punctual.Settings) { s.Emit = punctual.EventDead | punctual.EventExpired })
-func (w *Worker) HandleEvents(topic string, f func(ctx context.Context, e punctual.Event) error, opts ...HandleOption) {
+func (w *Worker) HandleEvents(topic string, f func(ctx context.Context, e event.Event) error, opts ...HandleOption) {
 	w.Handle(storekit.EventTopic(topic), punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
-		e, err := punctual.ParseEvent(d.Body)
+		e, err := event.Parse(d.Body)
 		if err != nil {
 			err = fmt.Errorf("events of %s: %w", topic, err)
 			if errors.Is(err, punctual.ErrInvalid) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/worker"
 )
 
@@ -28,7 +29,7 @@ func TestHandleEvents(t *testing.T) {
 			}
 			return nil
 		}))
-		w.HandleEvents("orders", func(_ context.Context, e punctual.Event) error {
+		w.HandleEvents("orders", func(_ context.Context, e event.Event) error {
 			seen.add("%s %s/%s %s", e.Event, e.Topic, e.ID, e.Reason)
 			return nil
 		})
@@ -56,7 +57,7 @@ func TestHandleEventsOfGroups(t *testing.T) {
 		seen := &record{}
 		w.HandleGroup("orders", "billing", acks(&record{}))
 		w.HandleGroup("orders", "mail", handlerFunc(func(context.Context, *punctual.Delivery) error { return punctual.Discard(errBroken) }))
-		w.HandleEvents("orders", func(_ context.Context, e punctual.Event) error {
+		w.HandleEvents("orders", func(_ context.Context, e event.Event) error {
 			seen.add("%s %s/%s %s", e.Event, e.Topic, e.ID, e.Reason)
 			return nil
 		})
@@ -77,7 +78,7 @@ func TestHandleEventsOfNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		w := r.worker(worker.Config{})
-		w.HandleEvents("orders", func(context.Context, punctual.Event) error {
+		w.HandleEvents("orders", func(context.Context, event.Event) error {
 			t.Error("the handler was called")
 			return nil
 		})

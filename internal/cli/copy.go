@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/storekit"
@@ -425,7 +426,7 @@ func copiedID(m *punctual.Info) string {
 	if !strings.HasSuffix(m.Topic, storekit.EventSuffix) || !eventID.MatchString(m.ID) {
 		return m.ID
 	}
-	if _, err := punctual.ParseEvent(m.Body); err != nil {
+	if _, err := event.Parse(m.Body); err != nil {
 		return m.ID
 	}
 	sum := sha256.Sum256(m.Body)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/event"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
@@ -160,7 +161,7 @@ func TestCopyOfEvents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, err := punctual.ParseEvent(m.Body)
+			e, err := event.Parse(m.Body)
 			if err != nil {
 				t.Fatal(err)
 			}

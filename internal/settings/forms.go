@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/limits"
 )
@@ -308,10 +309,10 @@ var events = &form[punctual.Events]{
 		return e, nil
 	},
 	allowed: func(_, _ punctual.Events, _ string) string {
-		return strings.ReplaceAll(punctual.AllEvents.String(), ",", ", ") + " with commas between them, or none"
+		return strings.ReplaceAll(event.All.String(), ",", ", ") + " with commas between them, or none"
 	},
 	problem: func(e, _, _ punctual.Events, _ string) string {
-		if unknown := e &^ punctual.AllEvents; unknown != 0 {
+		if unknown := e &^ event.All; unknown != 0 {
 			return fmt.Sprintf("have bits without a meaning: %#x", uint8(unknown))
 		}
 		return ""

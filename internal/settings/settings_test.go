@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/limits"
 )
 
@@ -83,7 +84,7 @@ func draw(t *rapid.T, row *Setting) punctual.SettingsPatch {
 		b := rapid.Bool().Draw(t, row.Name)
 		*f.in(&p) = &b
 	case *field[punctual.Events]:
-		e := punctual.Events(rapid.IntRange(0, int(punctual.AllEvents)).Draw(t, row.Name))
+		e := punctual.Events(rapid.IntRange(0, int(event.All)).Draw(t, row.Name))
 		*f.in(&p) = &e
 	case *field[punctual.Backoff]:
 		b := drawBackoff(t, row.Name)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
@@ -667,7 +668,7 @@ func decision(before, after *lifecycle.Message, d lifecycle.Decision, err error)
 		text += " (" + string(d.Outcome) + ")"
 	}
 	set := punctual.DefaultSettings()
-	set.Emit = punctual.AllEvents
+	set.Emit = event.All
 	if e, tell := after.Event(d, &set, now-second, now); tell {
 		text += "; event " + e.Event.String()
 		if e.Delivered.IsZero() {

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -30,7 +31,7 @@ func (d Decision) Event() punctual.Events {
 // Event returns what the topic of the message tells of the decision d, and whether it tells of it (Settings.Emit). The facts are
 // those that the deciding function has left. delivered is when the last lease of the message began, 0 if the store does not know.
 // Topic, ID and Created of the event are the caller's, who then stores the storekit.EventMessage.
-func (m *Message) Event(d Decision, set *punctual.Settings, delivered, now int64) (e punctual.Event, tell bool) {
+func (m *Message) Event(d Decision, set *punctual.Settings, delivered, now int64) (e event.Event, tell bool) {
 	if e, tell = m.event(d.Event(), set, now); !tell {
 		return e, false
 	}
@@ -42,15 +43,15 @@ func (m *Message) Event(d Decision, set *punctual.Settings, delivered, now int64
 }
 
 // PushEvent is Event for a message that was stored by a push or as a follow-up.
-func (m *Message) PushEvent(set *punctual.Settings, now int64) (e punctual.Event, tell bool) {
+func (m *Message) PushEvent(set *punctual.Settings, now int64) (e event.Event, tell bool) {
 	return m.event(punctual.EventPushed, set, now)
 }
 
-func (m *Message) event(kind punctual.Events, set *punctual.Settings, now int64) (e punctual.Event, tell bool) {
+func (m *Message) event(kind punctual.Events, set *punctual.Settings, now int64) (e event.Event, tell bool) {
 	if kind&set.Emit == 0 {
 		return e, false
 	}
-	return punctual.Event{
+	return event.Event{
 		Event: kind, Reason: m.Reason, Attempt: m.Attempts, At: storekit.FromMillis(now),
 		FirstDue: storekit.FromMillis(m.FirstDue), Due: storekit.FromMillis(m.Due),
 	}, true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/duty"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
@@ -717,7 +718,7 @@ func leftOutTold(b *cronBench) {
 	b.at(7)
 	b.at(8)
 	hour := func(n int) time.Time { return b.hour.Add(time.Duration(n) * time.Hour).UTC() }
-	want := []punctual.Event{
+	want := []event.Event{
 		{Event: punctual.EventMissed, ID: b.id(4), At: hour(5).Add(30 * time.Minute), FirstDue: hour(1), Due: hour(4), Count: 4},
 		{Event: punctual.EventSkipped, ID: b.id(6), At: hour(6), FirstDue: hour(6), Due: hour(6), Count: 1, Why: string(schedule.OccurrenceOverlap)},
 		{Event: punctual.EventSkipped, ID: b.id(7), At: hour(8), FirstDue: hour(7), Due: hour(7), Count: 1, Why: string(schedule.OccurrenceSkipped)},
@@ -728,7 +729,7 @@ func leftOutTold(b *cronBench) {
 		b.Fatalf("%d events, %v; want %d", len(ds), err, len(want))
 	}
 	for i, d := range ds {
-		got, err := punctual.ParseEvent(d.Body)
+		got, err := event.Parse(d.Body)
 		want[i].Topic = b.topic
 		if err != nil || got != want[i] || d.Expires.Sub(d.Due) != 24*time.Hour || !d.DropExpired {
 			b.Errorf("event %d: %+v, %v\nwant %+v", i+1, got, err, want[i])

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest/compare"
 )
@@ -189,7 +190,7 @@ func messageFact(m *punctual.Message) Fact {
 
 // event notes what the body of an event says.
 func (f *Fact) event(body []byte) {
-	e, err := punctual.ParseEvent(body)
+	e, err := event.Parse(body)
 	if err != nil {
 		f.Broken = err.Error()
 		return

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
@@ -463,7 +464,7 @@ func (c *comparison) configure(t *rapid.T) {
 	case 8:
 		p.FinishedRetention = ptr(c.kept(length.Draw(t, "finished retention")))
 	case 9: // events are kept for so long that none is swept, because each store chooses when it sweeps
-		p.Emit, p.EmitKeep = ptr(punctual.Events(rapid.IntRange(0, int(punctual.AllEvents)).Draw(t, "events"))), ptr(limits.MaxFinishedRetention)
+		p.Emit, p.EmitKeep = ptr(punctual.Events(rapid.IntRange(0, int(event.All)).Draw(t, "events"))), ptr(limits.MaxFinishedRetention)
 	}
 	topic := c.topic(t)
 	c.Logf("configure %s: %s", topic, showPatch(p))
@@ -643,14 +644,14 @@ func (c *comparison) compareAll() {
 // sameEvents compares the events of a topic in both stores. The order and the IDs of events are not compared, because IDs are made from
 // the counter of tokens, which differs.
 func (c *comparison) sameEvents(topic string) {
-	told := func(in punctual.Inspector) map[punctual.Event]int {
+	told := func(in punctual.Inspector) map[event.Event]int {
 		list, err := compare.List(c.ctx, in, punctual.ListQuery{Topic: storekit.EventTopic(topic), State: punctual.StateReady})
 		if err != nil {
 			c.broken(promise.P13, "%v", err)
 		}
-		count := make(map[punctual.Event]int)
+		count := make(map[event.Event]int)
 		for _, i := range list {
-			e, err := punctual.ParseEvent(i.Body)
+			e, err := event.Parse(i.Body)
 			if err != nil {
 				c.broken(promise.P13, "%s/%s is no event: %v", i.Topic, i.ID, err)
 			}

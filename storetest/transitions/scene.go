@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -296,7 +297,7 @@ func (s *scene) events() {
 	}
 	slices.SortFunc(page.Messages, func(a, b punctual.Info) int { return strings.Compare(a.ID, b.ID) })
 	for _, i := range page.Messages {
-		e, err := punctual.ParseEvent(i.Body)
+		e, err := event.Parse(i.Body)
 		if err != nil {
 			s.all("event %q: %v", i.Body, err)
 		}

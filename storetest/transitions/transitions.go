@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -201,7 +202,7 @@ func settings() []setting {
 		{"keeps everything, for different times", patch(func(p *punctual.SettingsPatch) {
 			p.DedupeWindow, p.FinishedRetention, p.DeadRetention = ptr(10*time.Minute), ptr(3*time.Hour), ptr(time.Hour)
 		})},
-		{"tells of everything", patch(func(p *punctual.SettingsPatch) { p.Emit = ptr(punctual.AllEvents) })},
+		{"tells of everything", patch(func(p *punctual.SettingsPatch) { p.Emit = ptr(event.All) })},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/topics"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -355,7 +356,7 @@ func (tx *Tx) Insert(t *topics.Topic, r *record.Record) {
 }
 
 // tell completes an event of a message and hands it to Options.Tell. After an error of Tell it does nothing any more.
-func (tx *Tx) tell(t *topics.Topic, r *record.Record, e punctual.Event) {
+func (tx *Tx) tell(t *topics.Topic, r *record.Record, e event.Event) {
 	e.Topic, e.ID, e.Created = t.Name, r.ID, storekit.FromMillis(r.Created)
 	if tx.failed == nil {
 		tx.failed = tx.w.opt.Tell(tx, t, &e)

@@ -29,6 +29,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/topics"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -43,7 +44,7 @@ type Options struct {
 	Died func(*topics.Topic)
 	// Tell adds the message that tells of an event (punctual.Settings.Emit) to the transaction of the change. An error of Tell ends
 	// the store.
-	Tell func(*Tx, *topics.Topic, *punctual.Event) error
+	Tell func(*Tx, *topics.Topic, *event.Event) error
 	// Now is the store's clock.
 	Now func() time.Time
 	// Timeout is how long a call may wait for a transaction to be durable before the store fails.
