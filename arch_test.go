@@ -49,7 +49,8 @@ var architecture = map[string]rule{
 	"storekit/lifecycle":     {ours: []string{"event", "limits", ".", "storekit"}},
 	"memstore":               {ours: []string{"event", "limits", ".", "storekit", "storekit/lifecycle", "internal/heap"}},
 	"diskstore": {
-		ours: []string{"event", "limits",
+		ours: []string{
+			"event", "limits",
 			".", "storekit", "storekit/lifecycle", "diskstore/internal/claimlog", "diskstore/internal/database", "diskstore/internal/directory", "diskstore/internal/errkind",
 			"diskstore/internal/examine", "diskstore/internal/failstop", "diskstore/internal/memory", "diskstore/internal/record",
 			"diskstore/internal/topics", "diskstore/internal/writer", "internal/archive", "internal/heap",
@@ -83,7 +84,8 @@ var architecture = map[string]rule{
 	"internal/cli/top":            {ours: []string{".", "storekit", "internal/cli/term", "internal/cli/view", "internal/notation", "internal/overview", "internal/wire"}, outside: []string{"charm.land/bubbletea/v2", "github.com/jedib0t/go-pretty/v6"}},
 	"internal/cli/view":           {ours: []string{"storekit", ".", "internal/wire"}, outside: []string{"github.com/jedib0t/go-pretty/v6"}},
 	"internal/cli": {
-		ours: []string{"event", "limits",
+		ours: []string{
+			"event", "limits",
 			".", "schedule", "bulk", "storekit", "worker", "duty", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/cron", "internal/crontab", "internal/importer", "internal/notation", "internal/settings", "internal/stalled", "remotestore",
 			"server", "access", "access/tokens", "audit", "sharedstore",
 			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "internal/wire", "console",
@@ -165,7 +167,8 @@ var architecture = map[string]rule{
 	"diskstore/internal/record":   {ours: []string{".", "storekit", "storekit/lifecycle", "diskstore/internal/errkind"}},
 	"diskstore/internal/topics":   {ours: []string{".", "storekit", "diskstore/internal/database", "diskstore/internal/memory"}},
 	"diskstore/internal/writer": {
-		ours: []string{"event",
+		ours: []string{
+			"event",
 			".", "storekit", "storekit/lifecycle", "diskstore/internal/database", "diskstore/internal/errkind", "diskstore/internal/failstop",
 			"diskstore/internal/memory", "diskstore/internal/record", "diskstore/internal/topics",
 		},
