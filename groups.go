@@ -1,6 +1,8 @@
 package punctual
 
-import "github.com/punctualmq/punctual/limits"
+import (
+	"github.com/punctualmq/punctual/limits"
+)
 
 // The copies of a message are follow-ups of its settlement, which have at most limits.MaxThenBytes together. A store does not compare
 // a push with the groups of its topic. So a Queue and a server do, in order that a message which can never be copied is refused
@@ -29,3 +31,7 @@ func copyBytes(m *NewMessage) int {
 	}
 	return n
 }
+
+// GroupTopic returns the name of the topic in which a group has its copies of the messages of a topic (Settings.Groups). For
+// example, the group billing of the topic orders has its copies in orders@g.billing.
+func GroupTopic(topic, group string) string { return topic + "@g." + group }
