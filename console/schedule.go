@@ -71,17 +71,17 @@ func (c *call) schedulePage() (*schedulePage, error) {
 		}
 		p.Messages = append(p.Messages, path)
 	}
-	p.Fields = c.scheduleFields(&s.Schedule)
+	p.Fields = c.scheduleFacts(&s.Schedule)
 	if p.Headers, p.Hidden = c.headers(s.Headers); !c.console.options.HideBodies {
 		p.Body = bodyAs(s.Body, c.get("body"))
 	}
 	return p, nil
 }
 
-// scheduleFields returns the fields that are set in a schedule, except for its expression, zone, body and headers. DropExpired stands with
+// scheduleFacts returns the fields that are set in a schedule, except for its expression, zone, body and headers. DropExpired stands with
 // the expiry.
-func (c *call) scheduleFields(s *schedule.Schedule) (f facts) {
-	text := scheduleTexts(s, c.look.zone)
+func (c *call) scheduleFacts(s *schedule.Schedule) (f facts) {
+	text := c.scheduleTexts(s)
 	f.add("overlap", c.look.language.text("overlap."+text["overlap"]))
 	f.add("missed", c.look.language.text("missed."+text["missed"]))
 	if text["expire"] != "" && s.DropExpired {

@@ -45,34 +45,50 @@ type scheduleFormPage struct {
 // previewTimes is how many times ahead a preview shows.
 const previewTimes = 10
 
-// scheduleTexts returns the values of the form's fields for a schedule, by the names of the fields.
-func scheduleTexts(s *schedule.Schedule, zone *time.Location) map[string]string {
-	duration := func(d time.Duration) string {
-		if d == 0 {
-			return ""
+// scheduleField is a field of the form of a schedule: its text, and how a text that was typed is read into the schedule.
+type scheduleField struct {
+	name, text string
+	set        func(text string) error
+}
+
+// scheduleFields returns the fields that the form has for a schedule, except its body. Instants are in the reader's time zone.
+func (c *call) scheduleFields(s *schedule.Schedule) []scheduleField {
+	text := func(name string, v *string) scheduleField {
+		return scheduleField{name, *v, func(typed string) error { *v = typed; return nil }}
+	}
+	duration := func(name string, d *time.Duration) scheduleField {
+		f := scheduleField{name, "", durationInto(d)}
+		if *d != 0 {
+			f.text = notation.FormatDuration(*d)
 		}
-		return notation.FormatDuration(d)
+		return f
 	}
-	count := func(n int64) string {
-		if n == 0 {
-			return ""
-		}
-		return strconv.FormatInt(n, 10)
+	count := func(name string, n *int) scheduleField { return scheduleField{name, numberOf(*n), countInto(n)} }
+	instant := func(name string, t *time.Time) scheduleField {
+		return scheduleField{name, c.frame("").Input(*t), func(string) (err error) { *t, err = c.instant(name); return err }}
 	}
-	instant := func(t time.Time) string {
-		if t.IsZero() {
-			return ""
-		}
-		return t.In(zone).Format(wallClock)
+	return []scheduleField{
+		text("spec", &s.Spec), text("zone_name", &s.Zone),
+		{"overlap", s.Overlap.String(), func(v string) (err error) { s.Overlap, err = schedule.ParseOverlap(v); return err }},
+		{"missed", s.Missed.String(), func(v string) (err error) { s.Missed, err = schedule.ParseMissed(v); return err }},
+		duration("grace", &s.Grace), duration("spread", &s.Spread), instant("from", &s.From), instant("until", &s.Until),
+		{"except", strings.Join(s.Except, ", "), func(v string) error {
+			s.Except = strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(", \n\t", r) })
+			return nil
+		}},
+		{"limit", numberOf(int(s.Limit)), func(v string) (err error) { s.Limit, err = parseCount(v); return err }},
+		count("max_dead", &s.MaxDead), count("max_attempts", &s.MaxAttempts), duration("expire", &s.ExpireAfter),
+		{"drop", map[bool]string{true: "true"}[s.DropExpired], func(v string) error { s.DropExpired = v != ""; return nil }},
+		duration("remember", &s.Remember), duration("timeout", &s.Timeout),
+		{"headers", headerLines(s.Headers), func(v string) (err error) { s.Headers, err = parseHeaders(v); return err }},
 	}
-	texts := map[string]string{
-		"spec": s.Spec, "zone_name": s.Zone, "overlap": s.Overlap.String(), "missed": s.Missed.String(), "grace": duration(s.Grace),
-		"spread": duration(s.Spread), "from": instant(s.From), "until": instant(s.Until), "except": strings.Join(s.Except, ", "),
-		"limit": count(s.Limit), "max_dead": count(int64(s.MaxDead)), "max_attempts": count(int64(s.MaxAttempts)), "expire": duration(s.ExpireAfter),
-		"drop": "", "remember": duration(s.Remember), "timeout": duration(s.Timeout), "body": string(s.Body), "headers": headerLines(s.Headers),
-	}
-	if s.DropExpired {
-		texts["drop"] = "true"
+}
+
+// scheduleTexts returns the texts of all fields of the form, by name.
+func (c *call) scheduleTexts(s *schedule.Schedule) map[string]string {
+	texts := map[string]string{"body": string(s.Body)}
+	for _, f := range c.scheduleFields(s) {
+		texts[f.name] = f.text
 	}
 	return texts
 }
@@ -85,31 +101,7 @@ func (c *call) field(name string) string {
 // changeSchedule changes those fields of a schedule that differ in the form from what the page showed, so that a field which
 // somebody has changed elsewhere since then is not set back. An error names the field.
 func (c *call) changeSchedule(s *schedule.Schedule) (err error) {
-	for _, f := range []struct {
-		name string
-		set  func(text string) error
-	}{
-		{"spec", func(v string) error { s.Spec = v; return nil }},
-		{"zone_name", func(v string) error { s.Zone = v; return nil }},
-		{"overlap", func(v string) (err error) { s.Overlap, err = schedule.ParseOverlap(v); return err }},
-		{"missed", func(v string) (err error) { s.Missed, err = schedule.ParseMissed(v); return err }},
-		{"grace", durationInto(&s.Grace)},
-		{"spread", durationInto(&s.Spread)},
-		{"from", func(string) (err error) { s.From, err = c.instant("from"); return err }},
-		{"until", func(string) (err error) { s.Until, err = c.instant("until"); return err }},
-		{"except", func(v string) error {
-			s.Except = strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(", \n\t", r) })
-			return nil
-		}},
-		{"limit", func(v string) (err error) { s.Limit, err = parseCount(v); return err }},
-		{"max_dead", countInto(&s.MaxDead)},
-		{"max_attempts", countInto(&s.MaxAttempts)},
-		{"expire", durationInto(&s.ExpireAfter)},
-		{"drop", func(v string) error { s.DropExpired = v != ""; return nil }},
-		{"remember", durationInto(&s.Remember)},
-		{"timeout", durationInto(&s.Timeout)},
-		{"headers", func(v string) (err error) { s.Headers, err = parseHeaders(v); return err }},
-	} {
+	for _, f := range c.scheduleFields(s) {
 		text := strings.TrimSpace(c.field(f.name))
 		if !c.form.Has("was_"+f.name) || text == strings.TrimSpace(c.field("was_"+f.name)) {
 			continue
@@ -191,7 +183,7 @@ func (c *call) storedSchedule() (schedule.Schedule, error) {
 // asks for a preview, and have an expression, the page also says when the schedule comes.
 func (c *call) showScheduleForm() error {
 	p := &scheduleFormPage{frame: c.frame("schedule-form"), New: true, Topic: c.get("topic"), Name: c.get("name")}
-	p.Was = scheduleTexts(&schedule.Schedule{Zone: "UTC"}, c.look.zone)
+	p.Was = c.scheduleTexts(&schedule.Schedule{Zone: "UTC"})
 	able, err := c.canSchedule()
 	if err != nil {
 		return err
@@ -217,7 +209,7 @@ func (c *call) showScheduleEdit() error {
 		return err
 	}
 	p := &scheduleFormPage{frame: c.frame("schedule-form"), Topic: s.Topic, Name: s.Name, Able: true}
-	p.Was = scheduleTexts(&s, c.look.zone)
+	p.Was = c.scheduleTexts(&s)
 	p.BodyHidden = c.console.options.HideBodies || !utf8.Valid(s.Body)
 	return c.showFormOf(p, s)
 }
