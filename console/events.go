@@ -1,7 +1,6 @@
 package console
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -20,20 +19,13 @@ type eventsPage struct {
 	On   []string
 	Keep time.Duration
 	Rows []eventRow
-	// Kinds are the choices of the filter by what happened. From and To are its bounds, Filtered is true if there is one.
-	Kinds    []choice
-	From, To string
-	Filtered bool
+	// Kinds are the choices of the filter by what happened. Window is true also if one of them is chosen.
+	Kinds []choice
+	listPart
 	// Waiting is how many events wait for a reader. Late is for how long the first of them has waited, if that is at least unread;
 	// otherwise 0.
 	Waiting int64
 	Late    time.Duration
-	// Scanned is true if the console has filtered the list by what happened: it read Looked events, of which the last one is of the
-	// time Last.
-	Scanned     bool
-	Looked      int
-	Last        time.Time
-	First, Next string
 }
 
 // eventRow is one event in the list. Wrong says why it cannot be read, and is "" for one that can.
@@ -98,38 +90,21 @@ func (c *call) listEvents(p *eventsPage) (err error) {
 	for name := range strings.SplitSeq(event.All.String(), ",") {
 		p.Kinds = append(p.Kinds, choice{Value: name, Text: c.look.language.text("happened." + name), Chosen: name == kind})
 	}
-	q := punctual.ListQuery{Topic: p.eventsTopic(), State: punctual.StateReady, Descending: true, Limit: pageRows, After: c.get("after")}
-	if q.From, q.To, err = c.window(); err != nil {
+	var fits func(*punctual.Info) bool
+	if kind != "" {
+		fits = func(m *punctual.Info) bool {
+			e, err := punctual.ParseEvent(m.Body)
+			return err == nil && e.Event.String() == kind
+		}
+	}
+	var found []punctual.Info
+	q := punctual.ListQuery{Topic: p.eventsTopic(), State: punctual.StateReady, Descending: true}
+	if p.listPart, found, err = c.read(p.frame, q, fits); err != nil {
 		return err
 	}
-	p.From, p.To, p.Filtered = p.Input(q.From), p.Input(q.To), kind != "" || !q.From.IsZero() || !q.To.IsZero()
-	var found []punctual.Info
-	var next string
-	if kind == "" {
-		page, err := c.inspector.List(c.r.Context(), q)
-		if err != nil {
-			return fmt.Errorf("list the events of %s: %w", p.Stats.Topic, err)
-		}
-		found, next = page.Messages, page.Next
-	} else {
-		s, err := c.scan(q, func(m *punctual.Info) bool {
-			e, err := event.Parse(m.Body)
-			return err == nil && e.Event.String() == kind
-		})
-		if err != nil {
-			return fmt.Errorf("look through the events of %s: %w", p.Stats.Topic, err)
-		}
-		found, next = s.found, s.next
-		p.Scanned, p.Looked, p.Last, p.Still = true, s.looked, s.last, true
-	}
+	p.Window = p.Window || kind != ""
 	for i := range found {
 		p.Rows = append(p.Rows, p.row(&found[i]))
-	}
-	if next != "" {
-		p.Next = c.withQuery("after", next)
-	}
-	if q.After != "" {
-		p.First = c.withQuery("after", "")
 	}
 	return nil
 }

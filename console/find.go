@@ -41,13 +41,9 @@ type findPage struct {
 	// Asked is true if there was a search, ByHeader if it was one for a header. Looked is how many topics were asked for the ID, or how
 	// many messages were read for the header.
 	Asked, ByHeader bool
-	Looked          int
+	listPart
 	// Skipped is how many topics beyond findTopics were not asked.
 	Skipped int
-	// Next is the path on which a search for a header goes on, "" at the end of the list. Last is the time of the last message that was
-	// read.
-	Next string
-	Last time.Time
 }
 
 func (c *call) showFind() error {
@@ -201,20 +197,19 @@ func (c *call) findHeader(p *findPage) error {
 	if err != nil {
 		return fmt.Errorf("read the settings of %s: %w", p.Topic, err)
 	}
-	q := punctual.ListQuery{Topic: p.Topic, State: state, After: c.get("after")}
-	found, err := c.scan(q, func(m *punctual.Info) bool { _, ok := headerWith(m.Headers, p.Name, p.Value); return ok })
+	var found []punctual.Info
+	p.listPart, found, err = c.read(p.frame, punctual.ListQuery{Topic: p.Topic, State: state}, func(m *punctual.Info) bool {
+		_, ok := headerWith(m.Headers, p.Name, p.Value)
+		return ok
+	})
 	if err != nil {
-		return fmt.Errorf("look through %s: %w", p.Topic, err)
+		return err
 	}
-	p.Looked, p.Last = found.looked, found.last
-	for i := range found.found {
-		row := c.row(&found.found[i], p.Now, settings)
-		value, _ := headerWith(found.found[i].Headers, p.Name, p.Value)
+	for i := range found {
+		row := c.row(&found[i], p.Now, settings)
+		value, _ := headerWith(found[i].Headers, p.Name, p.Value)
 		row.Header = visible(value)
 		p.Found = append(p.Found, row)
-	}
-	if found.next != "" {
-		p.Next = c.withQuery("after", found.next)
 	}
 	return nil
 }

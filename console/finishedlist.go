@@ -18,13 +18,11 @@ type finishedListPage struct {
 	Able bool
 	Keep time.Duration
 	Rows []punctual.Finished
-	// Outcomes are the choices of the filter by how a message ended. From and To are its bounds, Filtered is true if there is one.
+	// Outcomes are the choices of the filter by how a message ended. Window is true also if one of them is chosen.
 	Outcomes []choice
-	From, To string
-	Filtered bool
+	listPart
 	// Stopped is true if the list goes on although the page is not full, because the store has read many records that are not to be shown.
-	Stopped     bool
-	First, Next string
+	Stopped bool
 }
 
 // finishedParts is how many pages of the store's list the console reads at most for one page. It reads several because the pages of a filtered
@@ -53,16 +51,13 @@ func (c *call) showFinishedList() error {
 // listFinished reads the records of one page, as the fields of the form say.
 func (c *call) listFinished(p *finishedListPage) (err error) {
 	q := punctual.FinishedQuery{Topic: p.Stats.Topic, Outcome: punctual.Outcome(c.get("outcome")), Descending: true, After: c.get("after")}
-	if q.From, q.To, err = c.window(); err != nil {
+	if p.listPart, q.From, q.To, err = c.listPart(p.frame); err != nil {
 		return err
 	}
 	for _, o := range storekit.Outcomes() {
 		p.Outcomes = append(p.Outcomes, choice{Value: string(o), Text: c.look.language.text("event." + string(o)), Chosen: o == q.Outcome})
 	}
-	p.From, p.To, p.Filtered = p.Input(q.From), p.Input(q.To), q.Outcome != "" || !q.From.IsZero() || !q.To.IsZero()
-	if q.After != "" {
-		p.First = c.withQuery("after", "")
-	}
+	p.Window = p.Window || q.Outcome != ""
 	for range finishedParts {
 		q.Limit = pageRows - len(p.Rows)
 		page, err := c.keeper().ListFinished(c.r.Context(), q)

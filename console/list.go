@@ -82,14 +82,19 @@ func beginning(body []byte) (text string, binary bool) {
 type messageList struct {
 	State    string
 	Messages []messageRow
+	listPart
+	// Reason filters a list of dead messages in the store. Filter filters a list of any state in the console.
+	Reason string
+	Filter messageFilter
+}
+
+// listPart is one page of a list that a form may filter.
+type listPart struct {
 	// From and To are the bounds in the format of the form's fields. Window is true if there is a bound.
 	From, To string
 	Window   bool
 	// Since and Until are the same bounds in RFC 3339, to the millisecond, for links and hidden fields.
 	Since, Until string
-	// Reason filters a list of dead messages in the store. Filter filters a list of any state in the console.
-	Reason string
-	Filter messageFilter
 	// Scanned is true if the console has filtered the list: it read Looked messages, of which the last one has the time Last.
 	Scanned bool
 	Looked  int
@@ -98,26 +103,65 @@ type messageList struct {
 	First, Next string
 }
 
+// listPart reads the fields of the form that say which bounds a list has, and where this page of it begins.
+func (c *call) listPart(f *frame) (p listPart, from, to time.Time, err error) {
+	if from, to, err = c.window(); err != nil {
+		return p, from, to, err
+	}
+	p.Since, p.Until = exact(from), exact(to)
+	p.From, p.To, p.Window = f.Input(from), f.Input(to), !from.IsZero() || !to.IsZero()
+	if c.get("after") != "" {
+		p.First = c.withQuery("after", "")
+	}
+	return p, from, to, nil
+}
+
+// read reads one page of the list that q selects, without the messages that do not fit. Unless fits is nil the list is read with scan, and
+// the page is not renewed, because each renewal would read many messages.
+func (c *call) read(f *frame, q punctual.ListQuery, fits func(*punctual.Info) bool) (p listPart, found []punctual.Info, err error) {
+	if p, q.From, q.To, err = c.listPart(f); err != nil {
+		return p, nil, err
+	}
+	q.Limit, q.After = pageRows, c.get("after")
+	var s scanned
+	if fits == nil {
+		var page punctual.Page
+		page, err = c.inspector.List(c.r.Context(), q)
+		s.found, s.next = page.Messages, page.Next
+	} else {
+		s, err = c.scan(q, fits)
+		p.Scanned, p.Looked, p.Last, f.Still = true, s.looked, s.last, true
+	}
+	if err == nil && s.next != "" {
+		p.Next = c.withQuery("after", s.next)
+	}
+	if err != nil {
+		err = fmt.Errorf("list the %s messages of %s: %w", q.State, q.Topic, err)
+	}
+	return p, s.found, err
+}
+
 // list reads one page of a topic's messages in a state. The fields of the form say which bounds and filters it has, and where it begins.
 func (c *call) list(f *frame, topic string, state punctual.State, settings punctual.Settings) (list *messageList, err error) {
-	q := punctual.ListQuery{Topic: topic, State: state, Limit: pageRows, After: c.get("after")}
+	l := &messageList{State: state.String()}
+	q := punctual.ListQuery{Topic: topic, State: state}
 	if state == punctual.StateDead {
 		q.Reason = punctual.DeathReason(c.get("reason"))
 	}
-	if q.From, q.To, err = c.window(); err != nil {
+	if l.Filter, err = c.messageFilter(state); err != nil {
 		return nil, err
 	}
-	l := &messageList{State: state.String(), From: f.Input(q.From), To: f.Input(q.To), Window: !q.From.IsZero() || !q.To.IsZero(), Reason: string(q.Reason)}
-	l.Since, l.Until = exact(q.From), exact(q.To)
-	messages, err := c.listed(f, l, &q)
-	if err != nil {
-		return nil, fmt.Errorf("list the %s messages of %s: %w", state, topic, err)
+	var fits func(*punctual.Info) bool
+	if !l.Filter.KeepsAll() {
+		fits = l.Filter.keeps
 	}
+	var messages []punctual.Info
+	if l.listPart, messages, err = c.read(f, q, fits); err != nil {
+		return nil, err
+	}
+	l.Reason = string(q.Reason)
 	for i := range messages {
 		l.Messages = append(l.Messages, c.row(&messages[i], f.Now, settings))
-	}
-	if q.After != "" {
-		l.First = c.withQuery("after", "")
 	}
 	return l, nil
 }
@@ -128,31 +172,4 @@ func exact(t time.Time) string {
 		return ""
 	}
 	return notation.FormatTime(t)
-}
-
-// listed reads the messages of one page of a list, and sets Next and Filter, and for a list with a filter also Scanned, Looked and
-// Last. Such a list is read with scan, and its page is not renewed, because each renewal would read many messages.
-func (c *call) listed(f *frame, l *messageList, q *punctual.ListQuery) (messages []punctual.Info, err error) {
-	next := ""
-	if l.Filter, err = c.messageFilter(q.State); err != nil {
-		return nil, err
-	}
-	if l.Filter.KeepsAll() {
-		page, err := c.inspector.List(c.r.Context(), *q)
-		if err != nil {
-			return nil, err
-		}
-		messages, next = page.Messages, page.Next
-	} else {
-		s, err := c.scan(*q, l.Filter.keeps)
-		if err != nil {
-			return nil, err
-		}
-		messages, next = s.found, s.next
-		l.Scanned, l.Looked, l.Last, f.Still = true, s.looked, s.last, true
-	}
-	if next != "" {
-		l.Next = c.withQuery("after", next)
-	}
-	return messages, nil
 }
