@@ -15,19 +15,12 @@ import (
 // identify finds out who sends the request. For a browser with a session it puts the session's token into the header Authorization, where
 // programs send theirs, so that each request is authenticated anew. When the token is no longer valid, all sessions of the token end.
 func (c *call) identify() error {
-	ask := c.console.options.Authenticate
-	if ask == nil {
-		ask = thisMachine
-	}
 	s := c.console.sessions.find(c.cookie(c.sessionCookie()))
 	if s != nil {
 		c.browser = s.key
 		c.r = withToken(c.r, s.token)
 	}
-	user, err := ask(c.r)
-	if err == nil && user == nil {
-		err = errors.New("Options.Authenticate returned nobody")
-	}
+	user, err := c.console.authenticate(c.r)
 	if err != nil {
 		if s != nil && errors.Is(err, punctual.ErrUnauthenticated) {
 			c.browser = ""
@@ -38,6 +31,17 @@ func (c *call) identify() error {
 	}
 	c.who, c.loggedIn = user, s != nil
 	return nil
+}
+
+// authenticate asks Options.Authenticate who sends a request.
+func (c *Console) authenticate(r *http.Request) (user *access.Principal, err error) {
+	if c.options.Authenticate == nil {
+		return thisMachine(r)
+	}
+	if user, err = c.options.Authenticate(r); err == nil && user == nil {
+		err = errors.New("Options.Authenticate returned nobody")
+	}
+	return user, err
 }
 
 // withToken returns a copy of the request as a program with this token would send it.

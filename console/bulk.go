@@ -197,7 +197,7 @@ func (c *call) runBulk() error {
 // form, or nil for a count.
 func (c *call) startBulk(b bulkChange, before *bulkJob) error {
 	topic := b.Select.Topic
-	job, err := c.console.bulks.start(b, before, c.user(), c.recordBulk(&b))
+	job, err := c.console.bulks.start(b, before, c.recordBulk(&b))
 	if err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func TestRightsOfBulk(t *testing.T) {
 		t.Errorf("count of a delete: %d", a.Code)
 	}
 	job := r.countedBulk("t", bulk.Cancel)
-	del, err := r.console.bulks.start(bulkChange{Job: bulk.Job{Do: bulk.Delete, Select: bulk.Selection{Topic: "t", State: punctual.StateScheduled}, DryRun: true}}, nil, "root", (&call{}).recordBulk(&bulkChange{Job: bulk.Job{DryRun: true}}))
+	del, err := r.console.bulks.start(bulkChange{Job: bulk.Job{Do: bulk.Delete, Select: bulk.Selection{Topic: "t", State: punctual.StateScheduled}, DryRun: true}}, nil, (&call{}).recordBulk(&bulkChange{Job: bulk.Job{DryRun: true}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,13 +281,13 @@ func TestBulksAreBounded(t *testing.T) {
 	cancel := bulkChange{Job: bulk.Job{Do: bulk.Cancel, Select: bulk.Selection{Topic: "t"}}}
 	var jobs []*bulkJob
 	for range mostBulks {
-		job, err := c.bulks.start(cancel, nil, "ann", record)
+		job, err := c.bulks.start(cancel, nil, record)
 		if err != nil {
 			t.Fatal(err)
 		}
 		jobs = append(jobs, job)
 	}
-	if _, err := c.bulks.start(cancel, nil, "ann", record); !errors.Is(err, punctual.ErrOverloaded) {
+	if _, err := c.bulks.start(cancel, nil, record); !errors.Is(err, punctual.ErrOverloaded) {
 		t.Errorf("one more than the most: %v", err)
 	}
 	if err := c.Close(); err != nil {
@@ -298,7 +298,7 @@ func TestBulksAreBounded(t *testing.T) {
 			t.Errorf("a change that the console ended is %s: %s", v.State, v.Error)
 		}
 	}
-	if _, err := c.bulks.start(cancel, nil, "ann", record); !errors.Is(err, punctual.ErrClosed) {
+	if _, err := c.bulks.start(cancel, nil, record); !errors.Is(err, punctual.ErrClosed) {
 		t.Errorf("a change of a closed console: %v", err)
 	}
 }

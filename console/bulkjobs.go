@@ -39,15 +39,15 @@ type bulks struct {
 
 // bulkJob is one bulk change, or the count before one.
 type bulkJob struct {
-	ID, Who string
-	Bulk    bulkChange
+	ID   string
+	Bulk bulkChange
 	// Counted is how many messages the count before the change has found, 0 for a count itself.
 	Counted int64
 	ended   chan struct{} // closed when the change has ended
 	stop    context.CancelCauseFunc
 
 	// The fields from here on are guarded by bulks.mu.
-	report    bulk.Report
+	Report    bulk.Report
 	began, at time.Time // when the job began, and when it ended, by the clock of this process
 	err       error
 	done      bool
@@ -56,10 +56,7 @@ type bulkJob struct {
 
 // bulkView is a copy of the state of a job.
 type bulkView struct {
-	ID, Who string
-	Bulk    bulkChange
-	Counted int64
-	Report  bulk.Report
+	bulkJob
 	// State is "running", "done", "stopped" or "failed".
 	State string
 	Error string
@@ -86,7 +83,7 @@ func (b *bulks) close() {
 // start begins a bulk change, which record makes and enters into the audit log. before is the count that is carried out or the change
 // that is continued, or nil. If two people do that at the same time, the second gets the job of the first. While before itself is
 // under way, start returns before.
-func (b *bulks) start(change bulkChange, before *bulkJob, who string, record recorder) (*bulkJob, error) {
+func (b *bulks) start(change bulkChange, before *bulkJob, record recorder) (*bulkJob, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -99,11 +96,11 @@ func (b *bulks) start(change bulkChange, before *bulkJob, who string, record rec
 	case b.running >= mostBulks:
 		return nil, fmt.Errorf("%d bulk changes are under way already: wait for one of them: %w", mostBulks, punctual.ErrOverloaded)
 	}
-	job := &bulkJob{ID: rand.Text()[:12], Who: who, Bulk: change, ended: make(chan struct{}), began: time.Now()}
+	job := &bulkJob{ID: rand.Text()[:12], Bulk: change, ended: make(chan struct{}), began: time.Now()}
 	if before != nil {
 		before.next = job
 		if job.Counted = before.Counted; before.Bulk.DryRun {
-			job.Counted = before.report.Matched
+			job.Counted = before.Report.Matched
 		}
 	}
 	ctx, stop := context.WithCancelCause(b.ctx)
@@ -116,7 +113,7 @@ func (b *bulks) start(change bulkChange, before *bulkJob, who string, record rec
 	change.Progress = func(r bulk.Report) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		job.report = r
+		job.Report = r
 	}
 	b.under.Go(func() {
 		defer stop(nil)
@@ -147,7 +144,7 @@ func (b *bulks) make(ctx context.Context, job bulk.Job) (r bulk.Report, err erro
 func (b *bulks) finish(job *bulkJob, r bulk.Report, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	job.report, job.err, job.at, job.done = r, err, time.Now(), true
+	job.Report, job.err, job.at, job.done = r, err, time.Now(), true
 	b.running--
 	close(job.ended)
 }
@@ -171,7 +168,7 @@ func (b *bulks) find(id string) *bulkJob {
 func (b *bulks) view(job *bulkJob) bulkView {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v := bulkView{ID: job.ID, Who: job.Who, Bulk: job.Bulk, Counted: job.Counted, Report: job.report, State: "running", Took: time.Since(job.began)}
+	v := bulkView{bulkJob: *job, State: "running", Took: time.Since(job.began)}
 	if job.done {
 		v.State, v.Took = "done", job.at.Sub(job.began)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -66,9 +65,7 @@ func (c *call) showFind() error {
 			return err
 		}
 		if topic := p.onlyTopic(); topic != "" && p.Topic == "" && p.Skipped == 0 && c.get("stay") == "" {
-			c.begun = true
-			http.Redirect(c.w, c.r, p.MessagePath(topic, p.ID), http.StatusSeeOther)
-			return nil
+			return c.redirect(p.MessagePath(topic, p.ID), notice{})
 		}
 	case p.Topic != "" && p.Name != "":
 		if err := c.findHeader(p); err != nil {

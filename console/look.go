@@ -121,9 +121,7 @@ func (c *call) keepLook() error {
 		}
 		c.setCookie(cookieZone, zone.String(), lookAge)
 	}
-	c.begun = true
-	http.Redirect(c.w, c.r, c.inside(c.get("back")), http.StatusSeeOther)
-	return nil
+	return c.redirect(c.inside(c.get("back")), notice{})
 }
 
 // lookAge is how many seconds a browser keeps a look.

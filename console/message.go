@@ -192,9 +192,9 @@ func (c *call) amendMessage() error {
 // deleteMessage removes a dead message, of which the store then keeps no record. It reads the state of the message first and refuses one that
 // is not dead with ErrNotDead, because somebody may have requeued the message since the page was made. A message that is requeued between
 // the read and the delete is due at another time, so that IfDue keeps it.
-func (c *call) deleteMessage() (err error) {
+func (c *call) deleteMessage() error {
 	topic, id := c.path["topic"], c.path["id"]
-	_, err = c.record(audit.Change{Verb: punctual.ChangeDelete.String(), Topic: topic, ID: id}, func(ctx context.Context) (int64, error) {
+	_, err := c.record(audit.Change{Verb: punctual.ChangeDelete.String(), Topic: topic, ID: id}, func(ctx context.Context) (int64, error) {
 		m, err := c.inspector.Get(ctx, topic, id)
 		if err != nil {
 			return 0, err

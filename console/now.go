@@ -238,37 +238,19 @@ func (c *call) finding(f *frame, over *overview.Overview, o overview.Finding) fi
 		out.Path = f.Path("/topics")
 		return out
 	}
-	switch o.Kind {
-	case overview.KindUnreachable:
-		out.Sentence = text(key, visible(o.Value))
-	case overview.KindStore:
+	switch parent, ofEvents := strings.CutSuffix(o.Topic, punctual.EventSuffix); {
+	case o.Kind == overview.KindStore:
 		out.Sentence = visible(o.Name + ": " + o.Value + ". " + o.Remedy)
-	case overview.KindLacking:
-		out.Sentence = text(key)
-	case overview.KindDeliveryPaused:
-		if o.Count == 0 {
-			key += ".empty"
-		}
-		out.Sentence = text(key, o.Count, f.Span(o.Late))
-	case overview.KindLate:
-		if parent, ok := strings.CutSuffix(o.Topic, storekit.EventSuffix); ok {
-			out.Sentence, out.Topic = text("events.unread", o.Count, f.Span(o.Late)), parent
-			out.Path = f.TopicPath(parent, "events")
-			return out
-		}
-		out.Sentence = text(key, o.Count, f.Span(o.Late))
-	case overview.KindPushPaused:
-		out.Sentence = text(key)
-	case overview.KindBurst:
-		if o.Step == overview.Day {
-			key, at = key+".day", o.At.In(c.look.zone).Format(time.DateOnly)
-		}
-		out.Sentence = text(key, o.Count, at)
-	case overview.KindFar, overview.KindDead:
-		out.Sentence = text(key, o.Count, at)
-	default:
-		out.Sentence = visible(o.Text)
+		return out
+	case o.Kind == overview.KindLate && ofEvents:
+		out.Sentence, out.Topic, out.Path = text("events.unread", o.Count, f.Span(o.Late)), parent, f.TopicPath(parent, "events")
+		return out
+	case o.Kind == overview.KindDeliveryPaused && o.Count == 0:
+		key += ".empty"
+	case o.Kind == overview.KindBurst && o.Step == overview.Day:
+		key, at = key+".day", o.At.In(c.look.zone).Format(time.DateOnly)
 	}
+	out.Sentence = text(key, o.Count, f.Span(o.Late), at, visible(o.Value))
 	switch {
 	case o.Kind == overview.KindBurst:
 		out.Path = f.burstPath(over, o)

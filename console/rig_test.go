@@ -149,7 +149,7 @@ func (r *rig) configure(topic string, change func(*punctual.Settings)) {
 // countedBulk counts a bulk change of a topic that selects by nothing else, and returns the job of the count, which can be carried out.
 func (r *rig) countedBulk(topic string, do bulk.Change) *bulkJob {
 	r.t.Helper()
-	job, err := r.console.bulks.start(bulkChange{Job: bulk.Job{Do: do, Select: bulk.Selection{Topic: topic}, DryRun: true}}, nil, "ann", (&call{}).recordBulk(&bulkChange{Job: bulk.Job{DryRun: true}}))
+	job, err := r.console.bulks.start(bulkChange{Job: bulk.Job{Do: do, Select: bulk.Selection{Topic: topic}, DryRun: true}}, nil, (&call{}).recordBulk(&bulkChange{Job: bulk.Job{DryRun: true}}))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -196,10 +195,7 @@ func (c *call) logIn() error {
 	if token == "" || strings.ContainsAny(token, " \t\r\n") {
 		return fmt.Errorf("type a token, as the file of tokens or 'punctual token new' gives it: %w", punctual.ErrUnauthenticated)
 	}
-	user, err := c.console.options.Authenticate(withToken(c.r, token))
-	if err == nil && user == nil {
-		err = errors.New("Options.Authenticate returned nobody")
-	}
+	user, err := c.console.authenticate(withToken(c.r, token))
 	if err != nil {
 		if say, silent := c.console.failedLogins.count(time.Now()); say {
 			c.console.log.Warn("nobody was logged in", "from", c.r.RemoteAddr, "error", err, "not_logged_before", silent)
@@ -210,18 +206,14 @@ func (c *call) logIn() error {
 	s := c.console.sessions.begin(token)
 	c.setCookie(c.sessionCookie(), s.key, int(sessionLife/time.Second))
 	c.console.log.Info("logged in", "who", user.Name, "from", c.r.RemoteAddr)
-	c.begun = true
-	http.Redirect(c.w, c.r, c.inside(c.get("next")), http.StatusSeeOther)
-	return nil
+	return c.redirect(c.inside(c.get("next")), notice{})
 }
 
 // logOut ends the session of the browser.
 func (c *call) logOut() error {
 	c.console.sessions.end(c.cookie(c.sessionCookie()))
 	c.setCookie(c.sessionCookie(), "", -1)
-	c.begun = true
-	http.Redirect(c.w, c.r, c.console.options.Prefix+"/login", http.StatusSeeOther)
-	return nil
+	return c.redirect(c.console.options.Prefix+"/login", notice{})
 }
 
 // LoggedIn reports whether the browser has a session, which a button can end.
