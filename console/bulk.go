@@ -64,13 +64,10 @@ func (c *call) showBulk() error {
 	text := c.look.language.text
 	state := c.get("state")
 	p.States = append(p.States, choice{Text: text("bulk.states.usual"), Chosen: state == ""})
-	for _, s := range []string{"scheduled", "ready", "leased", "dead"} {
-		p.States = append(p.States, choice{Value: s, Text: text("state." + s), Chosen: s == state})
-	}
-	for _, change := range []string{"cancel", "reschedule", "shift", "requeue", "delete"} {
-		if change != "delete" || p.MayDelete {
-			p.Changes = append(p.Changes, choice{Value: change, Text: text("bulk.do." + change), Chosen: change == c.get("change")})
-		}
+	p.States = append(p.States, c.stateChoices(state)...)
+	p.Changes = c.choices("bulk.do.", []string{"cancel", "reschedule", "shift", "requeue"}, c.get("change"))
+	if p.MayDelete {
+		p.Changes = append(p.Changes, c.choices("bulk.do.", []string{"delete"}, c.get("change"))...)
 	}
 	p.Reasons = c.deathReasons()
 	for name, into := range map[string]*string{"from": &p.From, "to": &p.To} {

@@ -87,9 +87,7 @@ func (c *call) countEvents(p *eventsPage) error {
 // listEvents reads one page of the events, the latest first.
 func (c *call) listEvents(p *eventsPage) (err error) {
 	kind := c.get("event")
-	for name := range strings.SplitSeq(event.All.String(), ",") {
-		p.Kinds = append(p.Kinds, choice{Value: name, Text: c.look.language.text("happened." + name), Chosen: name == kind})
-	}
+	p.Kinds = c.choices("happened.", strings.Split(punctual.AllEvents.String(), ","), kind)
 	var fits func(*punctual.Info) bool
 	if kind != "" {
 		fits = func(m *punctual.Info) bool {

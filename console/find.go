@@ -56,9 +56,7 @@ func (c *call) showFind() error {
 	for _, t := range topics {
 		p.Topics = append(p.Topics, t.Topic)
 	}
-	for _, s := range []string{"scheduled", "ready", "leased", "dead"} {
-		p.States = append(p.States, choice{Value: s, Text: c.look.language.text("state." + s), Chosen: s == p.State})
-	}
+	p.States = c.stateChoices(p.State)
 	switch {
 	case p.ID != "":
 		if err := c.findID(p); err != nil {

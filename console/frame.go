@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,19 @@ func (f *frame) Languages() []choice {
 type choice struct {
 	Value, Text string
 	Chosen      bool
+}
+
+// choices returns a choice for each value, with the text of the catalogue whose key is prefix and the value.
+func (c *call) choices(prefix string, values []string, chosen ...string) (all []choice) {
+	for _, v := range values {
+		all = append(all, choice{Value: v, Text: c.look.language.text(prefix + v), Chosen: slices.Contains(chosen, v)})
+	}
+	return all
+}
+
+// stateChoices returns the choices of a field for a state.
+func (c *call) stateChoices(chosen string) []choice {
+	return c.choices("state.", []string{"scheduled", "ready", "leased", "dead"}, chosen)
 }
 
 // Version returns Options.Version, which the foot of the page shows.

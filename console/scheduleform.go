@@ -229,12 +229,8 @@ func (c *call) showFormOf(p *scheduleFormPage, s schedule.Schedule) error {
 			p.Was[name] = c.field("was_" + name)
 		}
 	}
-	for _, name := range []string{"skip", "allow", "replace"} {
-		p.Overlaps = append(p.Overlaps, choice{Value: name, Text: c.look.language.text("overlap." + name), Chosen: name == p.Fields["overlap"]})
-	}
-	for _, name := range []string{"latest", "all", "none"} {
-		p.Missed = append(p.Missed, choice{Value: name, Text: c.look.language.text("missed." + name), Chosen: name == p.Fields["missed"]})
-	}
+	p.Overlaps = c.choices("overlap.", []string{"skip", "allow", "replace"}, p.Fields["overlap"])
+	p.Missed = c.choices("missed.", []string{"latest", "all", "none"}, p.Fields["missed"])
 	if c.form.Has("was_spec") { // the fields of the form were sent
 		if err := c.changeSchedule(&s); err != nil {
 			p.Wrong = visible(err.Error())

@@ -68,9 +68,7 @@ func (c *call) settingFields(topic string, s punctual.Settings, can storekit.Abi
 			f.Value, f.Was, f.Wrong = text, c.get("was_"+row.Name), problemOfSetting(row, s, text)
 		}
 		if row.Kind() == settings.Events {
-			for name := range strings.SplitSeq(event.All.String(), ",") {
-				f.Boxes = append(f.Boxes, choice{Value: name, Text: c.look.language.text("happened." + name), Chosen: slices.Contains(strings.Split(f.Value, ","), name)})
-			}
+			f.Boxes = c.choices("happened.", strings.Split(punctual.AllEvents.String(), ","), strings.Split(f.Value, ",")...)
 		}
 		fields = append(fields, f)
 	}

@@ -126,32 +126,19 @@ func rowOf(s punctual.TopicStats, now time.Time) topicRow {
 // topicOrder returns the comparison for a column: numbers are ordered with the largest first, times with the earliest first and topics
 // without a time last. An unknown column stands for the name.
 func topicOrder(sort string) func(a, b topicRow) int {
-	number := func(of func(topicRow) int64) func(a, b topicRow) int {
-		return func(a, b topicRow) int { return cmp.Compare(of(b), of(a)) }
-	}
-	switch sort {
-	case "scheduled":
-		return number(func(r topicRow) int64 { return r.Scheduled })
-	case "ready":
-		return number(func(r topicRow) int64 { return r.Ready })
-	case "leased":
-		return number(func(r topicRow) int64 { return r.Leased })
-	case "dead":
-		return number(func(r topicRow) int64 { return r.Dead })
-	case "due":
+	state, err := punctual.ParseState(sort)
+	switch {
+	case err == nil:
 		return func(a, b topicRow) int {
-			if a.NextDue.IsZero() != b.NextDue.IsZero() {
-				return cmp.Compare(boolOf(a.NextDue.IsZero()), boolOf(b.NextDue.IsZero()))
+			return cmp.Compare(countOf(b.TopicStats, state), countOf(a.TopicStats, state))
+		}
+	case sort == "due":
+		return func(a, b topicRow) int {
+			if a.NextDue.IsZero() || b.NextDue.IsZero() {
+				return b.NextDue.Compare(a.NextDue)
 			}
 			return a.NextDue.Compare(b.NextDue)
 		}
 	}
 	return func(a, b topicRow) int { return cmp.Compare(a.Topic, b.Topic) }
-}
-
-func boolOf(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
