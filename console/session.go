@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ const (
 // session is one login of one browser.
 type session struct {
 	key   string // the value of its cookie
+	hash  [sha256.Size]byte
 	token string
 	began time.Time
 }
@@ -38,78 +40,61 @@ type sessions struct {
 	mu sync.Mutex
 	// list has the sessions in the order in which they began, the oldest first. Guarded by mu.
 	list []*session
-	// byHash finds a session by the hash of its key, so that the duration of a search reveals nothing about keys. Guarded by mu.
-	byHash map[[sha256.Size]byte]*session
 }
-
-func newSessions() *sessions { return &sessions{byHash: make(map[[sha256.Size]byte]*session)} }
 
 // begin begins a session for a valid token, with a new key. It removes sessions that have ended, and the oldest one beyond each bound.
 func (s *sessions) begin(token string) *session {
 	n := &session{key: rand.Text(), token: token, began: time.Now()}
+	n.hash = sha256.Sum256([]byte(n.key))
+	s.remove(func(o *session) bool { return !o.lives() })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.remove(func(o *session) bool { return !o.lives() })
-	if same := s.of(token); len(same) >= maxSessionsOfOne {
-		s.remove(func(o *session) bool { return o == same[0] })
+	sameToken := func(o *session) bool { return o.token == token }
+	same := 0
+	for _, o := range s.list {
+		if sameToken(o) {
+			same++
+		}
+	}
+	if same >= maxSessionsOfOne {
+		oldest := slices.IndexFunc(s.list, sameToken)
+		s.list = slices.Delete(s.list, oldest, oldest+1)
 	}
 	if len(s.list) >= maxSessions {
-		s.remove(func(o *session) bool { return o == s.list[0] })
+		s.list = slices.Delete(s.list, 0, 1)
 	}
 	s.list = append(s.list, n)
-	s.byHash[sha256.Sum256([]byte(n.key))] = n
 	return n
 }
 
 // lives reports whether a session is younger than sessionLife.
 func (o *session) lives() bool { return time.Since(o.began) < sessionLife }
 
-// find returns the session with this key, or nil if there is none or it has ended.
+// find returns the session with this key, or nil if there is none or it has ended. It compares hashes, so that the duration of a search
+// reveals nothing about keys.
 func (s *sessions) find(key string) *session {
+	hash := sha256.Sum256([]byte(key))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.byHash[sha256.Sum256([]byte(key))]
-	if o == nil || !o.lives() {
-		return nil
+	for _, o := range s.list {
+		if o.hash == hash && o.lives() {
+			return o
+		}
 	}
-	return o
+	return nil
 }
 
 // end ends the session with this key.
-func (s *sessions) end(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.remove(func(o *session) bool { return o.key == key })
-}
+func (s *sessions) end(key string) { s.remove(func(o *session) bool { return o.key == key }) }
 
 // endAll ends all sessions of a token that is no longer valid.
-func (s *sessions) endAll(token string) {
+func (s *sessions) endAll(token string) { s.remove(func(o *session) bool { return o.token == token }) }
+
+// remove ends the sessions for which the function which returns true.
+func (s *sessions) remove(which func(*session) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.remove(func(o *session) bool { return o.token == token })
-}
-
-// of returns the sessions of a token, the oldest first. The caller holds mu.
-func (s *sessions) of(token string) (same []*session) {
-	for _, o := range s.list {
-		if o.token == token {
-			same = append(same, o)
-		}
-	}
-	return same
-}
-
-// remove ends the sessions for which the function which returns true. The caller holds mu.
-func (s *sessions) remove(which func(*session) bool) {
-	var kept []*session
-	for _, o := range s.list {
-		if which(o) {
-			delete(s.byHash, sha256.Sum256([]byte(o.key)))
-		} else {
-			kept = append(kept, o)
-		}
-	}
-	s.list = kept
+	s.list = slices.DeleteFunc(s.list, which)
 }
 
 // formKey is the secret from which the tokens of forms are made. A page of another site cannot know the token of a browser, so it cannot
