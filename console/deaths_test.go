@@ -138,6 +138,7 @@ func TestGroupOfTheDead(t *testing.T) {
 		if lines := strings.Count(r.get(strings.ReplaceAll(export[1], "&amp;", "&")).text, "\n"); lines != 100 {
 			t.Errorf("the export of the group has %d lines, want 100", lines)
 		}
+		r.kill("pay", "very rare", "other") // which a filter by a part of the text would keep
 		form := requeueForm(t, page)
 		form.Set("spread", "10m")
 		if text := wordsOf(r.page(r.bulk("pay", form))); !strings.Contains(text, "Requeued 100 / 100") || !strings.Contains(text, "Last error is rare") {
@@ -145,7 +146,7 @@ func TestGroupOfTheDead(t *testing.T) {
 		}
 	}
 	stats, err := r.store.Stats(t.Context(), "pay")
-	if err != nil || stats.Dead != 900 || stats.Live() != 100 || r.message("pay", "m000001").State != punctual.StateDead {
+	if err != nil || stats.Dead != 901 || stats.Live() != 100 || r.message("pay", "m000001").State != punctual.StateDead {
 		t.Errorf("%+v, %v", stats, err)
 	}
 	if text := wordsOf(r.page(r.bulk("pay", url.Values{"run": {"1"}, "change": {"requeue"}, "error": {"detail"}}))); !strings.Contains(text, "Requeued 100 / 100") {

@@ -314,7 +314,7 @@ func formsWithoutScript(t *testing.T, s punctual.Store) {
 	}
 
 	r.open("/dead")
-	r.do(clickOn(`td.error a`), chromedp.WaitVisible(css("section.do button.main")), clickOn("section.do button.main"), chromedp.WaitVisible(css(".notice")))
+	r.do(clickOn(`td.error a`), chromedp.WaitVisible(css("section.do button.main")), clickOn("section.do button.main"), chromedp.WaitVisible(css("dl.numbers-row.small")))
 	for _, id := range []string{"d0", "d1"} {
 		r.stored("the group is requeued", "pay", id, func(m punctual.Info) bool { return m.State != punctual.StateDead })
 	}
