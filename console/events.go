@@ -87,11 +87,11 @@ func (c *call) countEvents(p *eventsPage) error {
 // listEvents reads one page of the events, the latest first.
 func (c *call) listEvents(p *eventsPage) (err error) {
 	kind := c.get("event")
-	p.Kinds = c.choices("happened.", strings.Split(punctual.AllEvents.String(), ","), kind)
+	p.Kinds = c.choices("happened.", strings.Split(event.All.String(), ","), kind)
 	var fits func(*punctual.Info) bool
 	if kind != "" {
 		fits = func(m *punctual.Info) bool {
-			e, err := punctual.ParseEvent(m.Body)
+			e, err := event.Parse(m.Body)
 			return err == nil && e.Event.String() == kind
 		}
 	}

@@ -238,7 +238,7 @@ func (c *call) finding(f *frame, over *overview.Overview, o overview.Finding) fi
 		out.Path = f.Path("/topics")
 		return out
 	}
-	switch parent, ofEvents := strings.CutSuffix(o.Topic, punctual.EventSuffix); {
+	switch parent, ofEvents := strings.CutSuffix(o.Topic, storekit.EventSuffix); {
 	case o.Kind == overview.KindStore:
 		out.Sentence = visible(o.Name + ": " + o.Value + ". " + o.Remedy)
 		return out

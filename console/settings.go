@@ -68,7 +68,7 @@ func (c *call) settingFields(topic string, s punctual.Settings, can storekit.Abi
 			f.Value, f.Was, f.Wrong = text, c.get("was_"+row.Name), problemOfSetting(row, s, text)
 		}
 		if row.Kind() == settings.Events {
-			f.Boxes = c.choices("happened.", strings.Split(punctual.AllEvents.String(), ","), strings.Split(f.Value, ",")...)
+			f.Boxes = c.choices("happened.", strings.Split(event.All.String(), ","), strings.Split(f.Value, ",")...)
 		}
 		fields = append(fields, f)
 	}
